@@ -1,0 +1,6 @@
+"""The scheduler: a state machine from events to commands, the same in simulation and live."""
+
+from fairlead.core.log import decode_event, encode_event, replay, state_bytes
+from fairlead.core.scheduler import Scheduler
+
+__all__ = ["Scheduler", "decode_event", "encode_event", "replay", "state_bytes"]

@@ -1,0 +1,155 @@
+"""The scheduler's table of jobs, by job number."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError, ProtocolError
+from fairlead.model.job import Job, Tenant
+from fairlead.model.snapshot import Profiles
+from fairlead.model.speeds import SpeedTable
+
+
+class JobState(IntEnum):
+    """Where a job stands; only active jobs are scheduled."""
+
+    ACTIVE = 0
+    FINISHED = 1
+    CANCELLED = 2
+
+
+class JobTable:
+    """Columns over all jobs ever submitted; job numbers are given in order of submission."""
+
+    def __init__(self, cluster: Cluster, beliefs: SpeedTable) -> None:
+        self._cluster = cluster
+        self._beliefs = beliefs
+        self.jobs: list[Job] = []
+        self.ids: list[str] = []
+        self.number: dict[str, int] = {}
+        self.tenants: list[Tenant] = []
+        self._tenant_index: dict[str, int] = {}
+        self._profile_index: dict[tuple[object, ...], int] = {}
+        self._profile_rows: list[tuple[FloatArray, int, float, int, str]] = []
+        self._profiles: Profiles | None = None
+        self.state = np.zeros(64, dtype=np.int8)
+        self.profile = np.zeros(64, dtype=np.int64)
+        self.priority = np.zeros(64, dtype=np.int64)
+        self.arrival_at = np.zeros(64)
+        self.total_steps = np.zeros(64)
+        self.deadline_at = np.full(64, np.inf)
+        self.steps = np.zeros(64)
+        """steps made as last reported: what policies see"""
+        self.saved_steps = np.zeros(64)
+        """steps held by a checkpoint: what survives"""
+        self.received_s = np.zeros((64, len(cluster.accelerators)))
+        self._active: IntArray = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def add(self, job: Job) -> int:
+        """Add an active job and return its number; refuse one that could never run."""
+        if job.id in self.number:
+            raise InputError(f"job {job.id!r} exists", fix="give every job its own id", field="id")
+        profile = self._intern(job)
+        number = len(self.jobs)
+        if number == len(self.state):
+            self._grow()
+        self.jobs.append(job)
+        self.ids.append(job.id)
+        self.number[job.id] = number
+        self.profile[number] = profile
+        self.priority[number] = job.priority
+        self.arrival_at[number] = job.arrival_at
+        self.total_steps[number] = job.total_steps
+        if job.deadline_s is not None:
+            self.deadline_at[number] = job.arrival_at + job.deadline_s
+        self._active = np.append(self._active, number)
+        return number
+
+    def end(self, number: int, state: JobState) -> None:
+        """Take a job out of the active ones."""
+        if self.state[number] != JobState.ACTIVE:
+            raise ProtocolError(f"job {self.ids[number]!r} has ended before")
+        self.state[number] = state
+        self._active = self._active[self._active != number]
+
+    def set_tenant(self, tenant: Tenant) -> None:
+        """Add a tenant or replace the one with its id."""
+        index = self._tenant_index.setdefault(tenant.id, len(self.tenants))
+        self.tenants[index : index + 1] = [tenant]
+
+    @property
+    def active(self) -> IntArray:
+        """The numbers of the active jobs, ascending."""
+        return self._active
+
+    @property
+    def profiles(self) -> Profiles:
+        """The profiles of all jobs so far."""
+        if self._profiles is None:
+            speed, gang, weight, tenant, workload = zip(*self._profile_rows, strict=True)
+            self._profiles = Profiles(
+                np.array(speed), np.array(gang), np.array(weight), np.array(tenant), workload
+            )
+        return self._profiles
+
+    def fitting(self, job: Job) -> FloatArray:
+        """Return accelerators → believed speed of the job where it may and can run, else 0."""
+        cluster = self._cluster
+        speed = self._beliefs.row(job.workload, job.gang, cluster.accelerators)
+        fits: BoolArray = cluster.counts >= job.gang
+        if job.accelerators is not None:
+            fits = fits & np.isin(cluster.accelerators, job.accelerators)
+        if job.memory_gib is not None:
+            fits = fits & (cluster.memory_gib >= job.memory_gib)
+        row = np.where(fits, speed, 0.0)
+        if not row.any():
+            raise InputError(
+                f"job {job.id!r} (workload {job.workload!r}, gang {job.gang}) can run on none of"
+                f" the cluster's accelerators",
+                fix="check its gang, accelerators and memory against the cluster and the speeds",
+                field="gang",
+            )
+        return row
+
+    def _intern(self, job: Job) -> int:
+        tenant = self._tenant_index.get(job.tenant)
+        if tenant is None:
+            self.set_tenant(Tenant(job.tenant))
+            tenant = self._tenant_index[job.tenant]
+        key = (job.workload, job.gang, job.weight, tenant, job.accelerators, job.memory_gib)
+        known = self._profile_index.get(key)
+        if known is None:
+            row = self.fitting(job)
+            known = self._profile_index[key] = len(self._profile_rows)
+            self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload))
+            self._profiles = None
+        return known
+
+    def _grow(self) -> None:
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            more = np.full_like(column, np.inf if name == "deadline_at" else 0)
+            setattr(self, name, np.concatenate([column, more]))
+
+    def columns(self) -> dict[str, Sequence[object]]:
+        """Return the columns that make up the table's state, up to the last job."""
+        return {name: getattr(self, name)[: len(self)].tolist() for name in _COLUMNS}
+
+
+_COLUMNS = (
+    "state",
+    "profile",
+    "priority",
+    "arrival_at",
+    "total_steps",
+    "deadline_at",
+    "steps",
+    "saved_steps",
+    "received_s",
+)

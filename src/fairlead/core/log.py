@@ -1,0 +1,93 @@
+"""The event log: one JSON line for each event, from which a run can be replayed."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from fairlead.core.scheduler import Scheduler
+from fairlead.model import events as ev
+from fairlead.model.errors import ProtocolError
+from fairlead.model.job import Job, Tenant
+from fairlead.model.plan import Assignments, Plan
+
+_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, Plan, Assignments)
+
+
+def encode_event(event: ev.Event) -> str:
+    """Return the event as one line of JSON; floats keep every bit."""
+    return json.dumps(_encode(event), separators=(",", ":"))
+
+
+def decode_event(line: str, memory_type: type) -> ev.Event:
+    """Return the event that ``line`` encodes; the mechanism's memory has this type."""
+    known = {kind.__name__: kind for kind in (*_VALUES, memory_type)}
+    event: ev.Event = _decode(json.loads(line), known)
+    return event
+
+
+def replay(scheduler: Scheduler[Any], lines: Iterable[str]) -> Scheduler[Any]:
+    """Feed a log to a new scheduler: the same state follows, without planner or clock."""
+    memory_type = type(scheduler.memory)
+    for line in lines:
+        scheduler.handle(decode_event(line, memory_type))
+    return scheduler
+
+
+def state_bytes(scheduler: Scheduler[Any]) -> bytes:
+    """Return the scheduler's whole state in one canonical form: equal states, equal bytes."""
+    open_slots = scheduler.leases.open
+    leases = scheduler.leases
+    state = {
+        "jobs": scheduler.jobs.columns(),
+        "ids": scheduler.jobs.ids,
+        "tenants": scheduler.jobs.tenants,
+        "leases": {
+            name: getattr(leases, name)[open_slots]
+            for name in ("lease", "job", "copy", "held", "accelerator", "counted_at", "leaving")
+        },
+        "holder": np.where(leases.holder >= 0, leases.lease[leases.holder], -1),
+        "memory": scheduler.memory,
+        "waiting": scheduler.waiting,
+        "pending": scheduler.pending,
+        "down": sorted(scheduler.down),
+        "changes": scheduler.changes,
+        "next_lease": scheduler.next_lease,
+        "version": scheduler.version,
+        "planning": scheduler.planning,
+        "round_end_at": scheduler.round_end_at,
+    }
+    return json.dumps(_encode(state), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _encode(value: object) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
+    if is_dataclass(value) and not isinstance(value, type):
+        members = {f.name: _encode(getattr(value, f.name)) for f in fields(value)}
+        return {"is": type(value).__name__, **members}
+    if isinstance(value, dict):
+        return {key: _encode(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_encode(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _decode(value: Any, known: dict[str, type]) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(item, known) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return np.array(value["values"], dtype=value["array"]).reshape(value["shape"])
+    name = value.pop("is", None)
+    members = {key: _decode(item, known) for key, item in value.items()}
+    if name is None:
+        return members
+    if name not in known:
+        raise ProtocolError(f"the log holds a {name!r}, which this scheduler does not know")
+    return known[name](**members)

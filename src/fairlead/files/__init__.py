@@ -1,0 +1,32 @@
+"""Files in and out: each format one module; everything wrong is one InputError."""
+
+from fairlead.files.bundled import gandiva_packing, known_accelerators
+from fairlead.files.check import check_trace
+from fairlead.files.cluster import format_cluster, parse_cluster, read_cluster, write_cluster
+from fairlead.files.convert import Converted, convert
+from fairlead.files.instance import format_instance, read_instance, write_instance
+from fairlead.files.jobs import Trace
+from fairlead.files.speeds import format_speeds, read_speeds, write_speeds
+from fairlead.files.trace import format_trace, read_trace, write_trace
+
+__all__ = [
+    "Converted",
+    "Trace",
+    "check_trace",
+    "convert",
+    "format_cluster",
+    "format_instance",
+    "format_speeds",
+    "format_trace",
+    "gandiva_packing",
+    "known_accelerators",
+    "parse_cluster",
+    "read_cluster",
+    "read_instance",
+    "read_speeds",
+    "read_trace",
+    "write_cluster",
+    "write_instance",
+    "write_speeds",
+    "write_trace",
+]

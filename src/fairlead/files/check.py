@@ -1,0 +1,65 @@
+"""Whether the jobs of a trace can run at all: on this cluster, at these speeds."""
+
+from collections.abc import Mapping, Sequence
+
+from fairlead.files.fields import quoted, unknown
+from fairlead.files.jobs import Trace
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
+from fairlead.model.job import Job
+from fairlead.model.speeds import SpeedTable
+
+
+def check_trace(jobs: Sequence[Job], speeds: SpeedTable, cluster: Cluster) -> None:
+    """Raise InputError for the first job that could never run; a Trace's names file and line.
+
+    A job can run when the table has its workload and gang, and one accelerator that it may use
+    runs it at a speed above 0 and has devices for its smallest gang.
+    """
+    trace = jobs if isinstance(jobs, Trace) else Trace(tuple(jobs))
+    counts = cluster.count_by_name()
+    ids: set[str] = set()
+    fine: set[tuple[str, int, int | None, tuple[str, ...] | None]] = set()
+    for i, job in enumerate(trace):
+        try:
+            if job.id in ids:
+                raise InputError(
+                    f"job {quoted(job.id)} is there twice", fix="give every job its own id"
+                )
+            ids.add(job.id)
+            kind = (job.workload, job.gang, job.min_gang, job.accelerators)
+            if kind not in fine:
+                _check_kind(job, speeds, counts)
+                fine.add(kind)
+        except InputError as error:
+            raise trace.place(error, i) from None
+
+
+def _check_kind(job: Job, speeds: SpeedTable, counts: Mapping[str, int]) -> None:
+    if job.workload not in speeds.gangs:
+        found = unknown("workload", job.workload, speeds.workloads)
+        raise found.within(field="workload")
+    speeds.require(job.workload, job.gang)
+    allowed = [a for a in counts if job.accelerators is None or a in job.accelerators]
+    if not allowed:
+        raise InputError(
+            f"job {quoted(job.id)} may use no accelerator of the cluster",
+            fix=f"allow one of {', '.join(counts)}",
+            field="accelerators",
+        )
+    able = [a for a in allowed if speeds.speed(job.workload, (a,) * job.gang) > 0]
+    if not able:
+        raise InputError(
+            f"{quoted(job.workload)} with gang {job.gang} has speed 0 on {', '.join(allowed)}",
+            fix="change its gang or accelerators, or the cluster",
+            field="workload",
+        )
+    most = max(counts[a] for a in able)
+    needed = job.min_gang or job.gang
+    if needed > most:
+        raise InputError(
+            f"job {quoted(job.id)} needs {needed} devices of one accelerator, the cluster has"
+            f" {most} that it can use",
+            fix="lower the gang or add devices",
+            field="gang",
+        )

@@ -1,0 +1,114 @@
+"""Logs of other systems as traces: what they lack is drawn from a speeds table."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairlead.files import itp, philly
+from fairlead.files.draw import Draw, Shape
+from fairlead.files.fields import unknown
+from fairlead.files.forms import Form, detect
+from fairlead.files.gavel_trace import parse_gavel_trace
+from fairlead.files.jobs import Trace, by_arrival
+from fairlead.files.sacct import sacct_shapes
+from fairlead.files.text import Text, decode, read_bytes, shortened
+from fairlead.files.trace import parse_trace
+from fairlead.model.errors import InputError
+from fairlead.model.job import Job
+from fairlead.model.speeds import SpeedTable
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A trace made from another system's log."""
+
+    trace: Trace
+    form: Form
+    left_out: int = 0
+    """Rows that are no training job: steps, jobs without devices, jobs that never ran."""
+
+
+def convert(
+    path: str | Path,
+    speeds: SpeedTable,
+    *,
+    form: Form | None = None,
+    seed: int = 0,
+    tenant: str | None = None,
+    max_gang: int | None = None,
+) -> Converted:
+    """Return the log at ``path`` as a trace; its form is told by its content unless given.
+
+    ``tenant`` keeps one virtual cluster (Philly), cluster (ITP) or account (Slurm) only.
+    """
+    data = read_bytes(path)
+    source = shortened(str(path))
+    if form in (None, "itp") and itp.is_tar(data):
+        form, parts = "itp", itp.unpack(data, source)
+    else:
+        text = decode(data, source)
+        form, parts = form or detect(text), [(_stem(path), text)]
+    if form in ("gavel", "trace"):
+        text = parts[0][1]
+        return Converted(_kept(_jobs_of(form, text, speeds), tenant), form)
+    draw = Draw(speeds, seed=seed, max_gang=max_gang)
+    shapes = [
+        (part, line, shape)
+        for cluster, part in parts
+        for line, shape in _shapes(form, cluster, part)
+    ]
+    return _drawn(shapes, draw, form=form, source=source, tenant=tenant)
+
+
+def _jobs_of(form: Form, text: Text, speeds: SpeedTable) -> Trace:
+    return parse_gavel_trace(text, speeds) if form == "gavel" else parse_trace(text)
+
+
+def _shapes(form: Form, cluster: str, text: Text) -> Iterator[tuple[int, Shape | None]]:
+    if form == "philly":
+        return philly.philly_shapes(text)
+    if form == "itp":
+        return itp.itp_shapes(text, cluster)
+    return sacct_shapes(text)
+
+
+def _drawn(
+    shapes: Iterable[tuple[Text, int, Shape | None]],
+    draw: Draw,
+    *,
+    form: Form,
+    source: str,
+    tenant: str | None,
+) -> Converted:
+    """Return the jobs of the shapes that are of the tenant, the first of them arriving at 0."""
+    listed = list(shapes)
+    ran = [(text, line, shape) for text, line, shape in listed if shape is not None]
+    kept = [row for row in ran if tenant is None or row[2].tenant == tenant]
+    if not ran:
+        raise InputError("no row is a job that ran on GPUs", fix="give others", source=source)
+    if not kept:
+        names = dict.fromkeys(shape.tenant for _, _, shape in ran)
+        raise unknown("tenant", str(tenant), names).within(source=source)
+    first = min(shape.arrival_s for _, _, shape in kept)
+    jobs: list[Job] = []
+    for text, line, shape in kept:
+        try:
+            jobs.append(draw.job(replace(shape, arrival_s=shape.arrival_s - first)))
+        except InputError as error:
+            raise error.within(source=text.name, line=line) from None
+    trace = by_arrival(jobs, [line for _, line, _ in kept], source)
+    return Converted(trace, form, left_out=len(listed) - len(ran))
+
+
+def _kept(trace: Trace, tenant: str | None) -> Trace:
+    if tenant is None:
+        return trace
+    kept = [i for i, job in enumerate(trace) if job.tenant == tenant]
+    if not kept:
+        names = dict.fromkeys(job.tenant for job in trace)
+        raise unknown("tenant", tenant, names).within(source=trace.source)
+    return by_arrival([trace[i] for i in kept], [trace.lines[i] for i in kept], trace.source)
+
+
+def _stem(path: str | Path) -> str:
+    return Path(path).name.removesuffix(".gz").removesuffix(".csv") or "log"

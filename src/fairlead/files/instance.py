@@ -1,0 +1,162 @@
+"""Instances: one allocation problem as a JSON document."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar, cast
+
+from fairlead.files import strict_json
+from fairlead.files.bundled import with_known
+from fairlead.files.fields import accelerator, name, number, quoted, speed, whole
+from fairlead.files.text import Text, read_text, write_text
+from fairlead.model.cluster import Accelerator, Cluster
+from fairlead.model.errors import InputError
+from fairlead.model.instance import Instance, InstanceJob, Pair
+from fairlead.model.job import Tenant
+
+T = TypeVar("T")
+Reader = Callable[[object], object]
+
+
+def read_instance(path: str | Path) -> Instance:
+    """Return the allocation problem in a JSON file, gzipped or not."""
+    return parse_instance(read_text(path))
+
+
+def parse_instance(text: Text) -> Instance:
+    """Return the allocation problem in a JSON text."""
+    document = strict_json.parse(text.body, source=text.name)
+    try:
+        return _instance(document)
+    except InputError as error:
+        raise error.within(source=text.name) from None
+
+
+def _instance(document: object) -> Instance:
+    top = strict_json.members(
+        document, required=("cluster",), optional=("jobs", "tenants", "pairs", "usd_per_hour")
+    )
+    prices = _at("usd_per_hour", _prices, top.get("usd_per_hour", {}))
+    return Instance(
+        cluster=_at("cluster", lambda value: _cluster(value, prices), top["cluster"]),
+        jobs=_each("jobs", _job, top),
+        tenants=_each("tenants", _tenant, top),
+        pairs=_each("pairs", _pair, top),
+    )
+
+
+def _cluster(value: object, prices: Mapping[str, float]) -> Cluster:
+    counts = {
+        accelerator(label): _at(label, whole, count)
+        for label, count in strict_json.mapping(value).items()
+    }
+    details = {label: Accelerator(label, usd_per_hour=price) for label, price in prices.items()}
+    return Cluster.of(counts, details=with_known(counts, details))
+
+
+def _prices(value: object) -> dict[str, float]:
+    found = {label: _at(label, number, x) for label, x in strict_json.mapping(value).items()}
+    for label, price in found.items():
+        if price < 0:
+            raise InputError(f"{price} is negative", fix="give 0 or more", field=label)
+    return found
+
+
+def _speeds(value: object) -> dict[str, float]:
+    return {label: _at(label, speed, x) for label, x in strict_json.mapping(value).items()}
+
+
+def _workload(value: object) -> str:
+    return "" if value == "" else name(value)
+
+
+_JOB: Mapping[str, Reader] = {
+    "id": name,
+    "speeds": _speeds,
+    "workload": _workload,
+    "tenant": name,
+    "gang": whole,
+    "weight": number,
+    "steps_left": number,
+    "elapsed_s": number,
+    "isolated_elapsed_s": number,
+    "deadline_s": number,
+}
+_TENANT: Mapping[str, Reader] = {"id": name, "weight": number, "parent": name, "inner": name}
+
+
+def _job(value: object) -> InstanceJob:
+    fields = strict_json.members(value, required=("id", "speeds"), optional=_JOB)
+    return InstanceJob(**_read(fields, _JOB))  # type: ignore[arg-type]  # read field by field
+
+
+def _tenant(value: object) -> Tenant:
+    fields = strict_json.members(value, required=("id",), optional=_TENANT)
+    return Tenant(**_read(fields, _TENANT))  # type: ignore[arg-type]  # read field by field
+
+
+def _read(fields: Mapping[str, object], readers: Mapping[str, Reader]) -> dict[str, object]:
+    return {key: _at(key, readers[key], value) for key, value in fields.items()}
+
+
+def _pair(value: object) -> Pair:
+    fields = strict_json.members(value, required=("jobs", "speeds"))
+    jobs = _at("jobs", lambda held: _two(held, name), fields["jobs"])
+    speeds = {
+        label: _at(f"speeds.{label}", lambda held: _two(held, speed), held)
+        for label, held in _at("speeds", strict_json.mapping, fields["speeds"]).items()
+    }
+    return Pair(jobs, speeds)
+
+
+def _two(value: object, read: Callable[[object], T]) -> tuple[T, T]:
+    held = strict_json.array(value)
+    if len(held) != 2:
+        raise InputError(f"{quoted(value)} of {len(held)} is not a pair", fix="give two")
+    return read(held[0]), read(held[1])
+
+
+def _each(key: str, read: Callable[[object], T], top: Mapping[str, object]) -> tuple[T, ...]:
+    listed = _at(key, strict_json.array, top.get(key, []))
+    return tuple(_at(f"{key}[{i}]", read, value) for i, value in enumerate(listed))
+
+
+def _at(where: str, read: Callable[[object], T], value: object) -> T:
+    """Return what ``read`` makes of a value; its errors get ``where`` in front of their field."""
+    try:
+        return read(value)
+    except InputError as error:
+        path = f"{where}.{error.field}" if error.field else where
+        raise InputError(error.problem, fix=error.fix, field=path) from None
+
+
+def format_instance(instance: Instance) -> str:
+    """Return the instance as JSON, without the members that have their default."""
+    cluster = instance.cluster
+    prices = {
+        label: known.usd_per_hour
+        for label in cluster.accelerators
+        if (known := cluster.details.get(label)) and known.usd_per_hour is not None
+    }
+    document: dict[str, object] = {
+        "cluster": cluster.count_by_name(),
+        "jobs": [_members(job, _JOB) for job in instance.jobs],
+        "tenants": [_members(tenant, _TENANT) for tenant in instance.tenants],
+        "pairs": [{"jobs": list(p.jobs), "speeds": dict(p.speeds)} for p in instance.pairs],
+        "usd_per_hour": prices,
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _members(value: InstanceJob | Tenant, fields: Mapping[str, Reader]) -> dict[str, object]:
+    found = {}
+    for key in fields:
+        held = getattr(value, key)
+        if held != type(value).__dataclass_fields__[key].default:
+            found[key] = dict(cast("Mapping[str, float]", held)) if key == "speeds" else held
+    return found
+
+
+def write_instance(instance: Instance, path: str | Path) -> None:
+    """Write the instance to a JSON file, gzipped when the name ends in .gz."""
+    write_text(path, format_instance(instance))

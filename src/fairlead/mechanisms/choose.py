@@ -1,0 +1,42 @@
+"""From the names on the command line to a mechanism."""
+
+from typing import Any
+
+from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.model.errors import UsageError
+from fairlead.registry import available, create
+
+
+def realise(
+    policy: str, mechanism: str | None = None, round_s: float | None = None
+) -> "Mechanism[Any] | Fluid":
+    """Return the mechanism that ``policy`` names, or one that realises the shares it names.
+
+    A name of the mechanisms' group decides by itself what runs; a share policy is realised by
+    ``mechanism``, or else by the one the policy prefers (``shares``).
+    """
+    name = policy.partition(":")[0]
+    timing = {} if round_s is None else {"round_s": round_s}
+    if name in available("mechanisms") and name not in available("policies"):
+        if mechanism is not None:
+            raise UsageError(f"{name!r} decides by itself what runs; leave out --mechanism")
+        return _create(policy, timing)
+    shares = create("policies", policy)
+    chosen = mechanism or getattr(shares, "realised_by", "shares")
+    return _create(chosen, {"policy": shares, **timing})
+
+
+def _create(spec: str, given: dict[str, object]) -> "Mechanism[Any] | Fluid":
+    from dataclasses import fields
+
+    points = available("mechanisms")
+    name = spec.partition(":")[0]
+    if name in points:
+        known = {field.name for field in fields(points[name].load())}
+        if "policy" in known and "policy" not in given:
+            raise UsageError(
+                f"{name!r} realises the shares of a policy: give --policy POLICY --mechanism {name}"
+            )
+        given = {key: value for key, value in given.items() if key in known}
+    made: Mechanism[Any] | Fluid = create("mechanisms", spec, **given)
+    return made

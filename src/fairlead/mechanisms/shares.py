@@ -1,0 +1,148 @@
+"""Rounds that realise the shares of a policy (Gavel §3.2, §5), refilled as devices fall idle."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.mechanisms.selection import fill, pick
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.errors import UsageError
+from fairlead.model.plan import NOTHING, Assignments, Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import place
+from fairlead.policies.base import Policy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Account:
+    """What jobs were promised and what they had, as of the start of the last plan."""
+
+    job: IntArray
+    share: FloatArray
+    """jobs × accelerators, the allocation in force"""
+    owed_s: FloatArray
+    """jobs × accelerators: time promised less time received"""
+    received_s: FloatArray
+    starts_at: float
+    solved_at: float
+    changes: int
+    """the snapshot's count of changes when the allocation was made"""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Run in each round the units to which most time is owed.
+
+    Time owed grows with a job's share of an accelerator and falls with the time for which it
+    holds devices of it, counted in seconds. It lasts through reallocations: a new allocation
+    changes how fast time becomes owed, not what is owed; only where the new share is 0 it is
+    forgotten. Devices that no share claims, or that fall idle in mid-round, go to waiting jobs.
+    """
+
+    policy: Policy
+    round_s: float = 360.0
+    reallocate_s: float = 3600.0
+    """how long an allocation stands when nothing changes"""
+
+    def initial(self) -> Account:
+        """Return an account without jobs."""
+        nothing = np.zeros((0, 1))
+        return Account(NO_INTS, nothing, nothing, nothing, 0.0, -np.inf, -1)
+
+    def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
+        """Return the units to which most is owed, and the account to go on from."""
+        account = self._bring_forward(snap, memory)
+        stale = (
+            account.changes != snap.changes
+            or snap.starts_at - account.solved_at >= self.reallocate_s
+        )
+        if stale:
+            account = self._reallocate(snap, account)
+        taken = [False] * len(snap.job)
+        units = self._choose(snap, account, snap.capacity.tolist(), taken, snap.usable, snap.running)
+        until = snap.starts_at + self.round_s
+        return Plan(units, until, until, stale), account
+
+    def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Assignments:
+        """Return waiting jobs for the idle devices: first those to which time is owed there."""
+        account = self._bring_forward(snap, memory)
+        kinds = len(snap.capacity)
+        free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
+        taken = np.isin(snap.job, snap.running.members).tolist()
+        return self._choose(snap, account, free, taken, idle, NOTHING)
+
+    def _bring_forward(self, snap: Snapshot, memory: Account) -> Account:
+        """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
+        if len(memory.job) == len(snap.job) and (memory.job == snap.job).all():
+            share, owed, before = memory.share, memory.owed_s, memory.received_s
+        else:
+            at = np.searchsorted(memory.job, snap.job)
+            known = at < len(memory.job)
+            known[known] = memory.job[at[known]] == snap.job[known]
+            at = at[known]
+            share = np.zeros_like(snap.received_s)
+            owed = np.zeros_like(snap.received_s)
+            before = snap.received_s.copy()
+            share[known] = memory.share[at]
+            owed[known] = memory.owed_s[at]
+            before[known] = memory.received_s[at]
+        elapsed = snap.starts_at - memory.starts_at
+        owed = owed + share * elapsed - (snap.received_s - before)
+        return Account(
+            snap.job,
+            share,
+            owed,
+            snap.received_s,
+            snap.starts_at,
+            memory.solved_at,
+            memory.changes,
+        )
+
+    def _reallocate(self, snap: Snapshot, account: Account) -> Account:
+        allocation = self.policy.allocate(snap)
+        if allocation.rows != "jobs" or allocation.measure != "time":
+            raise UsageError(
+                f"mechanism 'shares' realises time shares of jobs, not"
+                f" {allocation.measure} of {allocation.rows}"
+            )
+        share = allocation.share
+        owed = np.where(share > 0, account.owed_s, 0.0)
+        # Nobody saves up more than a round: the past must not starve those who come now.
+        np.clip(owed, -self.round_s, self.round_s, out=owed)
+        return Account(
+            snap.job,
+            share,
+            owed,
+            account.received_s,
+            account.starts_at,
+            snap.starts_at,
+            snap.changes,
+        )
+
+    def _choose(
+        self,
+        snap: Snapshot,
+        account: Account,
+        free: list[int],
+        taken: list[bool],
+        usable: IntArray,
+        running: Assignments,
+    ) -> Assignments:
+        gang = snap.gang
+        row, column = np.nonzero(account.share)
+        due = account.owed_s[row, column] + account.share[row, column] * self.round_s
+        order = np.argsort(-due, kind="stable")
+        rows, columns = pick(row[order], column[order], gang, free, taken)
+        if any(free):
+            more = fill(snap.speed, gang, free, taken, account.owed_s.sum(axis=1))
+            rows += more[0]
+            columns += more[1]
+        chosen = np.array(rows, dtype=np.int64)
+        return place(
+            snap.cluster,
+            usable,
+            running,
+            snap.job[chosen],
+            np.array(columns, dtype=np.int64),
+            gang[chosen],
+        )

@@ -1,0 +1,53 @@
+"""Who should get what: the answer of a policy."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.speeds import Placement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate:
+    """Why no allocation does better: a bound that can be recomputed from the prices alone.
+
+    ``prices`` (accelerators) value one device for the whole time; ``bound`` is what no feasible
+    allocation exceeds; ``gap`` is how far the allocation stays below it, relative to it.
+    """
+
+    prices: FloatArray
+    bound: float
+    gap: float
+
+
+class Column(NamedTuple):
+    """What a share is a share of: one accelerator, possibly in one placement only.
+
+    Consolidated and spread columns of one accelerator share its one capacity.
+    """
+
+    accelerator: int
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """The share of each column that each row should have until the next allocation.
+
+    With ``rows="jobs"`` a row is a unit: its ``members`` are job numbers, padded with -1 where a
+    unit has fewer jobs than another. With ``rows="tenants"`` a row is a tenant (members are its
+    index) and a job-level mechanism divides it. ``measure="time"`` counts the fraction of time
+    that the unit runs; ``measure="devices"`` the devices held on average.
+    """
+
+    members: IntArray
+    share: FloatArray
+    columns: tuple[Column, ...]
+    rows: Literal["jobs", "tenants"] = "jobs"
+    measure: Literal["time", "devices"] = "time"
+    speed: FloatArray | None = None
+    objective: float | None = None
+    prove: Callable[[], Certificate] | None = None
+    """makes the certificate when somebody asks for it; the hot loop does not"""
+    notes: Mapping[str, object] = field(default_factory=dict)

@@ -1,0 +1,11 @@
+"""The array types every table is made of."""
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+NO_INTS: IntArray = np.zeros(0, dtype=np.int64)
+NO_INTS.flags.writeable = False

@@ -1,0 +1,75 @@
+"""One tree of errors, each with a stable code that the API and the command line map."""
+
+from typing import ClassVar
+
+
+class FairleadError(Exception):
+    """Anything Fairlead refuses or fails to do; ``code`` is stable across releases."""
+
+    code: ClassVar[str] = "error"
+
+
+class InputError(FairleadError):
+    """A file or value that cannot be used: says where it stands, what is wrong and the fix."""
+
+    code = "input"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        fix: str,
+        source: str | None = None,
+        line: int | None = None,
+        field: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.fix = fix
+        self.source = source
+        self.line = line
+        self.field = field
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = self.source or ""
+        if self.line is not None:
+            place += f":{self.line}"
+        where = ", ".join(
+            part for part in (place, f"field {self.field!r}" * bool(self.field)) if part
+        )
+        return f"{where}: {self.problem}; {self.fix}" if where else f"{self.problem}; {self.fix}"
+
+    def within(
+        self, *, source: str | None = None, line: int | None = None, field: str | None = None
+    ) -> "InputError":
+        """Return the same error with what it does not know yet about its place filled in."""
+        return type(self)(
+            self.problem,
+            fix=self.fix,
+            source=self.source if self.source is not None else source,
+            line=self.line if self.line is not None else line,
+            field=self.field if self.field is not None else field,
+        )
+
+
+class UsageError(FairleadError):
+    """A name, option or combination that does not exist or make sense; exit code 2."""
+
+    code = "usage"
+
+
+class SolveError(FairleadError):
+    """The solver could not return a certified answer."""
+
+    code = "solve"
+
+    def __init__(self, problem: str, *, status: str, n_classes: int) -> None:
+        self.status = status
+        self.n_classes = n_classes
+        super().__init__(f"{problem} (solver status {status}, {n_classes} classes)")
+
+
+class ProtocolError(FairleadError):
+    """An event that contradicts the scheduler's state; it changes nothing."""
+
+    code = "protocol"

@@ -1,0 +1,123 @@
+"""What happens to the scheduler. Time arrives only here, in ``at``."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.job import Job, Tenant
+from fairlead.model.plan import Plan
+
+Outcome = Literal["finished", "left", "failed", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A tenant hands in a job."""
+
+    at: float
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """A tenant takes a job back."""
+
+    at: float
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantChanged:
+    """An operator adds a tenant or changes its weight, parent or inner policy."""
+
+    at: float
+    tenant: Tenant
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """Running jobs tell how many steps they have made in all; never fewer than before."""
+
+    at: float
+    lease: IntArray
+    steps: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeasesEnded:
+    """Jobs have given up their devices, with the steps that their checkpoints hold.
+
+    ``finished``: the job is done; ``left``: it was told to leave; ``failed``: it crashed and may
+    be tried again; ``lost``: its node is gone.
+    """
+
+    at: float
+    lease: IntArray
+    steps: FloatArray
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A job tells what it measured of itself on what it holds now."""
+
+    at: float
+    lease: int
+    steps_per_s: float
+    utilization: float | None = None
+    memory_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node and all its devices are gone."""
+
+    at: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReturned:
+    """A lost node is back, with all its devices idle."""
+
+    at: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDue:
+    """It is time to ask for the next plan, early enough to renew leases."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanReady:
+    """The planner has answered request ``version``, with the mechanism's new memory."""
+
+    at: float
+    version: int
+    plan: Plan
+    memory: object
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """The leases of this round end now, unless they were renewed."""
+
+    at: float
+
+
+Event = (
+    JobSubmitted
+    | JobCancelled
+    | TenantChanged
+    | Progress
+    | LeasesEnded
+    | Measured
+    | NodeLost
+    | NodeReturned
+    | PlanDue
+    | PlanReady
+    | RoundEnd
+)

@@ -1,0 +1,160 @@
+"""One allocation problem: a cluster and the jobs, tenants and pairs that share it now."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
+from fairlead.model.job import DEFAULT_TENANT, Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceJob:
+    """A job as a policy sees it: what it is entitled to, has left to do, and how fast it runs."""
+
+    id: str
+    speeds: Mapping[str, float]
+    """accelerator → steps per second of the whole gang; 0 or absent: does not run there."""
+    workload: str = ""
+    tenant: str = DEFAULT_TENANT
+    gang: int = 1
+    weight: float = 1.0
+    steps_left: float | None = None
+    elapsed_s: float = 0.0
+    """Time since it arrived."""
+    isolated_elapsed_s: float = 0.0
+    """Time that the steps made so far would have taken on an equal split of the cluster."""
+    deadline_s: float | None = None
+    """Time from now by which it must finish."""
+
+    def __post_init__(self) -> None:
+        _require(bool(self.id), "id", self.id, "a name")
+        _require(self.gang >= 1, "gang", self.gang, "at least 1")
+        _require(_positive(self.weight), "weight", self.weight, "above 0 and finite")
+        for name in ("elapsed_s", "isolated_elapsed_s"):
+            _require(_size(getattr(self, name)), name, getattr(self, name), "0 or more")
+        for name in ("steps_left", "deadline_s"):
+            value = getattr(self, name)
+            _require(value is None or _positive(value), name, value, "above 0")
+        for accelerator, speed in self.speeds.items():
+            _require(_size(speed), f"speeds.{accelerator}", speed, "0 or more, finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two jobs measured together on the same devices."""
+
+    jobs: tuple[str, str]
+    speeds: Mapping[str, tuple[float, float]]
+    """accelerator → steps per second of the first and of the second job."""
+
+    def __post_init__(self) -> None:
+        _require(self.jobs[0] != self.jobs[1], "jobs", self.jobs[0], "two different jobs")
+        for accelerator, speeds in self.speeds.items():
+            _require(all(map(_size, speeds)), f"speeds.{accelerator}", speeds, "0 or more, finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A cluster and who shares it; every tenant referred to is listed, with its defaults if new.
+
+    Speeds on accelerators that the cluster lacks are allowed and mean nothing.
+    """
+
+    cluster: Cluster
+    jobs: tuple[InstanceJob, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+    def __post_init__(self) -> None:
+        _unique([job.id for job in self.jobs], "jobs")
+        _unique([tenant.id for tenant in self.tenants], "tenants")
+        object.__setattr__(self, "tenants", self._all_tenants())
+        self._check_parents()
+        counts = self.cluster.count_by_name()
+        for i, job in enumerate(self.jobs):
+            _check_runs(job, counts, f"jobs[{i}]")
+        self._check_pairs()
+
+    def _all_tenants(self) -> tuple[Tenant, ...]:
+        found = {tenant.id: tenant for tenant in self.tenants}
+        parents = [tenant.parent for tenant in self.tenants if tenant.parent is not None]
+        for name in (*parents, *(job.tenant for job in self.jobs)):
+            found.setdefault(name, Tenant(name))
+        return tuple(found.values())
+
+    def _check_parents(self) -> None:
+        parent = {tenant.id: tenant.parent for tenant in self.tenants}
+        safe: set[str] = set()
+        for start in parent:
+            path: dict[str, None] = {}
+            at: str | None = start
+            while at is not None and at not in safe:
+                if at in path:
+                    raise InputError(
+                        f"tenant {at!r} is inside itself",
+                        fix="remove a parent from the circle",
+                        field="tenants.parent",
+                    )
+                path[at] = None
+                at = parent[at]
+            safe.update(path)
+
+    def _check_pairs(self) -> None:
+        known = {job.id for job in self.jobs}
+        seen: set[frozenset[str]] = set()
+        for i, pair in enumerate(self.pairs):
+            for name in pair.jobs:
+                if name not in known:
+                    raise InputError(
+                        f"there is no job {name!r}", fix="name jobs listed", field=f"pairs[{i}]"
+                    )
+            if frozenset(pair.jobs) in seen:
+                raise InputError(
+                    f"the pair {'+'.join(pair.jobs)} is given twice",
+                    fix="remove one",
+                    field=f"pairs[{i}]",
+                )
+            seen.add(frozenset(pair.jobs))
+
+
+def _check_runs(job: InstanceJob, counts: Mapping[str, int], where: str) -> None:
+    able = {name: count for name, count in counts.items() if job.speeds.get(name, 0) > 0}
+    if not able:
+        raise InputError(
+            f"job {job.id!r} has speed 0 on every accelerator of the cluster",
+            fix=f"give a speed above 0 on one of {', '.join(counts)}",
+            field=f"{where}.speeds",
+        )
+    most = max(able.values())
+    if job.gang > most:
+        raise InputError(
+            f"job {job.id!r} needs {job.gang} devices of one accelerator, the cluster has {most}"
+            " that it can use",
+            fix="lower the gang or add devices",
+            field=f"{where}.gang",
+        )
+
+
+def _unique(names: list[str], where: str) -> None:
+    seen: set[str] = set()
+    for i, name in enumerate(names):
+        if name in seen:
+            raise InputError(
+                f"{name!r} is given twice", fix="give each its own id", field=f"{where}[{i}].id"
+            )
+        seen.add(name)
+
+
+def _positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+def _size(value: float) -> bool:
+    return 0 <= value < math.inf
+
+
+def _require(holds: bool, name: str, value: object, wanted: str) -> None:
+    if not holds:
+        raise InputError(f"{value!r} is not allowed", fix=f"give {wanted}", field=name)

@@ -1,0 +1,131 @@
+"""How fast jobs run: a function of the workload, its devices, their placement and partners."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.errors import InputError
+
+Placement = Literal["consolidated", "spread"]
+
+
+class SpeedKey(NamedTuple):
+    """What a measured speed belongs to: one gang of one workload on one accelerator.
+
+    ``partner`` is the workload packed onto the same devices, None when the job runs alone.
+    """
+
+    workload: str
+    gang: int
+    accelerator: str
+    placement: Placement = "consolidated"
+    partner: str | None = None
+
+
+@dataclass(frozen=True)
+class SpeedTable:
+    """Measured steps per second of whole jobs; 0 means that it does not run there.
+
+    A spread gang without a measurement of its own runs at its consolidated speed. A table that
+    measures no gang above 1 says nothing about scaling; a gang then runs at gang times the
+    speed of one device.
+    """
+
+    steps_per_s: Mapping[SpeedKey, float]
+    source: str = ""
+    _rows: dict[tuple[str, int, tuple[str, ...]], FloatArray] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def workloads(self) -> tuple[str, ...]:
+        """The workloads measured, in the table's order."""
+        return tuple(dict.fromkeys(key.workload for key in self.steps_per_s))
+
+    @cached_property
+    def accelerators(self) -> tuple[str, ...]:
+        """The accelerators measured, in the table's order."""
+        return tuple(dict.fromkeys(key.accelerator for key in self.steps_per_s))
+
+    @cached_property
+    def gangs(self) -> Mapping[str, tuple[int, ...]]:
+        """workload → the gangs measured for it, ascending."""
+        found: dict[str, set[int]] = {}
+        for key in self.steps_per_s:
+            found.setdefault(key.workload, set()).add(key.gang)
+        return {workload: tuple(sorted(gangs)) for workload, gangs in found.items()}
+
+    @cached_property
+    def measures_gangs(self) -> bool:
+        """Whether any gang above 1 was measured."""
+        return any(key.gang > 1 for key in self.steps_per_s)
+
+    def speed(
+        self,
+        workload: str,
+        devices: Iterable[str],
+        *,
+        placement: Placement = "consolidated",
+        partner: str | None = None,
+    ) -> float:
+        """Return the steps per second of a job whose gang holds these accelerators.
+
+        A gang of mixed accelerators runs at the speed of its slowest member.
+        """
+        held = tuple(devices)
+        return min(
+            self._one(workload, len(held), accelerator, placement, partner)
+            for accelerator in dict.fromkeys(held)
+        )
+
+    def row(self, workload: str, gang: int, accelerators: tuple[str, ...]) -> FloatArray:
+        """Return accelerators → steps per second of a gang alone and consolidated on each.
+
+        Raises InputError when the table knows the workload or the gang on none of them.
+        """
+        key = (workload, gang, accelerators)
+        found = self._rows.get(key)
+        if found is None:
+            self.require(workload, gang)
+            found = np.array([self.speed(workload, (a,) * gang) for a in accelerators])
+            found.flags.writeable = False
+            self._rows[key] = found
+        return found
+
+    def require(self, workload: str, gang: int) -> None:
+        """Raise InputError unless the table can tell this gang's speed somewhere."""
+        gangs = self.gangs.get(workload)
+        if gangs is None:
+            raise InputError(
+                f"the speeds table{self._named} has no workload {workload!r}",
+                fix=f"use one of its {len(self.workloads)} workloads"
+                f" (e.g. {self.workloads[0]!r}) or add rows for it",
+                field="workload",
+            )
+        if gang not in gangs and self.measures_gangs:
+            raise InputError(
+                f"the speeds table{self._named} has no gang of {gang} for {workload!r}",
+                fix=f"use one of {', '.join(map(str, gangs))} or add rows for it",
+                field="gang",
+            )
+
+    @property
+    def _named(self) -> str:
+        return f" {self.source}" if self.source else ""
+
+    def _one(
+        self, workload: str, gang: int, accelerator: str, placement: Placement, partner: str | None
+    ) -> float:
+        known = self.steps_per_s
+        found = known.get(SpeedKey(workload, gang, accelerator, placement, partner))
+        if found is None and placement == "spread":
+            found = known.get(SpeedKey(workload, gang, accelerator, "consolidated", partner))
+        if found is None and gang > 1 and not self.measures_gangs:
+            found = gang * known.get(
+                SpeedKey(workload, 1, accelerator, "consolidated", partner), 0.0
+            )
+        return found if found is not None else 0.0

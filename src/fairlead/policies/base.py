@@ -1,0 +1,47 @@
+"""What a policy promises, and what all share policies have in common."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead.model.allocation import Allocation, Certificate, Column
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+
+
+class Policy(Protocol):
+    """Decides who should get what share."""
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the shares this policy wants for the snapshot's jobs."""
+        ...
+
+
+def mean_speed(speed: FloatArray, capacity: IntArray) -> FloatArray:
+    """Return each row's speed with an equal share of every device: Gavel's X^equal (§4.1)."""
+    total = max(int(capacity.sum()), 1)
+    # A plain sum: a BLAS product may round differently from one machine to the next.
+    mean: FloatArray = (speed * capacity).sum(axis=1) / total
+    return mean
+
+
+def columns_of(snap: Snapshot) -> tuple[Column, ...]:
+    """Return one column for each accelerator."""
+    return tuple(Column(j) for j in range(len(snap.capacity)))
+
+
+def job_allocation(
+    snap: Snapshot,
+    share: FloatArray,
+    *,
+    objective: float | None,
+    prove: Callable[[], Certificate] | None = None,
+) -> Allocation:
+    """Return the allocation that gives each of the snapshot's jobs its row of shares."""
+    return Allocation(
+        members=snap.job.reshape(-1, 1),
+        share=share,
+        columns=columns_of(snap),
+        speed=(snap.speed * share).sum(axis=1),
+        objective=objective,
+        prove=prove,
+    )

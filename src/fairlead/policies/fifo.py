@@ -1,0 +1,49 @@
+"""First in, first out, each job on the fastest accelerator left (Gavel §4.2)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import FloatArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import job_allocation
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """Serve jobs in order of arrival, each wholly on the fastest accelerator with room for it.
+
+    A job for which there is no room blocks those behind it; the mechanism may lend them the
+    devices that this leaves idle. ``agnostic`` takes the accelerators in the cluster's order
+    instead of by speed.
+    """
+
+    agnostic: bool = False
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return all of the time on one accelerator for as many of the first jobs as fit."""
+        speed = snap.profiles.speed
+        wish: FloatArray = (speed > 0).astype(float) if self.agnostic else speed
+        orders = np.argsort(-wish, axis=1, kind="stable").tolist()
+        runs = (wish > 0).tolist()
+        gangs = snap.profiles.gang.tolist()
+        up = snap.capacity.tolist()
+        free = list(up)
+        share = np.zeros((len(snap.job), len(free)))
+        waiting_order = np.lexsort((snap.job, snap.arrival_at))
+        for row, profile in zip(
+            waiting_order.tolist(), snap.profile[waiting_order].tolist(), strict=True
+        ):
+            gang = gangs[profile]
+            fitting = (j for j in orders[profile] if runs[profile][j] and free[j] >= gang)
+            best = next(fitting, None)
+            if best is None:
+                if any(runs[profile][j] and up[j] >= gang for j in orders[profile]):
+                    break
+                continue  # too few devices are up for it to run at all: it blocks nobody
+            free[best] -= gang
+            share[row, best] = 1.0
+            if not any(free):
+                break
+        return job_allocation(snap, share, objective=None)

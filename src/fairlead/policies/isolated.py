@@ -1,0 +1,28 @@
+"""Every job alone with an equal part of every accelerator (Gavel §4.1, "isolated")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import job_allocation
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """Give each of n jobs 1/n of the devices of every accelerator, whatever it gains from them.
+
+    What a static partition would give; the yardstick of sharing incentive. Time a job cannot
+    use (an accelerator it does not run on, more devices than its gang) is lost.
+    """
+
+    agnostic: bool = False
+    """accepted for symmetry: an equal split ignores speeds anyway"""
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return capacity / (jobs × gang) for each accelerator, at most all of a job's time."""
+        runs = (snap.speed > 0) & (snap.gang[:, None] <= snap.capacity)
+        share = np.where(runs, snap.capacity / (len(snap.job) * snap.gang[:, None]), 0.0)
+        share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+        return job_allocation(snap, share, objective=None)

@@ -1,0 +1,93 @@
+"""Max-min programs over jobs: alike jobs become classes, levels become shares of jobs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import job_allocation
+from fairlead.solve import MaxMinProblem, MaxMinSolution, merge
+
+Solve = Callable[[MaxMinProblem, IntArray], MaxMinSolution]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassTable:
+    """Rows (jobs or profiles) merged into classes that a max-min program cannot tell apart."""
+
+    class_of: IntArray
+    """rows → class"""
+    gain: FloatArray
+    """classes × accelerators → level reached per unit of time; 0 where it cannot run"""
+    size: FloatArray
+    """classes → devices a member holds"""
+
+    @classmethod
+    def of(cls, gain: FloatArray, gang: IntArray, capacity: IntArray) -> "ClassTable":
+        """Merge rows with equal gains and gangs; a gang needs so many devices to be up."""
+        gain = np.where(gang[:, None] <= capacity, gain, 0.0)
+        merged = merge(np.column_stack([gain, gang]))
+        first = merged.representative
+        return cls(merged.index_of_member, gain[first], gang[first].astype(float))
+
+
+def max_min_allocation(
+    snap: Snapshot, table: ClassTable, class_of_job: IntArray, solve: Solve, *, pooled: bool
+) -> Allocation:
+    """Return lexicographically max-min fair shares, equal within each class.
+
+    ``pooled`` is for programs that do not tell accelerators apart: what a class gets is spread
+    over all of those it may use.
+    """
+    count = np.bincount(class_of_job, minlength=len(table.size))
+    present = np.flatnonzero(count)
+    capacity = snap.capacity.astype(float)
+    gain = table.gain[present]
+    one_pool = pooled and bool((gain > 0).all())
+    problem = MaxMinProblem(
+        gain=gain[:, :1] if one_pool else gain,
+        size=table.size[present],
+        count=count[present].astype(float),
+        capacity=capacity.sum(keepdims=True) if one_pool else capacity,
+    )
+    solution = solve(problem, present)
+    share = solution.share
+    if one_pool:
+        share = share * (capacity / capacity.sum())
+    elif pooled:
+        share = spread_evenly(share, problem)
+    by_class = np.zeros(table.gain.shape)
+    by_class[present] = share
+    runs = gain.any(axis=1)
+    least = float(solution.level[runs].min()) if runs.any() else 0.0
+
+    def prove() -> Certificate:
+        found = solution.certificate
+        prices = np.broadcast_to(found.prices, len(capacity)).copy()
+        return Certificate(prices, found.bound, found.gap)
+
+    return job_allocation(snap, by_class[class_of_job], objective=least, prove=prove)
+
+
+def spread_evenly(share: FloatArray, problem: MaxMinProblem) -> FloatArray:
+    """Return shares with the same time for every class, spread over all it may use.
+
+    Alternately scales rows to their time and columns to their capacity (iterative proportional
+    fitting), starting from shares in proportion to devices: of all ways to grant these times
+    it takes the one nearest to ignoring what the accelerators are.
+    """
+    time = share.sum(axis=1, keepdims=True)
+    mass = (problem.count * problem.size)[:, None]
+    spread = np.where(problem.gain > 0, problem.capacity, 0.0)
+    for _ in range(1000):
+        rows = spread.sum(axis=1, keepdims=True)
+        spread *= np.divide(time, rows, out=np.zeros_like(rows), where=rows > 0)
+        used = (spread * mass).sum(axis=0)
+        if (used <= problem.capacity * (1 + 1e-10)).all():
+            return spread
+        over = used > problem.capacity
+        spread[:, over] *= problem.capacity[over] / used[over]
+    return share

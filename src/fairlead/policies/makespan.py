@@ -1,0 +1,51 @@
+"""Finish all jobs as early as possible (Gavel §4.2)."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import mean_speed
+from fairlead.policies.levels import ClassTable, max_min_allocation
+from fairlead.solve import solve_max_min
+
+
+@dataclass(frozen=True)
+class Makespan:
+    """Minimise the longest remaining time, then the next longest, and so on.
+
+    A job's level is the part of its remaining steps that it makes in a unit of time, so this is
+    max-min over speed / steps left. Objective and bound are the makespan in seconds.
+    ``agnostic`` takes a job's mean speed for its speed everywhere.
+    """
+
+    agnostic: bool = False
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the shares that finish the snapshot's jobs earliest."""
+        speed = snap.speed
+        if self.agnostic:
+            speed = np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
+        alone_s = snap.steps_left / np.maximum(speed.max(axis=1), 1e-300)
+        # With levels of order 1 the solver's tolerances mean the same for short and long jobs.
+        unit_s = float(np.median(alone_s))
+        table = ClassTable.of(
+            speed * (unit_s / snap.steps_left)[:, None], snap.gang, snap.capacity
+        )
+        found = max_min_allocation(
+            snap,
+            table,
+            table.class_of,
+            lambda problem, _: solve_max_min(problem),
+            pooled=self.agnostic,
+        )
+
+        def prove() -> Certificate:
+            assert found.prove is not None
+            level = found.prove()
+            bound_s = unit_s / level.bound if level.bound else np.inf
+            return Certificate(level.prices, bound_s, level.gap)
+
+        least = found.objective or 0.0
+        return replace(found, objective=unit_s / least if least else np.inf, prove=prove)

@@ -1,0 +1,67 @@
+"""Policies, mechanisms and engines by name: ``name[:option[,option=value…]]``."""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, get_type_hints
+
+from fairlead.model.errors import UsageError
+
+
+@cache
+def available(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of ``fairlead.<group>`` by name, sorted."""
+    found = {point.name: point for point in entry_points(group=f"fairlead.{group}")}
+    return dict(sorted(found.items()))
+
+
+def create(group: str, spec: str, **given: object) -> Any:
+    """Return what ``spec`` names, constructed from its options and what the caller gives.
+
+    Each option is a field of the registered dataclass: a flag when the field is a bool. Fields
+    that the caller gives are not options.
+    """
+    name, _, options = spec.partition(":")
+    points = available(group)
+    if name not in points:
+        raise UsageError(
+            f"no {group[:-1] if group != 'policies' else 'policy'} is called {name!r};"
+            f" choose one of {', '.join(points)}"
+        )
+    kind = points[name].load()
+    return kind(**_parse(spec, kind, options, given), **given)
+
+
+def _parse(
+    spec: str, kind: type, options: str, given: Mapping[str, object]
+) -> dict[str, object]:
+    hints = get_type_hints(kind)
+    init = [f for f in dataclasses.fields(kind) if f.init and f.name not in given]
+    fields = {f.name.replace("_", "-"): f for f in init}
+    parsed: dict[str, object] = {}
+    for option in filter(None, options.split(",")):
+        key, given, value = option.partition("=")
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise UsageError(f"{spec!r}: no option {key!r}; its options are: {known}")
+        field = fields[key]
+        parsed[field.name] = _convert(spec, key, hints[field.name], value if given else None)
+    return parsed
+
+
+def _convert(spec: str, key: str, hint: object, value: str | None) -> object:
+    if hint is bool:
+        if value in (None, "yes", "true"):
+            return True
+        if value in ("no", "false"):
+            return False
+        raise UsageError(f"{spec!r}: {key}={value!r} is not yes or no")
+    if value is None:
+        raise UsageError(f"{spec!r}: {key} needs a value, {key}=…")
+    if hint in (int, float):
+        try:
+            return hint(value)  # type: ignore[operator]
+        except ValueError:
+            raise UsageError(f"{spec!r}: {key}={value!r} is not a number") from None
+    return value

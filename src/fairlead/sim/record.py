@@ -1,0 +1,73 @@
+"""What a simulation notes down about each job while it runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.job import Job
+
+FIRST_STEPS = 100
+"""early feedback is the time to so many steps (Gandiva §6.3)"""
+
+
+@dataclass(eq=False)
+class Record:
+    """Columns over the jobs of a trace, and the counters of a run."""
+
+    jobs: Sequence[Job]
+    device_s: FloatArray
+    """jobs × accelerators: devices held × seconds"""
+    started_at: FloatArray
+    finished_at: FloatArray
+    first_steps_at: FloatArray
+    preemptions: IntArray
+    migrations: IntArray
+    rounds: int = 0
+    solves: int = 0
+    intervals: "Intervals | None" = None
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], n_accelerators: int, *, intervals: bool) -> "Record":
+        """Return an empty record for these jobs."""
+        n = len(jobs)
+        return cls(
+            jobs,
+            np.zeros((n, n_accelerators)),
+            np.full(n, np.nan),
+            np.full(n, np.nan),
+            np.full(n, np.nan),
+            np.zeros(n, dtype=np.int64),
+            np.zeros(n, dtype=np.int64),
+            intervals=Intervals() if intervals else None,
+        )
+
+
+@dataclass(eq=False)
+class Intervals:
+    """Who held what when: one entry for every lease that ended."""
+
+    _parts: list[tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]] = field(
+        default_factory=list
+    )
+
+    def add(
+        self, job: IntArray, device: IntArray, devices: IntArray, start: FloatArray, end: FloatArray
+    ) -> None:
+        """Note leases that ended; ``device`` is the first one held, ``devices`` how many."""
+        self._parts.append((job, device, devices, start, end))
+
+    def columns(self) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
+        """Return job, first device, number of devices, start and end of every lease."""
+        if not self._parts:
+            none = np.zeros(0, dtype=np.int64)
+            return none, none, none, np.zeros(0), np.zeros(0)
+        job, device, devices, start, end = zip(*self._parts, strict=True)
+        return (
+            np.concatenate(job),
+            np.concatenate(device),
+            np.concatenate(devices),
+            np.concatenate(start),
+            np.concatenate(end),
+        )

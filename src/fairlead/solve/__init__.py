@@ -1,0 +1,30 @@
+"""The mathematics: classes, linear programs, lexicographic max-min and its certificates."""
+
+from fairlead.solve.certificate import Certificate
+from fairlead.solve.classes import Classes, merge
+from fairlead.solve.linear import Columns, LinearProgram, LinearSolution, solve_lp
+from fairlead.solve.problem import (
+    MaxMinProblem,
+    MaxMinSolution,
+    Stage,
+    price_bound,
+    stage_bound,
+)
+from fairlead.solve.solver import MaxMinSolver, solve_max_min
+
+__all__ = [
+    "Certificate",
+    "Classes",
+    "Columns",
+    "LinearProgram",
+    "LinearSolution",
+    "MaxMinProblem",
+    "MaxMinSolution",
+    "MaxMinSolver",
+    "Stage",
+    "merge",
+    "price_bound",
+    "solve_lp",
+    "solve_max_min",
+    "stage_bound",
+]

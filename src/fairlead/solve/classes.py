@@ -1,0 +1,70 @@
+"""Merging identical rows into classes, exactly and in the same way on every machine."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead.solve.arrays import FloatArray, IntArray
+
+# splitmix64's constants: odd, so that multiplication permutes the 64-bit integers.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_B = np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Which members are alike: classes are numbered by their first member."""
+
+    index_of_member: IntArray  # members → class
+    representative: IntArray  # classes → first member
+    count: IntArray  # classes → number of members
+
+
+def merge(*columns: FloatArray) -> Classes:
+    """Return the classes of members whose values are equal in every column.
+
+    A column is one value or a row of values for each member. 0.0 and -0.0 are equal.
+    """
+    rows = np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
+    if not len(rows):
+        none = np.zeros(0, np.int64)
+        return Classes(none, none, none)
+    code = row_hash(rows)
+    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[first[index]], rows):
+        # Two different rows share a hash: sort the rows themselves.
+        order = np.lexsort(rows.T[::-1])
+        new = np.ones(len(rows), bool)
+        new[1:] = (rows[order][1:] != rows[order][:-1]).any(axis=1)
+        index = np.empty(len(rows), np.int64)
+        index[order] = np.cumsum(new) - 1
+        first = np.full(int(new.sum()), len(rows))
+        np.minimum.at(first, index, np.arange(len(rows)))
+    rank = np.empty(len(first), np.int64)
+    by_first = np.argsort(first)
+    rank[by_first] = np.arange(len(first))
+    index = rank[index]
+    return Classes(index, first[by_first], np.bincount(index))
+
+
+def row_hash(rows: FloatArray) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each row's bits that is the same on every machine."""
+    bits = (np.ascontiguousarray(rows) + 0.0).view(np.uint64)
+    code = np.zeros(len(rows), np.uint64)
+    for column in range(rows.shape[1]):
+        code = _mix(code + bits[:, column] + _STEP)
+    return code
+
+
+def fractions(code: npt.NDArray[np.uint64], width: int) -> FloatArray:
+    """Return rows × width numbers in [0, 1) that are a fixed generic function of the hashes."""
+    shift = _STEP * np.arange(1, width + 1, dtype=np.uint64)
+    return (_mix(code[:, None] + shift) >> np.uint64(11)) * 2.0**-53
+
+
+def _mix(code: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    code = (code ^ (code >> np.uint64(30))) * _MIX_A
+    code = (code ^ (code >> np.uint64(27))) * _MIX_B
+    return code ^ (code >> np.uint64(31))

@@ -1,0 +1,107 @@
+"""A linear program given as arrays, solved by HiGHS."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+
+from fairlead.model.errors import SolveError
+from fairlead.solve.arrays import FloatArray, IntArray
+
+INFINITY = float(highspy.kHighsInf)
+
+# HiGHS accepts no tolerance below 1e-10; duals decide who is bottlenecked, so they get that.
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("output_flag", False),
+    ("threads", 1),
+    ("random_seed", 0),
+    ("primal_feasibility_tolerance", 1e-9),
+    ("dual_feasibility_tolerance", 1e-10),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A sparse matrix by columns: entries ``start[c]`` up to ``start[c + 1]`` are column c."""
+
+    start: IntArray
+    row: IntArray
+    value: FloatArray
+
+    @classmethod
+    def dense(cls, matrix: FloatArray) -> "Columns":
+        """Return the non-zero entries of ``matrix`` (rows × columns)."""
+        column, row = np.nonzero(matrix.T)
+        start = np.searchsorted(column, np.arange(matrix.shape[1] + 1))
+        return cls(start, row, matrix[row, column])
+
+
+@dataclass(frozen=True, slots=True)
+class LinearProgram:
+    """Minimise cost · x subject to row bounds on A x and bounds on x (±inf where absent)."""
+
+    cost: FloatArray
+    matrix: Columns
+    row_lower: FloatArray
+    row_upper: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSolution:
+    """An optimal vertex with its duals: cost = Aᵀ row_dual + column_dual."""
+
+    objective: float
+    value: FloatArray
+    column_dual: FloatArray
+    row_dual: FloatArray
+
+
+def new_highs(*, presolve: bool) -> Any:
+    """Return a silent single-threaded HiGHS simplex with tight tolerances."""
+    highs = highspy.Highs()
+    for option, value in _OPTIONS:
+        highs.setOptionValue(option, value)
+    highs.setOptionValue("solver", "simplex")
+    highs.setOptionValue("presolve", "choose" if presolve else "off")
+    return highs
+
+
+def solve_lp(program: LinearProgram) -> LinearSolution:
+    """Return an optimal vertex; SolveError names the status when there is none."""
+    columns, rows = len(program.cost), len(program.row_lower)
+    matrix = program.matrix
+    highs = new_highs(presolve=True)
+    highs.addRows(
+        rows,
+        program.row_lower,
+        program.row_upper,
+        0,
+        np.zeros(rows, np.int32),
+        np.zeros(0, np.int32),
+        np.zeros(0),
+    )
+    highs.addCols(
+        columns,
+        program.cost,
+        program.lower,
+        program.upper,
+        len(matrix.value),
+        matrix.start[:-1].astype(np.int32),
+        matrix.row.astype(np.int32),
+        matrix.value,
+    )
+    highs.run()
+    status = highs.getModelStatus()
+    if status != highspy.HighsModelStatus.kOptimal:
+        name = highs.modelStatusToString(status).lower()
+        raise SolveError("no optimal solution", status=name, n_classes=columns)
+    found = highs.getSolution()
+    return LinearSolution(
+        float(highs.getInfo().objective_function_value),
+        np.array(found.col_value),
+        np.array(found.col_dual),
+        np.array(found.row_dual),
+    )

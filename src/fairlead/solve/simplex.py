@@ -1,0 +1,188 @@
+"""The persistent linear program behind the water-filling of a moderate number of classes.
+
+With class totals y_kj = n_k x_kj the program of one stage is
+
+    max t   s.t.  Σ_j gain_kj y_kj - n_k t >= 0     k follows the water
+                  Σ_j gain_kj y_kj >= n_k l_k       k is held at level l_k
+                  Σ_j y_kj <= n_k,   Σ_k size_k y_kj <= capacity_j,   y >= 0,
+
+so that a change of a class's count touches one coefficient and one bound, and HiGHS goes on
+from its last basis.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+
+from fairlead.model.errors import SolveError
+from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
+from fairlead.solve.linear import INFINITY, new_highs
+
+_NONE = np.zeros(0, np.int32)
+
+
+@dataclass(slots=True)
+class Vertex:
+    """An optimal vertex of a stage's program; duals are scaled to sum to about the members."""
+
+    t: float
+    total: FloatArray  # classes × resources: y
+    prices: FloatArray  # resources
+    pull: FloatArray  # classes: dual of the level row, >= 0
+    dual: FloatArray  # every dual: of t, the shares, the resources, then level and time by class
+
+
+class StageProgram:
+    """The program of a stage over a growing list of classes, solved from the last basis."""
+
+    def __init__(self, capacity: FloatArray) -> None:
+        self.width = len(capacity)
+        self.size = 0
+        self._highs = new_highs(presolve=False)
+        self._highs.addRows(
+            self.width,
+            np.full(self.width, -INFINITY),
+            capacity,
+            0,
+            np.zeros(self.width, np.int32),
+            _NONE,
+            np.zeros(0),
+        )
+        self._highs.addCol(0.0, 0.0, INFINITY, 0, _NONE, np.zeros(0))
+        self._objective = 0.0
+        self._ceiling = INFINITY
+        self._water = np.zeros(0)  # minus the coefficient of t in each level row
+        self._floor = np.zeros(0)  # right-hand side of each level row
+        self._time = np.zeros(0)  # right-hand side of each time row
+
+    def add(self, gain: FloatArray, size: FloatArray) -> None:
+        """Append classes, without members as yet."""
+        more, width = gain.shape
+        first = self.width + 2 * self.size
+        lower = np.tile([0.0, -INFINITY], more)
+        upper = np.tile([INFINITY, 0.0], more)
+        self._highs.addRows(
+            2 * more, lower, upper, 0, np.zeros(2 * more, np.int32), _NONE, np.zeros(0)
+        )
+        row = np.empty((more, width, 3), np.int32)
+        row[:, :, 0] = np.arange(width)
+        row[:, :, 1] = first + 2 * np.arange(more)[:, None]
+        row[:, :, 2] = row[:, :, 1] + 1
+        value = np.ones((more, width, 3))
+        value[:, :, 0] = size[:, None]
+        value[:, :, 1] = gain
+        cells = more * width
+        self._highs.addCols(
+            cells,
+            np.zeros(cells),
+            np.zeros(cells),
+            np.where(gain > 0, INFINITY, 0.0).ravel(),
+            3 * cells,
+            np.arange(0, 3 * cells, 3, dtype=np.int32),
+            row.ravel(),
+            value.ravel(),
+        )
+        self.size += more
+        for name in ("_water", "_floor", "_time"):
+            setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more)]))
+
+    def set_capacity(self, capacity: FloatArray) -> None:
+        """Change the capacities of the resources."""
+        rows = np.arange(self.width, dtype=np.int32)
+        none = np.full(self.width, -INFINITY)
+        self._highs.changeRowsBounds(self.width, rows, none, capacity)
+
+    def raise_water(
+        self, count: FloatArray, held: FloatArray, follows: BoolArray, ceiling: float
+    ) -> Vertex | None:
+        """Return a vertex with the greatest t <= ceiling, or None if the held levels do not fit.
+
+        ``held`` is the level of each class that does not follow the water (0: none).
+        """
+        water = count * follows
+        self._sync(count, water, count * held)
+        # A power of two near the number of members keeps duals near 1 and rarely changes.
+        objective = -(2.0 ** math.frexp(max(float(water.sum()), 1.0))[1])
+        if objective != self._objective:
+            self._objective = objective
+            self._highs.changeColCost(0, objective)
+        if ceiling != self._ceiling:
+            self._ceiling = ceiling
+            self._highs.changeColBounds(0, 0.0, ceiling)
+        return self._vertex() if self._optimal() else None
+
+    def least_cost(self, count: FloatArray, level: FloatArray, cost: FloatArray) -> Vertex:
+        """Return the vertex that keeps every level at the least Σ cost · y."""
+        self._sync(count, np.zeros(self.size), count * level)
+        columns = np.arange(1 + cost.size, dtype=np.int32)
+        self._highs.changeColsCost(len(columns), columns, np.append(0.0, cost.ravel()))
+        if not self._optimal():
+            raise SolveError("levels were lost", status="infeasible", n_classes=self.size)
+        found = self._vertex()
+        self._highs.changeColsCost(len(columns), columns, np.zeros(len(columns)))
+        self._objective = 0.0
+        return found
+
+    def loose(self, absent: BoolArray, fixed: BoolArray) -> BoolArray:
+        """Return, in the order of ``Vertex.dual``, what could differ between equal levels.
+
+        That is every share and every slack of a resource or of a class's time, except those of
+        absent classes and the shares that are ``fixed`` at 0.
+        """
+        cells = 1 + self.size * self.width
+        mask = np.ones(cells + self.width + 2 * self.size, bool)
+        mask[0] = False
+        mask[1:cells] = ~(fixed | absent[:, None]).ravel()
+        mask[cells + self.width :: 2] = False
+        mask[cells + self.width + 1 :: 2] = ~absent
+        return mask
+
+    def basic(self) -> IntArray:
+        """Return what the last basis contains, as positions in ``Vertex.dual``."""
+        index: IntArray = self._highs.getBasicVariables()[1]
+        return np.where(index >= 0, index, self.size * self.width - index)
+
+    def _sync(self, count: FloatArray, water: FloatArray, floor: FloatArray) -> None:
+        highs, first = self._highs, self.width
+        for k in (water != self._water).nonzero()[0].tolist():
+            highs.changeCoeff(first + 2 * k, 0, -float(water[k]))
+        self._water = water
+        rows = (floor != self._floor).nonzero()[0]
+        if len(rows):
+            self._floor = floor
+            index = (first + 2 * rows).astype(np.int32)
+            highs.changeRowsBounds(len(rows), index, floor[rows], np.full(len(rows), INFINITY))
+        rows = (count != self._time).nonzero()[0]
+        if len(rows):
+            self._time = count
+            index = (first + 1 + 2 * rows).astype(np.int32)
+            highs.changeRowsBounds(len(rows), index, np.full(len(rows), -INFINITY), count[rows])
+
+    def _optimal(self) -> bool:
+        highs = self._highs
+        for attempt in range(2):
+            highs.run()
+            status = highs.getModelStatus()
+            if status == highspy.HighsModelStatus.kOptimal:
+                return True
+            if status == highspy.HighsModelStatus.kInfeasible and attempt == 1:
+                return False
+            highs.clearSolver()  # a stale basis can mislead; a cold start decides
+        name = highs.modelStatusToString(status).lower()
+        raise SolveError("a stage was not solved", status=name, n_classes=self.size)
+
+    def _vertex(self) -> Vertex:
+        found: Any = self._highs.getSolution()
+        value = np.array(found.col_value)
+        dual = np.array(found.col_dual + found.row_dual)
+        rows = dual[len(value) :]
+        return Vertex(
+            t=float(value[0]),
+            total=value[1:].reshape(self.size, self.width),
+            prices=np.maximum(-rows[: self.width], 0.0),
+            pull=rows[self.width :: 2],
+            dual=dual,
+        )

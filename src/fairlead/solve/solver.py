@@ -1,0 +1,142 @@
+"""Lexicographic max-min: one pure function, and a solver that goes on from its last answer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.solve.arrays import FloatArray
+from fairlead.solve.filling import FilledStage, fill
+from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage
+from fairlead.solve.simplex import StageProgram
+from fairlead.solve.table import ClassTable
+
+# A program is rebuilt when it holds this many times the classes asked for.
+_MOST_IDLE = 4
+
+
+def solve_max_min(problem: MaxMinProblem) -> MaxMinSolution:
+    """Return the lexicographic max-min levels and, of the shares that reach them, the tie rule's.
+
+    The tie rule: the shares that hold the least device time; equal classes get equal shares;
+    what is still tied is decided by a fixed generic perturbation of each class's device times
+    that depends on its gains and size only. So neither the order of classes nor an earlier
+    solve matters.
+    """
+    return MaxMinSolver().solve(problem, range(len(problem.size)))
+
+
+class MaxMinSolver:
+    """Solves successive similar problems fast; every answer is that of ``solve_max_min``.
+
+    What it keeps is a cache: a HiGHS model with its basis, and a guess of the levels.
+    """
+
+    def __init__(self) -> None:
+        self._warm: _Warm | None = None
+
+    def solve(self, problem: MaxMinProblem, keys: Sequence[int]) -> MaxMinSolution:
+        """Return the answer to ``problem``, whose class k is known across calls as ``keys[k]``."""
+        if self._warm is None or not self._warm.admits(problem, keys):
+            problem.check()
+            self._warm = _Warm(problem, keys)
+        return self._warm.solve(problem)
+
+
+class _Warm:
+    """Classes by key in slots of one persistent program; equal classes share a slot."""
+
+    def __init__(self, problem: MaxMinProblem, keys: Sequence[int]) -> None:
+        self._open = problem.capacity > 0
+        self._capacity = problem.capacity.tobytes()
+        self._program = StageProgram(problem.capacity)
+        self._slot_of_key: dict[int, int] = {}
+        self._slot_of_class: dict[bytes, int] = {}
+        self._gain = np.zeros((0, len(self._open)))
+        self._size = np.zeros(0)
+        self._guess: tuple[float, ...] = ()
+        self._register(problem, keys)
+
+    def admits(self, problem: MaxMinProblem, keys: Sequence[int]) -> bool:
+        """Take in unseen keys; return False if the program no longer suits and must be rebuilt."""
+        capacity = problem.capacity.tobytes()
+        if capacity != self._capacity:
+            if not np.array_equal(problem.capacity > 0, self._open):
+                return False
+            self._program.set_capacity(problem.capacity)
+            self._capacity = capacity
+        if len(self._size) > _MOST_IDLE * len(keys) + 16:
+            return False
+        if list(keys) != self._keys:
+            if all(key in self._slot_of_key for key in keys):
+                self._look_up(keys)
+            else:
+                problem.check()
+                self._register(problem, keys)
+        return problem.gain.tobytes() == self._rows and problem.size.tobytes() == self._sizes
+
+    def _register(self, problem: MaxMinProblem, keys: Sequence[int]) -> None:
+        rows = np.column_stack([problem.gain, problem.size]) + 0.0
+        fresh: list[int] = []
+        for k, key in enumerate(keys):
+            content = rows[k].tobytes()
+            if key not in self._slot_of_key and content not in self._slot_of_class:
+                self._slot_of_class[content] = len(self._size) + len(fresh)
+                fresh.append(k)
+            self._slot_of_key.setdefault(key, self._slot_of_class.get(content, 0))
+        self._gain = np.concatenate([self._gain, problem.gain[fresh]])
+        self._size = np.concatenate([self._size, problem.size[fresh]])
+        self._table = ClassTable.of(self._gain, self._size, self._open)
+        first = len(self._size) - len(fresh)
+        self._program.add(self._table.gain[first:], self._size[first:])
+        self._look_up(keys)
+
+    def _look_up(self, keys: Sequence[int]) -> None:
+        self._keys = list(keys)
+        self._slots = np.array([self._slot_of_key[key] for key in keys], np.int64)
+        self._rows = self._gain[self._slots].tobytes()
+        self._sizes = self._size[self._slots].tobytes()
+
+    def solve(self, problem: MaxMinProblem) -> MaxMinSolution:
+        """Return the answer for the classes looked up last."""
+        table = self._table
+        count = np.bincount(self._slots, problem.count, len(self._size)) * table.runs
+        if table.all_fit(count, problem.capacity):
+            share, stages = table.best, _all_at_caps(table, count)
+        else:
+            guess = self._guess or (table.overflow(count, problem.capacity),)
+            share, stages = fill(self._program, table, count, guess)
+            self._guess = tuple(stage.t for stage in stages)
+        return self._answer(problem, share, stages)
+
+    def _answer(
+        self, problem: MaxMinProblem, share: FloatArray, stages: list[FilledStage]
+    ) -> MaxMinSolution:
+        present = problem.count > 0
+        share = share[self._slots] * present[:, None]
+        share, level = feasible(problem, share)
+        found = tuple(
+            Stage(s.t, s.prices, (s.frozen[self._slots] & present).nonzero()[0]) for s in stages
+        )
+        return MaxMinSolution(problem, share, level, found)
+
+
+def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
+    live = count > 0
+    if not live.any():
+        return []
+    return [FilledStage(float(table.cap[live].max()), np.zeros(table.gain.shape[1]), live)]
+
+
+def feasible(problem: MaxMinProblem, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the shares cleared of rounding (below 0, over time or capacity), and their levels.
+
+    Rounding to twelve decimals hides the last bits, in which machines may differ.
+    """
+    share = share.round(12) + 0.0
+    np.maximum(share, 0.0, out=share)
+    share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+    used = ((problem.count * problem.size)[:, None] * share).sum(axis=0)
+    over = used > problem.capacity
+    if over.any():
+        share[:, over] *= problem.capacity[over] / used[over]
+    return share, (problem.gain * share).sum(axis=1)

@@ -1,0 +1,53 @@
+"""What water-filling needs to know of each class, derived once from its gains and size."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.solve.arrays import BoolArray, FloatArray
+from fairlead.solve.classes import fractions, row_hash
+
+# The tie rule's perturbation, relative to a share's device time: far above HiGHS's dual
+# tolerance, so that it decides every tie, and too small to matter where device times differ.
+_TIE = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTable:
+    """Classes × resources, with each class's cap: its greatest gain on an open resource."""
+
+    gain: FloatArray  # classes × resources; 0 on resources without capacity
+    size: FloatArray  # classes
+    cost: FloatArray  # classes × resources: device time of a share, perturbed to break ties
+    cap: FloatArray  # classes
+    runs: BoolArray  # classes: cap above 0
+    best: FloatArray  # classes × resources: the shares of a member at its cap by the tie rule
+    alone: BoolArray  # classes: only one resource gives the cap
+    ceiling: float  # above every cap
+
+    @classmethod
+    def of(cls, gain: FloatArray, size: FloatArray, is_open: BoolArray) -> "ClassTable":
+        """Return the table of these classes where only some resources have capacity."""
+        code = row_hash(np.column_stack([gain, size]))
+        cost = size[:, None] * (1.0 + _TIE * fractions(code, gain.shape[1]))
+        gain = np.where(is_open, gain, 0.0)
+        cap = gain.max(axis=1)
+        at_cap = gain == cap[:, None]
+        best = np.zeros_like(gain)
+        cheapest = np.where(at_cap, cost, np.inf).argmin(axis=1)
+        best[np.arange(len(best)), cheapest] = cap > 0
+        alone = at_cap.sum(axis=1) == 1
+        ceiling = 2.0 * float(cap.max(initial=1.0))
+        return cls(gain, size, cost, cap, cap > 0, best, alone, ceiling)
+
+    def all_fit(self, count: FloatArray, capacity: FloatArray) -> bool:
+        """Return whether every member can have its cap on its best resource."""
+        held = ((count * self.size)[:, None] * self.best).sum(axis=0)
+        return bool((held <= capacity * (1 + 1e-12)).all())
+
+    def overflow(self, count: FloatArray, capacity: FloatArray) -> float:
+        """Return the greatest cap below the first that does not fit with all lesser reached."""
+        order = np.argsort(self.cap, kind="stable")
+        held = ((count * self.size)[:, None] * self.best)[order].cumsum(axis=0)
+        over = (held > capacity * (1 + 1e-12)).any(axis=1)
+        return float(np.nextafter(self.cap[order[over.argmax()]], 0.0))
