@@ -1,6 +1,5 @@
 """The scheduler's table of jobs, by job number."""
 
-from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -11,6 +10,10 @@ from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job, Tenant
 from fairlead.model.snapshot import Profiles
 from fairlead.model.speeds import SpeedTable
+
+_NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY = range(6)
+FIRST_RECEIVED = len(_NUMBERS)
+"""columns of JobTable.numbers; from the last one on, the time received on each accelerator"""
 
 
 class JobState(IntEnum):
@@ -35,18 +38,12 @@ class JobTable:
         self._profile_index: dict[tuple[object, ...], int] = {}
         self._profile_rows: list[tuple[FloatArray, int, float, int, str]] = []
         self._profiles: Profiles | None = None
-        self.state = np.zeros(64, dtype=np.int8)
-        self.profile = np.zeros(64, dtype=np.int64)
-        self.priority = np.zeros(64, dtype=np.int64)
-        self.arrival_at = np.zeros(64)
-        self.total_steps = np.zeros(64)
-        self.deadline_at = np.full(64, np.inf)
-        self.steps = np.zeros(64)
-        """steps made as last reported: what policies see"""
-        self.saved_steps = np.zeros(64)
-        """steps held by a checkpoint: what survives"""
-        self.received_s = np.zeros((64, len(cluster.accelerators)))
         self._active: IntArray = np.zeros(0, dtype=np.int64)
+        self._lay_out(
+            np.zeros(64, dtype=np.int8),
+            np.zeros(64, dtype=np.int64),
+            np.zeros((64, len(_NUMBERS) + len(cluster.accelerators))),
+        )
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -66,8 +63,8 @@ class JobTable:
         self.priority[number] = job.priority
         self.arrival_at[number] = job.arrival_at
         self.total_steps[number] = job.total_steps
-        if job.deadline_s is not None:
-            self.deadline_at[number] = job.arrival_at + job.deadline_s
+        given = job.deadline_s
+        self.deadline_at[number] = np.inf if given is None else job.arrival_at + given
         self._active = np.append(self._active, number)
         return number
 
@@ -132,24 +129,25 @@ class JobTable:
         return known
 
     def _grow(self) -> None:
-        for name in _COLUMNS:
-            column = getattr(self, name)
-            more = np.full_like(column, np.inf if name == "deadline_at" else 0)
-            setattr(self, name, np.concatenate([column, more]))
+        old = (self.state, self.profile, self.numbers)
+        self._lay_out(*(np.concatenate([column, np.zeros_like(column)]) for column in old))
 
-    def columns(self) -> dict[str, Sequence[object]]:
+    def _lay_out(self, state: IntArray, profile: IntArray, numbers: FloatArray) -> None:
+        self.state = state
+        self.profile = profile
+        self.numbers = numbers
+        """all columns of floats side by side, so that a snapshot copies its rows at once"""
+        self.arrival_at = numbers[:, ARRIVAL]
+        self.total_steps = numbers[:, TOTAL]
+        self.steps = numbers[:, STEPS]
+        """steps made as last reported: what policies see"""
+        self.saved_steps = numbers[:, SAVED]
+        """steps held by a checkpoint: what survives"""
+        self.deadline_at = numbers[:, DEADLINE]
+        self.priority = numbers[:, PRIORITY]
+        self.received_s = numbers[:, len(_NUMBERS) :]
+
+    def columns(self) -> dict[str, IntArray | FloatArray]:
         """Return the columns that make up the table's state, up to the last job."""
-        return {name: getattr(self, name)[: len(self)].tolist() for name in _COLUMNS}
-
-
-_COLUMNS = (
-    "state",
-    "profile",
-    "priority",
-    "arrival_at",
-    "total_steps",
-    "deadline_at",
-    "steps",
-    "saved_steps",
-    "received_s",
-)
+        n = len(self)
+        return {"state": self.state[:n], "profile": self.profile[:n], "numbers": self.numbers[:n]}

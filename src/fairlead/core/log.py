@@ -11,9 +11,9 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.model import events as ev
 from fairlead.model.errors import ProtocolError
 from fairlead.model.job import Job, Tenant
-from fairlead.model.plan import Assignments, Plan
+from fairlead.model.plan import Plan
 
-_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, Plan, Assignments)
+_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, Plan)
 
 
 def encode_event(event: ev.Event) -> str:
@@ -51,10 +51,11 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
         "holder": np.where(leases.holder >= 0, leases.lease[leases.holder], -1),
         "memory": scheduler.memory,
         "waiting": scheduler.waiting,
+        "waiting_copy": scheduler.waiting_copy,
         "pending": scheduler.pending,
         "down": sorted(scheduler.down),
         "changes": scheduler.changes,
-        "next_lease": scheduler.next_lease,
+        "next_epoch": leases.next_epoch,
         "version": scheduler.version,
         "planning": scheduler.planning,
         "round_end_at": scheduler.round_end_at,

@@ -1,20 +1,28 @@
 """The scheduler proper: events in, commands out, nothing performed, no clock, no solver."""
 
 import math
-from dataclasses import replace
 from typing import Generic
 
 import numpy as np
 
-from fairlead.core.jobs import JobState, JobTable
+from fairlead.core.jobs import (
+    ARRIVAL,
+    DEADLINE,
+    FIRST_RECEIVED,
+    PRIORITY,
+    STEPS,
+    TOTAL,
+    JobState,
+    JobTable,
+)
 from fairlead.core.leases import MIXED, LeaseTable
 from fairlead.mechanisms.base import M, Mechanism, Refills
 from fairlead.model import events as ev
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster, capacity
 from fairlead.model.commands import Command, ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.errors import ProtocolError
-from fairlead.model.plan import NOTHING, Assignments, Plan
+from fairlead.model.plan import NOBODY, Plan, nobody
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import SpeedTable
 
@@ -44,14 +52,14 @@ class Scheduler(Generic[M]):
         self.memory: M = mechanism.initial()
         self.down: set[int] = set()
         self.changes = 0
-        self.next_lease = 0
         self.version = 0
         self.planning = False
         self.round_end_at: float | None = None
         self.pending: Plan | None = None
         """a plan that waits for the round to end"""
-        self.waiting: Assignments = NOTHING
-        """units of the current plan that wait for their devices"""
+        self.waiting: IntArray = nobody(len(cluster.node_of))
+        """lanes × devices → job of the current plan that waits for its devices to be free"""
+        self.waiting_copy: IntArray | None = None
         self._refresh_devices()
         self._handlers = {
             ev.JobSubmitted: self._job_submitted,
@@ -84,8 +92,8 @@ class Scheduler(Generic[M]):
             raise ProtocolError(f"there is no job {event.job_id!r}")
         self.jobs.end(number, JobState.CANCELLED)
         self.changes += 1
-        self._drop_waiting(number)
-        return [*self._stop_job(number), *self._react(event.at)]
+        self._drop_waiting(np.array([number]))
+        return [*self._suspend(self.leases.of_job(number)), *self._react(event.at)]
 
     def _tenant_changed(self, event: ev.TenantChanged) -> list[Command]:
         self.jobs.set_tenant(event.tenant)
@@ -114,7 +122,7 @@ class Scheduler(Generic[M]):
         if event.outcome == "finished":
             for number in job.tolist():
                 self.jobs.end(number, JobState.FINISHED)
-                commands += self._stop_job(number)
+                commands += self._suspend(self.leases.of_job(number))
         commands += self._launch_ready(event.at)
         if event.outcome != "left":
             self.changes += 1
@@ -127,9 +135,8 @@ class Scheduler(Generic[M]):
         self.down.add(self._node(event.node))
         self._refresh_devices()
         self.changes += 1
-        gone = ~np.isin(np.arange(len(self.cluster.node_of)), self._usable)
-        self._forget_waiting_on(gone)
-        return self._suspend(self.leases.on_devices(gone))
+        self._drop_waiting(self.waiting[:, ~self._is_up])
+        return self._suspend(self.leases.on_devices(~self._is_up))
 
     def _node_returned(self, event: ev.NodeReturned) -> list[Command]:
         self.down.discard(self._node(event.node))
@@ -145,7 +152,8 @@ class Scheduler(Generic[M]):
 
     def _refresh_devices(self) -> None:
         self._capacity = capacity(self.cluster, self.down)
-        self._usable = np.flatnonzero(~np.isin(self.cluster.node_of, list(self.down)))
+        self._is_up: BoolArray = ~np.isin(self.cluster.node_of, list(self.down))
+        self._usable = self._is_up.nonzero()[0]
 
     # -- rounds ---------------------------------------------------------------------------------
 
@@ -166,7 +174,8 @@ class Scheduler(Generic[M]):
         if self.round_end_at is None or event.at >= self.round_end_at:
             return self._apply(event.plan, event.at)
         self.pending = event.plan
-        return self._renew(self.leases.match(event.plan.assignments), event.plan.until)
+        ends, _ = self.leases.compare(event.plan.holds, event.plan.copy)
+        return self._renew_all_but(ends, event.plan.until)
 
     def _round_end(self, event: ev.RoundEnd) -> list[Command]:
         if self.pending is not None:
@@ -174,40 +183,28 @@ class Scheduler(Generic[M]):
             return self._apply(plan, event.at)
         if self.planning:
             # Interim plan: what runs goes on until the late plan arrives and is applied at once.
-            return self._renew(self.leases.open, math.inf)
+            return self._renew_all_but(NO_INTS, math.inf)
         self.round_end_at = None
         return self._react(event.at)
 
     def _apply(self, plan: Plan, at: float) -> list[Command]:
         self.round_end_at = plan.until
-        units = self._still_valid(plan.assignments)
-        matched = self.leases.match(units)
-        going_on = np.zeros(len(self.leases.lease), dtype=bool)
-        going_on[matched[matched >= 0]] = True
-        open_slots = self.leases.open
-        stop = open_slots[~(going_on[open_slots] | self.leases.leaving[open_slots])]
-        missing = (units.members >= 0) & (matched < 0)
-        waiting = replace(units, members=np.where(missing, units.members, -1))
-        self.waiting = waiting.where(missing.any(axis=1))
+        holds = self._still_valid(plan.holds)
+        ends, start = self.leases.compare(holds, plan.copy)
+        self.waiting = np.where(start, holds, NOBODY)
+        self.waiting_copy = plan.copy
         return [
-            *self._renew(matched, plan.until),
-            *self._suspend(stop),
+            *self._renew_all_but(ends, plan.until),
+            *self._suspend(ends),
             *self._launch_ready(at),
             SetTimer("PlanDue", max(at, plan.wake_at - self.plan_lead_s)),
             SetTimer("RoundEnd", plan.until),
         ]
 
-    def _still_valid(self, units: Assignments) -> Assignments:
+    def _still_valid(self, holds: IntArray) -> IntArray:
         """Drop what became impossible since the plan was asked for: ended jobs, lost devices."""
-        if not len(units):
-            return units
-        ended = (units.members >= 0) & (self.jobs.state[units.members] != JobState.ACTIVE)
-        usable = np.zeros(len(self.cluster.node_of), dtype=bool)
-        usable[self._usable] = True
-        up = np.logical_and.reduceat(usable[units.device], units.start[:-1])
-        members = np.where(ended, -1, units.members)
-        keep = up & (members >= 0).any(axis=1)
-        return replace(units, members=members).where(keep) if not keep.all() else units
+        gone = (holds >= 0) & ((self.jobs.state[holds] != JobState.ACTIVE) | ~self._is_up)
+        return np.where(np.isin(holds, holds[gone]), NOBODY, holds) if gone.any() else holds
 
     # -- what follows from a change -----------------------------------------------------------
 
@@ -215,60 +212,59 @@ class Scheduler(Generic[M]):
         """Start a round if none runs; else let waiting jobs use devices that are idle."""
         if self.round_end_at is None:
             return [SetTimer("PlanDue", at)] if len(self.jobs.active) else []
-        if not self.leases and not len(self.waiting):
+        if not len(self.leases.open) and (self.waiting == NOBODY).all():
             # Nothing runs any more, so the round has ended.
             self.round_end_at = None
             return [SetTimer("PlanDue", at), SetTimer("RoundEnd", None)]
         if not isinstance(self.mechanism, Refills):
             return []
         idle = self._idle_devices()
-        placed = np.count_nonzero(self.leases.lease >= 0) + len(self.waiting)
-        if not len(idle) or placed >= len(self.jobs.active):
+        if not len(idle) or not self._somebody_waits():
             return []
         more = self.mechanism.refill(self.snapshot(at, at), self.memory, idle)
-        return [self._launch(more, at)] if len(more) else []
+        return self._launch(more, None, more != NOBODY, at) if (more != NOBODY).any() else []
 
     def _idle_devices(self) -> IntArray:
-        free = self.leases.free_devices()
-        free[self.waiting.device] = False
-        return self._usable[free[self._usable]]
+        idle = self._is_up & ((self.leases.holder < 0) & (self.waiting < 0).all(axis=0)).all(axis=0)
+        return idle.nonzero()[0]
+
+    def _somebody_waits(self) -> bool:
+        placed = len(self.leases.open) + len(np.unique(self.waiting)) - 1
+        return placed < len(self.jobs.active)
 
     def _launch_ready(self, at: float) -> list[Command]:
-        units = self.waiting
-        if not len(units):
+        start = self.waiting != NOBODY
+        if not start.any():
             return []
-        ready = ~np.logical_or.reduceat(self.leases.blocked()[units.device], units.start[:-1])
-        if not ready.any():
-            return []
-        self.waiting = units.where(~ready)
-        return [self._launch(units.where(ready), at)]
+        blocked = (self.leases.holder >= 0) & self.leases.leaving[self.leases.holder]
+        held_up = self.waiting[start & blocked.any(axis=0)]
+        if len(held_up):
+            start &= ~np.isin(self.waiting, held_up)
+        commands = self._launch(self.waiting, self.waiting_copy, start, at) if start.any() else []
+        self.waiting = np.where(start, NOBODY, self.waiting)
+        return commands
 
-    def _launch(self, units: Assignments, at: float) -> Launch:
-        lease = self.leases.open_units(units, self.next_lease, at)
-        self.next_lease += int(np.count_nonzero(lease >= 0))
-        return Launch(units, lease, self.round_end_at if self.round_end_at is not None else at)
+    def _launch(
+        self, holds: IntArray, copy: IntArray | None, start: BoolArray, at: float
+    ) -> list[Command]:
+        until = self.round_end_at if self.round_end_at is not None else at
+        return [Launch(self.leases.start(holds, copy, start, at), until)]
 
-    def _renew(self, slots: IntArray, until: float) -> list[Command]:
-        slots = slots[slots >= 0]
-        return [Renew(self.leases.lease[slots], until)] if len(slots) else []
+    def _renew_all_but(self, ends: IntArray, until: float) -> list[Command]:
+        going_on = (self.leases.lease >= 0) & ~self.leases.leaving
+        going_on[ends] = False
+        leases = self.leases.lease[going_on]
+        return [Renew(leases, until)] if len(leases) else []
 
     def _suspend(self, slots: IntArray) -> list[Command]:
         slots = slots[~self.leases.leaving[slots]]
+        if not len(slots):
+            return []
         self.leases.leaving[slots] = True
-        return [Suspend(self.leases.lease[slots])] if len(slots) else []
+        return [Suspend(self.leases.lease[slots])]
 
-    def _stop_job(self, number: int) -> list[Command]:
-        slots = self.leases.open
-        return self._suspend(slots[self.leases.job[slots] == number])
-
-    def _drop_waiting(self, number: int) -> None:
-        members = np.where(self.waiting.members == number, -1, self.waiting.members)
-        self.waiting = replace(self.waiting, members=members).where((members >= 0).any(axis=1))
-
-    def _forget_waiting_on(self, gone: np.ndarray) -> None:
-        if len(self.waiting):
-            lost = np.logical_or.reduceat(gone[self.waiting.device], self.waiting.start[:-1])
-            self.waiting = self.waiting.where(~lost)
+    def _drop_waiting(self, jobs: IntArray) -> None:
+        self.waiting = np.where(np.isin(self.waiting, jobs), NOBODY, self.waiting)
 
     def _credit(self, slots: IntArray, at: float) -> None:
         """Add the time held since the last credit to what each job has received."""
@@ -277,14 +273,15 @@ class Scheduler(Generic[M]):
         self.leases.counted_at[slots] = at
 
     def _add_received(
-        self, received: np.ndarray, row: IntArray, slots: IntArray, held: np.ndarray
+        self, received: FloatArray, row: IntArray, slots: IntArray, held: FloatArray
     ) -> None:
         kind = self.leases.accelerator[slots]
-        pure = kind != MIXED
-        np.add.at(received, (row[pure], kind[pure]), held[pure])
-        for i in np.flatnonzero(~pure).tolist():
+        if (kind != MIXED).all() and not self.leases.copy[slots].any():
+            received[row, kind] += held
+            return
+        for i, slot in enumerate(slots.tolist()):
             # A mixed gang's time counts for each accelerator by the part of the gang on it.
-            devices = np.flatnonzero((self.leases.holder == slots[i]).any(axis=0))
+            devices = (self.leases.holder == slot).any(axis=0).nonzero()[0]
             kinds = self.cluster.accelerator_of[devices]
             np.add.at(received, (row[i], kinds), held[i] / len(devices))
 
@@ -294,11 +291,11 @@ class Scheduler(Generic[M]):
         """Return the active jobs and what they hold, time received projected to ``starts_at``."""
         jobs, leases = self.jobs, self.leases
         active = jobs.active
-        slots = leases.open
-        slots = slots[~leases.leaving[slots]]
-        received = jobs.received_s[active]
-        row = np.searchsorted(active, leases.job[slots])
-        self._add_received(received, row, slots, starts_at - leases.counted_at[slots])
+        rows = jobs.numbers[active]
+        slots = ((leases.lease >= 0) & ~leases.leaving).nonzero()[0]
+        row_of = np.searchsorted(active, leases.job[slots])
+        received = rows[:, FIRST_RECEIVED:]
+        self._add_received(received, row_of, slots, starts_at - leases.counted_at[slots])
         return Snapshot(
             starts_at=starts_at,
             cluster=self.cluster,
@@ -308,15 +305,29 @@ class Scheduler(Generic[M]):
             profiles=jobs.profiles,
             job=active,
             profile=jobs.profile[active],
-            arrival_at=jobs.arrival_at[active],
-            steps_left=np.maximum(jobs.total_steps[active] - jobs.steps[active], 1e-9),
-            elapsed_s=at - jobs.arrival_at[active],
-            isolated_elapsed_s=np.zeros(len(active)),
-            deadline_s=jobs.deadline_at[active] - at,
-            priority=jobs.priority[active],
+            arrival_at=rows[:, ARRIVAL],
+            steps_left=np.maximum(rows[:, TOTAL] - rows[:, STEPS], 1e-9),
+            deadline_at=rows[:, DEADLINE],
+            priority=rows[:, PRIORITY],
             received_s=received,
-            running=leases.units(slots).join(self.waiting),
+            elapsed_s=at - rows[:, ARRIVAL],
+            isolated_elapsed_s=np.zeros(len(active)),
+            holds=self._rows_held(slots, row_of),
             ids=jobs.ids,
             changes=self.changes,
             speeds=self.beliefs,
         )
+
+    def _rows_held(self, slots: IntArray, row_of: IntArray) -> IntArray:
+        """Return lanes × devices → row of the job that holds the device or waits for it."""
+        row_of_slot = np.full(len(self.leases.lease) + 1, NOBODY, dtype=np.int64)
+        row_of_slot[slots] = row_of
+        held = row_of_slot[self.leases.holder]
+        if (self.waiting == NOBODY).all():
+            return held
+        waiting = np.where(
+            self.waiting >= 0, np.searchsorted(self.jobs.active, self.waiting), NOBODY
+        )
+        if len(waiting) == len(held) == 1:
+            return np.where(waiting >= 0, waiting, held)
+        return np.vstack([held, waiting])

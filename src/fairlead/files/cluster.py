@@ -70,7 +70,7 @@ def _is_file(text: str) -> bool:
     if text.removesuffix(".gz").endswith((".yaml", ".yml", ".json")):
         return True
     try:
-        return "\n" not in text and Path(text).exists()
+        return bool(text.strip()) and Path(text).exists()
     except (OSError, ValueError):  # too long for a path, or not one at all
         return False
 

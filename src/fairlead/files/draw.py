@@ -77,10 +77,8 @@ class Draw:
         gang = self.gang(shape.n_devices)
         duration_s = shape.duration_s * shape.n_devices / gang
         options = self.candidates(gang)
-        if shape.workload in options:
-            workload = shape.workload
-        else:
-            workload = options[int(self._uniform(shape.id) * len(options))]
+        drawn = options[int(self._uniform(shape.id) * len(options))]
+        workload = shape.workload if shape.workload and shape.workload in options else drawn
         per_s = self._speeds.speed(workload, (self.reference,) * gang)
         return Job(
             id=shape.id,

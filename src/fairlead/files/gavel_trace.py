@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fairlead.files.fields import name, number, quoted, whole
-from fairlead.files.text import Text
 from fairlead.files.jobs import Trace, by_arrival
+from fairlead.files.text import Text
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedTable

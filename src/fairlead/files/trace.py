@@ -122,7 +122,7 @@ def format_trace(jobs: Iterable[Job], form: Literal["csv", "jsonl"] = "csv") -> 
     """Return jobs as text that reads back as the same jobs; CSV has only the columns used."""
     listed = list(jobs)
     if form == "jsonl":
-        return "".join(json.dumps(_members(job), ensure_ascii=False) + "\n" for job in listed)
+        return "".join(json.dumps(job_members(job), ensure_ascii=False) + "\n" for job in listed)
     used = [
         (column, field)
         for column, (field, _) in _COLUMNS.items()
@@ -132,7 +132,8 @@ def format_trace(jobs: Iterable[Job], form: Literal["csv", "jsonl"] = "csv") -> 
     return format_table([column for column, _ in used], rows)
 
 
-def _members(job: Job) -> dict[str, object]:
+def job_members(job: Job) -> dict[str, object]:
+    """Return a job as the JSON object of its line, without the members that have defaults."""
     return {
         column: list(value) if isinstance(value, tuple) else value
         for column, (field, _) in _COLUMNS.items()

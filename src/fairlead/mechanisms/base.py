@@ -1,9 +1,9 @@
 """What a mechanism promises."""
 
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fairlead.model.arrays import IntArray
-from fairlead.model.plan import Assignments, Plan
+from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 
 M = TypeVar("M")
@@ -25,8 +25,8 @@ class Mechanism(Protocol[M]):
 class Refills(Protocol):
     """A mechanism that lets waiting jobs use devices that fall idle within a round."""
 
-    def refill(self, snap: Snapshot, memory: object, idle: IntArray) -> Assignments:
-        """Return units of waiting jobs for some of the idle devices; solves nothing."""
+    def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> IntArray:
+        """Return lanes × devices → waiting job to start there; solves nothing."""
         ...
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.mechanisms.selection import fill, pick
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.errors import UsageError
-from fairlead.model.plan import NOTHING, Assignments, Plan
+from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import place
 from fairlead.policies.base import Policy
@@ -59,17 +59,18 @@ class Shares:
         if stale:
             account = self._reallocate(snap, account)
         taken = [False] * len(snap.job)
-        units = self._choose(snap, account, snap.capacity.tolist(), taken, snap.usable, snap.running)
+        holds = self._choose(snap, account, snap.capacity.tolist(), taken, snap.usable)
         until = snap.starts_at + self.round_s
-        return Plan(units, until, until, stale), account
+        return Plan(holds, until, until, stale), account
 
-    def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Assignments:
+    def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> IntArray:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
         account = self._bring_forward(snap, memory)
         kinds = len(snap.capacity)
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
-        taken = np.isin(snap.job, snap.running.members).tolist()
-        return self._choose(snap, account, free, taken, idle, NOTHING)
+        busy = np.zeros(len(snap.job) + 1, dtype=bool)
+        busy[snap.holds] = True
+        return self._choose(snap, account, free, busy[:-1].tolist(), idle)
 
     def _bring_forward(self, snap: Snapshot, memory: Account) -> Account:
         """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
@@ -125,24 +126,18 @@ class Shares:
         account: Account,
         free: list[int],
         taken: list[bool],
-        usable: IntArray,
-        running: Assignments,
-    ) -> Assignments:
+        devices: IntArray,
+    ) -> IntArray:
+        """Return lanes × devices → job for these devices, of which so many are free."""
         gang = snap.gang
-        row, column = np.nonzero(account.share)
+        row, column = account.share.nonzero()
         due = account.owed_s[row, column] + account.share[row, column] * self.round_s
-        order = np.argsort(-due, kind="stable")
+        order = (-due).argsort(kind="stable")
         rows, columns = pick(row[order], column[order], gang, free, taken)
         if any(free):
             more = fill(snap.speed, gang, free, taken, account.owed_s.sum(axis=1))
             rows += more[0]
             columns += more[1]
-        chosen = np.array(rows, dtype=np.int64)
-        return place(
-            snap.cluster,
-            usable,
-            running,
-            snap.job[chosen],
-            np.array(columns, dtype=np.int64),
-            gang[chosen],
-        )
+        wanted = np.full(len(gang), -1, dtype=np.int64)
+        wanted[rows] = columns
+        return place(snap, devices, wanted)

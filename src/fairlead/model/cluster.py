@@ -89,6 +89,11 @@ class Cluster:
         return np.array([index[d] for node in self.nodes for d in node.devices], dtype=np.int64)
 
     @cached_property
+    def by_accelerator(self) -> IntArray:
+        """All devices, those of the first accelerator first."""
+        return self.accelerator_of.argsort(kind="stable")
+
+    @cached_property
     def node_of(self) -> IntArray:
         """devices → index of the device's node."""
         return np.repeat(np.arange(len(self.nodes)), [len(node.devices) for node in self.nodes])

@@ -4,20 +4,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fairlead.model.arrays import IntArray
-from fairlead.model.plan import Assignments
+from fairlead.model.lease import Leases
 from fairlead.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """Start these units now, each job (or copy of it) under its lease until ``until``.
+    """Start these jobs now, each under its lease until ``until``."""
 
-    ``lease`` is units × width, -1 where a unit has fewer jobs. Lease numbers only grow, so a
-    lease's number is also the epoch that fences writers of older leases.
-    """
-
-    units: Assignments
-    lease: IntArray
+    leases: Leases
     until: float
 
 

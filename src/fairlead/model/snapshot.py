@@ -1,13 +1,12 @@
 """What a decision is made from."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Pair
 from fairlead.model.job import Tenant
-from fairlead.model.plan import NOTHING, Assignments
 from fairlead.model.speeds import SpeedTable
 
 
@@ -47,15 +46,17 @@ class Snapshot:
     profile: IntArray
     arrival_at: FloatArray
     steps_left: FloatArray
-    elapsed_s: FloatArray
-    isolated_elapsed_s: FloatArray
-    deadline_s: FloatArray
-    """jobs → seconds from now; infinite without a deadline"""
-    priority: IntArray
+    deadline_at: FloatArray
+    """jobs → when it should be done; infinite without a deadline"""
+    priority: FloatArray
     received_s: FloatArray
     """jobs × accelerators → seconds for which the job has held devices of each"""
-    running: Assignments = NOTHING
-    """units that hold devices, or will when the devices they wait for are free"""
+    elapsed_s: FloatArray
+    """jobs → seconds since submission"""
+    isolated_elapsed_s: FloatArray
+    """jobs → seconds its progress so far would have taken it on its own 1/n of the cluster"""
+    holds: IntArray
+    """lanes × devices → row of the job that holds it, NOBODY for none"""
     ids: Sequence[str] = ()
     """job number → the id its tenant knows it by"""
     changes: int = 0
@@ -64,8 +65,6 @@ class Snapshot:
     """what else is believed about speeds: placements, partners, other gangs"""
     pairs: Sequence[Pair] = ()
     """measured pairs given for jobs rather than workloads"""
-    extra: Mapping[str, object] = field(default_factory=dict)
-
     @property
     def speed(self) -> FloatArray:
         """jobs × accelerators → believed steps per second of the whole gang."""

@@ -2,111 +2,93 @@
 
 import numpy as np
 
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.plan import Assignments
+from fairlead.model.plan import NOBODY
+from fairlead.model.snapshot import Snapshot
 
 
-def place(
-    cluster: Cluster,
-    usable: IntArray,
-    running: Assignments,
-    job: IntArray,
-    accelerator: IntArray,
-    gang: IntArray,
-) -> Assignments:
-    """Return devices for units of one job each, which must fit the usable devices by number.
+def place(snap: Snapshot, devices: IntArray, wanted: IntArray) -> IntArray:
+    """Return lanes × devices → job, for jobs (rows) that want an accelerator, -1 for none.
 
-    A job that runs on the wanted accelerator keeps its devices. Of the others, larger gangs
-    choose first, each taking the node it fits most tightly, or else the nodes with most room.
+    They must fit ``devices`` by number. A job that runs on the wanted accelerator keeps its
+    devices. Of the others, larger gangs choose first, each taking the node it fits most
+    tightly, or else the nodes with most room.
     """
-    stays, kept_device = _keep(cluster, usable, running, job, accelerator, gang)
-    moving = np.flatnonzero(~stays)
-    order = np.concatenate([np.flatnonzero(stays), moving])
-    if not len(moving):
-        return _assignments(job[order], gang[order], kept_device)
+    cluster = snap.cluster
+    holds = np.full((1, len(cluster.accelerator_of)), NOBODY, dtype=np.int64)
     free = np.zeros(len(cluster.accelerator_of), dtype=bool)
-    free[usable] = True
-    free[kept_device] = False
-    if len(cluster.nodes) == len(cluster.accelerators):
-        # One node to each accelerator: every placement is as good as any other.
-        moving = moving[np.argsort(accelerator[moving], kind="stable")]
-        device = _any_device(cluster, free, accelerator[moving], gang[moving])
-    else:
-        by_size = np.lexsort((moving, accelerator[moving], -gang[moving]))
-        moving = moving[by_size]
-        device = _tightest_nodes(cluster, free, accelerator[moving], gang[moving])
-    order[len(order) - len(moving) :] = moving
-    return _assignments(job[order], gang[order], np.concatenate([kept_device, device]))
+    free[devices] = True
+    stays = _keep(snap, free, wanted, holds[0])
+    moving = ((wanted >= 0) & ~stays).nonzero()[0]
+    if len(moving):
+        gang = snap.gang[moving]
+        if len(cluster.nodes) == len(cluster.accelerators):
+            row, device = _any_device(cluster, free, wanted[moving], gang)
+        else:
+            row, device = _tightest_nodes(cluster, free, wanted[moving], gang)
+        holds[0, device] = snap.job[moving[row]]
+    return holds
 
 
-def _assignments(job: IntArray, gang: IntArray, device: IntArray) -> Assignments:
-    start = np.zeros(len(job) + 1, dtype=np.int64)
-    np.cumsum(gang, out=start[1:])
-    return Assignments.single(job, start, device)
-
-
-def _keep(
-    cluster: Cluster,
-    usable: IntArray,
-    running: Assignments,
-    job: IntArray,
-    accelerator: IntArray,
-    gang: IntArray,
-) -> tuple[np.ndarray, IntArray]:
-    """Tell which jobs stay on the devices they hold, and list these devices in job order."""
-    nothing = np.zeros(0, dtype=np.int64)
-    if not len(running) or not len(job):
-        return np.zeros(len(job), dtype=bool), nothing
-    size = running.size
-    kind = cluster.accelerator_of[running.device]
-    first = running.start[:-1]
-    up = np.zeros(len(cluster.accelerator_of), dtype=bool)
-    up[usable] = True
-    sound = np.logical_and.reduceat(
-        (kind == np.repeat(kind[first], size)) & up[running.device], first
-    )
-    alone = (running.members >= 0).sum(axis=1) == 1
-    sound &= alone & (running.copy == 0)
-    unit_of = np.full(int(max(running.members.max(), job.max())) + 1, -1, dtype=np.int64)
-    unit_of[running.members[sound, 0]] = np.flatnonzero(sound)
-    unit = unit_of[job]
-    stays = (unit >= 0) & (kind[first][unit] == accelerator) & (size[unit] == gang)
-    unit = unit[stays]
-    count = size[unit]
-    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return stays, running.device[np.repeat(first[unit], count) + offset]
+def _keep(snap: Snapshot, free: BoolArray, wanted: IntArray, holds: IntArray) -> BoolArray:
+    """Enter jobs that stay on their devices; take these from the free ones; tell who stays."""
+    stays = np.zeros(len(wanted), dtype=bool)
+    if len(snap.holds) > 1:
+        # Packed before, alone now: whether it can stay depends on its partners, so it moves.
+        return stays
+    held = snap.holds[0]
+    where = ((held >= 0) & free).nonzero()[0]
+    row = held[where]
+    right = wanted[row] == snap.cluster.accelerator_of[where]
+    gang = snap.gang
+    if (gang > 1).any():
+        whole = np.bincount(row[right], minlength=len(wanted)) == gang
+        right &= whole[row]
+    where, row = where[right], row[right]
+    stays[row] = True
+    holds[where] = snap.job[row]
+    free[where] = False
+    return stays
 
 
 def _any_device(
-    cluster: Cluster, free: np.ndarray, accelerator: IntArray, gang: IntArray
-) -> IntArray:
-    wanted = np.bincount(accelerator, weights=gang, minlength=len(cluster.accelerators))
-    parts = [
-        np.flatnonzero(free & (cluster.accelerator_of == j))[: int(wanted[j])]
-        for j in np.flatnonzero(wanted).tolist()
-    ]
-    return np.concatenate(parts)
+    cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Place jobs where every device of an accelerator is as good as any other."""
+    by_kind = cluster.by_accelerator
+    open_devices = by_kind[free[by_kind]]
+    kinds = len(cluster.accelerators)
+    room = np.bincount(cluster.accelerator_of[open_devices], minlength=kinds)
+    order = wanted.argsort(kind="stable")
+    row = order.repeat(gang[order])
+    kind = wanted[row]
+    needed = np.bincount(kind, minlength=kinds)
+    skip = (room.cumsum() - room) - (needed.cumsum() - needed)
+    return row, open_devices[np.arange(len(row)) + skip[kind]]
 
 
 def _tightest_nodes(
-    cluster: Cluster, free: np.ndarray, accelerator: IntArray, gang: IntArray
-) -> IntArray:
+    cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray
+) -> tuple[IntArray, IntArray]:
     room: dict[int, dict[int, list[int]]] = {}
-    for device in np.flatnonzero(free)[::-1].tolist():
+    for device in free.nonzero()[0][::-1].tolist():
         kind, node = int(cluster.accelerator_of[device]), int(cluster.node_of[device])
         room.setdefault(kind, {}).setdefault(node, []).append(device)
+    rows: list[int] = []
     taken: list[int] = []
-    for kind, size in zip(accelerator.tolist(), gang.tolist(), strict=True):
-        nodes = room[kind]
-        left = size
+    for row in (-gang).argsort(kind="stable").tolist():
+        nodes = room[int(wanted[row])]
+        left = int(gang[row])
+        rows += [row] * left
         while left:
-            fitting = [(len(devices), node) for node, devices in nodes.items() if len(devices) >= left]
+            fitting = [(len(here), node) for node, here in nodes.items() if len(here) >= left]
             node = min(fitting)[1] if fitting else max(nodes, key=lambda n: (len(nodes[n]), -n))
-            devices = nodes[node]
-            for _ in range(min(left, len(devices))):
-                taken.append(devices.pop())
-                left -= 1
-            if not devices:
+            here = nodes[node]
+            count = min(left, len(here))
+            taken += here[: -count - 1 : -1]
+            del here[-count:]
+            left -= count
+            if not here:
                 del nodes[node]
-    return np.array(taken, dtype=np.int64)
+    return np.array(rows, dtype=np.int64), np.array(taken, dtype=np.int64)

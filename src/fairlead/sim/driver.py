@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Fluid, Mechanism
 from fairlead.model.cluster import Cluster
@@ -121,8 +119,7 @@ class _Run:
                 return  # nothing will ever happen again: some jobs cannot run
 
     def _job_finished(self, at: float) -> None:
-        ended = self._virtual.finish(at)
-        job = int(self.scheduler.leases.job[self.scheduler.leases.slots(ended.lease)[0]])
+        job, ended = self._virtual.finish(at)
         self._finished += 1
         if self._wanted.start <= job < self._wanted.stop:
             self._left -= 1

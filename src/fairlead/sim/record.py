@@ -53,10 +53,10 @@ class Intervals:
     )
 
     def add(
-        self, job: IntArray, device: IntArray, devices: IntArray, start: FloatArray, end: FloatArray
+        self, job: IntArray, device: IntArray, devices: IntArray, start: FloatArray, end: float
     ) -> None:
         """Note leases that ended; ``device`` is the first one held, ``devices`` how many."""
-        self._parts.append((job, device, devices, start, end))
+        self._parts.append((job, device, devices, start, np.full(len(job), end)))
 
     def columns(self) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
         """Return job, first device, number of devices, start and end of every lease."""

@@ -8,6 +8,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch, Renew
 from fairlead.model.events import LeasesEnded, Outcome, Progress
+from fairlead.model.lease import SLOTS, Leases
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.truth import Truth
 
@@ -45,7 +46,8 @@ class VirtualCluster:
         self._devices = np.zeros(n, dtype=np.int64)
         self._first_device = np.full(n, -1, dtype=np.int64)
         self._lease = np.full(n, -1, dtype=np.int64)
-        self._job_of: dict[int, int] = {}
+        self._job_in = np.full(2 * len(cluster.node_of), -1, dtype=np.int64)
+        """lease slot → job"""
         self._finishing: list[tuple[float, int, int]] = []
         """(when, job, lease) of jobs that finish before their lease ends; some are stale"""
 
@@ -56,90 +58,69 @@ class VirtualCluster:
             heapq.heappop(heap)
         return heap[0][0] if heap else np.inf
 
-    def finish(self, at: float) -> LeasesEnded:
-        """End the lease of the job that finishes now."""
+    def finish(self, at: float) -> tuple[int, LeasesEnded]:
+        """End the lease of the job that finishes now; return its number with the event."""
         _, job, lease = heapq.heappop(self._finishing)
         self._record.finished_at[job] = at
-        return self._end(np.array([lease]), at, "finished")
+        return job, self._end(np.array([lease]), at, "finished")
 
     def launch(self, command: Launch, at: float) -> None:
-        """Start units on their devices."""
-        units = command.units
-        rate = self._truth.speed(units)
-        kind = self._cluster.accelerator_of[units.device[units.start[:-1]]]
-        first = units.device[units.start[:-1]]
-        for column in range(units.members.shape[1]):
-            here = units.members[:, column] >= 0
-            self._start(
-                units.members[here, column],
-                command.lease[here, column],
-                rate[here, column],
-                kind[here],
-                units.size[here],
-                first[here],
-                at,
-            )
-        self._note_finishing(units.members[units.members >= 0], command.until)
-
-    def _start(
-        self,
-        job: IntArray,
-        lease: IntArray,
-        rate: FloatArray,
-        kind: IntArray,
-        size: IntArray,
-        first: IntArray,
-        at: float,
-    ) -> None:
-        record = self._record
-        before = self._first_device[job]
-        fresh = before < 0
-        record.started_at[job[fresh]] = at
-        record.migrations[job] += ~fresh & (before != first)
-        self._lease[job] = lease
-        self._job_of.update(zip(lease.tolist(), job.tolist(), strict=True))
+        """Start jobs on their devices."""
+        leases = command.leases
+        job, first = leases.job, leases.device[leases.start[:-1]]
+        slot = leases.lease % SLOTS
+        if int(slot.max()) >= len(self._job_in):
+            self._job_in = np.concatenate([self._job_in, np.full(int(slot.max()) + 1, -1)])
+        self._job_in[slot] = job
+        self._lease[job] = leases.lease
+        self._note_start(leases, first, at)
+        rate = self._truth.speed(leases)
         self._rate[job] = rate
-        self._kind[job] = kind
-        self._devices[job] = size
-        self._first_device[job] = first
+        self._kind[job] = self._cluster.accelerator_of[first]
+        self._devices[job] = leases.start[1:] - leases.start[:-1]
         self._held_from[job] = at
-        works_from = np.where(fresh, at, at + self._restore_cost_s)
-        self._works_from[job] = works_from
-        self._finish_at[job] = works_from + (self._total[job] - self._done[job]) / rate
+        self._finish_at[job] = self._works_from[job] + (self._total[job] - self._done[job]) / rate
+        self._note_finishing(job, command.until)
+
+    def _note_start(self, leases: Leases, first: IntArray, at: float) -> None:
+        job = leases.job
+        before = self._first_device[job]
+        self._first_device[job] = first
+        fresh = before < 0
+        self._works_from[job] = np.where(fresh, at, at + self._restore_cost_s)
+        self._record.migrations[job] += ~fresh & (before != first)
+        self._record.started_at[job[fresh]] = at
 
     def renew(self, command: Renew) -> None:
         """Let leases go on."""
-        job = self._jobs(command.lease)
-        self._note_finishing(job, command.until)
+        self._note_finishing(self._job_in[command.lease % SLOTS], command.until)
 
     def _note_finishing(self, job: IntArray, until: float) -> None:
-        ending = job[self._finish_at[job] <= until]
-        for number in ending.tolist():
-            entry = (float(self._finish_at[number]), number, int(self._lease[number]))
+        finish_at = self._finish_at[job]
+        for i in (finish_at <= until).nonzero()[0].tolist():
+            number = int(job[i])
+            entry = (float(finish_at[i]), number, int(self._lease[number]))
             heapq.heappush(self._finishing, entry)
 
     def suspend(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
         """Stop leases that are still open; they have left, or were lost."""
-        job = self._jobs(lease)
-        self._record.preemptions[job] += 1
+        self._record.preemptions[self._job_in[lease % SLOTS]] += 1
         return self._end(lease, at, outcome)
 
     def _end(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
-        job = self._jobs(lease)
-        worked = np.maximum(at - self._works_from[job], 0.0)
-        if outcome == "lost":
-            worked = np.floor(worked / self._checkpoint_s) * self._checkpoint_s
-        done = self._done[job]
-        rate = self._rate[job]
-        after = self._total[job] if outcome == "finished" else done + worked * rate
-        self._note_first_steps(job, done, after, rate)
+        job = self._job_in[lease % SLOTS]
+        if outcome == "finished":
+            after = self._total[job]
+        else:
+            worked = np.maximum(at - self._works_from[job], 0.0)
+            if outcome == "lost":
+                worked = np.floor(worked / self._checkpoint_s) * self._checkpoint_s
+            after = self._done[job] + worked * self._rate[job]
+        self._note_first_steps(job, after)
         self._done[job] = after
         self._credit(job, at)
         self._finish_at[job] = np.inf
-        self._rate[job] = 0.0
         self._lease[job] = -1
-        for number in lease.tolist():
-            del self._job_of[number]
         return LeasesEnded(at, lease, after, outcome)
 
     def _credit(self, job: IntArray, at: float) -> None:
@@ -147,27 +128,23 @@ class VirtualCluster:
         start = self._held_from[job]
         record.device_s[job, self._kind[job]] += (at - start) * devices
         if record.intervals is not None:
-            record.intervals.add(job, self._first_device[job], devices, start, np.full(len(job), at))
+            record.intervals.add(job, self._first_device[job], devices, start, at)
 
-    def _note_first_steps(
-        self, job: IntArray, done: FloatArray, after: FloatArray, rate: FloatArray
-    ) -> None:
+    def _note_first_steps(self, job: IntArray, after: FloatArray) -> None:
+        unknown = np.isnan(self._record.first_steps_at[job])
+        if not unknown.any():
+            return
         goal = np.minimum(FIRST_STEPS, self._total[job])
-        crossed = (done < goal) & (after >= goal)
-        if crossed.any():
-            j = job[crossed]
-            when = self._works_from[j] + (goal[crossed] - done[crossed]) / rate[crossed]
-            self._record.first_steps_at[j] = when
+        crossed = unknown & (after >= goal)
+        j = job[crossed]
+        steps = goal[crossed] - self._done[j]
+        self._record.first_steps_at[j] = self._works_from[j] + steps / self._rate[j]
 
     def progress(self, at: float) -> Progress | None:
         """Return how far the running jobs are."""
-        job = np.flatnonzero(self._lease >= 0)
+        job = (self._lease >= 0).nonzero()[0]
         if not len(job):
             return None
         worked = np.maximum(at - self._works_from[job], 0.0)
         steps = np.minimum(self._done[job] + worked * self._rate[job], self._total[job])
         return Progress(at, self._lease[job], steps)
-
-    def _jobs(self, lease: IntArray) -> IntArray:
-        known = self._job_of
-        return np.array([known[number] for number in lease.tolist()], dtype=np.int64)

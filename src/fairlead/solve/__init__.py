@@ -8,7 +8,6 @@ from fairlead.solve.problem import (
     MaxMinSolution,
     Stage,
     price_bound,
-    stage_bound,
 )
 from fairlead.solve.solver import MaxMinSolver, solve_max_min
 
@@ -26,5 +25,4 @@ __all__ = [
     "price_bound",
     "solve_lp",
     "solve_max_min",
-    "stage_bound",
 ]

@@ -87,35 +87,21 @@ def largest_level(
     granted: FloatArray,
     prices: FloatArray,
     budget: float,
-    ceiling: float,
 ) -> float:
-    """Return the greatest t, up to ``ceiling``, whose cheapest cost stays within ``budget``.
+    """Return the greatest t, up to the least cap, whose cheapest cost stays within ``budget``.
 
-    A class with a number in ``granted`` is charged for that level, the others for min(t, cap).
-    The result errs upwards, never below the true greatest t, up to rounding.
+    A class with a number in ``granted`` is charged for that level, the others for t. The result
+    errs upwards, never below the true greatest t, up to rounding.
     """
     cap = gain.max(axis=1)
     free = np.isnan(granted)
-    caps = np.unique(np.minimum(cap[free], ceiling))
-
-    def excess(t: float) -> tuple[float, float]:
-        level = np.where(free, np.minimum(t, cap), granted)
-        cost, slope = cheapest(gain, size, prices, np.minimum(level, cap))
-        rising = free & (cap >= t)
-        return float((count * cost).sum()) - budget, float((count * slope)[rising].sum())
-
-    tolerance = 1e-15 * budget
-    if excess(caps[-1])[0] <= tolerance:
-        return float(caps[-1])
-    # Between two successive caps the excess is convex in t; find the pair around the root.
-    low, high = 0, len(caps) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if excess(caps[middle])[0] > tolerance else (middle + 1, high)
-    t = float(caps[high])
+    granted = np.minimum(granted, cap)
+    t = float(cap[free].min())
     for _ in range(200):  # Newton from the right on a convex piecewise-linear function: finite.
-        over, slope = excess(t)
-        step = t - over / slope if over > tolerance and slope > 0 else t
+        cost, slope = cheapest(gain, size, prices, np.where(free, t, granted))
+        over = float((count * cost).sum()) - budget
+        incline = float((count * slope)[free].sum())
+        step = t - over / incline if over > 1e-15 * budget and incline > 0 else t
         if not step < t:
             break
         t = max(step, 0.0)

@@ -29,83 +29,130 @@ class FilledStage:
     frozen: BoolArray
 
 
-def fill(
-    program: StageProgram, table: ClassTable, count: FloatArray, guess: tuple[float, ...]
-) -> tuple[FloatArray, list[FilledStage]]:
-    """Return classes × resources → share of a member, and the stages that led there.
+@dataclass(slots=True)
+class Filling:
+    """A water-filling on its way: who still rises, and the level of those who do not."""
 
+    program: StageProgram
+    table: ClassTable
+    count: FloatArray
+    capacity: FloatArray
+    free: BoolArray
+    level: FloatArray
+
+
+def fill(
+    state: Filling, loose: BoolArray, guess: tuple[float, ...]
+) -> tuple[FloatArray, list[FilledStage]]:
+    """Return classes × resources → class totals of shares, and the stages that led there.
+
+    ``loose`` is what could differ between shares of equal levels, as far as is known before.
     ``guess`` holds levels of the stages; it decides only how many programs are solved.
     """
-    free = count > 0
-    held = np.zeros(len(count))
-    loose = program.loose(~free, table.gain <= 0)
     stages: list[FilledStage] = []
-    while free.any():
+    while True:
         near = guess[len(stages)] if len(stages) < len(guess) else stages[-1].t
-        stage, vertex = _fill_stage(program, table, count, held, free, near)
+        stage, vertex = _fill_stage(state, near)
         stages.append(stage)
-        held = np.where(stage.frozen, np.minimum(stage.t, table.cap), held)
-        free &= ~stage.frozen
-        # A dual says that all choices of shares with these levels leave its share or slack at 0.
-        loose &= np.abs(vertex.dual) <= _DUAL_TOLERANCE
-    total = vertex.total
-    if _undetermined(program, table, loose, held):
-        total = program.least_cost(count, held, table.cost).total
-    return total / np.maximum(count, 1e-300)[:, None], stages
+        frozen, cap = stage.frozen, state.table.cap
+        state.level = np.where(frozen, np.minimum(stage.t, cap), state.level)
+        state.free = state.free & ~frozen
+        # A dual says that all shares with these levels leave its share or slack at 0.
+        loose = loose & (np.abs(vertex.dual) <= _DUAL_TOLERANCE)
+        total = vertex.total
+        if state.free.any():
+            # The frozen classes need all of what has a price, whatever later prices are.
+            state.table = state.table.without(stage.prices > _DUAL_TOLERANCE, state.free)
+            total = _rest_at_caps(state, total)
+            if not state.table.fits(total, state.capacity):
+                continue
+            stages.append(_stop_at_caps(state, stage.prices))
+        if state.program.any_nonbasic(loose) and _undetermined(state, loose):
+            total = state.program.least_cost(state.count, state.level, state.table.cost).total
+        return total, stages
 
 
-def _undetermined(
-    program: StageProgram, table: ClassTable, loose: BoolArray, level: FloatArray
-) -> bool:
+def _rest_at_caps(state: Filling, total: FloatArray) -> FloatArray:
+    rest = state.table.best * (state.count * state.free)[:, None]
+    return np.where(state.free[:, None], rest, total)
+
+
+def _stop_at_caps(state: Filling, prices: FloatArray) -> FilledStage:
+    free, cap = state.free, state.table.cap
+    state.level = np.where(free, cap, state.level)
+    state.free = np.zeros_like(free)
+    return FilledStage(float(cap[free].max()), prices, free)
+
+
+def _undetermined(state: Filling, loose: BoolArray) -> bool:
     """Return whether other shares may reach these levels: something loose is nonbasic."""
-    loose[program.basic()] = False
-    if not loose.any():
-        return False
     # A class at its cap spends all its time on its best resource, if it has only one.
-    settled = table.alone & (level >= table.cap)
-    return bool((loose & program.loose(settled, table.gain <= 0)).any())
+    table = state.table
+    settled = table.alone & (state.level >= table.cap)
+    loose = loose & state.program.loose(settled, table.gain <= 0)
+    return state.program.any_nonbasic(loose)
 
 
-def _fill_stage(
-    program: StageProgram,
-    table: ClassTable,
-    count: FloatArray,
-    held: FloatArray,
-    free: BoolArray,
-    guess: float,
-) -> tuple[FilledStage, Vertex]:
+def _fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
     """Return the stage at whose end every free class stands at min(t, cap), t greatest."""
+    table, free = state.table, state.free
     cap = table.cap
-    low, high = 0.0, np.inf  # t lies between
-    theta, halve = guess, False
+    search = _Search(guess)
     for _ in range(_MOST_PROGRAMS):
-        capped = free & (cap <= theta)
-        follows = free & ~capped
-        top = float((cap * capped).max())
-        vertex = program.raise_water(count, np.where(capped, cap, held), follows, table.ceiling)
+        held, follows, top = state.level, free, 0.0
+        if search.theta >= table.least_cap:
+            follows = free & (cap > search.theta)
+            held = np.where(free & ~follows, cap, state.level)
+            top = float(cap[free & ~follows].max(initial=0.0))
+        vertex = state.program.raise_water(state.count, held, follows, table.ceiling)
         if vertex is None or vertex.t < top * (1 - _CAP_TOLERANCE):
             # Holding the greatest of these caps is too much, so the water stays below it.
-            high = min(high, top)
-            low = max(low, vertex.t) if vertex is not None else low
-            theta = _middle(cap[free], low, high) if halve or vertex is None else low
-            halve = True
+            search.descend(cap[free], top, 0.0 if vertex is None else vertex.t)
             continue
-        at_cap = follows & (cap <= vertex.t * (1 + _CAP_TOLERANCE))
-        if at_cap.any() and not (vertex.prices > _DUAL_TOLERANCE).any():
-            # Only caps stop the water: it can stand higher with these held at theirs.
-            low = vertex.t * (1 + _CAP_TOLERANCE)
-            theta = _middle(cap[free], low, high)
-            halve = True
-            continue
-        frozen = capped | at_cap | (follows & (vertex.pull > _DUAL_TOLERANCE))
+        reached = vertex.t * (1 + _CAP_TOLERANCE)
+        frozen = follows & (vertex.pull > _DUAL_TOLERANCE)
+        if reached >= table.least_cap:
+            capped = free & (cap <= reached)
+            if (capped & follows).any() and not (vertex.prices > _DUAL_TOLERANCE).any():
+                # Only caps stop the water: it can stand higher with these held at theirs.
+                search.ascend(cap[free], reached)
+                continue
+            frozen |= capped
+            vertex.t = min(vertex.t, float(cap[free].max()))
         if not frozen.any():
             frozen = follows & (vertex.pull >= vertex.pull[follows].max())
-        return FilledStage(min(vertex.t, float(cap[frozen].max())), vertex.prices, frozen), vertex
+        return FilledStage(vertex.t, vertex.prices, frozen), vertex
     raise SolveError("caps did not settle", status="cycling", n_classes=int(free.sum()))
 
 
-def _middle(caps: FloatArray, low: float, high: float) -> float:
-    """Return the median cap strictly between, or ``low`` when there is none."""
-    between = np.sort(caps[(caps > low) & (caps < high)])
-    return float(between[len(between) // 2]) if len(between) else low
+class _Search:
+    """Where to look for the stage's level among the caps: near the guess first, then by halves.
 
+    ``theta`` is the present guess: classes with caps up to it are held at their caps.
+    """
+
+    def __init__(self, guess: float) -> None:
+        self.theta = guess
+        self._low, self._high = 0.0, np.inf  # the level lies between
+        self._stride = 0
+
+    def ascend(self, caps: FloatArray, reached: float) -> None:
+        """Look above ``reached``: past more caps each time, halfway if a bound is known."""
+        self._low = max(self._low, reached)
+        between = self._between(caps)
+        index = len(between) // 2 if self._high < np.inf else self._stride - 1
+        self._stride = 2 * self._stride or 1
+        at_low = index < 0 or not len(between)
+        self.theta = self._low if at_low else float(between[min(index, len(between) - 1)])
+
+    def descend(self, caps: FloatArray, top: float, reached: float) -> None:
+        """Look below the cap ``top``; just at ``reached``, if something above was reached."""
+        self._high = min(self._high, top)
+        if reached > self._low:
+            self.theta = self._low = reached
+            return
+        between = self._between(caps)
+        self.theta = float(between[len(between) // 2]) if len(between) else self._low
+
+    def _between(self, caps: FloatArray) -> FloatArray:
+        return np.sort(caps[(caps > self._low) & (caps < self._high)])

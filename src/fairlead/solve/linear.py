@@ -16,7 +16,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("output_flag", False),
     ("threads", 1),
     ("random_seed", 0),
-    ("primal_feasibility_tolerance", 1e-9),
+    ("primal_feasibility_tolerance", 1e-10),
     ("dual_feasibility_tolerance", 1e-10),
 )
 

@@ -44,9 +44,9 @@ class MaxMinProblem:
 class Stage:
     """One resource-bound level of the water-filling and whom it stopped.
 
-    ``frozen`` reached ``min(level, cap)``, cap being a class's greatest gain. ``prices`` value
-    the resources so that no class left free at this stage could rise further (see
-    ``MaxMinSolution.certify_stage``); they are all 0 in a last stage that only caps stopped.
+    ``frozen`` are the classes that stopped at this level, at a cap on the way to it, or, in the
+    last stage, at the greatest gain that the exhausted resources leave them. ``prices`` prove
+    the level (see ``MaxMinSolution.certify_stage``); they are 0 where only caps stopped it.
     """
 
     level: float
@@ -73,14 +73,14 @@ class MaxMinSolution:
         return certify(prices, price_bound(problem, prices), reached)
 
     def certify_stage(self, index: int) -> Certificate:
-        """Proof that stage ``index`` could not stop higher, given the levels frozen before it."""
+        """Proof that whoever stands at stage ``index``'s level cannot all stand higher.
+
+        It takes the levels of the classes below that one as given.
+        """
         stage = self.stages[index]
-        granted = np.full(len(self.level), np.nan)
-        for earlier in self.stages[:index]:
-            granted[earlier.frozen] = self.level[earlier.frozen]
-        return certify(
-            stage.prices, stage_bound(self.problem, stage.prices, granted), stage.level
-        )
+        lower = self.level < stage.level * (1 - 1e-9)
+        granted = np.where(lower, self.level, np.nan)
+        return certify(stage.prices, price_bound(self.problem, stage.prices, granted), stage.level)
 
     def filled(self, water: float) -> FloatArray:
         """Return classes → level at the moment when the filling stands at ``water``."""
@@ -94,36 +94,20 @@ def live_classes(problem: MaxMinProblem) -> BoolArray:
     return live
 
 
-def price_bound(problem: MaxMinProblem, prices: FloatArray) -> float:
+def price_bound(
+    problem: MaxMinProblem, prices: FloatArray, granted: FloatArray | None = None
+) -> float:
     """Return a level that no feasible shares exceed for every class, proved by any prices >= 0.
 
     It is the greatest t at which the classes' cheapest ways to reach t cost no more than all
     capacity is worth: max{t : Σ_k n_k C_k(t; p) <= capacity · p}. Since a member can at most
-    spend all its time on its best resource, the bound is never above the least cap.
+    spend all its time on its best resource, the bound is never above the least cap. Where
+    ``granted`` has a number, that class keeps this level instead of rising with t.
     """
     live = live_classes(problem)
-    if not live.any():
-        return 0.0
-    gain = np.where(problem.capacity > 0, problem.gain, 0.0)[live]
-    granted = np.full(len(gain), np.nan)
-    budget = float((problem.capacity * prices).sum())
-    ceiling = float(gain.max(axis=1).min())
-    return largest_level(
-        gain, problem.size[live], problem.count[live], granted, prices, budget, ceiling
-    )
-
-
-def stage_bound(problem: MaxMinProblem, prices: FloatArray, granted: FloatArray) -> float:
-    """Return the greatest t to which ``prices`` allow the free classes to rise.
-
-    ``granted`` is the level of each class that keeps one, NaN for the free classes, of which
-    each is to reach the lesser of t and its cap. The answer is at most the greatest free cap.
-    """
-    live = live_classes(problem)
-    if not np.isnan(granted[live]).any():
+    level = np.full(int(live.sum()), np.nan) if granted is None else granted[live]
+    if not np.isnan(level).any():
         return 0.0
     gain = np.where(problem.capacity > 0, problem.gain, 0.0)[live]
     budget = float((problem.capacity * prices).sum())
-    return largest_level(
-        gain, problem.size[live], problem.count[live], granted[live], prices, budget, np.inf
-    )
+    return largest_level(gain, problem.size[live], problem.count[live], level, prices, budget)

@@ -18,7 +18,7 @@ import highspy
 import numpy as np
 
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
+from fairlead.solve.arrays import BoolArray, FloatArray
 from fairlead.solve.linear import INFINITY, new_highs
 
 _NONE = np.zeros(0, np.int32)
@@ -32,7 +32,7 @@ class Vertex:
     total: FloatArray  # classes × resources: y
     prices: FloatArray  # resources
     pull: FloatArray  # classes: dual of the level row, >= 0
-    dual: FloatArray  # every dual: of t, the shares, the resources, then level and time by class
+    dual: FloatArray  # the columns' duals, then the rows' in reverse: so that row r is at -1 - r
 
 
 class StageProgram:
@@ -132,18 +132,17 @@ class StageProgram:
         That is every share and every slack of a resource or of a class's time, except those of
         absent classes and the shares that are ``fixed`` at 0.
         """
-        cells = 1 + self.size * self.width
-        mask = np.ones(cells + self.width + 2 * self.size, bool)
-        mask[0] = False
-        mask[1:cells] = ~(fixed | absent[:, None]).ravel()
-        mask[cells + self.width :: 2] = False
-        mask[cells + self.width + 1 :: 2] = ~absent
-        return mask
+        rows = np.ones(self.width + 2 * self.size, bool)
+        rows[self.width :: 2] = False
+        rows[self.width + 1 :: 2] = ~absent
+        columns = ~(fixed | absent[:, None])
+        return np.concatenate([[False], columns.ravel(), rows[::-1]])
 
-    def basic(self) -> IntArray:
-        """Return what the last basis contains, as positions in ``Vertex.dual``."""
-        index: IntArray = self._highs.getBasicVariables()[1]
-        return np.where(index >= 0, index, self.size * self.width - index)
+    def any_nonbasic(self, loose: BoolArray) -> bool:
+        """Return whether something loose is outside the last basis."""
+        # HiGHS writes row r of a basis as -1 - r, which is its place in ``loose`` too.
+        basic = loose[self._highs.getBasicVariables()[1]]
+        return np.count_nonzero(basic) < np.count_nonzero(loose)
 
     def _sync(self, count: FloatArray, water: FloatArray, floor: FloatArray) -> None:
         highs, first = self._highs, self.width
@@ -177,8 +176,8 @@ class StageProgram:
     def _vertex(self) -> Vertex:
         found: Any = self._highs.getSolution()
         value = np.array(found.col_value)
-        dual = np.array(found.col_dual + found.row_dual)
-        rows = dual[len(value) :]
+        dual = np.array(found.col_dual + found.row_dual[::-1])
+        rows = dual[: len(value) - 1 : -1]
         return Vertex(
             t=float(value[0]),
             total=value[1:].reshape(self.size, self.width),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.solve.arrays import FloatArray
-from fairlead.solve.filling import FilledStage, fill
+from fairlead.solve.filling import FilledStage, Filling, fill
 from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
@@ -54,6 +54,7 @@ class _Warm:
         self._gain = np.zeros((0, len(self._open)))
         self._size = np.zeros(0)
         self._guess: tuple[float, ...] = ()
+        self._pattern = b""
         self._register(problem, keys)
 
     def admits(self, problem: MaxMinProblem, keys: Sequence[int]) -> bool:
@@ -86,6 +87,8 @@ class _Warm:
         self._gain = np.concatenate([self._gain, problem.gain[fresh]])
         self._size = np.concatenate([self._size, problem.size[fresh]])
         self._table = ClassTable.of(self._gain, self._size, self._open)
+        self._runs = (self._table.cap > 0).astype(np.float64)
+        self._pattern = b""
         first = len(self._size) - len(fresh)
         self._program.add(self._table.gain[first:], self._size[first:])
         self._look_up(keys)
@@ -98,26 +101,35 @@ class _Warm:
 
     def solve(self, problem: MaxMinProblem) -> MaxMinSolution:
         """Return the answer for the classes looked up last."""
-        table = self._table
-        count = np.bincount(self._slots, problem.count, len(self._size)) * table.runs
-        if table.all_fit(count, problem.capacity):
-            share, stages = table.best, _all_at_caps(table, count)
+        table, capacity = self._table, problem.capacity
+        count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
+        total = table.best * count[:, None]
+        if table.fits(total, capacity):
+            stages = _all_at_caps(table, count)
         else:
-            guess = self._guess or (table.overflow(count, problem.capacity),)
-            share, stages = fill(self._program, table, count, guess)
+            free = count > 0
+            pattern = free.tobytes()
+            if pattern != self._pattern:
+                self._pattern = pattern
+                self._loose = self._program.loose(~free, table.gain <= 0)
+            guess = self._guess
+            if not guess or guess[0] >= table.least_cap:
+                fitting = table.fitting_cap(count, capacity)
+                guess = (min((fitting, *guess[:1])), *guess[1:])
+            level = np.zeros(len(count))
+            state = Filling(self._program, table, count, capacity, free, level)
+            total, stages = fill(state, self._loose, guess)
             self._guess = tuple(stage.t for stage in stages)
-        return self._answer(problem, share, stages)
-
-    def _answer(
-        self, problem: MaxMinProblem, share: FloatArray, stages: list[FilledStage]
-    ) -> MaxMinSolution:
+        share = total / np.maximum(count, 1e-300)[:, None]
+        # Twelve decimals hide the last bits, in which machines and warm starts may differ.
+        share = np.maximum(share, 0.0).round(12)[self._slots]
         present = problem.count > 0
-        share = share[self._slots] * present[:, None]
-        share, level = feasible(problem, share)
+        if not present.all():
+            share[~present] = 0.0
         found = tuple(
             Stage(s.t, s.prices, (s.frozen[self._slots] & present).nonzero()[0]) for s in stages
         )
-        return MaxMinSolution(problem, share, level, found)
+        return MaxMinSolution(problem, share, (problem.gain * share).sum(axis=1), found)
 
 
 def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
@@ -132,8 +144,7 @@ def feasible(problem: MaxMinProblem, share: FloatArray) -> tuple[FloatArray, Flo
 
     Rounding to twelve decimals hides the last bits, in which machines may differ.
     """
-    share = share.round(12) + 0.0
-    np.maximum(share, 0.0, out=share)
+    share = np.maximum(share.round(12), 0.0)
     share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
     used = ((problem.count * problem.size)[:, None] * share).sum(axis=0)
     over = used > problem.capacity

@@ -1,6 +1,6 @@
 """What water-filling needs to know of each class, derived once from its gains and size."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,9 +20,9 @@ class ClassTable:
     size: FloatArray  # classes
     cost: FloatArray  # classes × resources: device time of a share, perturbed to break ties
     cap: FloatArray  # classes
-    runs: BoolArray  # classes: cap above 0
     best: FloatArray  # classes × resources: the shares of a member at its cap by the tie rule
     alone: BoolArray  # classes: only one resource gives the cap
+    least_cap: float  # no cap is below
     ceiling: float  # above every cap
 
     @classmethod
@@ -31,23 +31,37 @@ class ClassTable:
         code = row_hash(np.column_stack([gain, size]))
         cost = size[:, None] * (1.0 + _TIE * fractions(code, gain.shape[1]))
         gain = np.where(is_open, gain, 0.0)
-        cap = gain.max(axis=1)
-        at_cap = gain == cap[:, None]
-        best = np.zeros_like(gain)
-        cheapest = np.where(at_cap, cost, np.inf).argmin(axis=1)
-        best[np.arange(len(best)), cheapest] = cap > 0
-        alone = at_cap.sum(axis=1) == 1
-        ceiling = 2.0 * float(cap.max(initial=1.0))
-        return cls(gain, size, cost, cap, cap > 0, best, alone, ceiling)
+        cap, best, alone = _caps(gain, cost)
+        least = float(cap[cap > 0].min(initial=np.inf))
+        return cls(gain, size, cost, cap, best, alone, least, 2.0 * float(cap.max(initial=1.0)))
 
-    def all_fit(self, count: FloatArray, capacity: FloatArray) -> bool:
-        """Return whether every member can have its cap on its best resource."""
-        held = ((count * self.size)[:, None] * self.best).sum(axis=0)
+    def without(self, closed: BoolArray, free: BoolArray) -> "ClassTable":
+        """Return the table in which the ``closed`` resources are closed to the free classes."""
+        cap, best, alone = _caps(np.where(closed, 0.0, self.gain), self.cost)
+        return replace(
+            self,
+            cap=np.where(free, cap, self.cap),
+            best=np.where(free[:, None], best, self.best),
+            alone=np.where(free, alone, self.alone),
+            least_cap=float(cap[free].min()),
+        )
+
+    def fits(self, total: FloatArray, capacity: FloatArray) -> bool:
+        """Return whether the resources can hold these class totals."""
+        held = (self.size[:, None] * total).sum(axis=0)
         return bool((held <= capacity * (1 + 1e-12)).all())
 
-    def overflow(self, count: FloatArray, capacity: FloatArray) -> float:
-        """Return the greatest cap below the first that does not fit with all lesser reached."""
+    def fitting_cap(self, count: FloatArray, capacity: FloatArray) -> float:
+        """Return a level below the first cap that does not fit with all lesser ones reached."""
         order = np.argsort(self.cap, kind="stable")
         held = ((count * self.size)[:, None] * self.best)[order].cumsum(axis=0)
         over = (held > capacity * (1 + 1e-12)).any(axis=1)
         return float(np.nextafter(self.cap[order[over.argmax()]], 0.0))
+
+
+def _caps(gain: FloatArray, cost: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+    cap = gain.max(axis=1)
+    at_cap = gain == cap[:, None]
+    best = np.zeros_like(gain)
+    best[np.arange(len(best)), np.where(at_cap, cost, np.inf).argmin(axis=1)] = cap > 0
+    return cap, best, at_cap.sum(axis=1) == 1
