@@ -15,6 +15,7 @@ from fairlead.files import (
     read_speeds,
     read_trace,
 )
+from fairlead.files.text import shortened
 from fairlead.model.errors import InputError
 
 HEAD = "job_id,arrival_s,workload,gang,total_steps\n"
@@ -24,13 +25,15 @@ SPEEDS = "workload,gang,accelerator,steps_per_s\n"
 Bytes = bytes | str
 
 
-def refused(tmp_path: Path, read: Callable[[Path], object], data: Bytes, suffix: str) -> InputError:
+def refused(
+    tmp_path: Path, read: Callable[[Path], object], data: Bytes, suffix: str
+) -> InputError:
     path = tmp_path / f"file{suffix}"
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     with pytest.raises(InputError) as caught:
         read(path)
     error = caught.value
-    assert error.source == str(path) or len(str(path)) > 80
+    assert error.source == shortened(str(path))
     assert len(error.problem) <= 220
     assert "\n" not in str(error)
     assert error.fix
@@ -218,8 +221,9 @@ NODE = "nodes:\n- id: a\n  devices: {v100: 1}\n"
         pytest.param(NODE + "  repeat: 99999999\n", 4, "large", id="absurd repeat"),
         pytest.param("nodes:\n- id: a\n  devices: {v: -1}\n", 3, "-1", id="negative count"),
         pytest.param("nodes:\n- id: a\n  devices: {v: x}\n", 3, "x", id="count not a number"),
-        pytest.param(NODE + "accelerators:\n  v: {memory_gib: no}\n", 5, "no", id="bad memory"),
-        pytest.param(NODE + "accelerators: {v: {usd_per_hour: -1}}\n", 4, "-1", id="price < 0"),
+        pytest.param(NODE + "accelerators:\n  v100: {memory_gib: no}\n", 5, "no", id="bad memory"),
+        pytest.param(NODE + "accelerators: {v100: {usd_per_hour: -1}}\n", 4, "-1", id="price < 0"),
+        pytest.param(NODE + "accelerators: {v10O: {}}\n", 4, "'v100'", id="details of nothing"),
         pytest.param("nodes: [\n", 2, "not YAML", id="not closed"),
         pytest.param("a: b: c\n", 1, "not YAML", id="not YAML"),
         pytest.param("nodes: &a [*a]\n", 1, "not a mapping", id="a list inside itself"),
@@ -231,12 +235,6 @@ NODE = "nodes:\n- id: a\n  devices: {v100: 1}\n"
 def test_bad_cluster_file_is_one_error(
     tmp_path: Path, data: str, line: int | None, said: str
 ) -> None:
-    if line is None and said == "no devices":
-        path = tmp_path / "file.yaml"
-        path.write_text(data)
-        with pytest.raises(InputError, match=said):
-            read_cluster(path)
-        return
     error = refused(tmp_path, read_cluster, data, ".yaml")
     assert error.line == line
     assert said in str(error)
@@ -258,7 +256,7 @@ def instance(*jobs: object, **more: object) -> str:
         pytest.param("{,}", None, "not JSON", id="not JSON"),
         pytest.param('{"cluster": {"v100": 1}, "cluster": {}}', None, "twice", id="key twice"),
         pytest.param('{"cluster": {}}', "cluster", "no devices", id="no devices"),
-        pytest.param('{"cluster": {"v100": -1}}', "cluster.cluster", "negative", id="count < 0"),
+        pytest.param('{"cluster": {"v100": -1}}', "cluster.v100", "negative", id="count < 0"),
         pytest.param('{"cluster": {"v100": 1.5}}', "cluster.v100", "whole", id="count 1.5"),
         pytest.param(instance(job(), job()), "jobs[1].id", "twice", id="duplicate id"),
         pytest.param(instance(7), "jobs[0]", "not a JSON object", id="job a number"),
@@ -304,12 +302,15 @@ def instance(*jobs: object, **more: object) -> str:
         ),
         pytest.param(
             instance(tenants=[{"id": "x", "inner": "lottery"}]),
-            "tenants[0].tenants.inner",
+            "tenants[0].inner",
             "lottery",
             id="unknown inner policy",
         ),
         pytest.param(
-            instance(tenants=[{"id": "x"}, {"id": "x"}]), "tenants[1].id", "twice", id="tenant twice"
+            instance(tenants=[{"id": "x"}, {"id": "x"}]),
+            "tenants[1].id",
+            "twice",
+            id="tenant twice",
         ),
         pytest.param(
             instance(usd_per_hour={"v100": -1}), "usd_per_hour.v100", "negative", id="price < 0"
@@ -354,7 +355,7 @@ def test_a_job_that_cannot_run_is_named_with_its_line(
     path.write_text(f"{HEAD}{'a,5,ResNet-50,1,10' if 'h100' not in cluster else ''}\n{row}\n")
     with pytest.raises(InputError) as caught:
         check_trace(read_trace(path), read_speeds("gandiva-fair"), read_cluster(cluster))
-    assert (caught.value.source, caught.value.line) == (str(path), 3)
+    assert (caught.value.source, caught.value.line) == (shortened(str(path)), 3)
     assert caught.value.field == field
     assert said in str(caught.value)
 
@@ -406,7 +407,8 @@ def test_bad_log_is_one_error(tmp_path: Path, form: str, data: str, field: str |
 
 
 @pytest.mark.parametrize(
-    "head", ["vc,seq,arrival_s,num_gpus,duration_s", "JobID|Submit", "job_id,submission_time,num_gpu"]
+    "head",
+    ["vc,seq,arrival_s,num_gpus,duration_s", "JobID|Submit", "job_id,submission_time,num_gpu"],
 )
 def test_a_log_read_as_a_trace_says_how_to_convert_it(tmp_path: Path, head: str) -> None:
     error = refused(tmp_path, read_trace, head + "\n1\n", ".csv")

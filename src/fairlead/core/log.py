@@ -48,7 +48,7 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
             name: getattr(leases, name)[open_slots]
             for name in ("lease", "job", "copy", "held", "accelerator", "counted_at", "leaving")
         },
-        "holder": np.where(leases.holder >= 0, leases.lease[leases.holder], -1),
+        "holder": leases.lease[leases.holder],
         "memory": scheduler.memory,
         "waiting": scheduler.waiting,
         "waiting_copy": scheduler.waiting_copy,

@@ -15,7 +15,7 @@ from fairlead.core.jobs import (
     JobState,
     JobTable,
 )
-from fairlead.core.leases import MIXED, LeaseTable
+from fairlead.core.leases import LeaseTable
 from fairlead.mechanisms.base import M, Mechanism, Refills
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
@@ -60,6 +60,10 @@ class Scheduler(Generic[M]):
         self.waiting: IntArray = nobody(len(cluster.node_of))
         """lanes × devices → job of the current plan that waits for its devices to be free"""
         self.waiting_copy: IntArray | None = None
+        self.n_waiting = 0
+        """devices for which somebody waits"""
+        self._planned_from = -1
+        """the count of changes that the plan asked for last will know of"""
         self._refresh_devices()
         self._handlers = {
             ev.JobSubmitted: self._job_submitted,
@@ -163,6 +167,7 @@ class Scheduler(Generic[M]):
             return [SetTimer("RoundEnd", None)]
         self.version += 1
         self.planning = True
+        self._planned_from = self.changes
         starts_at = max(event.at, self.round_end_at or event.at)
         return [ComputePlan(self.version, self.snapshot(event.at, starts_at), self.memory)]
 
@@ -191,8 +196,7 @@ class Scheduler(Generic[M]):
         self.round_end_at = plan.until
         holds = self._still_valid(plan.holds)
         ends, start = self.leases.compare(holds, plan.copy)
-        self.waiting = np.where(start, holds, NOBODY)
-        self.waiting_copy = plan.copy
+        self._wait(np.where(start, holds, NOBODY), plan.copy)
         return [
             *self._renew_all_but(ends, plan.until),
             *self._suspend(ends),
@@ -203,6 +207,8 @@ class Scheduler(Generic[M]):
 
     def _still_valid(self, holds: IntArray) -> IntArray:
         """Drop what became impossible since the plan was asked for: ended jobs, lost devices."""
+        if self.changes == self._planned_from:
+            return holds
         gone = (holds >= 0) & ((self.jobs.state[holds] != JobState.ACTIVE) | ~self._is_up)
         return np.where(np.isin(holds, holds[gone]), NOBODY, holds) if gone.any() else holds
 
@@ -212,36 +218,45 @@ class Scheduler(Generic[M]):
         """Start a round if none runs; else let waiting jobs use devices that are idle."""
         if self.round_end_at is None:
             return [SetTimer("PlanDue", at)] if len(self.jobs.active) else []
-        if not len(self.leases.open) and (self.waiting == NOBODY).all():
+        if not len(self.leases) and not self.n_waiting:
             # Nothing runs any more, so the round has ended.
             self.round_end_at = None
             return [SetTimer("PlanDue", at), SetTimer("RoundEnd", None)]
-        if not isinstance(self.mechanism, Refills):
+        if not isinstance(self.mechanism, Refills) or len(self.leases) >= len(self.jobs.active):
             return []
         idle = self._idle_devices()
-        if not len(idle) or not self._somebody_waits():
+        if not len(idle):
             return []
         more = self.mechanism.refill(self.snapshot(at, at), self.memory, idle)
-        return self._launch(more, None, more != NOBODY, at) if (more != NOBODY).any() else []
+        start = more != NOBODY
+        return self._launch(more, None, start, at) if np.count_nonzero(start) else []
 
     def _idle_devices(self) -> IntArray:
-        idle = self._is_up & ((self.leases.holder < 0) & (self.waiting < 0).all(axis=0)).all(axis=0)
+        idle = self._is_up & (self.leases.holder < 0).all(axis=0)
+        if self.n_waiting:
+            idle &= (self.waiting < 0).all(axis=0)
         return idle.nonzero()[0]
 
-    def _somebody_waits(self) -> bool:
-        placed = len(self.leases.open) + len(np.unique(self.waiting)) - 1
-        return placed < len(self.jobs.active)
+    def _wait(self, holds: IntArray, copy: IntArray | None) -> None:
+        self.waiting = holds
+        self.waiting_copy = copy
+        self.n_waiting = int(np.count_nonzero(holds != NOBODY))
 
     def _launch_ready(self, at: float) -> list[Command]:
-        start = self.waiting != NOBODY
-        if not start.any():
+        """Launch what waits for devices that nobody who was told to leave holds any more."""
+        if not self.n_waiting:
             return []
-        blocked = (self.leases.holder >= 0) & self.leases.leaving[self.leases.holder]
-        held_up = self.waiting[start & blocked.any(axis=0)]
+        start = self.waiting != NOBODY
+        blocked = self.leases.leaving[self.leases.holder].any(axis=0)
+        held_up = self.waiting[start & blocked]
         if len(held_up):
-            start &= ~np.isin(self.waiting, held_up)
-        commands = self._launch(self.waiting, self.waiting_copy, start, at) if start.any() else []
-        self.waiting = np.where(start, NOBODY, self.waiting)
+            is_held_up = np.zeros(len(self.jobs) + 1, dtype=bool)
+            is_held_up[held_up] = True
+            start &= ~is_held_up[self.waiting]
+            if not np.count_nonzero(start):
+                return []
+        commands = self._launch(self.waiting, self.waiting_copy, start, at)
+        self._wait(np.where(start, NOBODY, self.waiting), self.waiting_copy)
         return commands
 
     def _launch(
@@ -264,7 +279,7 @@ class Scheduler(Generic[M]):
         return [Suspend(self.leases.lease[slots])]
 
     def _drop_waiting(self, jobs: IntArray) -> None:
-        self.waiting = np.where(np.isin(self.waiting, jobs), NOBODY, self.waiting)
+        self._wait(np.where(np.isin(self.waiting, jobs), NOBODY, self.waiting), self.waiting_copy)
 
     def _credit(self, slots: IntArray, at: float) -> None:
         """Add the time held since the last credit to what each job has received."""
@@ -275,9 +290,8 @@ class Scheduler(Generic[M]):
     def _add_received(
         self, received: FloatArray, row: IntArray, slots: IntArray, held: FloatArray
     ) -> None:
-        kind = self.leases.accelerator[slots]
-        if (kind != MIXED).all() and not self.leases.copy[slots].any():
-            received[row, kind] += held
+        if self.leases.simple:
+            received[row, self.leases.accelerator[slots]] += held
             return
         for i, slot in enumerate(slots.tolist()):
             # A mixed gang's time counts for each accelerator by the part of the gang on it.
@@ -292,11 +306,12 @@ class Scheduler(Generic[M]):
         jobs, leases = self.jobs, self.leases
         active = jobs.active
         rows = jobs.numbers[active]
-        slots = ((leases.lease >= 0) & ~leases.leaving).nonzero()[0]
+        slots = leases.staying
         row_of = np.searchsorted(active, leases.job[slots])
         received = rows[:, FIRST_RECEIVED:]
         self._add_received(received, row_of, slots, starts_at - leases.counted_at[slots])
         return Snapshot(
+            at=at,
             starts_at=starts_at,
             cluster=self.cluster,
             capacity=self._capacity,
@@ -306,12 +321,11 @@ class Scheduler(Generic[M]):
             job=active,
             profile=jobs.profile[active],
             arrival_at=rows[:, ARRIVAL],
-            steps_left=np.maximum(rows[:, TOTAL] - rows[:, STEPS], 1e-9),
+            total_steps=rows[:, TOTAL],
+            steps=rows[:, STEPS],
             deadline_at=rows[:, DEADLINE],
             priority=rows[:, PRIORITY],
             received_s=received,
-            elapsed_s=at - rows[:, ARRIVAL],
-            isolated_elapsed_s=np.zeros(len(active)),
             holds=self._rows_held(slots, row_of),
             ids=jobs.ids,
             changes=self.changes,
@@ -320,10 +334,10 @@ class Scheduler(Generic[M]):
 
     def _rows_held(self, slots: IntArray, row_of: IntArray) -> IntArray:
         """Return lanes × devices → row of the job that holds the device or waits for it."""
-        row_of_slot = np.full(len(self.leases.lease) + 1, NOBODY, dtype=np.int64)
+        row_of_slot = np.full(len(self.leases.lease), NOBODY, dtype=np.int64)
         row_of_slot[slots] = row_of
-        held = row_of_slot[self.leases.holder]
-        if (self.waiting == NOBODY).all():
+        held: IntArray = row_of_slot[self.leases.holder]
+        if not self.n_waiting:
             return held
         waiting = np.where(
             self.waiting >= 0, np.searchsorted(self.jobs.active, self.waiting), NOBODY

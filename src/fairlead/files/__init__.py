@@ -6,6 +6,7 @@ from fairlead.files.cluster import format_cluster, parse_cluster, read_cluster, 
 from fairlead.files.convert import Converted, convert
 from fairlead.files.instance import format_instance, read_instance, write_instance
 from fairlead.files.jobs import Trace
+from fairlead.files.node_events import read_node_events
 from fairlead.files.speeds import format_speeds, read_speeds, write_speeds
 from fairlead.files.trace import format_trace, read_trace, write_trace
 
@@ -23,6 +24,7 @@ __all__ = [
     "parse_cluster",
     "read_cluster",
     "read_instance",
+    "read_node_events",
     "read_speeds",
     "read_trace",
     "write_cluster",

@@ -22,8 +22,12 @@ def read_cluster(text_or_path: str | Path) -> Cluster:
         return parse_cluster(text_or_path)
     from fairlead.files.cluster_yaml import parse_cluster_yaml  # noqa: PLC0415 - yaml is slow
 
-    nodes, details = parse_cluster_yaml(read_text(text_or_path))
-    return _cluster(nodes, details)
+    text = read_text(text_or_path)
+    nodes, details = parse_cluster_yaml(text)
+    try:
+        return _cluster(nodes, details)
+    except InputError as error:
+        raise error.within(source=text.name) from None
 
 
 def parse_cluster(text: str) -> Cluster:

@@ -29,7 +29,13 @@ def parse_cluster_yaml(text: Text) -> tuple[tuple[Node, ...], dict[str, Accelera
         _refuse_repeats(nodes, top["nodes"])
         details = {}
         if "accelerators" in top:
+            held = dict.fromkeys(device for node in nodes for device in node.devices)
             for label, entry in _fields(top["accelerators"]).items():
+                if label not in held:
+                    # Else a misspelt name would leave the bundled price in force.
+                    raise unknown("accelerator", label, held).within(
+                        line=entry.start_mark.line + 1, field="accelerators"
+                    )
                 details[label] = _accelerator(label, entry)
         return tuple(nodes), details
     except InputError as error:

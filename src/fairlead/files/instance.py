@@ -47,11 +47,18 @@ def _instance(document: object) -> Instance:
 
 def _cluster(value: object, prices: Mapping[str, float]) -> Cluster:
     counts = {
-        accelerator(label): _at(label, whole, count)
+        accelerator(label): _at(label, _count, count)
         for label, count in strict_json.mapping(value).items()
     }
     details = {label: Accelerator(label, usd_per_hour=price) for label, price in prices.items()}
     return Cluster.of(counts, details=with_known(counts, details))
+
+
+def _count(value: object) -> int:
+    found = whole(value)
+    if found < 0:
+        raise InputError(f"{found} is negative", fix="give 0 devices or more")
+    return found
 
 
 def _prices(value: object) -> dict[str, float]:
@@ -126,7 +133,9 @@ def _at(where: str, read: Callable[[object], T], value: object) -> T:
     try:
         return read(value)
     except InputError as error:
-        path = f"{where}.{error.field}" if error.field else where
+        # A tenant's own checks name it as the file's member; here the place is known better.
+        inner = (error.field or "").removeprefix("tenants.")
+        path = f"{where}.{inner}" if inner else where
         raise InputError(error.problem, fix=error.fix, field=path) from None
 
 

@@ -34,6 +34,8 @@ def unpack(data: bytes, source: str) -> list[tuple[str, Text]]:
                     held = archive.extractfile(member)
                     body = held.read() if held else b""
                     found.append((name(path.stem), decode(body, f"{source}:{path.name}")))
+    except InputError as error:
+        raise error.within(source=source) from None
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError):
         raise InputError(
             "the tar archive is damaged", fix="copy or download it again", source=source

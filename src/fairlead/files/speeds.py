@@ -26,10 +26,10 @@ def read_speeds(path: str | Path) -> SpeedTable:
     try:
         text = read_text(path)
     except InputError as error:
-        if Path(path).suffix:
+        if "." in str(path):
             raise
-        error.fix += f", or use a bundled table: {', '.join(SPEEDS)}"
-        raise error.within() from None
+        fix = f"{error.fix}, or use a bundled table: {', '.join(SPEEDS)}"
+        raise InputError(error.problem, fix=fix, source=error.source) from None
     return parse_speeds(text)
 
 

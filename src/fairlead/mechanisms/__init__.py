@@ -1,1 +1,1 @@
-""""""
+"""What runs this round: one file a mechanism, registered by entry point."""

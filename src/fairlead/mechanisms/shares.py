@@ -51,13 +51,13 @@ class Shares:
 
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return the units to which most is owed, and the account to go on from."""
-        account = self._bring_forward(snap, memory)
+        account = bring_forward(snap, memory)
         stale = (
             account.changes != snap.changes
             or snap.starts_at - account.solved_at >= self.reallocate_s
         )
         if stale:
-            account = self._reallocate(snap, account)
+            account = reallocate(self.policy, snap, account, carry_s=self.round_s)
         taken = [False] * len(snap.job)
         holds = self._choose(snap, account, snap.capacity.tolist(), taken, snap.usable)
         until = snap.starts_at + self.round_s
@@ -65,60 +65,12 @@ class Shares:
 
     def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> IntArray:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
-        account = self._bring_forward(snap, memory)
+        account = bring_forward(snap, memory)
         kinds = len(snap.capacity)
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
         busy = np.zeros(len(snap.job) + 1, dtype=bool)
         busy[snap.holds] = True
         return self._choose(snap, account, free, busy[:-1].tolist(), idle)
-
-    def _bring_forward(self, snap: Snapshot, memory: Account) -> Account:
-        """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
-        if len(memory.job) == len(snap.job) and (memory.job == snap.job).all():
-            share, owed, before = memory.share, memory.owed_s, memory.received_s
-        else:
-            at = np.searchsorted(memory.job, snap.job)
-            known = at < len(memory.job)
-            known[known] = memory.job[at[known]] == snap.job[known]
-            at = at[known]
-            share = np.zeros_like(snap.received_s)
-            owed = np.zeros_like(snap.received_s)
-            before = snap.received_s.copy()
-            share[known] = memory.share[at]
-            owed[known] = memory.owed_s[at]
-            before[known] = memory.received_s[at]
-        elapsed = snap.starts_at - memory.starts_at
-        owed = owed + share * elapsed - (snap.received_s - before)
-        return Account(
-            snap.job,
-            share,
-            owed,
-            snap.received_s,
-            snap.starts_at,
-            memory.solved_at,
-            memory.changes,
-        )
-
-    def _reallocate(self, snap: Snapshot, account: Account) -> Account:
-        allocation = self.policy.allocate(snap)
-        if allocation.rows != "jobs" or allocation.measure != "time":
-            raise UsageError(
-                f"mechanism 'shares' realises time shares of jobs, not"
-                f" {allocation.measure} of {allocation.rows}"
-            )
-        share = allocation.share
-        owed = np.where(share > 0, account.owed_s, 0.0)
-        # Nobody saves up more than a round: the past must not starve those who come now.
-        np.clip(owed, -self.round_s, self.round_s, out=owed)
-        return Account(
-            snap.job,
-            share,
-            owed,
-            account.received_s,
-            account.starts_at,
-            snap.starts_at,
-            snap.changes,
-        )
 
     def _choose(
         self,
@@ -141,3 +93,49 @@ class Shares:
         wanted = np.full(len(gang), -1, dtype=np.int64)
         wanted[rows] = columns
         return place(snap, devices, wanted)
+
+
+def bring_forward(snap: Snapshot, memory: Account) -> Account:
+    """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
+    received = snap.received_s
+    if memory.job is snap.job or np.array_equal(memory.job, snap.job):
+        share, owed, before = memory.share, memory.owed_s, memory.received_s
+    else:
+        at = np.searchsorted(memory.job, snap.job)
+        known = at < len(memory.job)
+        known[known] = memory.job[at[known]] == snap.job[known]
+        at = at[known]
+        share, owed = np.zeros_like(received), np.zeros_like(received)
+        before = received.copy()
+        share[known] = memory.share[at]
+        owed[known] = memory.owed_s[at]
+        before[known] = memory.received_s[at]
+    owed = owed + share * (snap.starts_at - memory.starts_at) - (received - before)
+    return Account(
+        snap.job, share, owed, received, snap.starts_at, memory.solved_at, memory.changes
+    )
+
+
+def reallocate(policy: Policy, snap: Snapshot, account: Account, *, carry_s: float) -> Account:
+    """Return the account under new shares; at most ``carry_s`` is carried over either way.
+
+    Nothing is owed any more where the new share is 0; elsewhere nobody saves up or owes more
+    than ``carry_s``: the past must not starve those who come now.
+    """
+    allocation = policy.allocate(snap)
+    if allocation.rows != "jobs" or allocation.measure != "time":
+        raise UsageError(
+            f"this mechanism realises time shares of jobs, not"
+            f" {allocation.measure} of {allocation.rows}"
+        )
+    share = allocation.share
+    owed = np.where(share > 0, account.owed_s, 0.0).clip(-carry_s, carry_s)
+    return Account(
+        snap.job,
+        share,
+        owed,
+        account.received_s,
+        account.starts_at,
+        snap.starts_at,
+        snap.changes,
+    )

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.instance import Pair
+from fairlead.model.instance import Instance, Pair
 from fairlead.model.job import Tenant
+from fairlead.model.plan import nobody
 from fairlead.model.speeds import SpeedTable
 
 
@@ -34,6 +37,7 @@ class Snapshot:
     running units went on until then.
     """
 
+    at: float
     starts_at: float
     cluster: Cluster
     capacity: IntArray
@@ -45,16 +49,14 @@ class Snapshot:
     job: IntArray
     profile: IntArray
     arrival_at: FloatArray
-    steps_left: FloatArray
+    total_steps: FloatArray
+    steps: FloatArray
+    """jobs → steps made so far, as far as is known"""
     deadline_at: FloatArray
     """jobs → when it should be done; infinite without a deadline"""
     priority: FloatArray
     received_s: FloatArray
     """jobs × accelerators → seconds for which the job has held devices of each"""
-    elapsed_s: FloatArray
-    """jobs → seconds since submission"""
-    isolated_elapsed_s: FloatArray
-    """jobs → seconds its progress so far would have taken it on its own 1/n of the cluster"""
     holds: IntArray
     """lanes × devices → row of the job that holds it, NOBODY for none"""
     ids: Sequence[str] = ()
@@ -65,6 +67,16 @@ class Snapshot:
     """what else is believed about speeds: placements, partners, other gangs"""
     pairs: Sequence[Pair] = ()
     """measured pairs given for jobs rather than workloads"""
+    @property
+    def steps_left(self) -> FloatArray:
+        """jobs → steps still to make; never 0 while the job is not known to be done."""
+        return np.maximum(self.total_steps - self.steps, 1e-9)
+
+    @property
+    def elapsed_s(self) -> FloatArray:
+        """jobs → seconds since submission."""
+        return self.at - self.arrival_at
+
     @property
     def speed(self) -> FloatArray:
         """jobs × accelerators → believed steps per second of the whole gang."""
@@ -79,3 +91,41 @@ class Snapshot:
     def weight(self) -> FloatArray:
         """jobs → entitlement."""
         return self.profiles.weight[self.profile]
+
+
+def snapshot_of(instance: Instance) -> Snapshot:
+    """Return the snapshot that an instance describes: now is 0, nothing runs yet."""
+    cluster, jobs = instance.cluster, instance.jobs
+    tenant = {t.id: i for i, t in enumerate(instance.tenants)}
+    kinds = cluster.accelerators
+    n = len(jobs)
+    speed = np.array([[job.speeds.get(kind, 0.0) for kind in kinds] for job in jobs])
+    profiles = Profiles(
+        speed=speed.reshape(n, len(kinds)),
+        gang=np.array([job.gang for job in jobs], dtype=np.int64),
+        weight=np.array([job.weight for job in jobs], dtype=np.float64),
+        tenant=np.array([tenant[job.tenant] for job in jobs], dtype=np.int64),
+        workload=[job.workload for job in jobs],
+    )
+    return Snapshot(
+        at=0.0,
+        starts_at=0.0,
+        cluster=cluster,
+        capacity=cluster.counts,
+        usable=np.arange(len(cluster.accelerator_of)),
+        tenants=instance.tenants,
+        profiles=profiles,
+        job=np.arange(n),
+        profile=np.arange(n),
+        arrival_at=-np.array([job.elapsed_s for job in jobs], dtype=np.float64),
+        total_steps=np.array([job.steps_left or 1.0 for job in jobs], dtype=np.float64),
+        steps=np.zeros(n),
+        deadline_at=np.array(
+            [np.inf if job.deadline_s is None else job.deadline_s for job in jobs]
+        ),
+        priority=np.zeros(n),
+        received_s=np.zeros((n, len(kinds))),
+        holds=nobody(len(cluster.accelerator_of)),
+        ids=[job.id for job in jobs],
+        pairs=instance.pairs,
+    )

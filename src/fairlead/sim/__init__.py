@@ -1,1 +1,1 @@
-""""""
+"""A virtual cluster: traces in, the scheduler's own decisions, figures and reports out."""

@@ -95,6 +95,12 @@ class StageProgram:
         none = np.full(self.width, -INFINITY)
         self._highs.changeRowsBounds(self.width, rows, none, capacity)
 
+    def set_others(self, base: FloatArray, slope: FloatArray, capacity: FloatArray) -> None:
+        """Let classes outside the program use ``base + slope · t`` of the capacity."""
+        self.set_capacity(capacity - base)
+        for j, value in enumerate(slope.tolist()):
+            self._highs.changeCoeff(j, 0, value)
+
     def raise_water(
         self, count: FloatArray, held: FloatArray, follows: BoolArray, ceiling: float
     ) -> Vertex | None:

@@ -1,0 +1,57 @@
+"""The ``fairlead`` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fairlead import __version__
+from fairlead.cli import allocate, replay, simulate, trace
+from fairlead.cli.output import messages
+from fairlead.model.errors import FairleadError, UsageError
+
+app = typer.Typer(
+    name="fairlead",
+    help="A fair, heterogeneity-aware scheduler for shared GPU clusters.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("simulate")(simulate.simulate)
+app.command("allocate")(allocate.allocate)
+app.command("policies")(allocate.policies)
+app.command("replay")(replay.replay)
+app.add_typer(trace.app, name="trace")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fairlead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[  # noqa: ARG001  (typer calls back with it)
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def run() -> None:
+    """Run the command line; every refusal is one line on stderr and a non-zero exit code."""
+    try:
+        app()
+    except FairleadError as error:
+        messages.print(f"fairlead: {error} [{error.code}]", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+    except KeyboardInterrupt:
+        messages.print("fairlead: interrupted")
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody left to tell.
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,32 @@
+"""How commands speak: results on stdout, everything else on stderr."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+messages = Console(stderr=True)
+results = Console()
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON document to stdout."""
+    json.dump(value, sys.stdout, separators=(",", ":"), allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table of figures, the first column to the left, the others to the right."""
+    drawn = Table(title=title, title_justify="left")
+    for i, name in enumerate(columns):
+        drawn.add_column(name, justify="right" if i else "left")
+    for row in rows:
+        drawn.add_row(*row)
+    results.print(drawn)
+
+
+def hours(seconds: float | None) -> str:
+    """Return a duration in hours, as people compare them."""
+    return "–" if seconds is None else f"{seconds / 3600:.2f} h"

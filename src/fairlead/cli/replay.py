@@ -1,0 +1,37 @@
+"""``fairlead replay``: from a log of events back to the scheduler's state."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def replay(
+    log: Annotated[Path, typer.Argument(help="A file written by `simulate --log`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Rebuild the scheduler's state from a log of events, without clock or solver.
+
+    Prints the SHA-256 of the state, and fails unless it is the one that the run ended in.
+    """
+    from fairlead.cli.output import print_json, results
+    from fairlead.sim.event_log import replay_file
+
+    found = replay_file(log)
+    if as_json:
+        print_json(
+            {
+                "events": found.events,
+                "state_sha256": found.sha256,
+                "logged_sha256": found.logged_sha256,
+                "same": found.same,
+            }
+        )
+    else:
+        verdict = "the same as" if found.same else "DIFFERENT from"
+        results.print(
+            f"{found.events} events lead to state {found.sha256}, {verdict} the run's",
+            soft_wrap=True,
+        )
+    if not found.same:
+        raise typer.Exit(1)

@@ -1,0 +1,151 @@
+"""From the options of a command to a simulation and its result."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fairlead.cli.output import messages
+from fairlead.core import Scheduler
+from fairlead.files import (
+    check_trace,
+    read_cluster,
+    read_node_events,
+    read_speeds,
+    read_trace,
+)
+from fairlead.mechanisms.choose import realise
+from fairlead.model.errors import UsageError
+from fairlead.sim.driver import Scenario, simulate
+from fairlead.sim.event_log import EventLog
+from fairlead.sim.generate import default_trace
+from fairlead.sim.metrics import Result, summarise
+from fairlead.sim.record import Record
+from fairlead.sim.truth import Truth
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """A simulation as it is asked for on the command line."""
+
+    cluster: str
+    speeds: str
+    policy: str
+    trace: str | None = None
+    mechanism: str | None = None
+    round_s: float | None = None
+    restore_cost_s: float = 0.0
+    believed: str | None = None
+    failures: Path | None = None
+    window: str | None = None
+    seed: int = 0
+    intervals: bool = False
+
+
+def scenario_of(setup: Setup) -> Scenario:
+    """Read the files that a setup names and check that they fit each other."""
+    mechanism = realise(setup.policy, setup.mechanism, setup.round_s)
+    cluster = read_cluster(setup.cluster)
+    speeds = read_speeds(setup.speeds)
+    trace = read_trace(setup.trace) if setup.trace else default_trace()
+    check_trace(trace, speeds, cluster)
+    window = parse_window(setup.window, len(trace))
+    return Scenario(
+        cluster=cluster,
+        speeds=speeds,
+        jobs=trace.jobs,
+        mechanism=mechanism,
+        believed=read_speeds(setup.believed) if setup.believed else None,
+        restore_cost_s=setup.restore_cost_s,
+        node_events=read_node_events(setup.failures, cluster) if setup.failures else (),
+        window=window,
+        intervals=setup.intervals,
+    )
+
+
+def parse_window(text: str | None, n_jobs: int) -> tuple[int, int] | None:
+    """Return the first index and the one after the last of ``A:B``; refuse an empty window."""
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    try:
+        window = int(first or 0), int(last or n_jobs)
+    except ValueError:
+        window = 0, 0
+    if not colon or not 0 <= window[0] < window[1] <= n_jobs:
+        raise UsageError(
+            f"--window {text!r} is not A:B with 0 <= A < B <= {n_jobs}, the number of jobs"
+        )
+    return window
+
+
+def run_simulation(setup: Setup, *, log: Path | None = None, show_progress: bool = False) -> Result:
+    """Run a setup and return its figures; CPU time counts from the start of the process."""
+    started = time.perf_counter()
+    scenario = scenario_of(setup)
+    with _progress(scenario, show_progress) as on_progress, _event_log(log, setup, scenario) as note:
+        scenario = replace(scenario, on_progress=on_progress, on_event=note and note.write)
+        result, _, scheduler = run_scenario(setup.policy, scenario)
+        if note and scheduler:
+            note.close(scheduler)
+    return replace(result, cpu_s=time.process_time(), wall_s=time.perf_counter() - started)
+
+
+def run_scenario(
+    name: str, scenario: Scenario
+) -> tuple[Result, Record, Scheduler[Any] | None]:
+    """Simulate and summarise; return the figures, the record and the scheduler's last state."""
+    started, cpu = time.perf_counter(), time.process_time()
+    record, scheduler = simulate(scenario)
+    result = summarise(
+        record,
+        scenario.cluster,
+        Truth(scenario.cluster, scenario.speeds, scenario.jobs).alone(),
+        policy=name,
+        window=scenario.window,
+        cpu_s=time.process_time() - cpu,
+        wall_s=time.perf_counter() - started,
+    )
+    return result, record, scheduler
+
+
+@contextmanager
+def _progress(scenario: Scenario, shown: bool) -> Iterator[Any]:
+    if not shown or not messages.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=messages, transient=True) as bar:
+        task = bar.add_task("simulating", total=len(scenario.jobs))
+
+        def show(at: float, finished: int) -> None:
+            day = math.floor(at / 86400)
+            bar.update(task, completed=finished, description=f"simulating, day {day}")
+
+        yield show
+
+
+@contextmanager
+def _event_log(path: Path | None, setup: Setup, scenario: Scenario) -> Iterator[EventLog | None]:
+    if path is None:
+        yield None
+        return
+    with path.open("w", encoding="utf-8") as file:
+        yield EventLog(
+            file,
+            scenario.cluster,
+            scenario.believed or scenario.speeds,
+            policy=setup.policy,
+            mechanism=setup.mechanism,
+            round_s=setup.round_s,
+        )

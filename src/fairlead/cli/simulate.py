@@ -1,0 +1,109 @@
+"""``fairlead simulate``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fairlead.sim.metrics import Result
+
+
+def simulate(
+    cluster: Annotated[
+        str,
+        typer.Option(help="Devices of each accelerator, /n to a node, or a YAML file.", show_default=True),
+    ] = "v100=4/4,p100=4/4,k80=8/4",
+    policy: Annotated[
+        str, typer.Option(help="Who should get what: see `fairlead policies`.")
+    ] = "max-min",
+    trace: Annotated[
+        str | None, typer.Option(help="Jobs: CSV, JSONL or Gavel .trace, also .gz. Default: bundled.")
+    ] = None,
+    speeds: Annotated[
+        str, typer.Option(help="Steps per second: CSV, Gavel JSON, or a bundled table's name.")
+    ] = "gandiva-fair",
+    believed: Annotated[
+        str | None,
+        typer.Option(help="Speeds the scheduler believes in, when these are not the true ones."),
+    ] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="How shares are realised: shares, gavel, ideal.")
+    ] = None,
+    round_s: Annotated[
+        float | None, typer.Option("--round", help="Length of a round in seconds.", min=1e-3)
+    ] = None,
+    restore_cost: Annotated[
+        float, typer.Option(help="Seconds that a job loses when it starts again.", min=0)
+    ] = 0.0,
+    failures: Annotated[
+        Path | None, typer.Option(help="CSV of at_s,node,event (lost or returned).")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="Report jobs A to B-1 only and stop when they are done: A:B.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For what is drawn at random; nothing is as yet.")] = 0,
+    log: Annotated[
+        Path | None, typer.Option(help="Write every event to this file, for `fairlead replay`.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Run a trace through the scheduler in virtual time and report what came of it.
+
+    The decisions are made by the same code that runs a real cluster.
+
+    Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
+    """
+    from fairlead.cli.output import print_json
+    from fairlead.cli.run import Setup, run_simulation
+
+    setup = Setup(
+        cluster=cluster,
+        speeds=speeds,
+        trace=trace,
+        policy=policy,
+        mechanism=mechanism,
+        round_s=round_s,
+        restore_cost_s=restore_cost,
+        believed=believed,
+        failures=failures,
+        window=window,
+        seed=seed,
+    )
+    result = run_simulation(setup, log=log, show_progress=True)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        _show(result)
+
+
+def _show(result: "Result") -> None:
+    from fairlead.cli.output import hours, results, table
+
+    def percent(share: float) -> str:
+        return f"{share:.1%}"
+
+    table(
+        f"{result.policy}: {len(result.jobs)} jobs",
+        ["figure", "value"],
+        [
+            ["average completion time", hours(result.avg_jct_s)],
+            ["median · p90 · p99", " · ".join(map(hours, (result.median_jct_s, result.p90_jct_s, result.p99_jct_s)))],
+            ["makespan", hours(result.makespan_s)],
+            ["utilization", percent(result.utilization)],
+            *[[f"  {name}", percent(share)] for name, share in result.busy_share.items()],
+            ["finish-time fairness ρ", "–" if result.finish_time_fairness is None else f"{result.finish_time_fairness:.2f}"],
+            ["rounds · allocations", f"{result.rounds} · {result.solves}"],
+            ["preemptions · migrations", f"{result.preemptions} · {result.migrations}"],
+            ["cost", f"{result.cost_usd:.2f} USD"],
+            ["CPU time", f"{result.cpu_s:.2f} s"],
+        ],
+    )
+    if len(result.tenants) > 1:
+        table(
+            "tenants",
+            ["tenant", "entitled", "received"],
+            [[t.tenant, percent(t.entitled_share), percent(t.received_share)] for t in result.tenants],
+        )
+    if result.unfinished:
+        results.print(f"{result.unfinished} jobs did not finish", style="red")

@@ -1,0 +1,228 @@
+"""What a simulation came to: the figures of ``simulate --json``."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Job
+from fairlead.sim.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What became of one job; instants and durations are None where it never came to them."""
+
+    id: str
+    tenant: str
+    arrival_at: float
+    started_at: float | None
+    finished_at: float | None
+    jct_s: float | None
+    device_s: dict[str, float]
+    preemptions: int
+    migrations: int
+    first_100_steps_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantResult:
+    """What a tenant was entitled to and what it had, both as shares of all.
+
+    Entitled: its part of the weights of all unfinished jobs, averaged over time. Received: its
+    part of the device time used.
+    """
+
+    tenant: str
+    entitled_share: float
+    received_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures of one simulation, over the jobs of its window."""
+
+    policy: str
+    avg_jct_s: float | None
+    median_jct_s: float | None
+    p90_jct_s: float | None
+    p99_jct_s: float | None
+    makespan_s: float | None
+    utilization: float
+    """device time used over device time there was, from the first arrival to the last end"""
+    rounds: int
+    solves: int
+    preemptions: int
+    migrations: int
+    cost_usd: float
+    slo_violations: int
+    """jobs that had a deadline and missed it"""
+    finish_time_fairness: float | None
+    """mean over jobs of completion time over that with 1/n of the cluster, n the jobs beside it"""
+    busy_share: dict[str, float]
+    """utilization of each accelerator"""
+    unfinished: int
+    cpu_s: float
+    wall_s: float
+    tenants: list[TenantResult]
+    jobs: list[JobResult]
+    trades: list[dict[str, object]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values."""
+        return asdict(self)
+
+
+def summarise(
+    record: Record,
+    cluster: Cluster,
+    alone: FloatArray,
+    *,
+    policy: str,
+    window: tuple[int, int] | None = None,
+    cpu_s: float = 0.0,
+    wall_s: float = 0.0,
+) -> Result:
+    """Return the figures of a run; ``alone`` is jobs × accelerators in true steps per second."""
+    jobs = record.jobs
+    chosen = slice(*(window or (0, len(jobs))))
+    arrival = np.array([job.arrival_at for job in jobs])
+    end = record.finished_at
+    jct = (end - arrival)[chosen]
+    done = jct[~np.isnan(jct)]
+    span = _span(arrival, record)
+    used = record.device_s.sum(axis=0)
+    held = span * cluster.counts
+    busy = np.divide(used, held, out=np.zeros(len(held)), where=held > 0)
+    fairness = _finish_time_fairness(jobs, arrival, end, alone, cluster)[chosen]
+    return Result(
+        policy=policy,
+        avg_jct_s=_figure(done, np.mean),
+        median_jct_s=_figure(done, np.median),
+        p90_jct_s=_figure(done, lambda values: np.percentile(values, 90)),
+        p99_jct_s=_figure(done, lambda values: np.percentile(values, 99)),
+        makespan_s=_figure(end[chosen][~np.isnan(end[chosen])] - arrival.min(), np.max),
+        utilization=float(used.sum() / held.sum()) if span else 0.0,
+        rounds=record.rounds,
+        solves=record.solves,
+        preemptions=int(record.preemptions[chosen].sum()),
+        migrations=int(record.migrations[chosen].sum()),
+        cost_usd=float((used * cluster.usd_per_hour).sum() / 3600),
+        slo_violations=_missed(jobs[chosen], end[chosen]),
+        finish_time_fairness=_figure(fairness[~np.isnan(fairness)], np.mean),
+        busy_share=dict(zip(cluster.accelerators, busy.tolist(), strict=True)),
+        unfinished=int(np.isnan(jct).sum()),
+        cpu_s=cpu_s,
+        wall_s=wall_s,
+        tenants=_tenants(jobs, arrival, record),
+        jobs=_job_results(record, cluster, arrival, chosen),
+        trades=[],
+    )
+
+
+def _figure(values: FloatArray, of: Any) -> float | None:
+    return float(of(values)) if len(values) else None
+
+
+def _span(arrival: FloatArray, record: Record) -> float:
+    ends = record.finished_at[~np.isnan(record.finished_at)]
+    return float(ends.max() - arrival.min()) if len(ends) else 0.0
+
+
+def _missed(jobs: Sequence[Job], end: FloatArray) -> int:
+    due = np.array(
+        [np.inf if job.deadline_s is None else job.arrival_at + job.deadline_s for job in jobs]
+    )
+    late = np.where(np.isnan(end), np.inf, end) > due
+    return int(np.count_nonzero(late))
+
+
+def _finish_time_fairness(
+    jobs: Sequence[Job], arrival: FloatArray, end: FloatArray, alone: FloatArray, cluster: Cluster
+) -> FloatArray:
+    """Return jobs → time taken over the time with 1/n of the cluster (Themis' ρ; Gavel §4.2).
+
+    n is the mean number of unfinished jobs while this one was unfinished.
+    """
+    last = np.where(np.isnan(end), np.nanmax(end, initial=arrival.max()), end)
+    instants = np.concatenate([arrival, last])
+    order = np.argsort(instants, kind="stable")
+    at = instants[order]
+    change = np.concatenate([np.ones(len(arrival)), -np.ones(len(last))])[order]
+    present = np.cumsum(change)
+    area = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(at))])
+
+    def jobs_until(when: FloatArray) -> FloatArray:
+        return np.interp(when, at, area)
+
+    taken = end - arrival
+    with np.errstate(invalid="ignore", divide="ignore"):
+        beside = (jobs_until(last) - jobs_until(arrival)) / (last - arrival)
+        gang = np.array([job.gang for job in jobs])
+        share = cluster.counts / (np.maximum(beside, 1.0) * gang)[:, None]
+        share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+        steps = np.array([job.total_steps for job in jobs])
+        rho: FloatArray = taken / (steps / (alone * share).sum(axis=1))
+    return rho
+
+
+def _tenants(jobs: Sequence[Job], arrival: FloatArray, record: Record) -> list[TenantResult]:
+    names = list(dict.fromkeys(job.tenant for job in jobs))
+    index = np.array([names.index(job.tenant) for job in jobs])
+    weight = np.array([job.weight for job in jobs])
+    present = ~np.isnan(record.started_at) | ~np.isnan(record.finished_at)
+    ends = np.where(np.isnan(record.finished_at), np.nanmax(record.finished_at, initial=0.0), record.finished_at)
+    at = np.concatenate([arrival[present], ends[present]])
+    order = np.argsort(at, kind="stable")
+    who = np.concatenate([index[present]] * 2)[order]
+    change = np.concatenate([weight[present], -weight[present]])[order]
+    weights = np.zeros((len(order), len(names)))
+    weights[np.arange(len(order)), who] = change
+    weights = np.cumsum(weights, axis=0)[:-1]
+    lasts = np.diff(at[order])
+    total = weights.sum(axis=1)
+    busy = total > 1e-9 * weight.sum()
+    parts = weights[busy] / total[busy, None] * lasts[busy, None]
+    entitled = parts.sum(axis=0) / max(lasts[busy].sum(), 1e-300)
+    used = np.bincount(index, weights=record.device_s.sum(axis=1), minlength=len(names))
+    received = used / max(used.sum(), 1e-300)
+    rows = zip(names, entitled.tolist(), received.tolist(), strict=True)
+    return [TenantResult(*row) for row in rows]
+
+
+def _job_results(
+    record: Record, cluster: Cluster, arrival: FloatArray, chosen: slice
+) -> list[JobResult]:
+    def known(values: FloatArray) -> list[float | None]:
+        return [None if np.isnan(value) else value for value in values[chosen].tolist()]
+
+    rows = zip(
+        record.jobs[chosen],
+        known(record.started_at),
+        known(record.finished_at),
+        known(record.finished_at - arrival),
+        record.device_s[chosen].tolist(),
+        record.preemptions[chosen].tolist(),
+        record.migrations[chosen].tolist(),
+        known(record.first_steps_at - arrival),
+        strict=True,
+    )
+    kinds = cluster.accelerators
+    return [
+        JobResult(
+            job.id,
+            job.tenant,
+            job.arrival_at,
+            started,
+            finished,
+            jct,
+            {kind: seconds for kind, seconds in zip(kinds, held, strict=True) if seconds},
+            preemptions,
+            migrations,
+            first,
+        )
+        for job, started, finished, jct, held, preemptions, migrations, first in rows
+    ]
