@@ -33,20 +33,18 @@ def create(group: str, spec: str, **given: object) -> Any:
     return kind(**_parse(spec, kind, options, given), **given)
 
 
-def _parse(
-    spec: str, kind: type, options: str, given: Mapping[str, object]
-) -> dict[str, object]:
+def _parse(spec: str, kind: type, options: str, given: Mapping[str, object]) -> dict[str, object]:
     hints = get_type_hints(kind)
     init = [f for f in dataclasses.fields(kind) if f.init and f.name not in given]
     fields = {f.name.replace("_", "-"): f for f in init}
     parsed: dict[str, object] = {}
     for option in filter(None, options.split(",")):
-        key, given, value = option.partition("=")
+        key, has_value, value = option.partition("=")
         if key not in fields:
             known = ", ".join(fields) or "none"
             raise UsageError(f"{spec!r}: no option {key!r}; its options are: {known}")
         field = fields[key]
-        parsed[field.name] = _convert(spec, key, hints[field.name], value if given else None)
+        parsed[field.name] = _convert(spec, key, hints[field.name], value if has_value else None)
     return parsed
 
 
@@ -61,7 +59,7 @@ def _convert(spec: str, key: str, hint: object, value: str | None) -> object:
         raise UsageError(f"{spec!r}: {key} needs a value, {key}=…")
     if hint in (int, float):
         try:
-            return hint(value)  # type: ignore[operator]
+            return int(value) if hint is int else float(value)
         except ValueError:
             raise UsageError(f"{spec!r}: {key}={value!r} is not a number") from None
     return value

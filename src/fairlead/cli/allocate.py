@@ -81,7 +81,7 @@ def policies(
     from fairlead.cli.output import print_json, table
     from fairlead.registry import available
 
-    found = []
+    found: list[dict[str, Any]] = []
     for group in ("policies", "mechanisms"):
         for name, point in available(group).items():
             kind = point.load()

@@ -33,7 +33,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[  # noqa: ARG001  (typer calls back with it)
+    version: Annotated[
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
@@ -46,7 +46,13 @@ def run() -> None:
     try:
         app()
     except FairleadError as error:
-        messages.print(f"fairlead: {error} [{error.code}]", style="red", markup=False, highlight=False, soft_wrap=True)
+        messages.print(
+            f"fairlead: {error} [{error.code}]",
+            style="red",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         messages.print("fairlead: interrupted")

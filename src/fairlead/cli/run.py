@@ -84,21 +84,26 @@ def parse_window(text: str | None, n_jobs: int) -> tuple[int, int] | None:
     return window
 
 
-def run_simulation(setup: Setup, *, log: Path | None = None, show_progress: bool = False) -> Result:
+def run_simulation(
+    setup: Setup, *, log: Path | None = None, show_progress: bool = False
+) -> Result:
     """Run a setup and return its figures; CPU time counts from the start of the process."""
     started = time.perf_counter()
     scenario = scenario_of(setup)
-    with _progress(scenario, show_progress) as on_progress, _event_log(log, setup, scenario) as note:
-        scenario = replace(scenario, on_progress=on_progress, on_event=note and note.write)
+    with (
+        _progress(scenario, show_progress) as on_progress,
+        _event_log(log, setup, scenario) as note,
+    ):
+        scenario = replace(
+            scenario, on_progress=on_progress, on_event=note.write if note else None
+        )
         result, _, scheduler = run_scenario(setup.policy, scenario)
         if note and scheduler:
             note.close(scheduler)
     return replace(result, cpu_s=time.process_time(), wall_s=time.perf_counter() - started)
 
 
-def run_scenario(
-    name: str, scenario: Scenario
-) -> tuple[Result, Record, Scheduler[Any] | None]:
+def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Scheduler[Any] | None]:
     """Simulate and summarise; return the figures, the record and the scheduler's last state."""
     started, cpu = time.perf_counter(), time.process_time()
     record, scheduler = simulate(scenario)

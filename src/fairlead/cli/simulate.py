@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 def simulate(
     cluster: Annotated[
         str,
-        typer.Option(help="Devices of each accelerator, /n to a node, or a YAML file.", show_default=True),
+        typer.Option(
+            help="Devices of each accelerator, /n to a node, or a YAML file.", show_default=True
+        ),
     ] = "v100=4/4,p100=4/4,k80=8/4",
     policy: Annotated[
         str, typer.Option(help="Who should get what: see `fairlead policies`.")
     ] = "max-min",
     trace: Annotated[
-        str | None, typer.Option(help="Jobs: CSV, JSONL or Gavel .trace, also .gz. Default: bundled.")
+        str | None,
+        typer.Option(help="Jobs: CSV, JSONL or Gavel .trace, also .gz. Default: bundled."),
     ] = None,
     speeds: Annotated[
         str, typer.Option(help="Steps per second: CSV, Gavel JSON, or a bundled table's name.")
@@ -40,7 +43,8 @@ def simulate(
         Path | None, typer.Option(help="CSV of at_s,node,event (lost or returned).")
     ] = None,
     window: Annotated[
-        str | None, typer.Option(help="Report jobs A to B-1 only and stop when they are done: A:B.")
+        str | None,
+        typer.Option(help="Report jobs A to B-1 only and stop when they are done: A:B."),
     ] = None,
     seed: Annotated[int, typer.Option(help="For what is drawn at random; nothing is as yet.")] = 0,
     log: Annotated[
@@ -88,11 +92,19 @@ def _show(result: "Result") -> None:
         ["figure", "value"],
         [
             ["average completion time", hours(result.avg_jct_s)],
-            ["median · p90 · p99", " · ".join(map(hours, (result.median_jct_s, result.p90_jct_s, result.p99_jct_s)))],
+            [
+                "median · p90 · p99",
+                " · ".join(map(hours, (result.median_jct_s, result.p90_jct_s, result.p99_jct_s))),
+            ],
             ["makespan", hours(result.makespan_s)],
             ["utilization", percent(result.utilization)],
             *[[f"  {name}", percent(share)] for name, share in result.busy_share.items()],
-            ["finish-time fairness ρ", "–" if result.finish_time_fairness is None else f"{result.finish_time_fairness:.2f}"],
+            [
+                "finish-time fairness ρ",
+                "–"
+                if result.finish_time_fairness is None
+                else f"{result.finish_time_fairness:.2f}",
+            ],
             ["rounds · allocations", f"{result.rounds} · {result.solves}"],
             ["preemptions · migrations", f"{result.preemptions} · {result.migrations}"],
             ["cost", f"{result.cost_usd:.2f} USD"],
@@ -103,7 +115,10 @@ def _show(result: "Result") -> None:
         table(
             "tenants",
             ["tenant", "entitled", "received"],
-            [[t.tenant, percent(t.entitled_share), percent(t.received_share)] for t in result.tenants],
+            [
+                [t.tenant, percent(t.entitled_share), percent(t.received_share)]
+                for t in result.tenants
+            ],
         )
     if result.unfinished:
         results.print(f"{result.unfinished} jobs did not finish", style="red")

@@ -1,6 +1,6 @@
 """``fairlead trace``: generate, convert and validate traces."""
 
-# ruff: noqa: PLC0415 - readers and numpy load only when a command runs, so that --help is fast
+
 
 import json
 import sys

@@ -72,7 +72,8 @@ class LeaseTable:
     def of_job(self, job: int) -> IntArray:
         """Return the slots that a job or its copies hold."""
         slots = self.open
-        return slots[self.job[slots] == job]
+        mine: IntArray = slots[self.job[slots] == job]
+        return mine
 
     def on_devices(self, devices: BoolArray) -> IntArray:
         """Return the slots that hold any of these devices."""
@@ -105,8 +106,9 @@ class LeaseTable:
     def _compare_any(self, holds: IntArray, copies: IntArray) -> tuple[IntArray, BoolArray]:
         lane, device = (holds != NOBODY).nonzero()
         planned: dict[tuple[int, int], list[int]] = {}
-        for key in zip(holds[lane, device].tolist(), copies[lane, device].tolist(), device.tolist(), strict=True):
-            planned.setdefault(key[:2], []).append(key[2])
+        jobs, numbers = holds[lane, device].tolist(), copies[lane, device].tolist()
+        for job, copy, where in zip(jobs, numbers, device.tolist(), strict=True):
+            planned.setdefault((job, copy), []).append(where)
         ends = []
         for slot in self.staying.tolist():
             has = (self.holder == slot).any(axis=0).nonzero()[0].tolist()
@@ -182,11 +184,11 @@ class LeaseTable:
         """Give each job the first lane that is free on all of its devices."""
         for mine in dict.fromkeys(slot.tolist()):
             devices = device[slot == mine]
-            free = (self.holder[:, devices] < 0).all(axis=1).nonzero()[0]
-            if not len(free):
+            taken = (self.holder[:, devices] >= 0).any(axis=1).tolist()
+            lane = taken.index(False) if False in taken else len(taken)
+            if lane == len(taken):
                 self.holder = np.vstack([self.holder, np.full_like(self.holder[:1], -1)])
-                free = np.array([len(self.holder) - 1])
-            self.holder[free[0], devices] = mine
+            self.holder[lane, devices] = mine
 
     def close(self, slots: IntArray) -> None:
         """End these leases; their devices are free for the next job."""

@@ -1,7 +1,8 @@
 """The scheduler proper: events in, commands out, nothing performed, no clock, no solver."""
 
 import math
-from typing import Generic
+from collections.abc import Callable
+from typing import Any, Generic, cast
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Scheduler(Generic[M]):
         self._planned_from = -1
         """the count of changes that the plan asked for last will know of"""
         self._refresh_devices()
-        self._handlers = {
+        self._handlers: dict[type, Callable[[Any], list[Command]]] = {
             ev.JobSubmitted: self._job_submitted,
             ev.JobCancelled: self._job_cancelled,
             ev.TenantChanged: self._tenant_changed,
@@ -81,7 +82,7 @@ class Scheduler(Generic[M]):
 
     def handle(self, event: ev.Event) -> list[Command]:
         """Take in one event and return what is to be done now; refuse it whole or not at all."""
-        return self._handlers[type(event)](event)  # type: ignore[arg-type]
+        return self._handlers[type(event)](event)
 
     # -- jobs ---------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ class Scheduler(Generic[M]):
         if event.version != self.version or not self.planning:
             return []
         self.planning = False
-        self.memory = event.memory  # type: ignore[assignment]
+        self.memory = cast(M, event.memory)
         if self.round_end_at is None or event.at >= self.round_end_at:
             return self._apply(event.plan, event.at)
         self.pending = event.plan

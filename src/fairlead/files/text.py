@@ -88,7 +88,7 @@ def decode(data: bytes, name: str) -> Text:
     if b"\0" in data:
         raise InputError("it is binary, not text", fix="give a text file", source=name)
     try:
-        body = data.decode("utf-8")
+        body = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"byte 0x{data[error.start]:02x} is not UTF-8",

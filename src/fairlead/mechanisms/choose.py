@@ -1,5 +1,6 @@
 """From the names on the command line to a mechanism."""
 
+from dataclasses import fields
 from typing import Any
 
 from fairlead.mechanisms.base import Fluid, Mechanism
@@ -16,19 +17,17 @@ def realise(
     ``mechanism``, or else by the one the policy prefers (``shares``).
     """
     name = policy.partition(":")[0]
-    timing = {} if round_s is None else {"round_s": round_s}
+    timing: dict[str, object] = {} if round_s is None else {"round_s": round_s}
     if name in available("mechanisms") and name not in available("policies"):
         if mechanism is not None:
             raise UsageError(f"{name!r} decides by itself what runs; leave out --mechanism")
         return _create(policy, timing)
     shares = create("policies", policy)
-    chosen = mechanism or getattr(shares, "realised_by", "shares")
-    return _create(chosen, {"policy": shares, **timing})
+    preferred: str = getattr(shares, "realised_by", "shares")
+    return _create(mechanism or preferred, {"policy": shares, **timing})
 
 
 def _create(spec: str, given: dict[str, object]) -> "Mechanism[Any] | Fluid":
-    from dataclasses import fields
-
     points = available("mechanisms")
     name = spec.partition(":")[0]
     if name in points:

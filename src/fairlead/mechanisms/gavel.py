@@ -30,7 +30,7 @@ class Gavel:
     def initial(self) -> Account:
         """Return an account without jobs."""
         nothing = np.zeros((0, 1))
-        return Account(NO_INTS, nothing, nothing, nothing, 0.0, -np.inf, -1)
+        return Account(NO_INTS, nothing, nothing, nothing, nothing, 0.0, -np.inf, -1)
 
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return Algorithm 1's choice, with time received counted from the last allocation."""

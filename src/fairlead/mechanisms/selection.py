@@ -1,7 +1,8 @@
-"""Algorithm 1 of Gavel: the most urgent units that fit, no job twice."""
+"""Which units run this round: a choice of rows for columns, no row twice, gangs whole."""
 
 import numpy as np
 
+from fairlead.mechanisms.exchange import Exchange
 from fairlead.model.arrays import FloatArray, IntArray
 
 
@@ -10,9 +11,9 @@ def pick(
 ) -> tuple[list[int], list[int]]:
     """Go through (row, column) entries in the order given and take each one that fits.
 
-    An entry is passed over when its row has been taken already (a job runs once, Algorithm 1
-    line 9) or when fewer devices of its column are free than its gang needs (line 7). Updates
-    ``free`` and ``taken``.
+    This is Gavel's Algorithm 1: an entry is passed over when its row has been taken already (a
+    job runs once, line 9) or when fewer devices of its column are free than its gang needs
+    (line 7). Updates ``free`` and ``taken``.
     """
     rows: list[int] = []
     columns: list[int] = []
@@ -30,6 +31,32 @@ def pick(
     return rows, columns
 
 
+def assign(
+    weight: FloatArray, gang: IntArray, free: list[int], taken: list[bool]
+) -> tuple[list[int], list[int]]:
+    """Assign rows to columns with the greatest total weight; an entry of 0 is forbidden.
+
+    Starts from Algorithm 1 in the order of weights, then moves rows of one device for as long
+    as that adds weight, which makes the choice exact where all gangs are 1.
+    """
+    row, column = weight.nonzero()
+    order = (-weight[row, column]).argsort(kind="stable")
+    rows, columns = pick(row[order], column[order], gang, free, taken)
+    choices = np.bincount(row, minlength=len(weight))
+    choices[gang > 1] = 0
+    if len(free) == 1 or not (choices > 1).any():
+        return rows, columns
+    at = np.full(len(weight), -1, dtype=np.int64)
+    at[rows] = columns
+    exchange = Exchange(weight, choices, at, free)
+    exchange.improve()
+    at = exchange.assignment(at)
+    chosen = (at >= 0).nonzero()[0]
+    for r in chosen.tolist():
+        taken[r] = True
+    return chosen.tolist(), at[chosen].tolist()
+
+
 def fill(
     speed: FloatArray, gang: IntArray, free: list[int], taken: list[bool], first: FloatArray
 ) -> tuple[list[int], list[int]]:
@@ -37,11 +64,10 @@ def fill(
 
     Rows with the greatest ``first`` choose first.
     """
-    waiting = np.flatnonzero(~np.array(taken, dtype=bool))
+    waiting = (~np.array(taken, dtype=bool)).nonzero()[0]
     if not len(waiting) or not any(free):
         return [], []
     relative = speed[waiting] / np.maximum(speed[waiting].max(axis=1, keepdims=True), 1e-300)
-    open_columns = np.array(free) > 0
-    row, column = np.nonzero((relative > 0) & open_columns)
+    row, column = ((relative > 0) & (np.array(free) > 0)).nonzero()
     order = np.lexsort((-relative[row, column], row, -first[waiting][row]))
     return pick(waiting[row[order]], column[order], gang, free, taken)

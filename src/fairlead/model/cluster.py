@@ -6,12 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
-
-
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class Snapshot:
     """what else is believed about speeds: placements, partners, other gangs"""
     pairs: Sequence[Pair] = ()
     """measured pairs given for jobs rather than workloads"""
+
     @property
     def steps_left(self) -> FloatArray:
         """jobs → steps still to make; never 0 while the job is not known to be done."""

@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation
 from fairlead.solve import MaxMinProblem, MaxMinSolution, merge
 
-Solve = Callable[[MaxMinProblem, IntArray], MaxMinSolution]
+Solve = Callable[[MaxMinProblem, list[int]], MaxMinSolution]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +53,7 @@ def max_min_allocation(
         count=count[present].astype(float),
         capacity=capacity.sum(keepdims=True) if one_pool else capacity,
     )
-    solution = solve(problem, present)
+    solution = solve(problem, present.tolist())
     share = solution.share
     if one_pool:
         share = share * (capacity / capacity.sum())

@@ -22,7 +22,9 @@ class MaxMin:
     """
 
     agnostic: bool = False
-    _cache: "_Cache" = field(default_factory=lambda: _Cache(), init=False, repr=False, compare=False)
+    _cache: "_Cache" = field(
+        default_factory=lambda: _Cache(), init=False, repr=False, compare=False
+    )
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""

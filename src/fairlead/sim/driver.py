@@ -147,8 +147,8 @@ class _Run:
                 self._virtual.renew(command)
             case Suspend():
                 lost = isinstance(event, NodeLost)
-                outcome = "lost" if lost else "left"
-                self._send(self._virtual.suspend(command.lease, event.at, outcome))
+                ended = self._virtual.suspend(command.lease, event.at, "lost" if lost else "left")
+                self._send(ended)
             case SetTimer():
                 self._timers[command.event] = math.inf if command.at is None else command.at
             case ComputePlan():

@@ -76,7 +76,9 @@ def replay_file(path: Path) -> Replayed:
         with path.open(encoding="utf-8") as file:
             return _replay(file)
     except OSError as error:
-        raise InputError(str(error.strerror), fix="name a readable log", source=str(path)) from None
+        raise InputError(
+            str(error.strerror), fix="name a readable log", source=str(path)
+        ) from None
     except InputError as error:
         raise error.within(source=str(path)) from None
     except (ValueError, KeyError, TypeError, IndexError) as error:

@@ -70,9 +70,7 @@ def _advance(
     fresh = np.isnan(record.started_at[active]) & (rate > 0)
     record.started_at[active[fresh]] = at
     crossed = (before < FIRST_STEPS) & (after >= FIRST_STEPS)
-    record.first_steps_at[active[crossed]] = (
-        at + (FIRST_STEPS - before[crossed]) / rate[crossed]
-    )
+    record.first_steps_at[active[crossed]] = at + (FIRST_STEPS - before[crossed]) / rate[crossed]
     done[active] = after
 
 

@@ -156,7 +156,8 @@ def _finish_time_fairness(
     area = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(at))])
 
     def jobs_until(when: FloatArray) -> FloatArray:
-        return np.interp(when, at, area)
+        until: FloatArray = np.interp(when, at, area)
+        return until
 
     taken = end - arrival
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -174,7 +175,11 @@ def _tenants(jobs: Sequence[Job], arrival: FloatArray, record: Record) -> list[T
     index = np.array([names.index(job.tenant) for job in jobs])
     weight = np.array([job.weight for job in jobs])
     present = ~np.isnan(record.started_at) | ~np.isnan(record.finished_at)
-    ends = np.where(np.isnan(record.finished_at), np.nanmax(record.finished_at, initial=0.0), record.finished_at)
+    ends = np.where(
+        np.isnan(record.finished_at),
+        np.nanmax(record.finished_at, initial=0.0),
+        record.finished_at,
+    )
     at = np.concatenate([arrival[present], ends[present]])
     order = np.argsort(at, kind="stable")
     who = np.concatenate([index[present]] * 2)[order]

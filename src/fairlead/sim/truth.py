@@ -21,7 +21,8 @@ class Truth:
         kinds = cluster.accelerators
         index: dict[tuple[str, int], int] = {}
         self._row_of: IntArray = np.array(
-            [index.setdefault((job.workload, job.gang), len(index)) for job in jobs], dtype=np.int64
+            [index.setdefault((job.workload, job.gang), len(index)) for job in jobs],
+            dtype=np.int64,
         )
         self._alone: FloatArray = np.array([speeds.row(*key, kinds) for key in index])
         spread = [
@@ -58,7 +59,7 @@ class Truth:
         """
         kinds = [self._cluster.accelerators[k] for k in self._cluster.accelerator_of[devices]]
         spread = len(set(self._cluster.node_of[devices].tolist())) > 1
-        others = [self._jobs[partner].workload for partner in partners] or [None]
+        others: list[str | None] = [self._jobs[partner].workload for partner in partners]
         return min(
             self._speeds.speed(
                 self._jobs[job].workload,
@@ -66,5 +67,5 @@ class Truth:
                 placement="spread" if spread else "consolidated",
                 partner=other,
             )
-            for other in others
+            for other in others or [None]
         )

@@ -16,7 +16,7 @@ from fairlead.solve.simplex import StageProgram, Vertex
 from fairlead.solve.table import ClassTable
 
 _CAP_TOLERANCE = 1e-9  # relative: the water stands at a cap
-_DUAL_TOLERANCE = 1e-7  # duals are near 1; HiGHS leaves noise up to 1e-10
+DUAL_TOLERANCE = 1e-7  # duals are near 1; HiGHS leaves noise up to 1e-10
 _MOST_PROGRAMS = 200
 
 
@@ -52,22 +52,22 @@ def fill(
     stages: list[FilledStage] = []
     while True:
         near = guess[len(stages)] if len(stages) < len(guess) else stages[-1].t
-        stage, vertex = _fill_stage(state, near)
+        stage, vertex = fill_stage(state, near)
         stages.append(stage)
         frozen, cap = stage.frozen, state.table.cap
         state.level = np.where(frozen, np.minimum(stage.t, cap), state.level)
         state.free = state.free & ~frozen
         # A dual says that all shares with these levels leave its share or slack at 0.
-        loose = loose & (np.abs(vertex.dual) <= _DUAL_TOLERANCE)
+        loose = loose & (np.abs(vertex.dual) <= DUAL_TOLERANCE)
         total = vertex.total
         if state.free.any():
             # The frozen classes need all of what has a price, whatever later prices are.
-            state.table = state.table.without(stage.prices > _DUAL_TOLERANCE, state.free)
+            state.table = state.table.without(stage.prices > DUAL_TOLERANCE, state.free)
             total = _rest_at_caps(state, total)
             if not state.table.fits(total, state.capacity):
                 continue
             stages.append(_stop_at_caps(state, stage.prices))
-        if state.program.any_nonbasic(loose) and _undetermined(state, loose):
+        if undetermined(state, loose):
             total = state.program.least_cost(state.count, state.level, state.table.cost).total
         return total, stages
 
@@ -84,8 +84,10 @@ def _stop_at_caps(state: Filling, prices: FloatArray) -> FilledStage:
     return FilledStage(float(cap[free].max()), prices, free)
 
 
-def _undetermined(state: Filling, loose: BoolArray) -> bool:
+def undetermined(state: Filling, loose: BoolArray) -> bool:
     """Return whether other shares may reach these levels: something loose is nonbasic."""
+    if not state.program.any_nonbasic(loose):
+        return False
     # A class at its cap spends all its time on its best resource, if it has only one.
     table = state.table
     settled = table.alone & (state.level >= table.cap)
@@ -93,7 +95,7 @@ def _undetermined(state: Filling, loose: BoolArray) -> bool:
     return state.program.any_nonbasic(loose)
 
 
-def _fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
+def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
     """Return the stage at whose end every free class stands at min(t, cap), t greatest."""
     table, free = state.table, state.free
     cap = table.cap
@@ -106,23 +108,27 @@ def _fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
             top = float(cap[free & ~follows].max(initial=0.0))
         vertex = state.program.raise_water(state.count, held, follows, table.ceiling)
         if vertex is None or vertex.t < top * (1 - _CAP_TOLERANCE):
+            if top == 0.0:
+                break
             # Holding the greatest of these caps is too much, so the water stays below it.
             search.descend(cap[free], top, 0.0 if vertex is None else vertex.t)
             continue
         reached = vertex.t * (1 + _CAP_TOLERANCE)
-        frozen = follows & (vertex.pull > _DUAL_TOLERANCE)
+        frozen = follows & (vertex.pull > DUAL_TOLERANCE)
         if reached >= table.least_cap:
             capped = free & (cap <= reached)
-            if (capped & follows).any() and not (vertex.prices > _DUAL_TOLERANCE).any():
+            if (capped & follows).any() and not (vertex.prices > DUAL_TOLERANCE).any():
                 # Only caps stop the water: it can stand higher with these held at theirs.
                 search.ascend(cap[free], reached)
                 continue
             frozen |= capped
-            vertex.t = min(vertex.t, float(cap[free].max()))
+            if vertex.t > table.ceiling * (1 - _CAP_TOLERANCE):
+                vertex.t = float(cap[free].max())
         if not frozen.any():
             frozen = follows & (vertex.pull >= vertex.pull[follows].max())
         return FilledStage(vertex.t, vertex.prices, frozen), vertex
-    raise SolveError("caps did not settle", status="cycling", n_classes=int(free.sum()))
+    status = "infeasible" if vertex is None else "cycling"
+    raise SolveError("caps did not settle", status=status, n_classes=int(free.sum()))
 
 
 class _Search:

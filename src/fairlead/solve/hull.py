@@ -5,7 +5,6 @@ of the points (0, 0) and (gain_kj, worth_kj), worth being size times price. The 
 over L joins two resources, or the origin (idleness) and one: the only ones it needs.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ ByteArray = npt.NDArray[np.int8]
 # A block of classes whose temporaries stay in the second-level cache.
 _BLOCK = 8192
 _TIE = 1e-14
+_HUGE = 1e200
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,15 @@ class Hulls:
 
     def __init__(self, gain: FloatArray) -> None:
         self._gain = gain  # resources × classes
-        width = len(gain)
-        self._pairs = [(a, b) for b in range(width) for a in range(-1, b)]
-        with np.errstate(divide="ignore"):
-            self._inverse = np.stack(
-                [1.0 / (gain[b] - (gain[a] if a >= 0 else 0.0)) for a, b in self._pairs]
-            )
+        self._pairs = [(a, b) for b in range(len(gain)) for a in range(-1, b)]
+        rise = np.stack([gain[b] - (gain[a] if a >= 0 else 0.0) for a, b in self._pairs])
+        # Two resources of equal gain span only that level, at the cost of the first.
+        self._inverse = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise != 0)
+        number = np.arange(len(self._pairs), dtype=np.int8)[:, None]
+        self._code = np.where(rise < 0, -1 - number, number).astype(np.int8)
+        ends = np.array(self._pairs, np.int8)
+        both = np.concatenate([ends, ends[::-1, ::-1]])  # a negative code swaps low and high
+        self._low, self._high = np.ascontiguousarray(both.T)
 
     def over(self, level: FloatArray, worth: FloatArray, *, careful: bool = False) -> Segments:
         """Return the segments over ``level``, no class's above its greatest gain.
@@ -49,61 +52,39 @@ class Hulls:
         ``careful`` search returns the hull's own below the kink.
         """
         classes = len(level)
-        cost, slope = np.full(classes, np.inf), np.zeros(classes)
-        chosen = np.zeros(classes, np.int8)
-        with np.errstate(invalid="ignore", over="ignore"):
+        cost, slope = np.empty(classes), np.empty(classes)
+        code = np.empty(classes, np.int8)
+        with np.errstate(over="ignore"):
             for start in range(0, classes, _BLOCK):
-                block = slice(start, start + _BLOCK)
-                search = _careful_search if careful else _search
-                search(
-                    self._pairs,
-                    (self._gain[:, block], worth[:, block], self._inverse[:, block], level[block]),
-                    (cost[block], slope[block], chosen[block]),
-                )
-        ends = np.array(self._pairs, np.int8).T
-        a, b = ends[0][chosen], ends[1][chosen]
-        index = np.arange(classes)
-        ascending = (a < 0) | (self._gain[a, index] < self._gain[b, index])
-        return Segments(cost, slope, np.where(ascending, a, b), np.where(ascending, b, a))
+                part = slice(start, start + _BLOCK)
+                cost[part], slope[part], code[part] = self._search(part, level, worth, careful)
+        return Segments(cost, slope, self._low[code], self._high[code])
 
-
-_Given = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-_Found = tuple[FloatArray, FloatArray, ByteArray]
-
-
-def _search(pairs: list[tuple[int, int]], given: _Given, found: _Found) -> None:
-    cost, slope, chosen = found
-    for number, tilt, value in _candidates(pairs, given):
-        better = value < cost
-        np.copyto(cost, value, where=better)
-        np.copyto(slope, tilt, where=better)
-        np.copyto(chosen, number, where=better)
-
-
-def _careful_search(pairs: list[tuple[int, int]], given: _Given, found: _Found) -> None:
-    cost, slope, chosen = found
-    for number, tilt, value in _candidates(pairs, given):
-        # Of the segments that end where the level stands, the steepest is the hull's.
-        tied = (value <= cost * (1 + _TIE)) & (tilt > slope)
-        better = (value < cost * (1 - _TIE)) | tied
-        np.copyto(slope, tilt, where=better)
-        np.copyto(chosen, number, where=better)
-        np.copyto(cost, value, where=value < cost)
-
-
-def _candidates(
-    pairs: list[tuple[int, int]], given: _Given
-) -> Iterator[tuple[int, FloatArray, FloatArray]]:
-    """Yield every pair's number, slope and cost; infinite where it does not span the level."""
-    gain, worth, inverse, level = given
-    above = gain - level
-    for number, (a, b) in enumerate(pairs):
-        if a < 0:
-            tilt = worth[b] * inverse[number]
-            value = tilt * level
-            np.copyto(value, np.inf, where=above[b] < 0)
-        else:
-            tilt = (worth[b] - worth[a]) * inverse[number]
-            value = worth[a] - tilt * above[a]
-            np.copyto(value, np.inf, where=above[a] * above[b] > 0)
-        yield number, tilt, value
+    def _search(
+        self, part: slice, level: FloatArray, worth: FloatArray, careful: bool
+    ) -> tuple[FloatArray, FloatArray, ByteArray]:
+        level = level[part]
+        cost = np.full(len(level), np.inf)
+        slope, code = np.zeros(len(level)), np.zeros(len(level), np.int8)
+        above = self._gain[:, part] - level
+        for number, (a, b) in enumerate(self._pairs):
+            inverse = self._inverse[number, part]
+            if a < 0:
+                tilt = worth[b, part] * inverse
+                value = tilt * level
+                outside = above[b] * -_HUGE
+            else:
+                tilt = (worth[b, part] - worth[a, part]) * inverse
+                value = worth[a, part] - tilt * above[a]
+                outside = above[a] * above[b] * _HUGE
+            # The pair spans the level where ``outside`` is not positive.
+            np.maximum(value, outside, out=value)
+            better = value < cost
+            if careful:
+                # Of the segments that end where the level stands, the steepest is the hull's.
+                tied = (value <= cost * (1 + _TIE)) & (tilt > slope)
+                better = (value < cost * (1 - _TIE)) | tied
+            slope = np.where(better, tilt, slope)
+            code = np.where(better, self._code[number, part], code)
+            np.minimum(cost, value, out=cost)
+        return cost, slope, code

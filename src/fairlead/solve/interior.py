@@ -17,16 +17,12 @@ _STEP = 0.98  # part of the way to the boundary
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """max t s.t. gain_k · x_k >= t, Σ_j x_kj <= 1, Σ_k weight_k size_k x_k + slope t <= room.
-
-    Weights sum to 1. ``slope`` is what classes outside the sample use per unit of t.
-    """
+    """max t s.t. gain_k · x_k >= t, Σ_j x_kj <= 1, Σ_k weight_k size_k x_k <= room."""
 
     gain: FloatArray  # resources × classes
     size: FloatArray  # classes
     weight: FloatArray  # classes
     room: FloatArray  # resources
-    slope: FloatArray  # resources
 
 
 @dataclass(slots=True)
@@ -44,8 +40,17 @@ class _Point:
     t: float
 
 
-def interior_prices(sample: Sample, tolerance: float) -> tuple[float, FloatArray]:
-    """Return t and prices of the resources whose duality gap is about ``tolerance``, relatively.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A level of the water, prices, and how both respond to room: matrix · (dp, dt) = (dr, 0)."""
+
+    t: float
+    prices: FloatArray
+    matrix: FloatArray
+
+
+def interior_prices(sample: Sample, tolerance: float) -> Estimate:
+    """Return prices of the resources whose duality gap is about ``tolerance``, relatively.
 
     It gives up after some iterations and returns what it has; the caller proves or improves it.
     """
@@ -54,9 +59,9 @@ def interior_prices(sample: Sample, tolerance: float) -> tuple[float, FloatArray
     for _ in range(_MOST_ITERATIONS):
         gap = float((sample.weight * (at.own * at.toll).sum(axis=0)).sum())
         gap += float((at.spare * at.prices).sum())
+        newton = _Newton(sample, at)
         if gap <= tolerance * abs(at.t):
             break
-        newton = _Newton(sample, at)
         first = newton.step(0.0, None)
         reach = min(_reach(at, first))
         centre = max((1.0 - reach) ** 2, 0.01) * gap / degree
@@ -67,7 +72,7 @@ def interior_prices(sample: Sample, tolerance: float) -> tuple[float, FloatArray
         at.t += primal * step.t
         at.toll += dual * step.toll
         at.prices += dual * step.prices
-    return at.t, at.prices
+    return Estimate(at.t, at.prices, newton.matrix)
 
 
 def _start(sample: Sample) -> _Point:
@@ -105,9 +110,9 @@ class _Newton:
         lam, mu = at.toll[width], at.toll[width + 1]
         self.short = (gain * x).sum(axis=0) - at.t - surplus
         self.late = 1.0 - x.sum(axis=0) - leisure
-        self.over = sample.room - (self.held * x).sum(axis=1) - sample.slope * at.t - at.spare
+        self.over = sample.room - (self.held * x).sum(axis=1) - at.spare
         self.loss = mu + sample.size * at.prices[:, None] - lam * gain - z
-        self.norm = float((sample.weight * lam).sum() + (sample.slope * at.prices).sum()) - 1.0
+        self.norm = float((sample.weight * lam).sum()) - 1.0
         self.theta = x / z
         self.theta_g = self.theta * gain
         self.k11 = (self.theta_g * gain).sum(axis=0) + surplus / lam
@@ -126,7 +131,7 @@ class _Newton:
         matrix[:width, :width] = block
         diagonal = np.arange(width)
         matrix[diagonal, diagonal] -= (heavy * self.theta).sum(axis=1) + at.spare / at.prices
-        matrix[:width, width] = (self.held * self.u).sum(axis=1) + self.sample.slope
+        matrix[:width, width] = (self.held * self.u).sum(axis=1)
         matrix[width, :width] = matrix[:width, width]
         matrix[width, width] = (self.sample.weight * self.k22 / self.det).sum()
         return matrix

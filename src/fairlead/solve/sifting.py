@@ -1,89 +1,157 @@
-"""One stage of the water-filling for many distinct classes.
+"""One stage of the water-filling for many distinct classes, exactly.
 
 At the right prices nearly every class has one cheapest way to the water's level, and its use of
 the resources is then linear in t: it is decided. Only the few for which two ways cost nearly
 the same share what the others leave. So:
 
-1. estimate prices from a sample (``interior``);
+1. estimate prices (``estimate``);
 2. decide all classes whose cheapest way is clear, and give the others with t to a small exact
    program, which also returns better prices;
 3. check every decision at those prices, move the ones that were wrong into the program, and
-   repeat until nobody can do better. What is then proved is proved for all classes.
+   repeat until nobody could do better. What is proved then is proved for all classes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairlead.model.errors import SolveError
 from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
-from fairlead.solve.hull import Segments, segments
+from fairlead.solve.estimate import estimate
+from fairlead.solve.filling import DUAL_TOLERANCE, Filling, fill_stage, undetermined
+from fairlead.solve.pool import Decision, Pool
+from fairlead.solve.simplex import StageProgram
+from fairlead.solve.table import ClassTable
 
-_MOST_ROUNDS = 30
-_EXACT = 1e-12  # relative excess cost of all decisions together
-_FIRST_MARGINAL = 48
-_MOST_MARGINAL = 1200
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The classes that rise in a stage, by resources first since all work is by resource."""
-
-    gain: FloatArray  # resources × classes; 0 on closed resources
-    size: FloatArray
-    count: FloatArray
-    cap: FloatArray
-    capacity: FloatArray
-
-    def decide(self, t: float, prices: FloatArray) -> "Decision":
-        """Return everyone's cheapest way to min(t, cap) at these prices."""
-        worth = prices[:, None] * self.size
-        level = np.minimum(t, self.cap)
-        found = segments(self.gain, worth, level)
-        return Decision(found, self.cap <= t, worth)
+_MOST_ROUNDS = 40
+_FIRST_MARGINAL = 40
+_MOST_ADDED = 60
+_MOST_RETRIES = 1
+_MOST_MARGINAL = 600
+_REGRET = 1e-12  # relative to what all capacity is worth
+_TIED = 1e-10  # relative: two ways cost the same
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """Segments of the hulls, and which classes stand at their caps."""
+class SiftedStage:
+    """The stage's level and prices, everyone's share then, and who is frozen."""
 
-    way: Segments
-    capped: BoolArray
-    worth: FloatArray
+    t: float
+    prices: FloatArray
+    share: FloatArray  # classes × resources
+    frozen: BoolArray
 
-    def shares(self, pool: Pool, t: float) -> tuple[FloatArray, FloatArray]:
-        """Return classes → share on the segment's low and high resource at level t."""
-        index = np.arange(len(pool.size))
-        low, high = self.way.low, self.way.high
-        top = pool.gain[high, index]
-        bottom = np.where(low >= 0, pool.gain[low, index], 0.0)
-        upper = np.where(self.capped, 1.0, (t - bottom) / (top - bottom))
-        return np.where((low >= 0) & ~self.capped, 1.0 - upper, 0.0), upper
 
-    def margin(self, pool: Pool, t: float) -> FloatArray:
-        """Return classes → relative change of prices or t that could change the decision."""
-        index = np.arange(len(pool.size))
-        low, high = self.way.low, self.way.high
-        intercept = self.way.cost - self.way.slope * np.minimum(t, pool.cap)
-        support = intercept + self.way.slope * pool.gain
-        spare = (self.worth - support) / np.maximum(self.worth + support, 1e-300)
-        spare[pool.gain <= 0] = np.inf
-        spare[high, index] = np.inf
-        spare[low, index] = np.where(low >= 0, np.inf, spare[low, index])
-        idle = np.where(low >= 0, -intercept / np.maximum(self.way.cost, 1e-300), np.inf)
-        near = np.abs(pool.gain / t - 1.0).min(axis=0)
-        best = np.minimum(np.minimum(spare.min(axis=0), idle), near)
-        rivals = (pool.gain == pool.cap).sum(axis=0) > 1
-        at_cap = np.where(rivals, np.minimum(near, best), 1.0 - pool.cap / t)
-        return np.where(self.capped, at_cap, best)
+def sift(pool: Pool) -> SiftedStage | None:
+    """Return the stage of all classes in the pool, or None if too many of them are marginal."""
+    decision = estimate(pool)
+    margin = pool.margin(decision)
+    program = _Marginal(pool)
+    program.extend(_least(margin, _FIRST_MARGINAL))
+    solved, retries = program.solve(decision), _MOST_RETRIES
+    for _ in range(_MOST_ROUNDS):
+        if solved:
+            now = pool.decide(program.t, program.prices)
+            wrong = _wrong(program, decision, now)
+            if not len(wrong):
+                return program.stage(decision, now)
+            if len(wrong) == _MOST_ADDED and retries:
+                retries -= 1
+                margin = pool.margin(now)
+                program.extend(_least(np.where(program.inside, np.inf, margin), _FIRST_MARGINAL))
+                if program.improves(now):
+                    decision = now
+                    continue
+        else:  # the decided classes leave too little: decide fewer
+            wrong = _least(np.where(program.inside, np.inf, margin), _MOST_ADDED)
+        if len(program.chosen) + len(wrong) > _MOST_MARGINAL:
+            return None
+        program.extend(wrong[~program.inside[wrong]])
+        solved = program.solve(decision)
+    return None
 
-    def use(self, pool: Pool, among: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return what the chosen classes use of the resources: base + slope · t."""
-        low_0, high_0 = self.shares(pool, 0.0)
-        low_1, high_1 = self.shares(pool, 1.0)
-        held = pool.count * pool.size * among
-        low, high, width = self.way.low, self.way.high, len(pool.gain)
-        base = np.bincount(high, held * high_0, width)
-        slope = np.bincount(high, held * (high_1 - high_0), width)
-        base += np.bincount(low + 1, held * low_0, width + 1)[1:]
-        slope += np.bincount(low + 1, held * (low_1 - low_0), width + 1)[1:]
-        return base, slope
+
+def _wrong(program: "_Marginal", decision: Decision, now: Decision) -> IntArray:
+    """Return whom to take into the program next: those whose decision proved wrong, or a tie.
+
+    The others keep their decisions, so that the program only ever gains ways to do better.
+    """
+    pool = program.pool
+    worth = float((program.prices * pool.capacity).sum())
+    regret = np.where(program.inside, 0.0, pool.regret(decision, now))
+    if float(regret.sum()) > _REGRET * worth or worth <= 0:
+        wrong = np.flatnonzero(regret > 0.01 * _REGRET * worth)
+        return wrong if len(wrong) <= _MOST_ADDED else _least(-regret, _MOST_ADDED)
+    stuck = (now.way.slope > DUAL_TOLERANCE) & ~program.inside
+    return np.flatnonzero(stuck & (pool.margin(now) < _TIED))
+
+
+def _least(margin: FloatArray, wanted: int) -> IntArray:
+    if len(margin) <= wanted:
+        return np.arange(len(margin))
+    return np.argpartition(margin, wanted)[:wanted]
+
+
+class _Marginal:
+    """The exact program of the marginal classes, next to decided ones that are linear in t."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.inside = np.zeros(len(pool.size), bool)
+        self.chosen = np.zeros(0, np.int64)
+        self.program = StageProgram(pool.capacity)
+        self.t = 0.0
+        self.prices = np.zeros(len(pool.capacity))
+
+    def extend(self, chosen: IntArray) -> None:
+        """Take these classes in."""
+        pool = self.pool
+        self.inside[chosen] = True
+        self.chosen = np.concatenate([self.chosen, chosen])
+        self.program.add(pool.gain[:, chosen].T, pool.size[chosen])
+        table = ClassTable.of(
+            pool.gain[:, self.chosen].T, pool.size[self.chosen], pool.capacity > 0
+        )
+        self.table = replace(table, ceiling=2.0 * float(pool.cap.max()))
+
+    def solve(self, decision: Decision) -> bool:
+        """Find t, prices and the marginal classes' shares, the others deciding as given.
+
+        Return False if the others leave too little for that.
+        """
+        pool = self.pool
+        used, slope = pool.response(decision, ~self.inside)
+        room = pool.capacity - used + slope * decision.t
+        rising = float(pool.count[(decision.rate > 0) & ~self.inside].sum())
+        self.program.set_others(room, slope, rising)
+        none = np.zeros(len(self.chosen))
+        self.state = Filling(
+            self.program, self.table, pool.count[self.chosen], room, none == 0, none
+        )
+        try:
+            self.found, self.vertex = fill_stage(self.state, decision.t)
+        except SolveError:
+            return False
+        self.t, self.prices = self.found.t, self.found.prices
+        return True
+
+    def improves(self, decision: Decision) -> bool:
+        """Solve with other decisions; return whether the water stands higher with them."""
+        before = self.t
+        return self.solve(decision) and self.t > before
+
+    def stage(self, decision: Decision, now: Decision) -> SiftedStage:
+        """Return the whole stage, the marginal classes' shares settled by the tie rule."""
+        pool, state = self.pool, self.state
+        share = decision.shares(self.t, pool.cap, len(pool.gain))
+        frozen = (now.way.slope > DUAL_TOLERANCE) | (pool.cap <= self.t)
+        frozen[self.chosen] = self.found.frozen
+        total = self.vertex.total
+        state.level = np.minimum(self.t, self.table.cap)
+        loose = self.program.loose(~state.free, self.table.gain <= 0)
+        loose &= np.abs(self.vertex.dual) <= DUAL_TOLERANCE
+        if self.found.frozen.all() and undetermined(state, loose):
+            cost = self.table.cost
+            total = self.program.least_cost(state.count, state.level, cost, self.t).total
+        share[self.chosen] = total / state.count[:, None]
+        return SiftedStage(self.t, self.prices, share, frozen)

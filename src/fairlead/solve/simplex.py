@@ -54,6 +54,7 @@ class StageProgram:
         self._highs.addCol(0.0, 0.0, INFINITY, 0, _NONE, np.zeros(0))
         self._objective = 0.0
         self._ceiling = INFINITY
+        self._members = 0.0
         self._water = np.zeros(0)  # minus the coefficient of t in each level row
         self._floor = np.zeros(0)  # right-hand side of each level row
         self._time = np.zeros(0)  # right-hand side of each time row
@@ -95,9 +96,10 @@ class StageProgram:
         none = np.full(self.width, -INFINITY)
         self._highs.changeRowsBounds(self.width, rows, none, capacity)
 
-    def set_others(self, base: FloatArray, slope: FloatArray, capacity: FloatArray) -> None:
-        """Let classes outside the program use ``base + slope · t`` of the capacity."""
-        self.set_capacity(capacity - base)
+    def set_others(self, room: FloatArray, slope: FloatArray, members: float) -> None:
+        """Let so many members outside the program leave ``room - slope · t`` of the resources."""
+        self.set_capacity(room)
+        self._members = members
         for j, value in enumerate(slope.tolist()):
             self._highs.changeCoeff(j, 0, value)
 
@@ -111,7 +113,8 @@ class StageProgram:
         water = count * follows
         self._sync(count, water, count * held)
         # A power of two near the number of members keeps duals near 1 and rarely changes.
-        objective = -(2.0 ** math.frexp(max(float(water.sum()), 1.0))[1])
+        members = float(water.sum()) + self._members
+        objective = -(2.0 ** math.frexp(max(members, 1.0))[1])
         if objective != self._objective:
             self._objective = objective
             self._highs.changeColCost(0, objective)
@@ -120,8 +123,12 @@ class StageProgram:
             self._highs.changeColBounds(0, 0.0, ceiling)
         return self._vertex() if self._optimal() else None
 
-    def least_cost(self, count: FloatArray, level: FloatArray, cost: FloatArray) -> Vertex:
-        """Return the vertex that keeps every level at the least Σ cost · y."""
+    def least_cost(
+        self, count: FloatArray, level: FloatArray, cost: FloatArray, t: float = 0.0
+    ) -> Vertex:
+        """Return the vertex that keeps every level, and t, at the least Σ cost · y."""
+        self._ceiling = -1.0
+        self._highs.changeColBounds(0, t, t)
         self._sync(count, np.zeros(self.size), count * level)
         columns = np.arange(1 + cost.size, dtype=np.int32)
         self._highs.changeColsCost(len(columns), columns, np.append(0.0, cost.ravel()))

@@ -5,11 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.solve.arrays import FloatArray
+from fairlead.solve.classes import merge
 from fairlead.solve.filling import FilledStage, Filling, fill
+from fairlead.solve.large import fill_many
 from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
+# Above so many classes sifting is faster than simplex; their answers are the same.
+SIMPLEX_CLASSES = 160
+_SIFTED_RESOURCES = 15
 # A program is rebuilt when it holds this many times the classes asked for.
 _MOST_IDLE = 4
 
@@ -36,6 +41,8 @@ class MaxMinSolver:
 
     def solve(self, problem: MaxMinProblem, keys: Sequence[int]) -> MaxMinSolution:
         """Return the answer to ``problem``, whose class k is known across calls as ``keys[k]``."""
+        if len(problem.size) > SIMPLEX_CLASSES and len(problem.capacity) <= _SIFTED_RESOURCES:
+            return _solve_many(problem)
         if self._warm is None or not self._warm.admits(problem, keys):
             problem.check()
             self._warm = _Warm(problem, keys)
@@ -139,15 +146,23 @@ def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
     return [FilledStage(float(table.cap[live].max()), np.zeros(table.gain.shape[1]), live)]
 
 
-def feasible(problem: MaxMinProblem, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the shares cleared of rounding (below 0, over time or capacity), and their levels.
+def _solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolution:
+    problem.check()
+    classes = merge(problem.gain, problem.size)
+    first, index = classes.representative, classes.index_of_member
+    table = ClassTable.of(problem.gain[first], problem.size[first], problem.capacity > 0)
+    count = np.bincount(index, problem.count, len(first)) * (table.cap > 0)
+    share, stages = fill_many(table, count, problem.capacity, few)
+    present = problem.count > 0
+    share, level = _feasible(problem, share[index] * present[:, None])
+    found = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index] & present)) for s in stages)
+    return MaxMinSolution(problem, share, level, found)
 
-    Rounding to twelve decimals hides the last bits, in which machines may differ.
-    """
+
+def _feasible(problem: MaxMinProblem, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the shares cleared of rounding (below 0, over time or capacity), and their levels."""
     share = np.maximum(share.round(12), 0.0)
     share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
     used = ((problem.count * problem.size)[:, None] * share).sum(axis=0)
-    over = used > problem.capacity
-    if over.any():
-        share[:, over] *= problem.capacity[over] / used[over]
+    share *= np.minimum(1.0, problem.capacity / np.maximum(used, 1e-300))
     return share, (problem.gain * share).sum(axis=1)

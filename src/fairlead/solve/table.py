@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.solve.arrays import BoolArray, FloatArray
+from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.classes import fractions, row_hash
 
 # The tie rule's perturbation, relative to a share's device time: far above HiGHS's dual
@@ -34,6 +34,14 @@ class ClassTable:
         cap, best, alone = _caps(gain, cost)
         least = float(cap[cap > 0].min(initial=np.inf))
         return cls(gain, size, cost, cap, best, alone, least, 2.0 * float(cap.max(initial=1.0)))
+
+    def rows(self, index: IntArray, usable: BoolArray) -> "ClassTable":
+        """Return the table of some classes where only some resources are usable."""
+        gain = np.where(usable, self.gain[index], 0.0)
+        cost = self.cost[index]
+        cap, best, alone = _caps(gain, cost)
+        least, ceiling = float(cap.min()), 2.0 * float(cap.max())
+        return ClassTable(gain, self.size[index], cost, cap, best, alone, least, ceiling)
 
     def without(self, closed: BoolArray, free: BoolArray) -> "ClassTable":
         """Return the table in which the ``closed`` resources are closed to the free classes."""

@@ -1,0 +1,249 @@
+"""Several policies on the same traces, one run a policy, seed and load, over the cores."""
+
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.mechanisms.base import Fluid
+from fairlead.mechanisms.choose import realise
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import FairleadError, UsageError
+from fairlead.model.job import Job
+from fairlead.model.speeds import SpeedTable
+from fairlead.registry import available
+from fairlead.sim.driver import Scenario, simulate
+from fairlead.sim.generate import Recipe, generate
+
+# Rho is a figure of the mean in every result; the report wants it job by job.
+from fairlead.sim.metrics import Result, summarise
+from fairlead.sim.metrics import _finish_time_fairness as finish_time_fairness
+from fairlead.sim.record import Record
+from fairlead.sim.report.watch import Timeline, Watch
+from fairlead.sim.truth import Truth
+
+
+class RunError(FairleadError):
+    """One run of a comparison failed; says which, and why."""
+
+    code = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One simulation of a comparison; without seed and load where the trace is given."""
+
+    policy: str
+    seed: int | None = None
+    load: float | None = None
+    """arrivals per hour"""
+    watched: bool = False
+    """whether its leases are noted, for timelines"""
+
+    def __str__(self) -> str:
+        parts = [self.policy]
+        if self.load is not None:
+            parts.append(f"{self.load:g} jobs/h")
+        if self.seed is not None:
+            parts.append(f"seed {self.seed}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is compared: policies, on one trace or on one for each seed and load."""
+
+    policies: tuple[str, ...]
+    cluster: Cluster
+    speeds: SpeedTable
+    jobs: tuple[Job, ...] = ()
+    """the trace; empty: generate traces by the recipe"""
+    recipe: Recipe | None = None
+    seeds: tuple[int | None, ...] = (None,)
+    loads: tuple[float | None, ...] = (None,)
+    mechanism: str | None = None
+    round_s: float | None = None
+    restore_cost_s: float = 0.0
+    window: tuple[int, int] | None = None
+
+    @property
+    def chosen_load(self) -> float | None:
+        """The middle load, of which timelines are drawn."""
+        return self.loads[len(self.loads) // 2]
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs, load by load, seed by seed, policy by policy."""
+        chosen = (self.chosen_load, self.seeds[0])
+        for load in self.loads:
+            for seed in self.seeds:
+                for policy in self.policies:
+                    yield Run(policy, seed, load, watched=(load, seed) == chosen)
+
+    def trace(self, run: Run) -> tuple[Job, ...]:
+        """Return a run's jobs: the same for every policy at the same seed and load."""
+        if self.recipe is None:
+            return self.jobs
+        recipe = self.recipe if run.load is None else replace(self.recipe, rate=run.load)
+        return generate(recipe, self.speeds, random.Random(run.seed), self.cluster)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobColumns:
+    """What became of the jobs of a run's window; not a number where they never came to it."""
+
+    id: tuple[str, ...]
+    tenant: tuple[str, ...]
+    arrival_at: FloatArray
+    started_at: FloatArray
+    finished_at: FloatArray
+    rho: FloatArray
+    """finish-time fairness"""
+    preemptions: IntArray
+    migrations: IntArray
+
+    @property
+    def jct_s(self) -> FloatArray:
+        """Completion times."""
+        return self.finished_at - self.arrival_at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a run came to; ``figures`` lists no jobs, they are columns here."""
+
+    run: Run
+    figures: Result
+    jobs: JobColumns
+    timeline: Timeline | None = None
+
+
+def split_policies(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the policies that texts list, in order; refuse one that is there twice.
+
+    A comma begins the next policy where a known name follows it, or where the one before it
+    has no options; elsewhere it separates options of the same policy.
+    """
+    names = available("policies").keys() | available("mechanisms").keys()
+    found: list[str] = []
+    for text in texts:
+        first = True
+        for piece in filter(None, map(str.strip, text.split(","))):
+            known = piece.partition(":")[0] in names
+            if first or known or ":" not in found[-1]:
+                found.append(piece)
+            else:
+                found[-1] += f",{piece}"
+            first = False
+    if not found:
+        raise UsageError("no policy to compare; give --policies max-min,fifo")
+    twice = [policy for policy in dict.fromkeys(found) if found.count(policy) > 1]
+    if twice:
+        raise UsageError(f"--policies lists {twice[0]!r} twice; list every policy once")
+    return tuple(found)
+
+
+def compare(
+    comparison: Comparison, *, workers: int = 1, on_done: Callable[[], None] = lambda: None
+) -> list[Outcome]:
+    """Return what every run came to, in the order of ``comparison.runs()``.
+
+    The result does not depend on the number of workers. The first run that fails ends it all.
+    """
+    runs = list(comparison.runs())
+    if workers <= 1 or len(runs) == 1:
+        outcomes = []
+        for run in runs:
+            outcomes.append(_named(comparison, run))
+            on_done()
+        return outcomes
+    # Spawned, not forked: a fork would copy the locks of the solver's and rich's threads.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(runs)), mp_context=context) as pool:
+        pending = [pool.submit(_named, comparison, run) for run in runs]
+        try:
+            _wait(pending, on_done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in pending]
+
+
+def _wait(pending: Sequence["Future[Outcome]"], on_done: Callable[[], None]) -> None:
+    try:
+        for future in as_completed(pending):
+            future.result()
+            on_done()
+    except BrokenProcessPool:
+        raise RunError("a worker died, perhaps of memory; try fewer --workers") from None
+
+
+def _named(comparison: Comparison, run: Run) -> Outcome:
+    try:
+        return perform(comparison, run)
+    except FairleadError as error:
+        # Errors with members of their own do not survive the way back from another process.
+        raise RunError(f"{run}: {error} ({error.code})") from None
+
+
+def perform(comparison: Comparison, run: Run) -> Outcome:
+    """Simulate one run and return its figures."""
+    started, cpu = time.perf_counter(), time.process_time()
+    scenario, watch = _scenario(comparison, run)
+    record, _ = simulate(scenario)
+    alone = Truth(scenario.cluster, scenario.speeds, scenario.jobs).alone()
+    figures = summarise(
+        record,
+        scenario.cluster,
+        alone,
+        policy=run.policy,
+        window=scenario.window,
+        cpu_s=time.process_time() - cpu,
+        wall_s=time.perf_counter() - started,
+    )
+    timeline = watch.timeline(scenario.jobs, record.finished_at) if watch else None
+    jobs = _columns(record, scenario.cluster, alone, scenario.window)
+    return Outcome(run, replace(figures, jobs=[], trades=[]), jobs, timeline)
+
+
+def _scenario(comparison: Comparison, run: Run) -> tuple[Scenario, Watch | None]:
+    cluster, speeds = comparison.cluster, comparison.speeds
+    options = run.policy, comparison.mechanism, comparison.round_s
+    mechanism = realise(*options)
+    watch = None
+    if run.watched and not isinstance(mechanism, Fluid):
+        watch = Watch(cluster, speeds, mechanism)
+    scenario = Scenario(
+        cluster=cluster,
+        speeds=speeds,
+        jobs=comparison.trace(run),
+        mechanism=mechanism,
+        restore_cost_s=comparison.restore_cost_s,
+        window=comparison.window,
+        on_event=watch,
+    )
+    return scenario, watch
+
+
+def _columns(
+    record: Record, cluster: Cluster, alone: FloatArray, window: tuple[int, int] | None
+) -> JobColumns:
+    chosen = slice(*(window or (0, len(record.jobs))))
+    arrival = np.array([job.arrival_at for job in record.jobs])
+    rho = finish_time_fairness(record.jobs, arrival, record.finished_at, alone, cluster)
+    listed = record.jobs[chosen]
+    return JobColumns(
+        tuple(job.id for job in listed),
+        tuple(job.tenant for job in listed),
+        arrival[chosen],
+        record.started_at[chosen],
+        record.finished_at[chosen],
+        rho[chosen],
+        record.preemptions[chosen],
+        record.migrations[chosen],
+    )

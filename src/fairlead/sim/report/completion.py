@@ -1,0 +1,182 @@
+"""Figures of completion: how long jobs took, by load, and against a fair share of time."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from fairlead.model.arrays import FloatArray
+from fairlead.sim.compare import Comparison, JobColumns, Outcome
+from fairlead.sim.report.means import AVERAGE_JCT, load_text, mean, of_load
+from fairlead.sim.report.style import Figure, Palette, View, axis, log_ticks, picture
+
+MAX_POINTS = 600
+"""of a distribution's curve; more would be under a pixel apart"""
+
+
+def jct_distribution(
+    comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette
+) -> Figure:
+    """Return the distribution of completion times, a view for each load."""
+
+    def hours(jobs: JobColumns) -> FloatArray:
+        return jobs.jct_s / 3600
+
+    return Figure(
+        "jct-distribution",
+        "How long jobs take",
+        "For each completion time (from arrival to finish, log scale), the part of all jobs done"
+        f" within it{_pooled(comparison)}: further left and higher is better. A curve that ends"
+        " below 100 % leaves jobs unfinished.",
+        _by_load(comparison, outcomes, palette, hours, "completion time (h)", "h"),
+        chosen=comparison.loads.index(comparison.chosen_load),
+    )
+
+
+def fairness_distribution(
+    comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette
+) -> Figure:
+    """Return the distribution of finish-time fairness, a view for each load."""
+    views = _by_load(
+        comparison, outcomes, palette, lambda jobs: jobs.rho, "finish-time fairness ρ", ""
+    )
+    for view in views:
+        view.picture.add_vline(x=1, line={"color": "#888888", "dash": "dot", "width": 1.5})
+    return Figure(
+        "finish-time-fairness",
+        "Finish-time fairness",
+        "ρ is a job's completion time over what it would be with 1/n of the cluster to itself, n"
+        f" the jobs beside it{_pooled(comparison)}. Left of the dotted line (ρ < 1) sharing pays"
+        " for the job; a long tail to the right means that some jobs are treated badly.",
+        views,
+        chosen=comparison.loads.index(comparison.chosen_load),
+    )
+
+
+def _pooled(comparison: Comparison) -> str:
+    return f", of {len(comparison.seeds)} seeds together" if len(comparison.seeds) > 1 else ""
+
+
+def _by_load(
+    comparison: Comparison,
+    outcomes: Sequence[Outcome],
+    palette: Palette,
+    values: Callable[[JobColumns], FloatArray],
+    label: str,
+    unit: str,
+) -> tuple[View, ...]:
+    views = []
+    for load in comparison.loads:
+        found = {
+            policy: np.concatenate([values(o.jobs) for o in runs])
+            for policy, runs in of_load(outcomes, load).items()
+        }
+        seen = np.concatenate(list(found.values()))
+        seen = seen[np.isfinite(seen) & (seen > 0)]
+        low, high = (seen.min(), seen.max()) if len(seen) else (0.1, 10.0)
+        lines = [_curve(policy, found[policy], palette, unit) for policy in found]
+        views.append(
+            View(
+                load_text(load),
+                picture(
+                    lines,
+                    height=430,
+                    xaxis=axis(label, **log_ticks(low, high)),
+                    yaxis=axis("jobs done (%)", range=[0, 101], ticksuffix=" %"),
+                    hovermode="closest",
+                ),
+            )
+        )
+    return tuple(views)
+
+
+def _curve(policy: str, values: FloatArray, palette: Palette, unit: str) -> go.Scatter:
+    done = np.sort(values[np.isfinite(values)])
+    # Unfinished jobs count in the whole, so that leaving jobs behind never looks like speed.
+    part = np.arange(1, len(done) + 1) / max(len(values), 1) * 100
+    if len(done) > MAX_POINTS:
+        kept = np.unique(np.linspace(0, len(done) - 1, MAX_POINTS).round().astype(np.int64))
+        done, part = done[kept], part[kept]
+    return go.Scatter(
+        x=done.round(5),
+        y=part.round(3),
+        name=policy,
+        mode="lines",
+        line={**palette.policies[policy], "width": 2.5, "shape": "hv"},
+        hovertemplate=f"{policy}<br>%{{y:.1f}} % of jobs within %{{x:.3g}} {unit}<extra></extra>",
+    )
+
+
+def jct_by_load(comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette) -> Figure:
+    """Return average completion times against the load, or as bars where there is one load."""
+    several = len(comparison.loads) > 1
+    traces = (_lines if several else _bars)(comparison, outcomes, palette)
+    top = max((t for t in map(_top, traces) if t is not None), default=1.0)
+    spread = len(comparison.seeds) > 1
+    drawn = picture(
+        traces,
+        height=430,
+        xaxis=axis("load (jobs arriving per hour)", tickvals=list(comparison.loads))
+        if several
+        else axis("", type="category", showgrid=False),
+        yaxis=axis("average completion time (h)", range=[0, top * 1.1]),
+        showlegend=several,
+        hovermode="x unified" if several else "closest",
+    )
+    caption = "Average over all finished jobs: lower is better."
+    if several:
+        caption += " A curve that turns upwards shows the load the cluster no longer keeps up with."
+    if spread:
+        caption += f" Bars are ± one standard deviation over {len(comparison.seeds)} seeds."
+    title = "Average completion time" + (" against load" if several else "")
+    return Figure("jct-by-load", title, caption, (View("all loads", drawn),))
+
+
+def _lines(
+    comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette
+) -> list[go.Scatter]:
+    traces = []
+    for policy in comparison.policies:
+        means = [mean(of_load(outcomes, load)[policy], AVERAGE_JCT) for load in comparison.loads]
+        traces.append(
+            go.Scatter(
+                x=list(comparison.loads),
+                y=[m.value for m in means],
+                error_y=_error([m.deviation for m in means]),
+                name=policy,
+                mode="lines+markers",
+                marker={"size": 8, "color": palette.policies[policy]["color"]},
+                line={**palette.policies[policy], "width": 2.5},
+                hovertemplate="%{y:.2f} h",
+            )
+        )
+    return traces
+
+
+def _bars(comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette) -> list[go.Bar]:
+    traces = []
+    for policy, runs in of_load(outcomes, comparison.chosen_load).items():
+        found = mean(runs, AVERAGE_JCT)
+        traces.append(
+            go.Bar(
+                x=[policy],
+                y=[found.value],
+                error_y=_error([found.deviation]),
+                name=policy,
+                width=0.55,
+                marker={"color": palette.policies[policy]["color"]},
+                hovertemplate=f"{policy}: %{{y:.2f}} h<extra></extra>",
+            )
+        )
+    return traces
+
+
+def _error(deviations: Sequence[float | None]) -> dict[str, object]:
+    known = [deviation or 0.0 for deviation in deviations]
+    return {"type": "data", "array": known, "visible": any(known), "thickness": 1.5, "width": 5}
+
+
+def _top(trace: go.Scatter | go.Bar) -> float | None:
+    errors = trace.error_y.array if trace.error_y.array is not None else [0.0] * len(trace.y)
+    tops = [y + error for y, error in zip(trace.y, errors, strict=True) if y is not None]
+    return max(tops, default=None)

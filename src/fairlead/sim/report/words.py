@@ -1,0 +1,106 @@
+"""What a comparison shows, said in words."""
+
+from collections.abc import Sequence
+
+from fairlead.sim.compare import Comparison, Outcome
+from fairlead.sim.report.means import (
+    AVERAGE_JCT,
+    FAIRNESS,
+    UTILIZATION,
+    Quantity,
+    load_text,
+    mean,
+    of_load,
+)
+
+SAME = 0.02
+"""means that differ by less than this part are called equal"""
+
+
+def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
+    """Return a paragraph computed from the results: who is faster, fairer, busier, and by what."""
+    load = comparison.chosen_load
+    runs = of_load(outcomes, load)
+    first, *others = comparison.policies
+    where = "On the given trace" if load is None else f"At {load_text(load)}"
+    if load is None and comparison.recipe is not None:
+        where = "With all jobs there at the start"
+    sentences = [_unfinished(comparison, outcomes)]
+    if others:
+        said = [_speed(runs[first], runs[other], other) for other in others]
+        sentences.append(f"{where}, {first} completes jobs {_listed(said)}.")
+        sentences.append(_far_load(comparison, outcomes))
+    sentences.append(_best(runs, FAIRNESS, "Finish-time fairness ρ is best (lowest) under", high=False))
+    sentences.append(_best(runs, UTILIZATION, "Devices are busiest under", high=True, unit="%"))
+    return " ".join(filter(None, sentences))
+
+
+def _speed(first: Sequence[Outcome], other: Sequence[Outcome], name: str) -> str:
+    """Say how much faster the first policy is on average than another."""
+    a, b = mean(first, AVERAGE_JCT).value, mean(other, AVERAGE_JCT).value
+    if not a or not b:
+        return f"incomparably with {name}"
+    figures = f"({AVERAGE_JCT.text(a)} h against {AVERAGE_JCT.text(b)} h{_agreement(first, other)})"
+    if abs(b / a - 1) < SAME:
+        return f"about as fast as {name} {figures}"
+    if b > a:
+        return f"{b / a:.2f}× faster on average than {name} {figures}"
+    return f"{a / b:.2f}× slower on average than {name} {figures}"
+
+
+def _agreement(first: Sequence[Outcome], other: Sequence[Outcome]) -> str:
+    """Say in how many seeds the first policy was the faster one, when there are several."""
+    pairs = [
+        (a, b)
+        for a, b in zip(map(AVERAGE_JCT.of, first), map(AVERAGE_JCT.of, other), strict=True)
+        if a is not None and b is not None
+    ]
+    if len(pairs) < 2:
+        return ""
+    wins = sum(a < b for a, b in pairs)
+    return f"; faster in {wins} of {len(pairs)} seeds"
+
+
+def _far_load(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
+    """Say how the first policy compares at the highest load, if that is another one."""
+    highest = max((load for load in comparison.loads if load is not None), default=None)
+    if highest is None or highest == comparison.chosen_load:
+        return ""
+    runs = of_load(outcomes, highest)
+    base = mean(runs[comparison.policies[0]], AVERAGE_JCT).value
+    said = [f"{AVERAGE_JCT.text(base)} h under {comparison.policies[0]}"]
+    for policy in comparison.policies[1:]:
+        value = mean(runs[policy], AVERAGE_JCT).value
+        if base and value:
+            said.append(f"{AVERAGE_JCT.text(value)} h ({value / base:.2f}×) under {policy}")
+    return f"At the highest load, {load_text(highest)}, the average is {_listed(said)}."
+
+
+def _best(
+    runs: dict[str, list[Outcome]], quantity: Quantity, lead: str, *, high: bool, unit: str = ""
+) -> str:
+    values = {p: v for p, o in runs.items() if (v := mean(o, quantity).value) is not None}
+    if len(values) < 2:
+        return ""
+    order = sorted(values, key=values.__getitem__, reverse=high)
+    shown = [f"{policy} ({quantity.text(values[policy])}{unit})" for policy in order]
+    return f"{lead} {shown[0]}, then {_listed(shown[1:])}."
+
+
+def _unfinished(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
+    said = []
+    for policy in comparison.policies:
+        mine = [o for o in outcomes if o.run.policy == policy]
+        left = sum(o.figures.unfinished for o in mine)
+        if left:
+            said.append(f"{policy} left {left} of {sum(len(o.jobs.id) for o in mine)}")
+    if not said:
+        return ""
+    return (
+        f"Some jobs never finished, and completion times count only those that did:"
+        f" {_listed(said)}."
+    )
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
