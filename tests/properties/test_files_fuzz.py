@@ -81,7 +81,7 @@ def json_values() -> st.SearchStrategy[bytes]:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.binary(max_size=200) | mutated() | json_values(), packed=st.booleans())
 def test_any_bytes_give_a_value_or_an_input_error(name: str, data: bytes, packed: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -76,6 +76,14 @@ def test_bom_crlf_spaces_and_column_order_do_not_matter(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_count_the_same_whatever_ends_them(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(format_trace([PLAIN, FULL]).replace("\n", end).encode())
+    trace = read_trace(path)
+    assert (trace.jobs, trace.lines) == ((PLAIN, FULL), (2, 3))
+
+
 def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(gzip.compress(format_trace([PLAIN]).encode()))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead import __version__
-from fairlead.cli import allocate, replay, simulate, trace
+from fairlead.cli import allocate, compare, replay, simulate, trace
 from fairlead.cli.output import messages
 from fairlead.model.errors import FairleadError, UsageError
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("simulate")(simulate.simulate)
+app.command("compare")(compare.compare)
 app.command("allocate")(allocate.allocate)
 app.command("policies")(allocate.policies)
 app.command("replay")(replay.replay)

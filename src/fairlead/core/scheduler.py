@@ -244,16 +244,17 @@ class Scheduler(Generic[M]):
         self.n_waiting = int(np.count_nonzero(holds != NOBODY))
 
     def _launch_ready(self, at: float) -> list[Command]:
-        """Launch what waits for devices that nobody who was told to leave holds any more."""
+        """Launch what waits for no lease any more: neither on its devices nor its own last one."""
         if not self.n_waiting:
             return []
-        start = self.waiting != NOBODY
-        blocked = self.leases.leaving[self.leases.holder].any(axis=0)
-        held_up = self.waiting[start & blocked]
-        if len(held_up):
-            is_held_up = np.zeros(len(self.jobs) + 1, dtype=bool)
-            is_held_up[held_up] = True
-            start &= ~is_held_up[self.waiting]
+        leases, start = self.leases, self.waiting != NOBODY
+        if np.count_nonzero(leases.leaving):
+            blocked = leases.leaving[leases.holder].any(axis=0)
+            held_up = np.zeros(len(self.jobs) + 1, dtype=bool)
+            held_up[self.waiting[start & blocked]] = True
+            # Two leases of one job at a time would be two writers of one checkpoint.
+            held_up[leases.job[leases.leaving]] = True
+            start &= ~held_up[self.waiting]
             if not np.count_nonzero(start):
                 return []
         commands = self._launch(self.waiting, self.waiting_copy, start, at)

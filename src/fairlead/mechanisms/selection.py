@@ -51,10 +51,13 @@ def assign(
     exchange = Exchange(weight, choices, at, free)
     exchange.improve()
     at = exchange.assignment(at)
+    for r in rows:
+        taken[r] = False
     chosen = (at >= 0).nonzero()[0]
-    for r in chosen.tolist():
+    rows = chosen.tolist()
+    for r in rows:
         taken[r] = True
-    return chosen.tolist(), at[chosen].tolist()
+    return rows, at[chosen].tolist()
 
 
 def fill(

@@ -105,14 +105,14 @@ def urgency(account: Account, round_s: float) -> FloatArray:
     In units of a round, let d be what would be owed at the round's end if the job did not run.
     Running it then leaves it d - 1 behind, so it may run only when d > 0 and must when d >= 1.
     Among those who may, the sooner they must the more urgent; a constant keeps it better to
-    serve two than one. All terms were tuned for fidelity on random allocations.
+    serve two than one. The constants were chosen by measured fidelity: docs/design/rounds.md.
     """
     share = account.share
     due = account.owed_s / round_s + share
     may = (share > 0) & (due > 1e-9)
     with np.errstate(divide="ignore", invalid="ignore"):
         rounds_left = np.ceil((1.0 - due) / share - 1e-9)
-        soon = np.exp2(-np.clip(rounds_left, 0.0, 12.0))
+        soon = 1.5 ** -np.clip(rounds_left, 0.0, 20.0)
     weight = 3.0 + soon + due + 3.0 * (rounds_left <= 0) + account.carried_s / round_s
     return np.where(may, weight, 0.0)
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -164,7 +165,7 @@ def compare(
         return outcomes
     # Spawned, not forked: a fork would copy the locks of the solver's and rich's threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(runs)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(workers, len(runs)), context, _die_at_interrupt) as pool:
         pending = [pool.submit(_named, comparison, run) for run in runs]
         try:
             _wait(pending, on_done)
@@ -172,6 +173,11 @@ def compare(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         return [future.result() for future in pending]
+
+
+def _die_at_interrupt() -> None:
+    """Let Ctrl-C end a worker at once and silently; the parent says that it was interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _wait(pending: Sequence["Future[Outcome]"], on_done: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ def edges(begin: float, until: float) -> FloatArray:
     """Return the bounds of at most MAX_BUCKETS buckets of a length that people count in."""
     span = max(until - begin, 1.0)
     step = next((s for s in _STEPS_S if span / s <= MAX_BUCKETS), span / MAX_BUCKETS)
-    bounds: FloatArray = begin + step * np.arange(int(np.ceil(span / step)) + 1)
+    bounds = begin + step * np.arange(int(np.ceil(span / step)) + 1, dtype=np.float64)
     bounds[-1] = begin + span
     return bounds
 
@@ -60,8 +60,10 @@ def entitled(timeline: Timeline, tenants: Sequence[str], bounds: FloatArray) -> 
 
 
 def _averages(at: FloatArray, level: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the mean per bucket of steps that begin ``at``; the last column is the time counted."""
-    area = np.vstack([np.zeros(level.shape[1]), (level[:-1] * np.diff(at)[:, None]).cumsum(axis=0)])
+    """Return the mean per bucket of levels that begin ``at``; the last column is time counted."""
+    area = np.vstack(
+        [np.zeros(level.shape[1]), (level[:-1] * np.diff(at)[:, None]).cumsum(axis=0)]
+    )
     at_bounds = np.array([np.interp(bounds, at, column) for column in area.T]).T
     each = np.diff(at_bounds, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):

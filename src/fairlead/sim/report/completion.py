@@ -28,7 +28,9 @@ def jct_distribution(
         "For each completion time (from arrival to finish, log scale), the part of all jobs done"
         f" within it{_pooled(comparison)}: further left and higher is better. A curve that ends"
         " below 100 % leaves jobs unfinished.",
-        _by_load(comparison, outcomes, palette, hours, "completion time (h)", "h"),
+        _by_load(
+            comparison, outcomes, palette, values=hours, label="completion time (h)", unit="h"
+        ),
         chosen=comparison.loads.index(comparison.chosen_load),
     )
 
@@ -38,7 +40,12 @@ def fairness_distribution(
 ) -> Figure:
     """Return the distribution of finish-time fairness, a view for each load."""
     views = _by_load(
-        comparison, outcomes, palette, lambda jobs: jobs.rho, "finish-time fairness ρ", ""
+        comparison,
+        outcomes,
+        palette,
+        values=lambda jobs: jobs.rho,
+        label="finish-time fairness ρ",
+        unit="",
     )
     for view in views:
         view.picture.add_vline(x=1, line={"color": "#888888", "dash": "dot", "width": 1.5})
@@ -61,6 +68,7 @@ def _by_load(
     comparison: Comparison,
     outcomes: Sequence[Outcome],
     palette: Palette,
+    *,
     values: Callable[[JobColumns], FloatArray],
     label: str,
     unit: str,
@@ -82,7 +90,7 @@ def _by_load(
                     lines,
                     height=430,
                     xaxis=axis(label, **log_ticks(low, high)),
-                    yaxis=axis("jobs done (%)", range=[0, 101], ticksuffix=" %"),
+                    yaxis=axis("jobs (%)", range=[0, 101]),
                     hovermode="closest",
                 ),
             )
@@ -125,7 +133,9 @@ def jct_by_load(comparison: Comparison, outcomes: Sequence[Outcome], palette: Pa
     )
     caption = "Average over all finished jobs: lower is better."
     if several:
-        caption += " A curve that turns upwards shows the load the cluster no longer keeps up with."
+        caption += (
+            " A curve that turns upwards shows the load the cluster no longer keeps up with."
+        )
     if spread:
         caption += f" Bars are ± one standard deviation over {len(comparison.seeds)} seeds."
     title = "Average completion time" + (" against load" if several else "")

@@ -115,4 +115,4 @@ def ratio(value: float | None, base: float | None) -> float | None:
 
 def load_text(load: float | None) -> str:
     """Return a load in words."""
-    return "the given trace" if load is None else f"{load:g} jobs/h"
+    return "all jobs" if load is None else f"{load:g} jobs/h"

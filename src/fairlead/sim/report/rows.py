@@ -47,7 +47,14 @@ JOB_COLUMNS = (
 def results_csv(outcomes: Sequence[Outcome]) -> str:
     """Return one row a run: policy, seed, load (jobs per hour) and every scalar figure."""
     kinds = list(outcomes[0].figures.busy_share)
-    header = ("policy", "seed", "load", "jobs", *FIGURES, *(f"busy_share_{kind}" for kind in kinds))
+    header = (
+        "policy",
+        "seed",
+        "load",
+        "jobs",
+        *FIGURES,
+        *(f"busy_share_{kind}" for kind in kinds),
+    )
     return format_table(header, (_run_row(outcome, kinds) for outcome in outcomes))
 
 

@@ -31,6 +31,8 @@ _TENANT_COLOURS = (
     "#AAAA00",
 )
 _NEUTRAL = "#999999"
+REFERENCE = "reference"
+"""marks a line to compare others with, which the page draws in the colour of its text"""
 
 
 @dataclass(frozen=True, slots=True)

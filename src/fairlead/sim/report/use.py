@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.sim.report.buckets import edges, entitled, held_s
-from fairlead.sim.report.style import Figure, Palette, View, axis, picture
+from fairlead.sim.report.style import REFERENCE, Figure, Palette, View, axis, picture
 from fairlead.sim.report.watch import Timeline
 
 MAX_TENANTS = 6
@@ -84,7 +84,8 @@ def _shares(
                 name="entitled",
                 showlegend=row == 1,
                 mode="lines",
-                line={"color": "#888888", "width": 2, "dash": "dash", "shape": "hvh"},
+                meta=REFERENCE,
+                line={"width": 1.5, "dash": "dash", "shape": "hvh"},
                 hovertemplate=hover + " entitled</extra>",
                 **where,
             )

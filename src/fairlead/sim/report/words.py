@@ -30,7 +30,9 @@ def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
         said = [_speed(runs[first], runs[other], other) for other in others]
         sentences.append(f"{where}, {first} completes jobs {_listed(said)}.")
         sentences.append(_far_load(comparison, outcomes))
-    sentences.append(_best(runs, FAIRNESS, "Finish-time fairness ρ is best (lowest) under", high=False))
+    sentences.append(
+        _best(runs, FAIRNESS, "Finish-time fairness ρ is best (lowest) under", high=False)
+    )
     sentences.append(_best(runs, UTILIZATION, "Devices are busiest under", high=True, unit="%"))
     return " ".join(filter(None, sentences))
 
@@ -40,7 +42,9 @@ def _speed(first: Sequence[Outcome], other: Sequence[Outcome], name: str) -> str
     a, b = mean(first, AVERAGE_JCT).value, mean(other, AVERAGE_JCT).value
     if not a or not b:
         return f"incomparably with {name}"
-    figures = f"({AVERAGE_JCT.text(a)} h against {AVERAGE_JCT.text(b)} h{_agreement(first, other)})"
+    figures = (
+        f"({AVERAGE_JCT.text(a)} h against {AVERAGE_JCT.text(b)} h{_agreement(first, other)})"
+    )
     if abs(b / a - 1) < SAME:
         return f"about as fast as {name} {figures}"
     if b > a:

@@ -1,0 +1,65 @@
+"""The choice of a round is an assignment of greatest weight."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.mechanisms.selection import assign, fill, pick
+
+weights = st.integers(1, 4).flatmap(
+    lambda columns: st.lists(
+        st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.25]), min_size=columns, max_size=columns),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+def _best(weight: np.ndarray, free: list[int]) -> float:
+    columns = range(-1, weight.shape[1])
+    best = 0.0
+    for choice in product(columns, repeat=len(weight)):
+        used = [choice.count(j) for j in range(weight.shape[1])]
+        chosen = [(r, c) for r, c in enumerate(choice) if c >= 0]
+        if all(u <= f for u, f in zip(used, free, strict=True)):
+            best = max(best, sum(weight[r, c] for r, c in chosen))
+    return best
+
+
+@given(weights, st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_single_devices_are_assigned_with_the_greatest_total_weight(
+    rows: list[list[float]], room: list[int]
+) -> None:
+    weight = np.array(rows)
+    free = room[: weight.shape[1]]
+    left, taken = list(free), [False] * len(weight)
+    chosen, columns = assign(weight, np.ones(len(weight), dtype=np.int64), left, taken)
+    assert len(set(chosen)) == len(chosen)
+    assert (weight[chosen, columns] > 0).all()
+    assert [columns.count(j) + left[j] for j in range(len(free))] == free
+    assert [r in chosen for r in range(len(weight))] == taken
+    assert weight[chosen, columns].sum() >= _best(weight, free) - 1e-6
+
+
+def test_a_gang_runs_whole_or_not_at_all() -> None:
+    weight = np.array([[3.0], [2.0], [1.0]])
+    free, taken = [3], [False] * 3
+    rows, columns = assign(weight, np.array([2, 2, 1]), free, taken)
+    assert (sorted(rows), columns) == ([0, 2], [0, 0])
+    assert free == [0]
+
+
+def test_pick_passes_over_jobs_taken_and_gangs_too_large() -> None:
+    free, taken = [2, 1], [False, False, False]
+    rows, columns = pick(
+        np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]), np.array([2, 1, 1]), free, taken
+    )
+    assert (rows, columns) == ([0, 2], [0, 1])
+
+
+def test_fill_gives_idle_devices_to_waiting_jobs_where_they_run_best() -> None:
+    speed = np.array([[4.0, 1.0], [1.0, 2.0]])
+    rows, columns = fill(speed, np.array([1, 1]), [1, 1], [False, False], np.array([0.0, 5.0]))
+    assert dict(zip(rows, columns, strict=True)) == {0: 0, 1: 1}

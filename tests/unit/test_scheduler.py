@@ -1,0 +1,280 @@
+"""The scheduler's answers: events in, commands out."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from fairlead.core import Scheduler
+from fairlead.model import events as ev
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
+from fairlead.model.errors import InputError, ProtocolError
+from fairlead.model.job import Job
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds import SpeedKey, SpeedTable
+
+SPEEDS = SpeedTable(
+    {SpeedKey("m", gang, kind): 1.0 for gang in (1, 2, 3) for kind in ("v100", "k80")}
+)
+
+
+@dataclass
+class Scripted:
+    """A mechanism that remembers how often it was asked; its plans are written by the tests."""
+
+    asked: list[Snapshot] = field(default_factory=list)
+
+    def initial(self) -> int:
+        return 0
+
+    def plan(self, snap: Snapshot, memory: int) -> tuple[Plan, int]:
+        raise AssertionError(snap, memory)
+
+
+class Refilling(Scripted):
+    """Gives every idle device to the last job."""
+
+    def refill(self, snap: Snapshot, memory: int, idle: np.ndarray) -> np.ndarray:
+        del memory
+        holds = np.full((1, len(snap.cluster.node_of)), -1)
+        holds[0, idle[0]] = snap.job[-1]
+        return holds
+
+
+def scheduler(mechanism: Scripted | None = None, **kwargs: float) -> Scheduler[int]:
+    made = Scheduler(
+        Cluster.of({"v100": 2, "k80": 2}, per_node=1), SPEEDS, mechanism or Scripted(), **kwargs
+    )
+    for name in "abc":
+        made.handle(ev.JobSubmitted(0.0, Job(id=name, workload="m", total_steps=100)))
+    return made
+
+
+def plan(*holds: int, until: float = 360.0, copy: list[int] | None = None) -> Plan:
+    lanes = np.array(holds).reshape(-1, 4)
+    copies = None if copy is None else np.array(copy).reshape(lanes.shape)
+    return Plan(lanes, until, until, copy=copies)
+
+
+def ready(made: Scheduler[int], at: float, what: Plan) -> list[object]:
+    (ask,) = [c for c in made.handle(ev.PlanDue(at)) if isinstance(c, ComputePlan)]
+    return list(made.handle(ev.PlanReady(at, ask.version, what, 0)))
+
+
+def launched(commands: list[object]) -> dict[int, tuple[int, ...]]:
+    return {
+        a.job: a.devices for c in commands if isinstance(c, Launch) for _, a in c.leases
+    }
+
+
+def lease_of(made: Scheduler[int], job: int) -> int:
+    (slot,) = made.leases.of_job(job)
+    return int(made.leases.lease[slot])
+
+
+def suspended(commands: list[object]) -> set[int]:
+    return {int(n) for c in commands if isinstance(c, Suspend) for n in c.lease}
+
+
+def test_first_arrival_asks_for_a_plan_at_once() -> None:
+    made = Scheduler(Cluster.of({"v100": 1}), SPEEDS, Scripted())
+    commands = made.handle(ev.JobSubmitted(5.0, Job(id="a", workload="m", total_steps=1)))
+    assert commands == [SetTimer("PlanDue", 5.0)]
+
+
+def test_plan_launches_jobs_on_their_devices_until_the_rounds_end() -> None:
+    made = scheduler()
+    commands = ready(made, 0.0, plan(0, 0, 2, -1))
+    assert launched(commands) == {0: (0, 1), 2: (2,)}
+    assert SetTimer("RoundEnd", 360.0) in commands
+
+
+def test_lease_on_the_same_devices_is_renewed_and_others_end() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 1, 2, -1))
+    kept, moved = lease_of(made, 0), lease_of(made, 1)
+    commands = ready(made, 360.0, plan(0, -1, 2, 1, until=720.0))
+    renewed = next(c for c in commands if isinstance(c, Renew))
+    assert set(renewed.lease.tolist()) == {kept, lease_of(made, 2)}
+    assert renewed.until == 720.0
+    assert suspended(commands) == {moved}
+
+
+def test_launch_waits_until_the_previous_lease_on_its_devices_has_ended() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    first, second = lease_of(made, 0), lease_of(made, 1)
+    commands = ready(made, 360.0, plan(1, 0, 2, -1))
+    assert launched(commands) == {2: (2,)}
+    left = ev.LeasesEnded(361.0, np.array([first]), np.array([10.0]), "left")
+    assert launched(list(made.handle(left))) == {}, "device 0 is free, but job 1 still runs"
+    left = ev.LeasesEnded(362.0, np.array([second]), np.array([10.0]), "left")
+    assert launched(list(made.handle(left))) == {1: (0,), 0: (1,)}
+
+
+def test_job_moves_to_a_free_device_only_when_its_own_lease_has_ended() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, -1, -1, -1))
+    old = np.array([lease_of(made, 0)])
+    assert launched(ready(made, 360.0, plan(-1, -1, 0, -1))) == {}
+    left = ev.LeasesEnded(361.0, old, np.array([10.0]), "left")
+    assert launched(list(made.handle(left))) == {0: (2,)}
+
+
+def test_gang_that_changes_some_devices_ends_and_starts_whole() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 0, -1, -1))
+    old = lease_of(made, 0)
+    commands = ready(made, 360.0, plan(0, -1, 0, -1))
+    assert suspended(commands) == {old}
+    assert launched(commands) == {}
+    ended = ev.LeasesEnded(360.0, np.array([old]), np.array([5.0]), "left")
+    assert launched(list(made.handle(ended))) == {0: (0, 2)}
+
+
+def test_lease_numbers_only_grow() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    before = {lease_of(made, 0), lease_of(made, 1)}
+    for lease in sorted(before):
+        made.handle(ev.LeasesEnded(10.0, np.array([lease]), np.array([1.0]), "failed"))
+    ready(made, 10.0, plan(0, 1, -1, -1))
+    assert min(lease_of(made, 0), lease_of(made, 1)) > max(before)
+
+
+def test_report_of_a_lease_that_ended_is_refused_and_changes_nothing() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, -1, -1, -1))
+    lease = np.array([lease_of(made, 0)])
+    made.handle(ev.LeasesEnded(10.0, lease, np.array([7.0]), "failed"))
+    steps = made.jobs.steps.copy()
+    with pytest.raises(ProtocolError):
+        made.handle(ev.Progress(11.0, lease, np.array([50.0])))
+    np.testing.assert_array_equal(made.jobs.steps, steps)
+
+
+def test_steps_never_go_back_below_the_checkpoint() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, -1, -1, -1))
+    lease = np.array([lease_of(made, 0)])
+    made.handle(ev.Progress(5.0, lease, np.array([40.0])))
+    made.handle(ev.LeasesEnded(10.0, lease, np.array([30.0]), "lost"))
+    assert made.jobs.steps[0] == made.jobs.saved_steps[0] == 30.0
+    ready(made, 10.0, plan(0, -1, -1, -1))
+    lease = np.array([lease_of(made, 0)])
+    made.handle(ev.LeasesEnded(20.0, lease, np.array([20.0]), "lost"))
+    assert made.jobs.saved_steps[0] == 30.0
+
+
+def test_time_received_is_counted_in_seconds_per_accelerator() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, -1, 1, -1))
+    lease = np.array([lease_of(made, 1)])
+    made.handle(ev.LeasesEnded(100.0, lease, np.array([9.0]), "failed"))
+    snap = made.snapshot(150.0, 360.0)
+    np.testing.assert_allclose(snap.received_s[:2], [[360.0, 0.0], [0.0, 100.0]])
+
+
+def test_plan_that_comes_before_the_rounds_end_waits_for_it_but_renews_at_once() -> None:
+    made = scheduler(plan_lead_s=60.0)
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    commands = ready(made, 300.0, plan(0, 2, -1, -1, until=720.0))
+    assert [type(c) for c in commands] == [Renew]
+    commands = list(made.handle(ev.RoundEnd(360.0)))
+    assert suspended(commands) == {lease_of(made, 1)}
+
+
+def test_late_plan_finds_everything_still_running() -> None:
+    made = scheduler(plan_lead_s=60.0)
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    (ask,) = made.handle(ev.PlanDue(300.0))
+    assert isinstance(ask, ComputePlan)
+    commands = list(made.handle(ev.RoundEnd(360.0)))
+    assert [type(c) for c in commands] == [Renew]
+    commands = list(made.handle(ev.PlanReady(400.0, ask.version, plan(1, 0, -1, -1, until=760), 0)))
+    assert len(suspended(commands)) == 2
+
+
+def test_answer_to_an_older_request_is_ignored() -> None:
+    made = scheduler()
+    (ask,) = made.handle(ev.PlanDue(0.0))
+    assert isinstance(ask, ComputePlan)
+    made.handle(ev.PlanDue(1.0))
+    assert made.handle(ev.PlanReady(2.0, ask.version, plan(0, -1, -1, -1), 0)) == []
+
+
+def test_lost_node_ends_its_leases_and_takes_its_devices_away() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 0, 1, -1))
+    commands = list(made.handle(ev.NodeLost(50.0, "v100-1")))
+    assert suspended(commands) == {lease_of(made, 0)}
+    snap = made.snapshot(50.0, 50.0)
+    assert snap.capacity.tolist() == [1, 2]
+    made.handle(ev.NodeReturned(60.0, "v100-1"))
+    assert made.snapshot(60.0, 60.0).capacity.tolist() == [2, 2]
+
+
+def test_plan_made_before_a_node_was_lost_does_not_use_it() -> None:
+    made = scheduler()
+    (ask,) = made.handle(ev.PlanDue(0.0))
+    assert isinstance(ask, ComputePlan)
+    made.handle(ev.NodeLost(1.0, "v100-0"))
+    commands = made.handle(ev.PlanReady(2.0, ask.version, plan(0, 0, 1, -1), 0))
+    assert launched(list(commands)) == {1: (2,)}
+
+
+def test_cancelled_job_leaves_and_is_not_planned_any_more() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    lease = lease_of(made, 1)
+    assert suspended(list(made.handle(ev.JobCancelled(9.0, "b")))) == {lease}
+    assert made.snapshot(9.0, 9.0).job.tolist() == [0, 2]
+
+
+def test_freed_device_is_refilled_only_if_the_mechanism_does_so() -> None:
+    for mechanism, expected in ((Scripted(), {}), (Refilling(), {2: (1,)})):
+        made = scheduler(mechanism)
+        ready(made, 0.0, plan(0, 1, 0, 0) if not expected else plan(0, 1, -1, -1))
+        lease = np.array([lease_of(made, 1)])
+        commands = made.handle(ev.LeasesEnded(10.0, lease, np.array([100.0]), "finished"))
+        assert launched(list(commands)) == expected
+
+
+def test_round_ends_when_nothing_runs_any_more() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, -1, -1, -1))
+    lease = np.array([lease_of(made, 0)])
+    commands = made.handle(ev.LeasesEnded(10.0, lease, np.array([100.0]), "finished"))
+    assert SetTimer("PlanDue", 10.0) in commands
+
+
+def test_packed_jobs_share_devices_under_leases_of_their_own() -> None:
+    made = scheduler()
+    commands = ready(made, 0.0, plan(0, 0, -1, -1, 1, 1, 2, -1))
+    assert launched(commands) == {0: (0, 1), 1: (0, 1), 2: (2,)}
+    alone = lease_of(made, 0)
+    commands = ready(made, 360.0, plan(0, 0, 2, 1, until=720.0))
+    renewed = next(c for c in commands if isinstance(c, Renew))
+    assert alone in renewed.lease.tolist()
+    assert launched(commands) == {}, "device 3 is free, but job 1 has not left its devices yet"
+    left = ev.LeasesEnded(360.0, np.array([lease_of(made, 1)]), np.array([5.0]), "left")
+    assert launched(list(made.handle(left))) == {1: (3,)}
+
+
+def test_copies_of_a_job_have_leases_of_their_own() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 0, 0, 1, copy=[0, 1, 2, 0]))
+    assert len(made.leases.of_job(0)) == 3
+    commands = ready(made, 360.0, plan(0, 0, 1, -1, until=720.0, copy=[0, 1, 0, 0]))
+    assert len(suspended(commands)) == 2
+
+
+def test_job_that_can_never_run_is_refused_with_the_fix() -> None:
+    made = scheduler()
+    with pytest.raises(InputError, match="gang 3"):
+        made.handle(ev.JobSubmitted(1.0, Job(id="d", workload="m", total_steps=1, gang=3)))
+    with pytest.raises(InputError, match="exists"):
+        made.handle(ev.JobSubmitted(1.0, Job(id="a", workload="m", total_steps=1)))
+    assert len(made.jobs) == 3
