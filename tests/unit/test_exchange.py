@@ -35,7 +35,9 @@ def test_single_devices_are_assigned_with_the_greatest_total_weight(
     weight = np.array(rows)
     free = room[: weight.shape[1]]
     left, taken = list(free), [False] * len(weight)
-    chosen, columns = assign(weight, np.ones(len(weight), dtype=np.int64), left, taken)
+    row, column = weight.nonzero()
+    gang = np.ones(len(weight), dtype=np.int64)
+    chosen, columns = assign(row, column, weight[row, column], gang, left, taken)
     assert len(set(chosen)) == len(chosen)
     assert (weight[chosen, columns] > 0).all()
     assert [columns.count(j) + left[j] for j in range(len(free))] == free
@@ -44,9 +46,9 @@ def test_single_devices_are_assigned_with_the_greatest_total_weight(
 
 
 def test_a_gang_runs_whole_or_not_at_all() -> None:
-    weight = np.array([[3.0], [2.0], [1.0]])
     free, taken = [3], [False] * 3
-    rows, columns = assign(weight, np.array([2, 2, 1]), free, taken)
+    row, column, weight = np.arange(3), np.zeros(3, dtype=np.int64), np.array([3.0, 2.0, 1.0])
+    rows, columns = assign(row, column, weight, np.array([2, 2, 1]), free, taken)
     assert (sorted(rows), columns) == ([0, 2], [0, 0])
     assert free == [0]
 

@@ -48,6 +48,7 @@ class Scheduler(Generic[M]):
         self.beliefs = beliefs
         self.mechanism = mechanism
         self.plan_lead_s = plan_lead_s
+        self._refills = mechanism if isinstance(mechanism, Refills) else None
         self.jobs = JobTable(cluster, beliefs)
         self.leases = LeaseTable(cluster)
         self.memory: M = mechanism.initial()
@@ -223,12 +224,12 @@ class Scheduler(Generic[M]):
             # Nothing runs any more, so the round has ended.
             self.round_end_at = None
             return [SetTimer("PlanDue", at), SetTimer("RoundEnd", None)]
-        if not isinstance(self.mechanism, Refills) or len(self.leases) >= len(self.jobs.active):
+        if self._refills is None or len(self.leases) >= len(self.jobs.active):
             return []
         idle = self._idle_devices()
         if not len(idle):
             return []
-        more = self.mechanism.refill(self.snapshot(at, at), self.memory, idle)
+        more = self._refills.refill(self.snapshot(at, at), self.memory, idle)
         start = more != NOBODY
         return self._launch(more, None, start, at) if np.count_nonzero(start) else []
 

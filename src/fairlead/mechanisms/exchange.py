@@ -19,33 +19,53 @@ class Exchange:
     """
 
     def __init__(
-        self, weight: FloatArray, choices: IntArray, at: IntArray, free: list[int]
+        self,
+        row: IntArray,
+        column: IntArray,
+        weight: FloatArray,
+        choices: IntArray,
+        at: IntArray,
+        free: list[int],
     ) -> None:
+        """Take entries in falling order of weight, and how many each row has (0: keep as is)."""
         self._free = free
-        self._out = len(free)
-        contested = (choices > 1).nonzero()[0]
-        self._rows = contested.tolist()
-        self._weight = [[w or -inf for w in row] + [0.0] for row in weight[contested].tolist()]
-        self._at = [self._out if a < 0 else a for a in at[contested].tolist()]
-        self._simple: list[list[tuple[float, int]]] = []
-        self._served: list[int] = []
-        single = choices == 1
-        for j in range(self._out):
-            rows = (single & (weight[:, j] > 0)).nonzero()[0]
-            ranked = rows[(-weight[rows, j]).argsort(kind="stable")]
-            self._simple.append(
-                list(zip(weight[ranked, j].tolist(), ranked.tolist(), strict=True))
-            )
-            self._served.append(int((at[ranked] >= 0).sum()))
+        out = self._out = len(free)
+        self._simple: list[list[tuple[float, int]]] = [[] for _ in free]
+        self._served = [0] * out
+        self._weight: list[list[float]] = []
+        self._at: list[int] = []
+        self._rows: list[int] = []
+        index: dict[int, int] = {}
+        entries = zip(
+            row.tolist(),
+            column.tolist(),
+            weight.tolist(),
+            choices[row].tolist(),
+            at[row].tolist(),
+            strict=True,
+        )
+        for r, c, w, n, a in entries:
+            if n == 1:
+                self._simple[c].append((w, r))
+                self._served[c] += a >= 0
+            elif n:
+                i = index.get(r)
+                if i is None:
+                    i = index[r] = len(self._rows)
+                    self._rows.append(r)
+                    self._weight.append([-inf] * out + [0.0])
+                    self._at.append(out if a < 0 else a)
+                self._weight[i][c] = w
 
-    def improve(self) -> None:
-        """Exchange rows until that adds nothing more."""
-        for _ in range(_MOST_EXCHANGES):
+    def improve(self) -> bool:
+        """Exchange rows until that adds nothing more; tell whether anything has changed."""
+        for turn in range(_MOST_EXCHANGES):
             circle = self._gaining_circle()
             if circle is None:
-                return
+                return turn > 0
             for a, b, row in circle:
                 self._move(a, b, row)
+        return True
 
     def assignment(self, at: IntArray) -> IntArray:
         """Return rows → column (-1: none), the other rows as they were."""

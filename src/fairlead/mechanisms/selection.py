@@ -32,32 +32,38 @@ def pick(
 
 
 def assign(
-    weight: FloatArray, gang: IntArray, free: list[int], taken: list[bool]
+    row: IntArray,
+    column: IntArray,
+    weight: FloatArray,
+    gang: IntArray,
+    free: list[int],
+    taken: list[bool],
 ) -> tuple[list[int], list[int]]:
-    """Assign rows to columns with the greatest total weight; an entry of 0 is forbidden.
+    """Choose among (row, column) entries those of the greatest total weight, each row once.
 
-    Starts from Algorithm 1 in the order of weights, then moves rows of one device for as long
-    as that adds weight, which makes the choice exact where all gangs are 1.
+    Starts from Algorithm 1 in the order of weights, then exchanges rows of one device for as
+    long as that adds weight, which makes the choice exact where all gangs are 1. Updates
+    ``free`` and ``taken``.
     """
-    row, column = weight.nonzero()
-    order = (-weight[row, column]).argsort(kind="stable")
-    rows, columns = pick(row[order], column[order], gang, free, taken)
-    choices = np.bincount(row, minlength=len(weight))
-    choices[gang > 1] = 0
-    if len(free) == 1 or not (choices > 1).any():
+    order = (-weight).argsort(kind="stable")
+    row, column = row[order], column[order]
+    rows, columns = pick(row, column, gang, free, taken)
+    choices = np.bincount(row, minlength=len(gang))
+    if len(free) == 1 or not np.count_nonzero(choices > 1):
         return rows, columns
-    at = np.full(len(weight), -1, dtype=np.int64)
+    choices[gang > 1] = 0
+    at = np.full(len(gang), -1, dtype=np.int64)
     at[rows] = columns
-    exchange = Exchange(weight, choices, at, free)
-    exchange.improve()
-    at = exchange.assignment(at)
-    for r in rows:
-        taken[r] = False
-    chosen = (at >= 0).nonzero()[0]
-    rows = chosen.tolist()
-    for r in rows:
-        taken[r] = True
-    return rows, at[chosen].tolist()
+    exchange = Exchange(row, column, weight[order], choices, at, free)
+    if exchange.improve():
+        for r in rows:
+            taken[r] = False
+        at = exchange.assignment(at)
+        chosen = (at >= 0).nonzero()[0]
+        rows, columns = chosen.tolist(), at[chosen].tolist()
+        for r in rows:
+            taken[r] = True
+    return rows, columns
 
 
 def fill(
@@ -65,12 +71,13 @@ def fill(
 ) -> tuple[list[int], list[int]]:
     """Let rows not taken yet use what is still free, each where it runs best of what is left.
 
-    Rows with the greatest ``first`` choose first.
+    Rows with the greatest ``first`` choose first. Updates ``free`` and ``taken``.
     """
-    waiting = (~np.array(taken, dtype=bool)).nonzero()[0]
-    if not len(waiting) or not any(free):
+    if all(taken) or not any(free):
         return [], []
-    relative = speed[waiting] / np.maximum(speed[waiting].max(axis=1, keepdims=True), 1e-300)
+    waiting = (~np.array(taken, dtype=bool)).nonzero()[0]
+    its_speed = speed[waiting]
+    relative = its_speed / np.maximum(its_speed.max(axis=1, keepdims=True), 1e-300)
     row, column = ((relative > 0) & (np.array(free) > 0)).nonzero()
     order = np.lexsort((-relative[row, column], row, -first[waiting][row]))
     return pick(waiting[row[order]], column[order], gang, free, taken)

@@ -46,7 +46,12 @@ class Shares:
     policy: Policy
     round_s: float = 360.0
     reallocate_s: float = 3600.0
-    """how long an allocation stands when nothing changes"""
+    """how long an allocation stands when nothing changes but the progress of jobs"""
+
+    @property
+    def reads_progress(self) -> bool:
+        """Whether the policy looks at the steps that jobs have made."""
+        return getattr(self.policy, "reads_progress", True)
 
     def initial(self) -> Account:
         """Return an account without jobs."""
@@ -56,9 +61,8 @@ class Shares:
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return the units to which most is owed, and the account to go on from."""
         account = bring_forward(snap, memory)
-        stale = (
-            account.changes != snap.changes
-            or snap.starts_at - account.solved_at >= self.reallocate_s
+        stale = account.changes != snap.changes or (
+            self.reads_progress and snap.starts_at - account.solved_at >= self.reallocate_s
         )
         if stale:
             account = reallocate(self.policy, snap, account, carry_s=self.round_s)
@@ -86,10 +90,11 @@ class Shares:
     ) -> IntArray:
         """Return lanes × devices → job for these devices, of which so many are free."""
         gang = snap.gang
-        weight = urgency(account, self.round_s)
+        row, column, weight = urgent(account, self.round_s)
         if True in taken:
-            weight[taken] = 0.0
-        rows, columns = assign(weight, gang, free, taken)
+            waits = ~np.array(taken)[row]
+            row, column, weight = row[waits], column[waits], weight[waits]
+        rows, columns = assign(row, column, weight, gang, free, taken)
         if any(free):
             more = fill(snap.speed, gang, free, taken, account.owed_s.sum(axis=1))
             rows += more[0]
@@ -99,22 +104,24 @@ class Shares:
         return place(snap, devices, wanted)
 
 
-def urgency(account: Account, round_s: float) -> FloatArray:
-    """Return jobs × accelerators → how urgently the job should run there; 0: it should not.
+def urgent(account: Account, round_s: float) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the (job, accelerator) entries that may run this round, and how urgent each is.
 
     In units of a round, let d be what would be owed at the round's end if the job did not run.
     Running it then leaves it d - 1 behind, so it may run only when d > 0 and must when d >= 1.
     Among those who may, the sooner they must the more urgent; a constant keeps it better to
     serve two than one. The constants were chosen by measured fidelity: docs/design/rounds.md.
     """
-    share = account.share
-    due = account.owed_s / round_s + share
-    may = (share > 0) & (due > 1e-9)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rounds_left = np.ceil((1.0 - due) / share - 1e-9)
-        soon = 1.5 ** -np.clip(rounds_left, 0.0, 20.0)
-    weight = 3.0 + soon + due + 3.0 * (rounds_left <= 0) + account.carried_s / round_s
-    return np.where(may, weight, 0.0)
+    row, column = account.share.nonzero()
+    share = account.share[row, column]
+    due = account.owed_s[row, column] / round_s + share
+    may = due > 1e-9
+    if np.count_nonzero(may) < len(may):
+        row, column, share, due = row[may], column[may], share[may], due[may]
+    rounds_left = np.ceil((1.0 - due) / share - 1e-9).clip(0.0, 20.0)
+    weight = 3.0 + 1.5**-rounds_left + due + account.carried_s[row, column] / round_s
+    weight[rounds_left == 0] += 3.0
+    return row, column, weight
 
 
 def bring_forward(snap: Snapshot, memory: Account) -> Account:

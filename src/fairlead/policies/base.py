@@ -9,7 +9,11 @@ from fairlead.model.snapshot import Snapshot
 
 
 class Policy(Protocol):
-    """Decides who should get what share."""
+    """Decides who should get what share.
+
+    A policy that never looks at the steps jobs have made says so by ``reads_progress = False``;
+    its shares then stand until jobs or devices change, and nobody need report progress for it.
+    """
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares this policy wants for the snapshot's jobs."""

@@ -1,6 +1,7 @@
 """First in, first out, each job on the fastest accelerator left (Gavel §4.2)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ class Fifo:
     instead of by speed.
     """
 
+    reads_progress: ClassVar[bool] = False
     agnostic: bool = False
 
     def allocate(self, snap: Snapshot) -> Allocation:

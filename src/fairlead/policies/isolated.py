@@ -1,6 +1,7 @@
 """Every job alone with an equal part of every accelerator (Gavel §4.1, "isolated")."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ class Isolated:
     use (an accelerator it does not run on, more devices than its gang) is lost.
     """
 
+    reads_progress: ClassVar[bool] = False
     agnostic: bool = False
     """accepted for symmetry: an equal split ignores speeds anyway"""
 

@@ -1,6 +1,7 @@
 """Weighted max-min fairness over effective throughput (Gavel §4.1, §4.3)."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ class MaxMin:
     what accelerators are: every job counts its time only, spread over all of them alike.
     """
 
+    reads_progress: ClassVar[bool] = False
     agnostic: bool = False
     _cache: "_Cache" = field(
         default_factory=lambda: _Cache(), init=False, repr=False, compare=False

@@ -71,6 +71,7 @@ class _Run:
         self._scenario = scenario
         self._record = record
         self._mechanism = mechanism
+        self._reads_progress = getattr(mechanism, "reads_progress", True)
         beliefs = scenario.believed or scenario.speeds
         self.scheduler: Scheduler[Any] = Scheduler(scenario.cluster, beliefs, mechanism)
         for tenant in scenario.tenants:
@@ -128,7 +129,7 @@ class _Run:
             self._scenario.on_progress(at, self._finished)
 
     def _plan(self, at: float) -> None:
-        progress = self._virtual.progress(at)
+        progress = self._virtual.progress(at) if self._reads_progress else None
         if progress is not None:
             self._send(progress)
         self._send(PlanDue(at))

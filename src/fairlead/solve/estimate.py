@@ -6,35 +6,39 @@ more room?" then corrects both until the whole population, not only the sample, 
 
 import numpy as np
 
-from fairlead.solve.arrays import BoolArray, FloatArray
+from fairlead.solve.arrays import FloatArray
 from fairlead.solve.filling import Filling, fill_stage
 from fairlead.solve.interior import Estimate, Sample, interior_prices
 from fairlead.solve.pool import Decision, Pool, spread
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
-_SAMPLE = 256
+# Sample and tolerance of the interior point, the next where the last did not suffice. A rough
+# answer comes first: its response is smooth, a fine one's is that of the few marginal classes.
+_ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
 _TINY_SAMPLE = 32
-_TOLERANCE = 0.1  # the response of a rough answer is smooth; a fine one's is that of few classes
+_GOOD = 2e-3
 _MOST_CORRECTIONS = 12
 _NEARLY_FREE = 0.02
 
 
 def estimate(pool: Pool) -> Decision:
     """Return what everyone decides at the stage's level and prices, guessed as well as may be."""
-    chosen = spread(len(pool.size), _SAMPLE * max(1, len(pool.gain) // 3))
-    part = pool.part(chosen)
-    water = _capped_below(part)
-    for _ in range(3):
-        found = _from_sample(part, water)
+    population, width = len(pool.size), len(pool.gain)
+    water, least = -1.0, np.inf
+    for wanted, tolerance in _ATTEMPTS:
+        part = pool.part(spread(population, wanted * max(1, width // 3)))
+        water = _capped_below(part) if water < 0 else _affordable(part, best.prices)
+        found = _from_sample(part, water, tolerance)
         # Most of the correction is done on parts, where it costs little.
-        for wanted in (len(pool.size) // 64, len(pool.size) // 8):
-            if wanted >= 2 * _SAMPLE:
-                found, _, _ = _correct(pool.part(spread(len(pool.size), wanted)), found)
-        found, decision, imbalance = _correct(pool, found)
-        if imbalance < 0.05:
+        for part_size in (population // 64, population // 8):
+            if part_size >= 2 * wanted:
+                found, _, _ = _correct(pool.part(spread(population, part_size)), found)
+        found, decided, imbalance = _correct(pool, found)
+        if imbalance < least:
+            best, decision, least = found, decided, imbalance
+        if least < _GOOD + 4.0 * float(pool.held.max() / pool.held.sum()):
             break
-        water = _affordable(part, found.prices)
     return decision
 
 
@@ -72,7 +76,7 @@ def _affordable(part: Pool, prices: FloatArray) -> float:
     return high
 
 
-def _from_sample(part: Pool, water: float) -> Estimate:
+def _from_sample(part: Pool, water: float, tolerance: float) -> Estimate:
     rising = part.cap > water
     if not rising.any():
         rising = part.cap >= part.cap.max()
@@ -81,42 +85,48 @@ def _from_sample(part: Pool, water: float) -> Estimate:
     room = np.maximum(part.capacity - at_cap, 0.02 * part.capacity) / total
     gain = np.ascontiguousarray(part.gain[:, rising])
     weight = part.count[rising] / total
-    return interior_prices(Sample(gain, part.size[rising], weight, room), _TOLERANCE)
+    return interior_prices(Sample(gain, part.size[rising], weight, room), tolerance)
 
 
 def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, Decision, float]:
-    """Return the estimate after quasi-Newton steps on everyone, and the imbalance left."""
+    """Return the estimate after quasi-Newton steps on everyone, and the imbalance left.
+
+    Every step starts from the best point so far; a failed one still teaches the response.
+    """
     total, width = float(pool.count.sum()), len(pool.gain)
-    matrix, t, prices = found.matrix.copy(), found.t, found.prices
-    least = np.inf
+    matrix, best, least = found.matrix.copy(), found, np.inf
     enough = 0.3 * float(pool.held.max() / pool.held.sum())
-    step, before, stale = np.zeros(width + 1), np.zeros(width), 0
-    for attempt in range(_MOST_CORRECTIONS):
-        decision = pool.decide(t, prices)
-        over = (pool.use(decision) - pool.capacity) / total
+    t, prices, stale = found.t, found.prices, 0
+    for _ in range(_MOST_CORRECTIONS):
+        decided = pool.decide(t, prices)
+        over = (pool.use(decided) - pool.capacity) / total
         worth = prices * pool.capacity / total
         imbalance = float((prices * np.abs(over)).sum() / worth.sum())
-        if attempt:  # Broyden: the response must explain the last step
-            miss = over - before - (matrix[:width] * step).sum(axis=1)
+        if least < np.inf:  # Broyden: the response must explain the step
+            miss = over - base - (matrix[:width] * step).sum(axis=1)
             matrix[:width] += miss[:, None] * step / (step * step).sum()
         stale = stale + 1 if imbalance > 0.5 * least else 0
         if imbalance < least:
-            least, best = imbalance, (Estimate(t, prices, matrix.copy()), decision)
-        if imbalance < enough or stale == 2:
+            least, decision, base = imbalance, decided, over
+            best = Estimate(t, prices, matrix)
+        if least < enough or stale == (2 if least < _GOOD else 4):
             break
-        # What stays far from full is free.
-        idle = (worth < _NEARLY_FREE * worth.sum()) & (over * total < -0.02 * pool.capacity)
-        step = _step(matrix, over, idle)
-        scale = 0.3 * np.maximum(prices, 0.02 * prices.max())
-        step[:width] = np.where(idle, -prices, np.clip(step[:width], -scale, scale))
-        step[:width] = np.maximum(step[:width], -prices)
-        step[width] = np.clip(step[width], -0.1 * t, 0.1 * t)
-        t, prices, before = t + float(step[width]), prices + step[:width], over
-    return *best, least
+        step = _step(matrix, base, best, pool.capacity / total)
+        t, prices = best.t + float(step[width]), best.prices + step[:width]
+    return best, decision, least
 
 
-def _step(matrix: FloatArray, over: FloatArray, idle: BoolArray) -> FloatArray:
+def _step(matrix: FloatArray, over: FloatArray, at: Estimate, room: FloatArray) -> FloatArray:
+    """Return the step in prices and t that should remove the excess ``over``."""
+    width, prices = len(over), at.prices
+    worth = prices * room
+    # What stays far from full is free.
+    idle = (worth < _NEARLY_FREE * worth.sum()) & (over < -0.02 * room)
     rows = np.append(~idle, True)
-    step = np.zeros(len(rows))
+    step = np.zeros(width + 1)
     step[rows] = np.linalg.solve(matrix[np.ix_(rows, rows)], np.append(-over[~idle], 0.0))
+    most = 0.3 * np.maximum(prices, 0.02 * prices.max())
+    step[:width] = np.where(idle, -prices, np.clip(step[:width], -most, most))
+    step[:width] = np.maximum(step[:width], -prices)
+    step[width] = np.clip(step[width], -0.1 * at.t, 0.1 * at.t)
     return step

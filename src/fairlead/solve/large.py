@@ -7,6 +7,7 @@ the frozen classes leave of these.
 
 import numpy as np
 
+from fairlead.model.errors import SolveError
 from fairlead.solve.arrays import FloatArray, IntArray
 from fairlead.solve.filling import DUAL_TOLERANCE, FilledStage, Filling, fill
 from fairlead.solve.pool import Pool
@@ -16,6 +17,8 @@ from fairlead.solve.table import ClassTable
 
 # Prices of earlier stages must outweigh a later stage's, to keep its frozen classes in place.
 _PRECEDENCE = 1e3
+# Simplex alone takes minutes beyond.
+_MOST_BY_SIMPLEX = 5000
 
 
 def fill_many(
@@ -39,6 +42,8 @@ def fill_many(
             break
         pool = Pool(np.ascontiguousarray(rest.gain.T), rest.size, count[index], room)
         stage = sift(pool) if len(index) > few else None
+        if stage is None and len(index) > _MOST_BY_SIMPLEX:
+            raise SolveError("too many marginal classes", status="stalled", n_classes=len(index))
         if stage is None:
             share[index], later = _fill_few(rest, count[index], room)
             stages += [_widen(each, index, len(count), prices) for each in later]

@@ -27,7 +27,7 @@ _MOST_ROUNDS = 40
 _FIRST_MARGINAL = 40
 _MOST_ADDED = 60
 _MOST_RETRIES = 1
-_MOST_MARGINAL = 600
+_MOST_MARGINAL = 1500
 _REGRET = 1e-12  # relative to what all capacity is worth
 _TIED = 1e-10  # relative: two ways cost the same
 

@@ -1,0 +1,44 @@
+# Needs only python3 (3.11 or newer) and make; everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+
+.PHONY: help setup demo test lint bench docs clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP)  ## create .venv with Fairlead and the tools for working on it
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairlead needs Python 3.11 or newer; try make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: setup  ## compare policies on the bundled data and write a report
+	$(BIN)/fairlead compare --policies max-min,max-min:agnostic,fifo,isolated \
+		--kind continuous-multiple --loads 2,2.5,3 --seeds 2 --jobs 150 --tenants 3 \
+		--out out/demo
+	@echo "Open out/demo/report.html in a browser."
+
+lint: setup  ## style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint docs  ## everything CI checks
+	$(BIN)/python -m pytest -n 2
+
+bench: setup  ## speed against cvxpy, and of whole simulations; fails outside benchmarks/ranges.toml
+	$(BIN)/python benchmarks/solver.py
+	$(BIN)/python benchmarks/simulation.py
+
+docs: setup  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) site out dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,139 @@
+"""``fairlead compare`` as a user types it."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fairlead.cli.main import app
+from fairlead.files import write_trace
+from fairlead.model.errors import FairleadError, InputError, UsageError
+from fairlead.model.job import Job
+
+TINY = ("--jobs", 10, "--duration-factor", 0.02, "--cluster", "v100=2,k80=2", "--workers", 1)
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(app, ["compare", *map(str, args)])
+
+
+def test_it_writes_a_report_and_two_tables_and_prints_the_figures(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    result = run(
+        "--policies", "fifo,isolated", "--seeds", 2, "--loads", "12,6", *TINY, "--out", out
+    )  # fmt: skip
+    assert result.exit_code == 0, result.exception
+    assert sorted(path.name for path in out.iterdir()) == [
+        "jobs.csv",
+        "report.html",
+        "results.csv",
+    ]
+    assert result.stdout.index("6 jobs/h") < result.stdout.index("12 jobs/h")
+    for word in ("fifo", "isolated", "avg JCT (h)", "±", "×", "report.html"):
+        assert word in result.stdout
+
+
+def test_json_is_one_document_and_nothing_else_on_stdout(tmp_path: Path) -> None:
+    result = run(
+        "--policies", "fifo", "--policies", "isolated", "--seeds", 1, "--loads", 6, *TINY,
+        "--out", tmp_path, "--json",
+    )  # fmt: skip
+    said = json.loads(result.stdout)
+    assert [(r["policy"], r["seed"], r["load"], r["jobs"]) for r in said["runs"]] == [
+        ("fifo", 0, 6.0, 10),
+        ("isolated", 0, 6.0, 10),
+    ]
+    assert said["runs"][0]["unfinished"] == 0
+    assert said["report"] == str(tmp_path / "report.html")
+    assert said["csv"] == str(tmp_path / "results.csv")
+
+
+def test_the_command_in_the_report_gives_the_same_tables(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    run("--policies", "isolated,fifo", "--seeds", 2, "--loads", "6", *TINY, "--out", first)
+    page = (first / "report.html").read_text()
+    command = shlex.split(page.partition("<pre><code>")[2].partition("</code>")[0])
+    assert command[:2] == ["fairlead", "compare"]
+    assert run(*command[2:], "--workers", 1, "--out", second).exit_code == 0
+    for name in ("results.csv", "jobs.csv"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_a_given_trace_needs_neither_seeds_nor_loads(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    jobs = [
+        Job(id=f"j{i}", workload="ResNet-50", total_steps=2000.0, arrival_at=60.0 * i)
+        for i in range(4)
+    ]
+    write_trace(jobs, trace)
+    result = run(
+        "--policies", "fifo,isolated", "--trace", trace, "--cluster", "v100=1,k80=1",
+        "--workers", 1, "--window", "1:3", "--out", tmp_path,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.exception
+    rows = (tmp_path / "jobs.csv").read_text().splitlines()
+    assert [row.split(",")[:4] for row in rows[1:3]] == [
+        ["fifo", "", "", "j1"],
+        ["fifo", "", "", "j2"],
+    ]
+
+
+def test_static_traces_have_seeds_but_no_loads(tmp_path: Path) -> None:
+    result = run(
+        "--policies", "fifo", "--kind", "static", "--seeds", 2, *TINY, "--out", tmp_path
+    )  # fmt: skip
+    assert result.exit_code == 0, result.exception
+    rows = (tmp_path / "results.csv").read_text().splitlines()
+    assert [row.split(",")[:3] for row in rows[1:]] == [["fifo", "0", ""], ["fifo", "1", ""]]
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "said"),
+    [
+        (("--policies", "fifo,nonsense"), UsageError, "nonsense"),
+        (("--policies", "fifo,fifo"), UsageError, "twice"),
+        (("--policies", "max-min:agnostic,colour=red"), UsageError, "colour"),
+        (("--policies", "fifo", "--trace", "x.csv", "--loads", "2"), UsageError, "--loads"),
+        (("--policies", "fifo", "--trace", "x.csv", "--seeds", "2"), UsageError, "--seeds"),
+        (("--policies", "fifo", "--trace", "x.csv", "--jobs", "2"), UsageError, "--jobs"),
+        (("--policies", "fifo", "--kind", "static", "--loads", "2"), UsageError, "--loads"),
+        (("--policies", "fifo", "--loads", "2,0"), UsageError, "above 0"),
+        (("--policies", "fifo", "--loads", "2,2"), UsageError, "different"),
+        (("--policies", "fifo", "--loads", "many"), UsageError, "many"),
+        (("--policies", "fifo", "--duration-factor", "0"), UsageError, "--duration-factor"),
+        (("--policies", "fifo", "--window", "9:3"), UsageError, "--window"),
+        (("--policies", "ideal"), UsageError, "ideal"),
+        (("--policies", "fifo", "--trace", "missing.csv"), InputError, "missing.csv"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_runs(
+    args: tuple[str, ...], error: type[FairleadError], said: str, tmp_path: Path
+) -> None:
+    result = run(*args, "--out", tmp_path / "out")
+    assert isinstance(result.exception, error)
+    assert said in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from fairlead.cli.main import run; run()",
+            *("compare", "--policies", "fifo", "--out", str(file / "out")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "[input]" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
