@@ -19,7 +19,6 @@ _ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
 _TINY_SAMPLE = 32
 _GOOD = 2e-3
 _MOST_CORRECTIONS = 12
-_NEARLY_FREE = 0.02
 
 
 def estimate(pool: Pool) -> Decision:
@@ -101,7 +100,8 @@ def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, Decision, float]:
         decided = pool.decide(t, prices)
         over = (pool.use(decided) - pool.capacity) / total
         worth = prices * pool.capacity / total
-        imbalance = float((prices * np.abs(over)).sum() / worth.sum())
+        rate = np.where(over > 0, np.maximum(prices, 0.02 * prices.max()), prices)
+        imbalance = float((rate * np.abs(over)).sum() / worth.sum())
         if least < np.inf:  # Broyden: the response must explain the step
             miss = over - base - (matrix[:width] * step).sum(axis=1)
             matrix[:width] += miss[:, None] * step / (step * step).sum()
@@ -120,13 +120,14 @@ def _step(matrix: FloatArray, over: FloatArray, at: Estimate, room: FloatArray) 
     """Return the step in prices and t that should remove the excess ``over``."""
     width, prices = len(over), at.prices
     worth = prices * room
-    # What stays far from full is free.
-    idle = (worth < _NEARLY_FREE * worth.sum()) & (over < -0.02 * room)
+    cheap = worth < 0.05 * worth.sum()
+    # What has room and is worth next to nothing is free, and out of the system.
+    idle = (over < 0) & (worth < 2e-4 * worth.sum())
     rows = np.append(~idle, True)
     step = np.zeros(width + 1)
     step[rows] = np.linalg.solve(matrix[np.ix_(rows, rows)], np.append(-over[~idle], 0.0))
-    most = 0.3 * np.maximum(prices, 0.02 * prices.max())
-    step[:width] = np.where(idle, -prices, np.clip(step[:width], -most, most))
-    step[:width] = np.maximum(step[:width], -prices)
+    up = 0.3 * np.maximum(prices, 0.02 * prices.max())
+    down = np.where(cheap, 0.9, 0.3) * prices
+    step[:width] = np.where(idle, -prices, np.clip(step[:width], -down, up))
     step[width] = np.clip(step[width], -0.1 * at.t, 0.1 * at.t)
     return step

@@ -72,14 +72,14 @@ class Pool:
         index = np.arange(len(self.size))
         intercept = way.cost - way.slope * np.minimum(t, self.cap)
         support = intercept + way.slope * self.gain
-        spare = (worth - support) / np.maximum(worth + support, 1e-300)
+        spare = (worth - support) / np.maximum(worth + support, 1e-200)
         spare[self.gain <= 0] = np.inf
         spare[way.high, index] = np.inf
         mixed = (way.low >= 0).nonzero()[0]
         spare[way.low[mixed], mixed] = np.inf
         least = spare.min(axis=0)
         least[mixed] = np.minimum(
-            least[mixed], -intercept[mixed] / np.maximum(way.cost[mixed], 1e-300)
+            least[mixed], -intercept[mixed] / np.maximum(way.cost[mixed], 1e-200)
         )
         near = _LEVEL_WEIGHT * np.abs(self.gain / t - 1.0).min(axis=0)
         # At its cap a class has no choice left, unless two resources give the cap.

@@ -24,6 +24,10 @@ from fairlead.solve.linear import INFINITY, new_highs
 _NONE = np.zeros(0, np.int32)
 
 
+_SLACKS = (1e-10, 1e-9, 1e-7)
+"""levels are known up to rounding; all of them held exactly may just not fit"""
+
+
 @dataclass(slots=True)
 class Vertex:
     """An optimal vertex of a stage's program; duals are scaled to sum to about the members."""
@@ -129,10 +133,13 @@ class StageProgram:
         """Return the vertex that keeps every level, and t, at the least Σ cost · y."""
         self._ceiling = -1.0
         self._highs.changeColBounds(0, t, t)
-        self._sync(count, np.zeros(self.size), count * level)
         columns = np.arange(1 + cost.size, dtype=np.int32)
         self._highs.changeColsCost(len(columns), columns, np.append(0.0, cost.ravel()))
-        if not self._optimal():
+        for slack in _SLACKS:
+            self._sync(count, np.zeros(self.size), count * level * (1.0 - slack))
+            if self._run() == highspy.HighsModelStatus.kOptimal:
+                break
+        else:
             raise SolveError("levels were lost", status="infeasible", n_classes=self.size)
         found = self._vertex()
         self._highs.changeColsCost(len(columns), columns, np.zeros(len(columns)))
@@ -174,17 +181,23 @@ class StageProgram:
             highs.changeRowsBounds(len(rows), index, np.full(len(rows), -INFINITY), count[rows])
 
     def _optimal(self) -> bool:
-        highs = self._highs
-        for attempt in range(2):
-            highs.run()
-            status = highs.getModelStatus()
-            if status == highspy.HighsModelStatus.kOptimal:
-                return True
-            if status == highspy.HighsModelStatus.kInfeasible and attempt == 1:
-                return False
-            highs.clearSolver()  # a stale basis can mislead; a cold start decides
-        name = highs.modelStatusToString(status).lower()
+        """Solve the program as it stands; tell whether it has an optimum or is infeasible."""
+        status = self._run()
+        if status == highspy.HighsModelStatus.kOptimal:
+            return True
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return False
+        name = self._highs.modelStatusToString(status).lower()
         raise SolveError("a stage was not solved", status=name, n_classes=self.size)
+
+    def _run(self) -> Any:
+        self._highs.run()
+        status = self._highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            self._highs.clearSolver()  # a stale basis can mislead; a cold start decides
+            self._highs.run()
+            status = self._highs.getModelStatus()
+        return status
 
     def _vertex(self) -> Vertex:
         found: Any = self._highs.getSolution()

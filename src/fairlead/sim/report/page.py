@@ -14,7 +14,7 @@ from fairlead.sim.report import completion, timeline, use
 from fairlead.sim.report.asked import Asked
 from fairlead.sim.report.means import KEY_FIGURES, Row, key_rows, load_text
 from fairlead.sim.report.style import Figure, Palette
-from fairlead.sim.report.words import summary
+from fairlead.sim.report.words import listed, summary
 
 _NO_TIMELINES = (
     "<p class='note'>There are no figures over time: this mechanism gives fractions of devices,"
@@ -26,7 +26,7 @@ def report(comparison: Comparison, outcomes: Sequence[Outcome], asked: Asked) ->
     """Return the page; the same outcomes give the same page, apart from measured times."""
     figures = figures_of(comparison, outcomes)
     parts = [
-        _head(f"Comparison of {len(comparison.policies)} policies"),
+        _head(_title(comparison.policies)),
         f"<p class='lead'>{html.escape(summary(comparison, outcomes))}</p>",
         _setting(asked),
         "<h2>Key figures</h2>",
@@ -45,7 +45,7 @@ def figures_of(comparison: Comparison, outcomes: Sequence[Outcome]) -> list[Figu
     """Return the figures in the order in which they are read."""
     timelines = {o.run.policy: o.timeline for o in outcomes if o.timeline is not None}
     tenants = use.tenants_of(timelines)
-    palette = Palette.of(comparison.policies, sorted(tenants[: use.MAX_TENANTS]))
+    palette = Palette.of(comparison.policies, tenants)
     figures = [
         completion.jct_distribution(comparison, outcomes, palette),
         completion.jct_by_load(comparison, outcomes, palette),
@@ -68,6 +68,15 @@ def _which(comparison: Comparison) -> str:
     load = comparison.chosen_load
     at = "" if load is None else f" at {load_text(load)}"
     return f"The run with seed {comparison.seeds[0]}{at}."
+
+
+def _title(policies: Sequence[str]) -> str:
+    first, *others = policies
+    if not others:
+        return f"Simulation of {html.escape(first)}"
+    if len(others) > 3:
+        return f"Comparison of {len(policies)} policies"
+    return html.escape(f"{first} against {listed(others)}")
 
 
 def _head(title: str) -> str:

@@ -67,17 +67,20 @@ class Palette:
 
     @classmethod
     def of(cls, policies: Sequence[str], tenants: Sequence[str]) -> "Palette":
-        """Return looks by order, which stays the same from report to report."""
+        """Return looks for all policies, and for as many tenants as there are colours."""
         n = len(_POLICY_COLOURS)
         lines = {
             policy: {"color": _POLICY_COLOURS[i % n], "dash": _DASHES[i // n % len(_DASHES)]}
             for i, policy in enumerate(policies)
         }
-        return cls(lines, dict(zip(tenants, _TENANT_COLOURS, strict=False)))
+        coloured = sorted(tenants[: len(_TENANT_COLOURS)])
+        return cls(lines, dict(zip(coloured, _TENANT_COLOURS, strict=False)))
 
-    def tenant(self, name: str) -> str:
-        """Return a tenant's colour; grey for those beyond the palette."""
-        return self.tenants.get(name, _NEUTRAL)
+    def tenant(self, name: str) -> tuple[str, str]:
+        """Return a tenant's colour and legend; those beyond the palette share one in grey."""
+        if name in self.tenants:
+            return self.tenants[name], name
+        return _NEUTRAL, "other tenants"
 
 
 def picture(traces: Sequence[Any], *, height: int, **layout: Any) -> go.Figure:

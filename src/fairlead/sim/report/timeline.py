@@ -108,10 +108,15 @@ def _gantt(
         mine = np.array([timeline.jobs[number].tenant == tenant for number in job.tolist()], bool)
         if mine.any():
             held = job[mine], device[mine], start[mine], end[mine]
-            traces += _tenant_bars(timeline, held, labels, tenant, palette.tenant(tenant))
+            colour, legend = palette.tenant(tenant)
+            if not any(trace.name == legend for trace in traces):
+                traces.append(_legend_entry(legend, colour, labels[0]))
+            traces.append(_tenant_bars(timeline, held, labels, colour, legend))
+    inner = 18 * min(len(labels), 30) + 9 * max(len(labels) - 30, 0)
     return picture(
         traces,
-        height=130 + 18 * min(len(labels), 30) + 9 * max(len(labels) - 30, 0),
+        height=100 + inner,
+        legend={"orientation": "h", "x": 0, "y": 1 + 8 / inner, "yanchor": "bottom"},
         barmode="overlay",
         bargap=0.12,
         xaxis=axis("time since the first arrival (h)", range=[0, hours]),
@@ -129,16 +134,16 @@ def _gantt(
 
 
 def _tenant_bars(
-    timeline: Timeline, bars: Bars, labels: Sequence[str], tenant: str, colour: str
-) -> list[go.Bar]:
-    """Return the bars of a tenant's jobs, and an empty one that stands in the legend for all."""
+    timeline: Timeline, bars: Bars, labels: Sequence[str], colour: str, legend: str
+) -> go.Bar:
+    """Return the bars of a tenant's jobs."""
     job, device, start, end = bars
     held = [timeline.jobs[number] for number in job.tolist()]
     untils = end.round(3).tolist()
-    shown = go.Bar(
+    return go.Bar(
         orientation="h",
-        name=tenant,
-        legendgroup=tenant,
+        name=legend,
+        legendgroup=legend,
         showlegend=False,
         base=start.round(3),
         x=(end - start).round(4),
@@ -152,18 +157,22 @@ def _tenant_bars(
             for each, until in zip(held, untils, strict=True)
         ],
         hovertemplate="job %{customdata[0]}, gang %{customdata[2]}<br>%{customdata[1]}"
-        f"<br>%{{y}}, from %{{base:.2f}} to %{{customdata[3]:.2f}} h<extra>{tenant}</extra>",
+        "<br>%{y}, from %{base:.2f} to %{customdata[3]:.2f} h"
+        f"<extra>{held[0].tenant}</extra>",
     )
-    entry = go.Bar(
+
+
+def _legend_entry(legend: str, colour: str, label: str) -> go.Bar:
+    """Return an empty bar: the legend would else show the shade of the first job."""
+    return go.Bar(
         orientation="h",
-        name=tenant,
-        legendgroup=tenant,
+        name=legend,
+        legendgroup=legend,
         x=[0],
-        y=[labels[0]],
+        y=[label],
         marker={"color": colour, "line": {"width": 0}},
         hoverinfo="skip",
     )
-    return [entry, shown]
 
 
 def _labels(cluster: Cluster) -> list[str]:

@@ -70,10 +70,11 @@ def _shares(
         traces.append(
             go.Scatter(
                 y=_plain(received[:, number[tenant]]),
-                name=f"{tenant} received",
+                name="received",
+                showlegend=row == 1,
                 mode="lines",
                 fill="tozeroy",
-                line={"color": palette.tenant(tenant), "width": 1, "shape": "hvh"},
+                line={"color": palette.tenant(tenant)[0], "width": 1, "shape": "hvh"},
                 hovertemplate=hover + " received</extra>",
                 **where,
             )

@@ -28,7 +28,7 @@ def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     sentences = [_unfinished(comparison, outcomes)]
     if others:
         said = [_speed(runs[first], runs[other], other) for other in others]
-        sentences.append(f"{where}, {first} completes jobs {_listed(said)}.")
+        sentences.append(f"{where}, {first} completes jobs {listed(said)}.")
         sentences.append(_far_load(comparison, outcomes))
     sentences.append(
         _best(runs, FAIRNESS, "Finish-time fairness ρ is best (lowest) under", high=False)
@@ -77,7 +77,7 @@ def _far_load(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
         value = mean(runs[policy], AVERAGE_JCT).value
         if base and value:
             said.append(f"{AVERAGE_JCT.text(value)} h ({value / base:.2f}×) under {policy}")
-    return f"At the highest load, {load_text(highest)}, the average is {_listed(said)}."
+    return f"At the highest load, {load_text(highest)}, the average is {listed(said)}."
 
 
 def _best(
@@ -88,7 +88,7 @@ def _best(
         return ""
     order = sorted(values, key=values.__getitem__, reverse=high)
     shown = [f"{policy} ({quantity.text(values[policy])}{unit})" for policy in order]
-    return f"{lead} {shown[0]}, then {_listed(shown[1:])}."
+    return f"{lead} {shown[0]}, then {listed(shown[1:])}."
 
 
 def _unfinished(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
@@ -102,9 +102,10 @@ def _unfinished(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
         return ""
     return (
         f"Some jobs never finished, and completion times count only those that did:"
-        f" {_listed(said)}."
+        f" {listed(said)}."
     )
 
 
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
+    """Return parts as people list them: a, b and c."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

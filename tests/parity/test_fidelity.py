@@ -1,0 +1,66 @@
+"""How closely rounds follow the shares they realise (Gavel §7.5)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairlead.files import read_cluster, read_speeds, read_trace
+from fairlead.mechanisms.shares import Account, Shares
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.max_min import MaxMin
+from fairlead.sim.driver import Scenario, simulate
+from tests.shared_data import SHARED, needs_shared
+
+
+@dataclass(frozen=True)
+class Watched(Shares):
+    """Notes at every plan how far each job is from its share since the last allocation."""
+
+    seen: dict[str, Any] = field(default_factory=dict)
+    deviations: list[float] = field(default_factory=list)
+
+    def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
+        plan, account = super().plan(snap, memory)
+        if self.seen:
+            still = np.isin(self.seen["job"], snap.job)
+            row = np.searchsorted(snap.job, self.seen["job"][still])
+            received = snap.received_s[row] - self.seen["received_s"][still]
+            share = self.seen["share"][still]
+            allocated = share * (snap.starts_at - self.seen["starts_at"])
+            strays = np.abs(received - allocated)[share > 0]
+            self.deviations.append(float(strays.max(initial=0.0)) / self.round_s)
+        if plan.reallocated:
+            self.seen.update(
+                job=snap.job,
+                received_s=snap.received_s.copy(),
+                share=account.share,
+                starts_at=snap.starts_at,
+            )
+        return plan, account
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("trace", "cluster"),
+    [
+        ("cont_single_300_lam1800_seed0.csv.gz", "v100=12,p100=12,k80=12"),
+        ("static_single_100_seed0.csv.gz", "v100=6,p100=6,k80=6"),
+    ],
+)
+def test_nobody_strays_more_than_a_round_from_its_share(trace: str, cluster: str) -> None:
+    """Between reallocations |received − allocated| ≤ one round per job and accelerator."""
+    assert SHARED is not None
+    mechanism = Watched(MaxMin())
+    simulate(
+        Scenario(
+            cluster=read_cluster(cluster),
+            speeds=read_speeds(SHARED / "data/gavel/simulation_throughputs.json.gz"),
+            jobs=read_trace(SHARED / "reference/gavel" / trace).jobs,
+            mechanism=mechanism,
+        )
+    )
+    assert len(mechanism.deviations) > 1000
+    assert max(mechanism.deviations) <= 1.0 + 1e-6
