@@ -47,7 +47,10 @@ class Gavel:
         fraction = received / received.sum(axis=0)
         row, column = account.share.nonzero()
         priority = account.share[row, column] / fraction[row, column]
-        order = np.lexsort((column, row, -priority))
+        # Equal priorities must not favour one accelerator round after round, so the order in
+        # which accelerators are filled rotates (the artifact draws it at random).
+        turn = (column + int(snap.starts_at // self.round_s)) % len(snap.capacity)
+        order = np.lexsort((row, turn, -priority.round(9)))
         free, taken = snap.capacity.tolist(), [False] * len(snap.job)
         gang = snap.gang
         rows, columns = pick(row[order], column[order], gang, free, taken)

@@ -6,7 +6,7 @@ greatest gain: the classes that stand at their caps when a stage ends are guesse
 answer and corrected, so that a stage takes one or two programs rather than one per class.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,6 +53,9 @@ def fill(
     while True:
         near = guess[len(stages)] if len(stages) < len(guess) else stages[-1].t
         stage, vertex = fill_stage(state, near)
+        if not stage.frozen.any():  # every dual is next to nothing: the greatest must do
+            most = vertex.pull >= vertex.pull[state.free].max()
+            stage = replace(stage, frozen=state.free & most)
         stages.append(stage)
         frozen, cap = stage.frozen, state.table.cap
         state.level = np.where(frozen, np.minimum(stage.t, cap), state.level)
@@ -117,15 +120,14 @@ def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
         frozen = follows & (vertex.pull > DUAL_TOLERANCE)
         if reached >= table.least_cap:
             capped = free & (cap <= reached)
-            if (capped & follows).any() and not (vertex.prices > DUAL_TOLERANCE).any():
+            priced = (vertex.prices > DUAL_TOLERANCE) & table.is_open
+            if (capped & follows).any() and not priced.any():
                 # Only caps stop the water: it can stand higher with these held at theirs.
                 search.ascend(cap[free], reached)
                 continue
             frozen |= capped
             if vertex.t > table.ceiling * (1 - _CAP_TOLERANCE):
                 vertex.t = float(cap[free].max())
-        if not frozen.any():
-            frozen = follows & (vertex.pull >= vertex.pull[follows].max())
         return FilledStage(vertex.t, vertex.prices, frozen), vertex
     status = "infeasible" if vertex is None else "cycling"
     raise SolveError("caps did not settle", status=status, n_classes=int(free.sum()))

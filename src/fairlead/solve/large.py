@@ -11,12 +11,12 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.arrays import FloatArray, IntArray
 from fairlead.solve.filling import DUAL_TOLERANCE, FilledStage, Filling, fill
 from fairlead.solve.pool import Pool
-from fairlead.solve.sifting import sift
+from fairlead.solve.sifting import Held, sift
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
 # Prices of earlier stages must outweigh a later stage's, to keep its frozen classes in place.
-_PRECEDENCE = 1e3
+_PRECEDENCE = 1e4
 # Simplex alone takes minutes beyond.
 _MOST_BY_SIMPLEX = 5000
 
@@ -28,58 +28,90 @@ def fill_many(
 
     Once at most ``few`` classes are left, or if too many are marginal, simplex takes over.
     """
-    share = np.zeros_like(table.gain)
-    stages: list[FilledStage] = []
-    free, room = count > 0, capacity.copy()
-    usable = capacity > 0
-    prices = np.zeros(len(capacity))
-    while free.any():
-        index = np.flatnonzero(free)
-        rest = table if free.all() else table.rows(index, usable)
+    now = _Progress(table, count, capacity)
+    while now.free.any():
+        index = np.flatnonzero(now.free)
+        rest = table if now.free.all() else table.rows(index, now.usable)
+        room = now.room()
         if rest.fits(rest.best * count[index, None], room):
-            share[index] = rest.best
-            stages.append(FilledStage(float(rest.cap.max()), prices, free))
+            now.share[index] = rest.best
+            now.note(FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index]), index)
             break
-        pool = Pool(np.ascontiguousarray(rest.gain.T), rest.size, count[index], room)
-        stage = sift(pool) if len(index) > few else None
-        if stage is None and len(index) > _MOST_BY_SIMPLEX:
-            raise SolveError("too many marginal classes", status="stalled", n_classes=len(index))
+        stage = None
+        if len(index) > few:
+            pool = Pool(np.ascontiguousarray(rest.gain.T), rest.size, count[index], room)
+            stage = sift(pool, now.held())
         if stage is None:
-            share[index], later = _fill_few(rest, count[index], room)
-            stages += [_widen(each, index, len(count), prices) for each in later]
+            if len(index) > _MOST_BY_SIMPLEX:
+                why = "too many marginal classes"
+                raise SolveError(why, status="stalled", n_classes=len(index))
+            _fill_few(now, index)
             break
-        frozen = index[stage.frozen]
-        share[frozen] = stage.share[stage.frozen]
-        found = FilledStage(stage.t, stage.prices, stage.frozen)
-        stages.append(_widen(found, index, len(count), prices))
-        prices = stages[-1].prices
-        used = (count[frozen] * table.size[frozen])[:, None] * share[frozen]
-        room = np.maximum(room - used.sum(axis=0), 0.0)
-        usable = usable & (stage.prices <= DUAL_TOLERANCE)
-        free = free.copy()
-        free[frozen] = False
-    return share, stages
+        now.share[now.flexible] = stage.held_share
+        now.share[index[stage.frozen]] = stage.share[stage.frozen]
+        now.note(FilledStage(stage.t, stage.prices, stage.frozen), index)
+        tied = index[stage.marginal]
+        now.flexible = np.concatenate([now.flexible, tied[~now.free[tied]]])
+        now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
+    return now.share, now.stages
 
 
-def _fill_few(
-    table: ClassTable, count: FloatArray, capacity: FloatArray
-) -> tuple[FloatArray, list[FilledStage]]:
-    program = StageProgram(capacity)
-    program.add(table.gain, table.size)
-    none = np.zeros(len(count))
-    state = Filling(program, table, count, capacity, none == 0, none)
-    loose = program.loose(none != 0, table.gain <= 0)
-    guess = (table.fitting_cap(count, capacity),)
-    total, stages = fill(state, loose, guess)
-    return total / count[:, None], stages
+class _Progress:
+    """What has been frozen so far, and which of it may yet move."""
+
+    def __init__(self, table: ClassTable, count: FloatArray, capacity: FloatArray) -> None:
+        self.table, self.count, self.capacity = table, count, capacity
+        self.share = np.zeros_like(table.gain)
+        self.level = np.zeros(len(count))
+        self.free = count > 0
+        self.usable = capacity > 0
+        self.flexible = np.zeros(0, np.int64)  # frozen classes whose shares are not settled
+        self.stages: list[FilledStage] = []
+
+    def room(self) -> FloatArray:
+        """Return what the frozen classes leave of the resources."""
+        if not self.stages:
+            return self.capacity
+        held = (self.count * self.table.size * ~self.free)[:, None]
+        return np.maximum(self.capacity - (held * self.share).sum(axis=0), 0.0)
+
+    def held(self) -> Held:
+        """Return the frozen classes that may yet move."""
+        who, table = self.flexible, self.table
+        count, size = self.count[who], table.size[who]
+        used = ((count * size)[:, None] * self.share[who]).sum(axis=0)
+        return Held(table.gain[who], size, count, self.level[who], used)
+
+    def note(self, stage: FilledStage, index: IntArray) -> None:
+        """Record a stage of the classes ``index`` as one of all, its prices after earlier ones."""
+        frozen = np.zeros(len(self.count), bool)
+        frozen[index[stage.frozen]] = True
+        self.level[frozen] = np.minimum(stage.t, self.table.cap)[frozen]
+        self.free = self.free & ~frozen
+        prices = stage.prices
+        if self.stages:
+            earlier = self.stages[-1].prices
+            weight = _PRECEDENCE * max(float(prices.max()), 1e-300) / float(earlier.max())
+            prices = prices + weight * earlier if prices.any() else earlier
+        self.stages.append(FilledStage(stage.t, prices, frozen))
 
 
-def _widen(stage: FilledStage, index: IntArray, classes: int, earlier: FloatArray) -> FilledStage:
-    """Return a stage of the remaining classes as one of all, its prices after the earlier ones."""
-    frozen = np.zeros(classes, bool)
-    frozen[index[stage.frozen]] = True
-    prices = stage.prices
-    if earlier.any():
-        weight = _PRECEDENCE * max(float(prices.max()), 1e-300) / float(earlier.max())
-        prices = prices + weight * earlier if prices.any() else earlier
-    return FilledStage(stage.t, prices, frozen)
+def _fill_few(now: _Progress, index: IntArray) -> None:
+    """Fill the classes ``index`` by simplex, the flexible ones keeping their levels."""
+    held, table = now.held(), now.table
+    who = np.concatenate([now.flexible, index])
+    rows = table.rows(who, now.capacity > 0)
+    first = len(now.flexible)
+    free = np.arange(len(who)) >= first
+    rows = rows.without(~now.usable, free)
+    room = now.room() + held.used
+    program = StageProgram(room)
+    program.add(rows.gain, rows.size)
+    count = now.count[who]
+    state = Filling(program, rows, count, room, free, now.level[who])
+    loose = program.loose(count <= 0, rows.gain <= 0)
+    guess = (rows.fitting_cap(count * free, now.room()),) if not now.stages else ()
+    total, stages = fill(state, loose, guess or (now.stages[-1].t,))
+    now.share[who] = total / count[:, None]
+    for stage in stages:
+        now.note(FilledStage(stage.t, stage.prices, stage.frozen[first:]), index)

@@ -44,7 +44,8 @@ class Pool:
         index = np.arange(len(level))
         top = self.gain[way.high, index]
         bottom = np.where(way.low >= 0, self.gain[way.low, index], 0.0)
-        rate = 1.0 / (top - bottom)
+        rise = top - bottom
+        rate = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
         upper = (level - bottom) * rate
         lower = np.where(way.low >= 0, 1.0 - upper, 0.0)
         return Decision(t, worth, way, upper, lower, np.where(self.cap <= t, 0.0, rate))

@@ -33,20 +33,33 @@ _TIED = 1e-10  # relative: two ways cost the same
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Classes frozen before that may yet reach their levels in other ways."""
+
+    gain: FloatArray  # classes × resources
+    size: FloatArray
+    count: FloatArray
+    level: FloatArray
+    used: FloatArray  # resources: what they use now, on top of the pool's capacity
+
+
+@dataclass(frozen=True, slots=True)
 class SiftedStage:
     """The stage's level and prices, everyone's share then, and who is frozen."""
 
     t: float
     prices: FloatArray
     share: FloatArray  # classes × resources
+    held_share: FloatArray  # held classes × resources
     frozen: BoolArray
+    marginal: IntArray  # classes whose shares were found together, so may change together
 
 
-def sift(pool: Pool) -> SiftedStage | None:
+def sift(pool: Pool, held: Held) -> SiftedStage | None:
     """Return the stage of all classes in the pool, or None if too many of them are marginal."""
     decision = estimate(pool)
     margin = pool.margin(decision)
-    program = _Marginal(pool)
+    program = _Marginal(pool, held)
     program.extend(_least(margin, _FIRST_MARGINAL))
     solved, retries = program.solve(decision), _MOST_RETRIES
     for _ in range(_MOST_ROUNDS):
@@ -82,8 +95,8 @@ def _wrong(program: "_Marginal", decision: Decision, now: Decision) -> IntArray:
     if float(regret.sum()) > _REGRET * worth or worth <= 0:
         wrong = np.flatnonzero(regret > 0.01 * _REGRET * worth)
         return wrong if len(wrong) <= _MOST_ADDED else _least(-regret, _MOST_ADDED)
-    stuck = (now.way.slope > DUAL_TOLERANCE) & ~program.inside
-    return np.flatnonzero(stuck & (pool.margin(now) < _TIED))
+    stuck = (now.way.slope > DUAL_TOLERANCE) | (pool.cap <= now.t)
+    return np.flatnonzero(stuck & ~program.inside & (pool.margin(now) < _TIED))
 
 
 def _least(margin: FloatArray, wanted: int) -> IntArray:
@@ -93,41 +106,45 @@ def _least(margin: FloatArray, wanted: int) -> IntArray:
 
 
 class _Marginal:
-    """The exact program of the marginal classes, next to decided ones that are linear in t."""
+    """The exact program of marginal and held classes, next to decided ones linear in t."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
+    def __init__(self, pool: Pool, held: Held) -> None:
+        self.pool, self.held = pool, held
         self.inside = np.zeros(len(pool.size), bool)
         self.chosen = np.zeros(0, np.int64)
         self.program = StageProgram(pool.capacity)
+        self.program.add(held.gain, held.size)
         self.t = 0.0
         self.prices = np.zeros(len(pool.capacity))
 
     def extend(self, chosen: IntArray) -> None:
         """Take these classes in."""
-        pool = self.pool
+        pool, held = self.pool, self.held
         self.inside[chosen] = True
         self.chosen = np.concatenate([self.chosen, chosen])
         self.program.add(pool.gain[:, chosen].T, pool.size[chosen])
-        table = ClassTable.of(
-            pool.gain[:, self.chosen].T, pool.size[self.chosen], pool.capacity > 0
-        )
-        self.table = replace(table, ceiling=2.0 * float(pool.cap.max()))
+        gain = np.concatenate([held.gain, pool.gain[:, self.chosen].T])
+        size = np.concatenate([held.size, pool.size[self.chosen]])
+        table = ClassTable.of(gain, size, np.ones(len(pool.capacity), bool))
+        least = float(pool.cap[self.chosen].min())
+        is_open = pool.gain.any(axis=1)
+        top = 2.0 * float(pool.cap.max())
+        self.table = replace(table, ceiling=top, least_cap=least, is_open=is_open)
 
     def solve(self, decision: Decision) -> bool:
         """Find t, prices and the marginal classes' shares, the others deciding as given.
 
         Return False if the others leave too little for that.
         """
-        pool = self.pool
+        pool, held = self.pool, self.held
         used, slope = pool.response(decision, ~self.inside)
-        room = pool.capacity - used + slope * decision.t
+        room = pool.capacity + held.used - used + slope * decision.t
         rising = float(pool.count[(decision.rate > 0) & ~self.inside].sum())
         self.program.set_others(room, slope, rising)
-        none = np.zeros(len(self.chosen))
-        self.state = Filling(
-            self.program, self.table, pool.count[self.chosen], room, none == 0, none
-        )
+        count = np.concatenate([held.count, pool.count[self.chosen]])
+        level = np.concatenate([held.level, np.zeros(len(self.chosen))])
+        free = np.arange(len(count)) >= len(held.count)
+        self.state = Filling(self.program, self.table, count, room, free, level)
         try:
             self.found, self.vertex = fill_stage(self.state, decision.t)
         except SolveError:
@@ -141,17 +158,18 @@ class _Marginal:
         return self.solve(decision) and self.t > before
 
     def stage(self, decision: Decision, now: Decision) -> SiftedStage:
-        """Return the whole stage, the marginal classes' shares settled by the tie rule."""
-        pool, state = self.pool, self.state
+        """Return the whole stage; if it is the last, the tie rule settles the program's shares."""
+        pool, state, first = self.pool, self.state, len(self.held.count)
         share = decision.shares(self.t, pool.cap, len(pool.gain))
         frozen = (now.way.slope > DUAL_TOLERANCE) | (pool.cap <= self.t)
-        frozen[self.chosen] = self.found.frozen
+        frozen[self.chosen] = self.found.frozen[first:]
         total = self.vertex.total
-        state.level = np.minimum(self.t, self.table.cap)
-        loose = self.program.loose(~state.free, self.table.gain <= 0)
+        state.level = np.where(state.free, np.minimum(self.t, self.table.cap), state.level)
+        loose = self.program.loose(state.count <= 0, self.table.gain <= 0)
         loose &= np.abs(self.vertex.dual) <= DUAL_TOLERANCE
-        if self.found.frozen.all() and undetermined(state, loose):
+        if frozen.all() and undetermined(state, loose):
             cost = self.table.cost
             total = self.program.least_cost(state.count, state.level, cost, self.t).total
-        share[self.chosen] = total / state.count[:, None]
-        return SiftedStage(self.t, self.prices, share, frozen)
+        own = total / state.count[:, None]
+        share[self.chosen] = own[first:]
+        return SiftedStage(self.t, self.prices, share, own[:first], frozen, self.chosen)

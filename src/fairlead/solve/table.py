@@ -22,6 +22,7 @@ class ClassTable:
     cap: FloatArray  # classes
     best: FloatArray  # classes × resources: the shares of a member at its cap by the tie rule
     alone: BoolArray  # classes: only one resource gives the cap
+    is_open: BoolArray  # resources: counted in caps
     least_cap: float  # no cap is below
     ceiling: float  # above every cap
 
@@ -33,7 +34,8 @@ class ClassTable:
         gain = np.where(is_open, gain, 0.0)
         cap, best, alone = _caps(gain, cost)
         least = float(cap[cap > 0].min(initial=np.inf))
-        return cls(gain, size, cost, cap, best, alone, least, 2.0 * float(cap.max(initial=1.0)))
+        ceiling = 2.0 * float(cap.max(initial=1.0))
+        return cls(gain, size, cost, cap, best, alone, is_open, least, ceiling)
 
     def rows(self, index: IntArray, usable: BoolArray) -> "ClassTable":
         """Return the table of some classes where only some resources are usable."""
@@ -41,16 +43,18 @@ class ClassTable:
         cost = self.cost[index]
         cap, best, alone = _caps(gain, cost)
         least, ceiling = float(cap.min()), 2.0 * float(cap.max())
-        return ClassTable(gain, self.size[index], cost, cap, best, alone, least, ceiling)
+        size = self.size[index]
+        return ClassTable(gain, size, cost, cap, best, alone, usable, least, ceiling)
 
     def without(self, closed: BoolArray, free: BoolArray) -> "ClassTable":
         """Return the table in which the ``closed`` resources are closed to the free classes."""
-        cap, best, alone = _caps(np.where(closed, 0.0, self.gain), self.cost)
+        cap, best, alone = _caps(np.where(self.is_open & ~closed, self.gain, 0.0), self.cost)
         return replace(
             self,
             cap=np.where(free, cap, self.cap),
             best=np.where(free[:, None], best, self.best),
             alone=np.where(free, alone, self.alone),
+            is_open=self.is_open & ~closed,
             least_cap=float(cap[free].min()),
         )
 
