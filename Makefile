@@ -38,7 +38,7 @@ bench: setup  ## speed against cvxpy, and of whole simulations; fails outside be
 	$(BIN)/python benchmarks/simulation.py
 
 docs: setup  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) site out dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,7 +24,7 @@ from fairlead.sim.generate import Recipe, generate
 
 # Rho is a figure of the mean in every result; the report wants it job by job.
 from fairlead.sim.metrics import Result, summarise
-from fairlead.sim.metrics import _finish_time_fairness as finish_time_fairness
+from fairlead.sim.metrics import finish_time_fairness as finish_time_fairness
 from fairlead.sim.record import Record
 from fairlead.sim.report.watch import Timeline, Watch
 from fairlead.sim.truth import Truth

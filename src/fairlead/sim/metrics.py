@@ -97,7 +97,7 @@ def summarise(
     used = record.device_s.sum(axis=0)
     held = span * cluster.counts
     busy = np.divide(used, held, out=np.zeros(len(held)), where=held > 0)
-    fairness = _finish_time_fairness(jobs, arrival, end, alone, cluster)[chosen]
+    fairness = finish_time_fairness(jobs, arrival, end, alone, cluster)[chosen]
     return Result(
         policy=policy,
         avg_jct_s=_figure(done, np.mean),
@@ -140,7 +140,7 @@ def _missed(jobs: Sequence[Job], end: FloatArray) -> int:
     return int(np.count_nonzero(late))
 
 
-def _finish_time_fairness(
+def finish_time_fairness(
     jobs: Sequence[Job], arrival: FloatArray, end: FloatArray, alone: FloatArray, cluster: Cluster
 ) -> FloatArray:
     """Return jobs → time taken over the time with 1/n of the cluster (Themis' ρ; Gavel §4.2).

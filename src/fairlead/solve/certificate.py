@@ -32,30 +32,31 @@ def certify(prices: FloatArray, bound: float, reached: float) -> Certificate:
     return Certificate(prices, bound, gap)
 
 
-def largest_level(
-    gain: FloatArray,
-    size: FloatArray,
-    count: FloatArray,
-    granted: FloatArray,
-    prices: FloatArray,
-    budget: float,
-) -> float:
-    """Return the greatest t, up to the least cap, whose cheapest cost stays within ``budget``.
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Classes that are to reach a level: t where ``granted`` is NaN, otherwise that number."""
 
-    A class with a number in ``granted`` is charged for that level, the others for t. The result
-    errs upwards, never below the true greatest t, up to rounding.
-    """
-    cap = gain.max(axis=1)
-    free = np.isnan(granted)
-    granted = np.minimum(granted, cap)
-    hulls, worth = Hulls(np.ascontiguousarray(gain.T)), prices[:, None] * size
-    t = float(cap[free].min())
-    for _ in range(200):  # Newton from the right on a convex piecewise-linear function: finite.
-        found = hulls.over(np.where(free, t, granted), worth, careful=True)
-        over = float((count * found.cost).sum()) - budget
-        incline = float((count * found.slope)[free].sum())
-        step = t - over / incline if over > 1e-15 * budget and incline > 0 else t
-        if not step < t:
-            break
-        t = max(step, 0.0)
-    return t
+    gain: FloatArray  # classes × resources
+    size: FloatArray
+    count: FloatArray
+    granted: FloatArray
+
+    def largest_level(self, prices: FloatArray, budget: float) -> float:
+        """Return the greatest t, up to the least cap, whose cheapest cost is within ``budget``.
+
+        The result errs upwards, never below the true greatest t, up to rounding.
+        """
+        cap = self.gain.max(axis=1)
+        free = np.isnan(self.granted)
+        granted = np.minimum(self.granted, cap)
+        hulls, worth = Hulls(np.ascontiguousarray(self.gain.T)), prices[:, None] * self.size
+        t = float(cap[free].min())
+        for _ in range(200):  # Newton from the right on a convex function of line pieces: finite.
+            found = hulls.over(np.where(free, t, granted), worth, careful=True)
+            over = float((self.count * found.cost).sum()) - budget
+            incline = float((self.count * found.slope)[free].sum())
+            step = t - over / incline if over > 1e-15 * budget and incline > 0 else t
+            if not step < t:
+                break
+            t = max(step, 0.0)
+        return t

@@ -46,7 +46,7 @@ def merge(*columns: FloatArray) -> Classes:
     by_first = np.argsort(first)
     rank[by_first] = np.arange(len(first))
     index = rank[index]
-    return Classes(index, first[by_first], np.bincount(index))
+    return Classes(index, first[by_first], np.bincount(index).astype(np.int64))
 
 
 def row_hash(rows: FloatArray) -> npt.NDArray[np.uint64]:
@@ -61,7 +61,7 @@ def row_hash(rows: FloatArray) -> npt.NDArray[np.uint64]:
 def fractions(code: npt.NDArray[np.uint64], width: int) -> FloatArray:
     """Return rows × width numbers in [0, 1) that are a fixed generic function of the hashes."""
     shift = _STEP * np.arange(1, width + 1, dtype=np.uint64)
-    return (_mix(code[:, None] + shift) >> np.uint64(11)) * 2.0**-53
+    return (_mix(code[:, None] + shift) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mix(code: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -24,10 +24,11 @@ _MOST_CORRECTIONS = 12
 def estimate(pool: Pool) -> Decision:
     """Return what everyone decides at the stage's level and prices, guessed as well as may be."""
     population, width = len(pool.size), len(pool.gain)
-    water, least = -1.0, np.inf
+    prices: FloatArray | None = None
+    least = np.inf
     for wanted, tolerance in _ATTEMPTS:
         part = pool.part(spread(population, wanted * max(1, width // 3)))
-        water = _capped_below(part) if water < 0 else _affordable(part, best.prices)
+        water = _capped_below(part) if prices is None else _affordable(part, prices)
         found = _from_sample(part, water, tolerance)
         # Most of the correction is done on parts, where it costs little.
         for part_size in (population // 64, population // 8):
@@ -35,7 +36,7 @@ def estimate(pool: Pool) -> Decision:
                 found, _, _ = _correct(pool.part(spread(population, part_size)), found)
         found, decided, imbalance = _correct(pool, found)
         if imbalance < least:
-            best, decision, least = found, decided, imbalance
+            prices, decision, least = found.prices, decided, imbalance
         if least < _GOOD + 4.0 * float(pool.held.max() / pool.held.sum()):
             break
     return decision
@@ -96,6 +97,7 @@ def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, Decision, float]:
     matrix, best, least = found.matrix.copy(), found, np.inf
     enough = 0.3 * float(pool.held.max() / pool.held.sum())
     t, prices, stale = found.t, found.prices, 0
+    base, step = np.zeros(width), np.zeros(width + 1)
     for _ in range(_MOST_CORRECTIONS):
         decided = pool.decide(t, prices)
         over = (pool.use(decided) - pool.capacity) / total

@@ -159,7 +159,7 @@ class _Newton:
         lift = pull - (self.u * right).sum(axis=0)
         target[width] = -self.norm - float((sample.weight * lift).sum())
         solved = np.linalg.solve(self.matrix, target)
-        prices, t = solved[:width], float(solved[width])
+        prices, t = solved[:width].astype(np.float64), float(solved[width])
         own = np.empty_like(at.own)
         own[:width] = base + self.u * t - self._inverse(sample.size * prices[:, None])
         own[width] = (gain * own[:width]).sum(axis=0) - t + self.short
@@ -173,4 +173,5 @@ class _Newton:
         total = scaled.sum(axis=0)
         first = (self.k22 * along - self.k12 * total) / self.det
         second = (self.k11 * total - self.k12 * along) / self.det
-        return scaled - self.theta_g * first - self.theta * second
+        found: FloatArray = scaled - self.theta_g * first - self.theta * second
+        return found

@@ -16,7 +16,7 @@ from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
 # Prices of earlier stages must outweigh a later stage's, to keep its frozen classes in place.
-_PRECEDENCE = 1e4
+_PRECEDENCE = 1e3
 # Simplex alone takes minutes beyond.
 _MOST_BY_SIMPLEX = 5000
 
@@ -35,12 +35,16 @@ def fill_many(
         room = now.room()
         if rest.fits(rest.best * count[index, None], room):
             now.share[index] = rest.best
-            now.note(FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index]), index)
+            now.note(
+                FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index]),
+                index,
+                rest.cap,
+            )
             break
         stage = None
         if len(index) > few:
             pool = Pool(np.ascontiguousarray(rest.gain.T), rest.size, count[index], room)
-            stage = sift(pool, now.held())
+            stage = sift(pool, rest.cost, now.held())
         if stage is None:
             if len(index) > _MOST_BY_SIMPLEX:
                 why = "too many marginal classes"
@@ -49,7 +53,7 @@ def fill_many(
             break
         now.share[now.flexible] = stage.held_share
         now.share[index[stage.frozen]] = stage.share[stage.frozen]
-        now.note(FilledStage(stage.t, stage.prices, stage.frozen), index)
+        now.note(FilledStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
         tied = index[stage.marginal]
         now.flexible = np.concatenate([now.flexible, tied[~now.free[tied]]])
         now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
@@ -73,20 +77,21 @@ class _Progress:
         if not self.stages:
             return self.capacity
         held = (self.count * self.table.size * ~self.free)[:, None]
-        return np.maximum(self.capacity - (held * self.share).sum(axis=0), 0.0)
+        left: FloatArray = np.maximum(self.capacity - (held * self.share).sum(axis=0), 0.0)
+        return left
 
     def held(self) -> Held:
         """Return the frozen classes that may yet move."""
         who, table = self.flexible, self.table
         count, size = self.count[who], table.size[who]
         used = ((count * size)[:, None] * self.share[who]).sum(axis=0)
-        return Held(table.gain[who], size, count, self.level[who], used)
+        return Held(table.gain[who], table.cost[who], size, count, self.level[who], used)
 
-    def note(self, stage: FilledStage, index: IntArray) -> None:
+    def note(self, stage: FilledStage, index: IntArray, cap: FloatArray) -> None:
         """Record a stage of the classes ``index`` as one of all, its prices after earlier ones."""
         frozen = np.zeros(len(self.count), bool)
         frozen[index[stage.frozen]] = True
-        self.level[frozen] = np.minimum(stage.t, self.table.cap)[frozen]
+        self.level[frozen] = np.minimum(stage.t, cap)[stage.frozen]
         self.free = self.free & ~frozen
         prices = stage.prices
         if self.stages:
@@ -114,4 +119,4 @@ def _fill_few(now: _Progress, index: IntArray) -> None:
     total, stages = fill(state, loose, guess or (now.stages[-1].t,))
     now.share[who] = total / count[:, None]
     for stage in stages:
-        now.note(FilledStage(stage.t, stage.prices, stage.frozen[first:]), index)
+        now.note(FilledStage(stage.t, stage.prices, stage.frozen[first:]), index, rows.cap[first:])

@@ -61,7 +61,8 @@ class LinearSolution:
 
 def new_highs(*, presolve: bool) -> Any:
     """Return a silent single-threaded HiGHS simplex with tight tolerances."""
-    highs = highspy.Highs()
+    make: Any = highspy.Highs
+    highs = make()
     for option, value in _OPTIONS:
         highs.setOptionValue(option, value)
     highs.setOptionValue("solver", "simplex")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
-from fairlead.solve.hull import Hulls, Segments
-
+from fairlead.solve.hull import ByteArray, Hulls, Segments
 
 # The level is known much better than the prices before a stage is exact.
 _LEVEL_WEIGHT = 16.0
@@ -53,19 +52,18 @@ class Pool:
     def use(self, decision: "Decision") -> FloatArray:
         """Return what all classes use of the resources."""
         way, width = decision.way, len(self.gain)
-        used = np.bincount(way.high, self.held * decision.upper, width)
-        return used + np.bincount(way.low + 1, self.held * decision.lower, width + 1)[1:]
+        return _total(way.high, self.held * decision.upper, width) + _total(
+            way.low, self.held * decision.lower, width
+        )
 
     def response(self, decision: "Decision", among: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return what the classes in ``among`` use at the decision's t and more of per unit of t."""
+        """Return what the classes ``among`` use at the decision's t, and more of per unit of t."""
         way, width = decision.way, len(self.gain)
         held = self.held * among
-        used = np.bincount(way.high, held * decision.upper, width)
-        used += np.bincount(way.low + 1, held * decision.lower, width + 1)[1:]
+        used = _total(way.high, held * decision.upper, width)
+        used += _total(way.low, held * decision.lower, width)
         more = held * decision.rate
-        slope = np.bincount(way.high, more, width)
-        slope -= np.bincount(way.low + 1, more, width + 1)[1:]
-        return used, slope
+        return used, _total(way.high, more, width) - _total(way.low, more, width)
 
     def margin(self, decision: "Decision") -> FloatArray:
         """Return classes → relative change of prices or t that could change the decision."""
@@ -85,7 +83,8 @@ class Pool:
         near = _LEVEL_WEIGHT * np.abs(self.gain / t - 1.0).min(axis=0)
         # At its cap a class has no choice left, unless two resources give the cap.
         least = np.where((self.cap <= t) & ~self._rivals, near, np.minimum(least, near))
-        return np.maximum(least, 0.0)
+        margin: FloatArray = np.maximum(least, 0.0)
+        return margin
 
     def regret(self, decision: "Decision", now: "Decision") -> FloatArray:
         """Return classes → what an earlier decision costs more than the one taken now.
@@ -125,6 +124,12 @@ class Decision:
         share[index[mixed], self.way.low[mixed]] = (self.lower - move)[mixed]
         share[index, self.way.high] = self.upper + move
         return share
+
+
+def _total(resource: ByteArray, amount: FloatArray, width: int) -> FloatArray:
+    """Return resources → sum of the amounts; resource -1 is idleness and left out."""
+    total: FloatArray = np.bincount(resource + 1, amount, width + 1)[1:].astype(np.float64)
+    return total
 
 
 def spread(population: int, wanted: int) -> IntArray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.errors import SolveError
 from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
-from fairlead.solve.certificate import Certificate, certify, largest_level
+from fairlead.solve.certificate import Certificate, Demand, certify
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +110,5 @@ def price_bound(
         return 0.0
     gain = np.where(problem.capacity > 0, problem.gain, 0.0)[live]
     budget = float((problem.capacity * prices).sum())
-    return largest_level(gain, problem.size[live], problem.count[live], level, prices, budget)
+    demand = Demand(gain, problem.size[live], problem.count[live], level)
+    return demand.largest_level(prices, budget)

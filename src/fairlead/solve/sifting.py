@@ -11,7 +11,7 @@ the same share what the others leave. So:
    repeat until nobody could do better. What is proved then is proved for all classes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class Held:
     """Classes frozen before that may yet reach their levels in other ways."""
 
     gain: FloatArray  # classes × resources
+    cost: FloatArray  # classes × resources, for the tie rule
     size: FloatArray
     count: FloatArray
     level: FloatArray
@@ -55,11 +56,14 @@ class SiftedStage:
     marginal: IntArray  # classes whose shares were found together, so may change together
 
 
-def sift(pool: Pool, held: Held) -> SiftedStage | None:
-    """Return the stage of all classes in the pool, or None if too many of them are marginal."""
+def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
+    """Return the stage of all classes in the pool, or None if too many of them are marginal.
+
+    ``cost`` (classes × resources) is the tie rule's.
+    """
     decision = estimate(pool)
     margin = pool.margin(decision)
-    program = _Marginal(pool, held)
+    program = _Marginal(pool, cost, held)
     program.extend(_least(margin, _FIRST_MARGINAL))
     solved, retries = program.solve(decision), _MOST_RETRIES
     for _ in range(_MOST_ROUNDS):
@@ -108,8 +112,8 @@ def _least(margin: FloatArray, wanted: int) -> IntArray:
 class _Marginal:
     """The exact program of marginal and held classes, next to decided ones linear in t."""
 
-    def __init__(self, pool: Pool, held: Held) -> None:
-        self.pool, self.held = pool, held
+    def __init__(self, pool: Pool, cost: FloatArray, held: Held) -> None:
+        self.pool, self.cost, self.held = pool, cost, held
         self.inside = np.zeros(len(pool.size), bool)
         self.chosen = np.zeros(0, np.int64)
         self.program = StageProgram(pool.capacity)
@@ -125,11 +129,9 @@ class _Marginal:
         self.program.add(pool.gain[:, chosen].T, pool.size[chosen])
         gain = np.concatenate([held.gain, pool.gain[:, self.chosen].T])
         size = np.concatenate([held.size, pool.size[self.chosen]])
-        table = ClassTable.of(gain, size, np.ones(len(pool.capacity), bool))
-        least = float(pool.cap[self.chosen].min())
-        is_open = pool.gain.any(axis=1)
-        top = 2.0 * float(pool.cap.max())
-        self.table = replace(table, ceiling=top, least_cap=least, is_open=is_open)
+        cost = np.concatenate([held.cost, self.cost[self.chosen]])
+        is_open = pool.gain.max(axis=1) > 0
+        self.table = ClassTable.given(gain, size, cost, is_open, 2.0 * float(pool.cap.max()))
 
     def solve(self, decision: Decision) -> bool:
         """Find t, prices and the marginal classes' shares, the others deciding as given.

@@ -162,7 +162,7 @@ class StageProgram:
         """Return whether something loose is outside the last basis."""
         # HiGHS writes row r of a basis as -1 - r, which is its place in ``loose`` too.
         basic = loose[self._highs.getBasicVariables()[1]]
-        return np.count_nonzero(basic) < np.count_nonzero(loose)
+        return int(np.count_nonzero(basic)) < int(np.count_nonzero(loose))
 
     def _sync(self, count: FloatArray, water: FloatArray, floor: FloatArray) -> None:
         highs, first = self._highs, self.width

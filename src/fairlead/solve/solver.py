@@ -12,7 +12,7 @@ from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
-# Above so many classes sifting is faster than simplex; their answers are the same.
+# Above so many classes sifting is faster than simplex.
 SIMPLEX_CLASSES = 160
 _SIFTED_RESOURCES = 15
 # A program is rebuilt when it holds this many times the classes asked for.
@@ -151,7 +151,7 @@ def _solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSol
     classes = merge(problem.gain, problem.size)
     first, index = classes.representative, classes.index_of_member
     table = ClassTable.of(problem.gain[first], problem.size[first], problem.capacity > 0)
-    count = np.bincount(index, problem.count, len(first)) * (table.cap > 0)
+    count = np.bincount(index, problem.count, len(first)).astype(np.float64) * (table.cap > 0)
     share, stages = fill_many(table, count, problem.capacity, few)
     present = problem.count > 0
     share, level = _feasible(problem, share[index] * present[:, None])

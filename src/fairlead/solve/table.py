@@ -32,19 +32,27 @@ class ClassTable:
         code = row_hash(np.column_stack([gain, size]))
         cost = size[:, None] * (1.0 + _TIE * fractions(code, gain.shape[1]))
         gain = np.where(is_open, gain, 0.0)
+        return cls.given(gain, size, cost, is_open, 2.0 * float(gain.max(initial=1.0)))
+
+    @classmethod
+    def given(
+        cls,
+        gain: FloatArray,
+        size: FloatArray,
+        cost: FloatArray,
+        is_open: BoolArray,
+        ceiling: float,
+    ) -> "ClassTable":
+        """Return the table of classes whose tie costs are known."""
         cap, best, alone = _caps(gain, cost)
         least = float(cap[cap > 0].min(initial=np.inf))
-        ceiling = 2.0 * float(cap.max(initial=1.0))
         return cls(gain, size, cost, cap, best, alone, is_open, least, ceiling)
 
     def rows(self, index: IntArray, usable: BoolArray) -> "ClassTable":
         """Return the table of some classes where only some resources are usable."""
         gain = np.where(usable, self.gain[index], 0.0)
-        cost = self.cost[index]
-        cap, best, alone = _caps(gain, cost)
-        least, ceiling = float(cap.min()), 2.0 * float(cap.max())
-        size = self.size[index]
-        return ClassTable(gain, size, cost, cap, best, alone, usable, least, ceiling)
+        ceiling = 2.0 * float(gain.max())
+        return ClassTable.given(gain, self.size[index], self.cost[index], usable, ceiling)
 
     def without(self, closed: BoolArray, free: BoolArray) -> "ClassTable":
         """Return the table in which the ``closed`` resources are closed to the free classes."""
