@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.shares import Account, Shares
+from fairlead.mechanisms.account import Account
+from fairlead.mechanisms.shares import Shares
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin

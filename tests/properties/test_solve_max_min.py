@@ -31,18 +31,16 @@ def reference_levels(problem: MaxMinProblem) -> Any:
     live = (gain.max(axis=1) > 0) & (problem.count > 0)
     level, fixed = np.zeros(len(gain)), ~live
     while not fixed.all():
-        t = _raise(problem, gain, live, level, fixed, ~fixed)
+        t = _raise(problem, gain, level, ~fixed)
         floor = np.where(fixed, level, t)
         for k in np.flatnonzero(~fixed):
-            alone = np.arange(len(gain)) == k
-            if _raise(problem, gain, live, floor, ~alone, alone) <= t + 1e-8:
+            if _raise(problem, gain, floor, np.arange(len(gain)) == k) <= t + 1e-8:
                 fixed[k], level[k] = True, t
     return level
 
 
-def _raise(
-    problem: MaxMinProblem, gain: Any, live: Any, level: Any, fixed: Any, rising: Any
-) -> float:
+def _raise(problem: MaxMinProblem, gain: Any, level: Any, rising: Any) -> float:
+    """Return how high the ``rising`` classes can rise while the rest keeps its level."""
     classes, width = gain.shape
     matrix = np.zeros((2 * classes + width, 1 + classes * width))
     lower, upper = np.full(len(matrix), -INF), np.full(len(matrix), INF)
@@ -50,7 +48,7 @@ def _raise(
         cells = slice(1 + k * width, 1 + (k + 1) * width)
         matrix[k, cells], matrix[classes + k, cells] = gain[k], 1.0
         matrix[k, 0] = -float(rising[k])
-        lower[k] = level[k] - 1e-11 if fixed[k] and live[k] else 0.0
+        lower[k] = 0.0 if rising[k] else max(level[k] - 1e-11, 0.0)
         upper[classes + k] = 1.0
         for j in range(width):
             matrix[2 * classes + j, 1 + k * width + j] = problem.count[k] * problem.size[k]

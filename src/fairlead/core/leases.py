@@ -64,8 +64,8 @@ class LeaseTable:
     def slots(self, leases: IntArray) -> IntArray:
         """Return the slots of these leases; refuse one that is not open."""
         slots: IntArray = leases & (SLOTS - 1)
-        known = slots[slots < len(self.lease)] if len(self.lease) < SLOTS else slots
-        if len(known) < len(leases) or (self.lease[slots] != leases).any():
+        found = self.lease.take(slots, mode="clip")
+        if np.count_nonzero(found != leases):
             raise ProtocolError(f"a lease of {leases.tolist()[:5]} is not open")
         return slots
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.mechanisms.account import Account
 from fairlead.mechanisms.selection import fill, pick
-from fairlead.mechanisms.shares import Account, bring_forward, reallocate
-from fairlead.model.arrays import NO_INTS
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import place
@@ -29,17 +28,16 @@ class Gavel:
 
     def initial(self) -> Account:
         """Return an account without jobs."""
-        nothing = np.zeros((0, 1))
-        return Account(NO_INTS, nothing, nothing, nothing, nothing, 0.0, -np.inf, -1)
+        return Account.empty()
 
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return Algorithm 1's choice, with time received counted from the last allocation."""
-        account = bring_forward(snap, memory)
+        account = memory.brought_forward(snap)
         stale = account.changes != snap.changes and (
             snap.starts_at - account.solved_at >= self.min_interval_s
         )
         if stale:
-            account = reallocate(self.policy, snap, account, carry_s=0.0)
+            account = account.reallocated(self.policy, snap, carry_s=0.0)
         # Owed time starts at 0 with every allocation, so time received since then is what was
         # promised less what is owed. Half a round stands for it at first, as in the artifact.
         promised = account.share * (snap.starts_at - account.solved_at)
@@ -54,8 +52,8 @@ class Gavel:
         free, taken = snap.capacity.tolist(), [False] * len(snap.job)
         gang = snap.gang
         rows, columns = pick(row[order], column[order], gang, free, taken)
-        more = fill(snap.speed, gang, free, taken, account.owed_s.sum(axis=1))
         wanted = np.full(len(gang), -1, dtype=np.int64)
-        wanted[rows + more[0]] = columns + more[1]
+        wanted[rows] = columns
+        fill(snap.speed, gang, free, taken, account.owed_s, wanted)
         until = snap.starts_at + self.round_s
         return Plan(place(snap, snap.usable, wanted), until, until, stale), account

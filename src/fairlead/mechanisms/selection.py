@@ -23,9 +23,9 @@ def pick(
             continue
         taken[r] = True
         free[c] -= g
-        left -= g
         rows.append(r)
         columns.append(c)
+        left -= g
         if not left:
             break
     return rows, columns
@@ -38,46 +38,56 @@ def assign(
     gang: IntArray,
     free: list[int],
     taken: list[bool],
-) -> tuple[list[int], list[int]]:
-    """Choose among (row, column) entries those of the greatest total weight, each row once.
+) -> IntArray:
+    """Return rows → column, -1 for none, choosing among (row, column) entries by weight.
 
-    Starts from Algorithm 1 in the order of weights, then exchanges rows of one device for as
-    long as that adds weight, which makes the choice exact where all gangs are 1. Updates
-    ``free`` and ``taken``.
+    Takes entries by Algorithm 1 in the order of their weights. If that leaves devices free
+    while rows that want others wait, rows are exchanged for as long as that adds weight, which
+    makes the choice one of greatest total weight where all gangs are 1. Rows taken before are
+    left alone. Updates ``free`` and ``taken``.
     """
     order = (-weight).argsort(kind="stable")
     row, column = row[order], column[order]
+    was_taken = list(taken) if True in taken else None
     rows, columns = pick(row, column, gang, free, taken)
+    wanted = np.full(len(gang), -1, dtype=np.int64)
+    wanted[rows] = columns
+    if not any(free) or len(free) == 1 or all(map(taken.__getitem__, row.tolist())):
+        return wanted
     choices = np.bincount(row, minlength=len(gang))
-    if len(free) == 1 or not np.count_nonzero(choices > 1):
-        return rows, columns
     choices[gang > 1] = 0
-    at = np.full(len(gang), -1, dtype=np.int64)
-    at[rows] = columns
-    exchange = Exchange(row, column, weight[order], choices, at, free)
+    if was_taken is not None:
+        choices[was_taken] = 0
+    exchange = Exchange(row, column, weight[order], choices, wanted, free)
     if exchange.improve():
-        for r in rows:
-            taken[r] = False
-        at = exchange.assignment(at)
-        chosen = (at >= 0).nonzero()[0]
-        rows, columns = chosen.tolist(), at[chosen].tolist()
-        for r in rows:
+        wanted = exchange.assignment(wanted)
+        for r in (wanted >= 0).nonzero()[0].tolist():
             taken[r] = True
-    return rows, columns
+        for r in rows:
+            taken[r] = bool(wanted[r] >= 0)
+    return wanted
 
 
 def fill(
-    speed: FloatArray, gang: IntArray, free: list[int], taken: list[bool], first: FloatArray
-) -> tuple[list[int], list[int]]:
-    """Let rows not taken yet use what is still free, each where it runs best of what is left.
+    speed: FloatArray,
+    gang: IntArray,
+    free: list[int],
+    taken: list[bool],
+    owed: FloatArray,
+    wanted: IntArray,
+) -> None:
+    """Let rows not taken yet use what is still free: first those least ahead of their share.
 
-    Rows with the greatest ``first`` choose first. Updates ``free`` and ``taken``.
+    Of rows that are owed alike, those that run relatively best there come first. Updates
+    ``free``, ``taken`` and ``wanted``.
     """
-    if all(taken) or not any(free):
-        return [], []
+    if all(taken):
+        return
     waiting = (~np.array(taken, dtype=bool)).nonzero()[0]
     its_speed = speed[waiting]
-    relative = its_speed / np.maximum(its_speed.max(axis=1, keepdims=True), 1e-300)
-    row, column = ((relative > 0) & (np.array(free) > 0)).nonzero()
-    order = np.lexsort((-relative[row, column], row, -first[waiting][row]))
-    return pick(waiting[row[order]], column[order], gang, free, taken)
+    row, column = ((its_speed > 0) & (np.array(free) > 0)).nonzero()
+    relative = its_speed[row, column] / its_speed.max(axis=1)[row]
+    row = waiting[row]
+    order = np.lexsort((row, -relative, -owed[row, column]))
+    rows, columns = pick(row[order], column[order], gang, free, taken)
+    wanted[rows] = columns

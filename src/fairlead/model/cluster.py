@@ -90,6 +90,11 @@ class Cluster:
         return self.accelerator_of.argsort(kind="stable")
 
     @cached_property
+    def one_node_each(self) -> bool:
+        """Whether each accelerator has one node only, so that placement within it is no matter."""
+        return len(self.nodes) == len(self.accelerators)
+
+    @cached_property
     def node_of(self) -> IntArray:
         """devices → index of the device's node."""
         return np.repeat(np.arange(len(self.nodes)), [len(node.devices) for node in self.nodes])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fairlead.model.plan import nobody
 from fairlead.model.speeds import SpeedTable
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Profiles:
     """What jobs of one profile have in common: everything but their identity and progress.
 
@@ -26,6 +27,11 @@ class Profiles:
     weight: FloatArray
     tenant: IntArray
     workload: Sequence[str] = ()
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether every job needs one device only."""
+        return bool((self.gang == 1).all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,39 +16,33 @@ def place(snap: Snapshot, devices: IntArray, wanted: IntArray) -> IntArray:
     tightly, or else the nodes with most room.
     """
     cluster = snap.cluster
-    holds = np.full((1, len(cluster.accelerator_of)), NOBODY, dtype=np.int64)
     free = np.zeros(len(cluster.accelerator_of), dtype=bool)
     free[devices] = True
-    stays = _keep(snap, free, wanted, holds[0])
-    moving = ((wanted >= 0) & ~stays).nonzero()[0]
+    stays = _staying_devices(snap, free, wanted)
+    holder = snap.holds[0]
+    job = np.append(snap.job, NOBODY)  # row -1 is nobody
+    holds = np.where(stays, job[holder], NOBODY)
+    moves = wanted >= 0
+    moves[holder[stays]] = False
+    moving = moves.nonzero()[0]
     if len(moving):
-        gang = snap.gang[moving]
-        if len(cluster.nodes) == len(cluster.accelerators):
-            row, device = _any_device(cluster, free, wanted[moving], gang)
-        else:
-            row, device = _tightest_nodes(cluster, free, wanted[moving], gang)
-        holds[0, device] = snap.job[moving[row]]
-    return holds
+        free &= ~stays
+        arrange = _any_device if cluster.one_node_each else _tightest_nodes
+        row, device = arrange(cluster, free, wanted[moving], snap.gang[moving])
+        holds[device] = job[moving[row]]
+    return holds.reshape(1, -1)
 
 
-def _keep(snap: Snapshot, free: BoolArray, wanted: IntArray, holds: IntArray) -> BoolArray:
-    """Enter jobs that stay on their devices; take these from the free ones; tell who stays."""
-    stays = np.zeros(len(wanted), dtype=bool)
+def _staying_devices(snap: Snapshot, free: BoolArray, wanted: IntArray) -> BoolArray:
+    """devices → its job stays on it: it wants this accelerator and holds all it needs."""
     if len(snap.holds) > 1:
-        # Packed before, alone now: whether it can stay depends on its partners, so it moves.
-        return stays
-    held = snap.holds[0]
-    where = ((held >= 0) & free).nonzero()[0]
-    row = held[where]
-    right = wanted[row] == snap.cluster.accelerator_of[where]
-    gang = snap.gang
-    if (gang > 1).any():
-        whole = np.bincount(row[right], minlength=len(wanted)) == gang
-        right &= whole[row]
-    where, row = where[right], row[right]
-    stays[row] = True
-    holds[where] = snap.job[row]
-    free[where] = False
+        # Packed before, alone now: whether a job can stay depends on its partners, so it moves.
+        return np.zeros(len(free), dtype=bool)
+    holder = snap.holds[0]
+    stays: BoolArray = (wanted[holder] == snap.cluster.accelerator_of) & (holder >= 0) & free
+    if not snap.profiles.single:
+        held = np.bincount(holder[stays], minlength=len(wanted))
+        stays &= (held == snap.gang)[holder]
     return stays
 
 
@@ -63,8 +57,8 @@ def _any_device(
     order = wanted.argsort(kind="stable")
     row = order.repeat(gang[order])
     kind = wanted[row]
-    needed = np.bincount(kind, minlength=kinds)
-    skip = (room.cumsum() - room) - (needed.cumsum() - needed)
+    skip = room - np.bincount(kind, minlength=kinds)
+    skip = skip.cumsum() - skip
     return row, open_devices[np.arange(len(row)) + skip[kind]]
 
 

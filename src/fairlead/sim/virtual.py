@@ -8,9 +8,13 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch, Renew
 from fairlead.model.events import LeasesEnded, Outcome, Progress
-from fairlead.model.lease import SLOTS, Leases
+from fairlead.model.lease import SLOTS
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.truth import Truth
+
+_PACE = TOTAL, DONE, RATE, HELD_FROM, WORKS_FROM, FINISH_AT, DEVICES = range(7)
+"""columns: steps to make, steps made as of WORKS_FROM, steps per second, when the lease began,
+when progress began (after restoring), when it will finish, devices held"""
 
 
 class VirtualCluster:
@@ -36,18 +40,17 @@ class VirtualCluster:
         self._record = record
         self._restore_cost_s = restore_cost_s
         self._checkpoint_s = checkpoint_s
-        self._total = np.array([job.total_steps for job in record.jobs])
-        self._done = np.zeros(n)
-        self._rate = np.zeros(n)
-        self._held_from = np.zeros(n)
-        self._works_from = np.zeros(n)
-        self._finish_at = np.full(n, np.inf)
+        self._pace = np.zeros((n, len(_PACE)))
+        """jobs × what decides its progress, side by side: one operation reads or writes a job"""
+        self._pace[:, TOTAL] = [job.total_steps for job in record.jobs]
+        self._pace[:, FINISH_AT] = np.inf
         self._kind = np.zeros(n, dtype=np.int64)
-        self._devices = np.zeros(n, dtype=np.int64)
         self._first_device = np.full(n, -1, dtype=np.int64)
         self._lease = np.full(n, -1, dtype=np.int64)
         self._job_in = np.full(2 * len(cluster.node_of), -1, dtype=np.int64)
         """lease slot → job"""
+        self._early = n
+        """jobs that have not made their first steps"""
         self._finishing: list[tuple[float, int, int]] = []
         """(when, job, lease) of jobs that finish before their lease ends; some are stale"""
 
@@ -68,35 +71,38 @@ class VirtualCluster:
         """Start jobs on their devices."""
         leases = command.leases
         job, first = leases.job, leases.device[leases.start[:-1]]
-        slot = leases.lease % SLOTS
+        slot = leases.lease & (SLOTS - 1)
         if int(slot.max()) >= len(self._job_in):
             self._job_in = np.concatenate([self._job_in, np.full(int(slot.max()) + 1, -1)])
         self._job_in[slot] = job
         self._lease[job] = leases.lease
-        self._note_start(leases, first, at)
-        rate = self._truth.speed(leases)
-        self._rate[job] = rate
         self._kind[job] = self._cluster.accelerator_of[first]
-        self._devices[job] = leases.start[1:] - leases.start[:-1]
-        self._held_from[job] = at
-        self._finish_at[job] = self._works_from[job] + (self._total[job] - self._done[job]) / rate
-        self._note_finishing(job, command.until)
+        pace = self._pace[job]
+        pace[:, RATE] = self._truth.speed(leases)
+        pace[:, DEVICES] = leases.start[1:] - leases.start[:-1]
+        pace[:, HELD_FROM] = at
+        pace[:, WORKS_FROM] = self._starts_working(job, first, at)
+        time = (pace[:, TOTAL] - pace[:, DONE]) / pace[:, RATE]
+        pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + time
+        self._pace[job] = pace
+        self._note_finishing(job, finish_at, command.until)
 
-    def _note_start(self, leases: Leases, first: IntArray, at: float) -> None:
-        job = leases.job
+    def _starts_working(self, job: IntArray, first: IntArray, at: float) -> FloatArray | float:
+        """Return when each job begins to progress on its devices, of which this is the first."""
         before = self._first_device[job]
         self._first_device[job] = first
+        self._record.migrations[job] += (before != first) & (before >= 0)
         fresh = before < 0
-        self._works_from[job] = np.where(fresh, at, at + self._restore_cost_s)
-        self._record.migrations[job] += ~fresh & (before != first)
-        self._record.started_at[job[fresh]] = at
+        if np.count_nonzero(fresh):
+            self._record.started_at[job[fresh]] = at
+        return np.where(fresh, at, at + self._restore_cost_s) if self._restore_cost_s else at
 
     def renew(self, command: Renew) -> None:
         """Let leases go on."""
-        self._note_finishing(self._job_in[command.lease % SLOTS], command.until)
+        job = self._job_in[command.lease & (SLOTS - 1)]
+        self._note_finishing(job, self._pace[job, FINISH_AT], command.until)
 
-    def _note_finishing(self, job: IntArray, until: float) -> None:
-        finish_at = self._finish_at[job]
+    def _note_finishing(self, job: IntArray, finish_at: FloatArray, until: float) -> None:
         for i in (finish_at <= until).nonzero()[0].tolist():
             number = int(job[i])
             entry = (float(finish_at[i]), number, int(self._lease[number]))
@@ -104,47 +110,51 @@ class VirtualCluster:
 
     def suspend(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
         """Stop leases that are still open; they have left, or were lost."""
-        self._record.preemptions[self._job_in[lease % SLOTS]] += 1
+        self._record.preemptions[self._job_in[lease & (SLOTS - 1)]] += 1
         return self._end(lease, at, outcome)
 
     def _end(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
-        job = self._job_in[lease % SLOTS]
+        job = self._job_in[lease & (SLOTS - 1)]
+        pace = self._pace[job]
         if outcome == "finished":
-            after = self._total[job]
+            after = pace[:, TOTAL]
         else:
-            worked = np.maximum(at - self._works_from[job], 0.0)
+            worked = np.maximum(at - pace[:, WORKS_FROM], 0.0)
             if outcome == "lost":
                 worked = np.floor(worked / self._checkpoint_s) * self._checkpoint_s
-            after = self._done[job] + worked * self._rate[job]
-        self._note_first_steps(job, after)
-        self._done[job] = after
-        self._credit(job, at)
-        self._finish_at[job] = np.inf
+            after = pace[:, DONE] + worked * pace[:, RATE]
+        if self._early:
+            self._note_first_steps(job, pace, after)
+        self._credit(job, pace, at)
+        pace[:, DONE] = after
+        pace[:, FINISH_AT] = np.inf
+        self._pace[job] = pace
         self._lease[job] = -1
-        return LeasesEnded(at, lease, after, outcome)
+        return LeasesEnded(at, lease, after.copy(), outcome)
 
-    def _credit(self, job: IntArray, at: float) -> None:
-        record, devices = self._record, self._devices[job]
-        start = self._held_from[job]
-        record.device_s[job, self._kind[job]] += (at - start) * devices
+    def _credit(self, job: IntArray, pace: FloatArray, at: float) -> None:
+        record, start = self._record, pace[:, HELD_FROM]
+        record.device_s[job, self._kind[job]] += (at - start) * pace[:, DEVICES]
         if record.intervals is not None:
-            record.intervals.add(job, self._first_device[job], devices, start, at)
+            devices = pace[:, DEVICES].astype(np.int64)
+            record.intervals.add(job, self._first_device[job], devices, start.copy(), at)
 
-    def _note_first_steps(self, job: IntArray, after: FloatArray) -> None:
-        unknown = np.isnan(self._record.first_steps_at[job])
-        if not unknown.any():
-            return
-        goal = np.minimum(FIRST_STEPS, self._total[job])
-        crossed = unknown & (after >= goal)
-        j = job[crossed]
-        steps = goal[crossed] - self._done[j]
-        self._record.first_steps_at[j] = self._works_from[j] + steps / self._rate[j]
+    def _note_first_steps(self, job: IntArray, pace: FloatArray, after: FloatArray) -> None:
+        goal = np.minimum(FIRST_STEPS, pace[:, TOTAL])
+        crossed = (after >= goal) & np.isnan(self._record.first_steps_at[job])
+        count = np.count_nonzero(crossed)
+        if count:
+            self._early -= int(count)
+            mine = pace[crossed]
+            time = (goal[crossed] - mine[:, DONE]) / mine[:, RATE]
+            self._record.first_steps_at[job[crossed]] = mine[:, WORKS_FROM] + time
 
     def progress(self, at: float) -> Progress | None:
         """Return how far the running jobs are."""
         job = (self._lease >= 0).nonzero()[0]
         if not len(job):
             return None
-        worked = np.maximum(at - self._works_from[job], 0.0)
-        steps = np.minimum(self._done[job] + worked * self._rate[job], self._total[job])
+        pace = self._pace[job]
+        worked = np.maximum(at - pace[:, WORKS_FROM], 0.0)
+        steps = np.minimum(pace[:, DONE] + worked * pace[:, RATE], pace[:, TOTAL])
         return Progress(at, self._lease[job], steps)

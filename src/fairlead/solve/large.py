@@ -19,6 +19,7 @@ from fairlead.solve.table import ClassTable
 _PRECEDENCE = 1e3
 # Simplex alone takes minutes beyond.
 _MOST_BY_SIMPLEX = 5000
+_MOST_SETTLED = 1000
 
 
 def fill_many(
@@ -35,6 +36,7 @@ def fill_many(
         room = now.room()
         if rest.fits(rest.best * count[index, None], room):
             now.share[index] = rest.best
+            now.flexible = np.concatenate([now.flexible, index[~rest.alone]])
             now.note(
                 FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index]),
                 index,
@@ -50,13 +52,15 @@ def fill_many(
                 why = "too many marginal classes"
                 raise SolveError(why, status="stalled", n_classes=len(index))
             _fill_few(now, index)
-            break
+            return now.share, now.stages
         now.share[now.flexible] = stage.held_share
         now.share[index[stage.frozen]] = stage.share[stage.frozen]
         now.note(FilledStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
         tied = index[stage.marginal]
         now.flexible = np.concatenate([now.flexible, tied[~now.free[tied]]])
         now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
+    if len(now.stages) > 1 and 0 < len(now.flexible) <= _MOST_SETTLED:
+        _settle(now)
     return now.share, now.stages
 
 
@@ -99,6 +103,15 @@ class _Progress:
             weight = _PRECEDENCE * max(float(prices.max()), 1e-300) / float(earlier.max())
             prices = prices + weight * earlier if prices.any() else earlier
         self.stages.append(FilledStage(stage.t, prices, frozen))
+
+
+def _settle(now: _Progress) -> None:
+    """Apply the tie rule to all classes that may move, now that every level is known."""
+    who, held = now.flexible, now.held()
+    program = StageProgram(now.room() + held.used)
+    program.add(held.gain, held.size)
+    total = program.least_cost(held.count, held.level, held.cost).total
+    now.share[who] = total / held.count[:, None]
 
 
 def _fill_few(now: _Progress, index: IntArray) -> None:

@@ -22,10 +22,8 @@ from fairlead.solve.arrays import BoolArray, FloatArray
 from fairlead.solve.linear import INFINITY, new_highs
 
 _NONE = np.zeros(0, np.int32)
-
-
-_SLACKS = (1e-10, 1e-9, 1e-7)
-"""levels are known up to rounding; all of them held exactly may just not fit"""
+# Levels are known up to rounding; all of them held exactly may just not fit.
+_SLACKS = (1e-12, 1e-10, 1e-9, 1e-7)
 
 
 @dataclass(slots=True)

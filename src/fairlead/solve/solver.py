@@ -42,7 +42,7 @@ class MaxMinSolver:
     def solve(self, problem: MaxMinProblem, keys: Sequence[int]) -> MaxMinSolution:
         """Return the answer to ``problem``, whose class k is known across calls as ``keys[k]``."""
         if len(problem.size) > SIMPLEX_CLASSES and len(problem.capacity) <= _SIFTED_RESOURCES:
-            return _solve_many(problem)
+            return solve_many(problem)
         if self._warm is None or not self._warm.admits(problem, keys):
             problem.check()
             self._warm = _Warm(problem, keys)
@@ -146,7 +146,8 @@ def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
     return [FilledStage(float(table.cap[live].max()), np.zeros(table.gain.shape[1]), live)]
 
 
-def _solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolution:
+def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolution:
+    """Return the answer by merging equal classes and sifting, by simplex if ``few`` remain."""
     problem.check()
     classes = merge(problem.gain, problem.size)
     first, index = classes.representative, classes.index_of_member
