@@ -17,6 +17,7 @@ from fairlead.solve.table import ClassTable
 
 _CAP_TOLERANCE = 1e-9  # relative: the water stands at a cap
 DUAL_TOLERANCE = 1e-7  # duals are near 1; HiGHS leaves noise up to 1e-10
+_LEAST_SLACK = 1e-14
 _MOST_PROGRAMS = 200
 
 
@@ -69,7 +70,8 @@ def fill(
             total = _rest_at_caps(state, total)
             if not state.table.fits(total, state.capacity):
                 continue
-            stages.append(_stop_at_caps(state, stage.prices))
+            # What each stage exhausted keeps the rest at these caps.
+            stages.append(_stop_at_caps(state, np.sum([s.prices for s in stages], axis=0)))
         if undetermined(state, loose):
             total = state.program.least_cost(state.count, state.level, state.table.cost).total
         return total, stages
@@ -102,17 +104,21 @@ def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
     """Return the stage at whose end every free class stands at min(t, cap), t greatest."""
     table, free = state.table, state.free
     cap = table.cap
-    search = _Search(guess)
+    search, slack = _Search(guess), _LEAST_SLACK
     for _ in range(_MOST_PROGRAMS):
-        held, follows, top = state.level, free, 0.0
+        held, follows, top = state.level * (1 - slack), free, 0.0
         if search.theta >= table.least_cap:
             follows = free & (cap > search.theta)
-            held = np.where(free & ~follows, cap, state.level)
+            held = np.where(free & ~follows, cap, held)
             top = float(cap[free & ~follows].max(initial=0.0))
         vertex = state.program.raise_water(state.count, held, follows, table.ceiling)
         if vertex is None or vertex.t < top * (1 - _CAP_TOLERANCE):
             if top == 0.0:
-                break
+                if slack > _CAP_TOLERANCE or not state.level.any():
+                    break
+                # Frozen levels are known up to rounding; held exactly they may just not fit.
+                slack *= 10
+                continue
             # Holding the greatest of these caps is too much, so the water stays below it.
             search.descend(cap[free], top, 0.0 if vertex is None else vertex.t)
             continue

@@ -37,9 +37,11 @@ class Hulls:
         self._gain = gain  # resources × classes
         self._pairs = [(a, b) for b in range(len(gain)) for a in range(-1, b)]
         rise = np.stack([gain[b] - (gain[a] if a >= 0 else 0.0) for a, b in self._pairs])
-        # Two resources of equal gain span nothing that the origin and one of them do not.
-        self._inverse = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise != 0)
-        self._flat = (rise == 0).any(axis=1)
+        # A pair of equal gains spans nothing, and one with a zero gain what the origin spans.
+        empty = np.stack([(gain[b] <= 0) | (a >= 0) & (gain[a] <= 0) for a, b in self._pairs])
+        empty |= rise == 0
+        self._inverse = np.divide(1.0, rise, out=np.zeros_like(rise), where=~empty)
+        self._empty = empty.any(axis=1)
         number = np.arange(len(self._pairs), dtype=np.int8)[:, None]
         self._code = np.where(rise < 0, -1 - number, number).astype(np.int8)
         ends = np.array(self._pairs, np.int8)
@@ -78,8 +80,8 @@ class Hulls:
                 tilt = (worth[b, part] - worth[a, part]) * inverse
                 value = (worth[a, part] * above[b] - worth[b, part] * above[a]) * inverse
                 outside = above[a] * above[b] * _HUGE
-                if self._flat[number]:
-                    outside = np.where(inverse == 0, _HUGE, outside)
+            if self._empty[number]:
+                outside = np.where(inverse == 0, _HUGE, outside)
             # The pair spans the level where ``outside`` is not positive.
             np.maximum(value, outside, out=value)
             better = value < cost
