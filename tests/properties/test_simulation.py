@@ -92,7 +92,7 @@ def test_one_unit_a_device_and_gangs_whole_on_one_accelerator(scenario: Scenario
 
     def check(event: Event) -> None:
         if isinstance(event, PlanReady):
-            for assignment in event.plan.assignments():
+            for assignment in event.plan.start:
                 assert len(assignment.devices) == gang[assignment.job]
                 assert len({int(kinds[d]) for d in assignment.devices}) == 1
 
@@ -189,7 +189,7 @@ def _drive_with_random_order(
     def perform(commands: list[Command], at: float) -> None:
         for command in commands:
             if isinstance(command, Launch):
-                for lease, assignment in command.leases:
+                for lease, assignment in zip(command.lease.tolist(), command.on, strict=True):
                     assert assignment.job not in holder.values(), "a job runs twice"
                     for device in assignment.devices:
                         assert device not in holder, "a device is held twice"

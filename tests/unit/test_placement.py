@@ -3,13 +3,19 @@
 import numpy as np
 
 from fairlead.model.cluster import Cluster
-from fairlead.model.plan import nobody
+from fairlead.model.lease import Placement
 from fairlead.model.snapshot import Profiles, Snapshot
-from fairlead.placement import place
+from fairlead.placement import move, place, towards
 
 
-def snapshot(cluster: Cluster, gang: list[int], holds: np.ndarray | None = None) -> Snapshot:
+def snapshot(cluster: Cluster, gang: list[int], holds: list[int] | None = None) -> Snapshot:
+    """Return a snapshot in which row r is job 10 + r and holds devices under lease 100 + r."""
     n, kinds = len(gang), len(cluster.accelerators)
+    held = np.array([holds if holds is not None else [-1] * len(cluster.node_of)])
+    on, lease = np.full(n, -1), np.full(n, -1)
+    for device, row in enumerate(held[0].tolist()):
+        if row >= 0:
+            on[row], lease[row] = cluster.accelerator_of[device], 100 + row
     return Snapshot(
         at=0.0,
         starts_at=0.0,
@@ -28,48 +34,67 @@ def snapshot(cluster: Cluster, gang: list[int], holds: np.ndarray | None = None)
         deadline_at=np.full(n, np.inf),
         priority=np.zeros(n),
         received_s=np.zeros((n, kinds)),
-        holds=nobody(len(cluster.node_of)) if holds is None else holds,
+        on=on,
+        lease=lease,
+        holds=held,
+        holds_lease=np.where(held >= 0, 100 + held, -1),
     )
 
 
 def test_job_on_the_wanted_accelerator_keeps_its_devices() -> None:
     cluster = Cluster.of({"v100": 4}, per_node=2)
-    holds = np.array([[1, -1, -1, 0]])
-    placed = place(snapshot(cluster, [1, 1, 1], holds), np.arange(4), np.array([0, 0, 0]))
-    assert placed[0, 0] == 11
-    assert placed[0, 3] == 10
-    assert 12 in placed[0, 1:3]
+    stop, start = move(snapshot(cluster, [1, 1, 1], [1, -1, -1, 0]), np.array([0, 0, 0]))
+    assert stop.tolist() == []
+    (placed,) = start
+    assert placed.job == 12
+    assert placed.devices in ((1,), (2,))
 
 
 def test_job_moves_when_it_wants_another_accelerator() -> None:
     cluster = Cluster.of({"v100": 1, "k80": 1})
-    placed = place(snapshot(cluster, [1], np.array([[0, -1]])), np.arange(2), np.array([1]))
-    assert placed.tolist() == [[-1, 10]]
+    stop, start = move(snapshot(cluster, [1], [0, -1]), np.array([1]))
+    assert stop.tolist() == [100]
+    assert list(start) == [Placement(10, 0, (1,))]
+
+
+def test_devices_of_those_who_stop_are_used_by_those_who_start() -> None:
+    cluster = Cluster.of({"v100": 2})
+    stop, start = move(snapshot(cluster, [2, 1, 1], [0, 0]), np.array([-1, 0, 0]))
+    assert stop.tolist() == [100]
+    assert sorted(d for p in start for d in p.devices) == [0, 1]
 
 
 def test_large_gang_chooses_first_and_stays_on_one_node() -> None:
     cluster = Cluster.of({"v100": 8}, per_node=4)
-    placed = place(snapshot(cluster, [1, 1, 4]), np.arange(8), np.array([0, 0, 0]))
-    where = (placed[0] == 12).nonzero()[0]
-    assert len(set(cluster.node_of[where].tolist())) == 1
-    assert len(where) == 4
+    _, start = move(snapshot(cluster, [1, 1, 4]), np.array([0, 0, 0]))
+    (large,) = [p for p in start if p.job == 12]
+    assert len({int(cluster.node_of[d]) for d in large.devices}) == 1
+    assert len(large.devices) == 4
 
 
 def test_small_job_takes_the_tightest_node() -> None:
     cluster = Cluster.of({"v100": 4}, per_node=2)
-    holds = np.array([[0, -1, -1, -1]])
-    placed = place(snapshot(cluster, [1, 1], holds), np.arange(4), np.array([0, 0]))
-    assert placed[0].tolist() == [10, 11, -1, -1]
+    _, start = move(snapshot(cluster, [1, 1], [0, -1, -1, -1]), np.array([0, 0]))
+    assert list(start) == [Placement(11, 0, (1,))]
 
 
 def test_gang_larger_than_a_node_takes_the_nodes_with_most_room() -> None:
     cluster = Cluster.of({"v100": 6}, per_node=2)
-    holds = np.array([[0, -1, -1, -1, -1, -1]])
-    placed = place(snapshot(cluster, [1, 4], holds), np.arange(6), np.array([0, 0]))
-    assert placed[0].tolist() == [10, -1, 11, 11, 11, 11]
+    _, start = move(snapshot(cluster, [1, 4], [0, -1, -1, -1, -1, -1]), np.array([0, 0]))
+    assert list(start) == [Placement(11, 0, (2, 3, 4, 5))]
 
 
 def test_only_the_devices_offered_are_used() -> None:
     cluster = Cluster.of({"v100": 3})
-    placed = place(snapshot(cluster, [1, 1]), np.array([1, 2]), np.array([0, -1]))
-    assert placed.tolist() == [[-1, 10, -1]]
+    free = np.array([False, True, True])
+    start = place(snapshot(cluster, [1, 1]), free, np.array([0]), np.array([0]))
+    assert list(start) == [Placement(10, 0, (1,))]
+
+
+def test_transition_keeps_what_stays_and_changes_the_rest() -> None:
+    cluster = Cluster.of({"v100": 4})
+    snap = snapshot(cluster, [2, 1, 1], [0, 0, 1, -1])
+    wanted = [Placement(10, 0, (0, 1)), Placement(11, 0, (3,)), Placement(12, 0, (2,))]
+    stop, start = towards(snap, wanted)
+    assert stop.tolist() == [101]
+    assert {p.job for p in start} == {11, 12}

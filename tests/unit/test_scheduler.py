@@ -11,9 +11,11 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job
+from fairlead.model.lease import Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import SpeedKey, SpeedTable
+from fairlead.placement import towards
 
 SPEEDS = SpeedTable(
     {SpeedKey("m", gang, kind): 1.0 for gang in (1, 2, 3) for kind in ("v100", "k80")}
@@ -34,13 +36,11 @@ class Scripted:
 
 
 class Refilling(Scripted):
-    """Gives every idle device to the last job."""
+    """Gives the first idle device to the last job."""
 
-    def refill(self, snap: Snapshot, memory: int, idle: np.ndarray) -> np.ndarray:
+    def refill(self, snap: Snapshot, memory: int, idle: np.ndarray) -> Placements:
         del memory
-        holds = np.full((1, len(snap.cluster.node_of)), -1)
-        holds[0, idle[0]] = snap.job[-1]
-        return holds
+        return Placements.of([Placement(int(snap.job[-1]), 0, (int(idle[0]),))])
 
 
 def scheduler(mechanism: Scripted | None = None, **kwargs: float) -> Scheduler[int]:
@@ -52,21 +52,44 @@ def scheduler(mechanism: Scripted | None = None, **kwargs: float) -> Scheduler[i
     return made
 
 
-def plan(*holds: int, until: float = 360.0, copy: list[int] | None = None) -> Plan:
-    lanes = np.array(holds).reshape(-1, 4)
-    copies = None if copy is None else np.array(copy).reshape(lanes.shape)
-    return Plan(lanes, until, until, copy=copies)
+def plan(*holds: int, until: float = 360.0, copy: list[int] | None = None) -> "Wish":
+    return Wish(np.array(holds).reshape(-1, 4), until, copy)
 
 
-def ready(made: Scheduler[int], at: float, what: Plan) -> list[object]:
-    (ask,) = [c for c in made.handle(ev.PlanDue(at)) if isinstance(c, ComputePlan)]
-    return list(made.handle(ev.PlanReady(at, ask.version, what, 0)))
+@dataclass
+class Wish:
+    """Lanes × devices → job that should run there, NOBODY for -1."""
+
+    holds: np.ndarray
+    until: float
+    copy: list[int] | None
+
+    def placements(self) -> list[Placement]:
+        copies = np.zeros_like(self.holds) if self.copy is None else np.reshape(self.copy, self.holds.shape)
+        found: dict[tuple[int, int], list[int]] = {}
+        for (lane, device), job in np.ndenumerate(self.holds):
+            if job >= 0:
+                found.setdefault((int(job), int(copies[lane, device])), []).append(device)
+        return [Placement(job, copy, tuple(on)) for (job, copy), on in found.items()]
+
+
+def ask(made: Scheduler[int], at: float) -> ComputePlan:
+    (found,) = [c for c in made.handle(ev.PlanDue(at)) if isinstance(c, ComputePlan)]
+    return found
+
+
+def answer(made: Scheduler[int], to: ComputePlan, at: float, wish: "Wish") -> list[object]:
+    stop, start = towards(to.snapshot, wish.placements())
+    what = Plan(stop, start, wish.until, wish.until)
+    return list(made.handle(ev.PlanReady(at, to.version, what, 0)))
+
+
+def ready(made: Scheduler[int], at: float, wish: "Wish") -> list[object]:
+    return answer(made, ask(made, at), at, wish)
 
 
 def launched(commands: list[object]) -> dict[int, tuple[int, ...]]:
-    return {
-        a.job: a.devices for c in commands if isinstance(c, Launch) for _, a in c.leases
-    }
+    return {p.job: p.devices for c in commands if isinstance(c, Launch) for p in c.on}
 
 
 def lease_of(made: Scheduler[int], job: int) -> int:
@@ -189,20 +212,18 @@ def test_plan_that_comes_before_the_rounds_end_waits_for_it_but_renews_at_once()
 def test_late_plan_finds_everything_still_running() -> None:
     made = scheduler(plan_lead_s=60.0)
     ready(made, 0.0, plan(0, 1, -1, -1))
-    (ask,) = made.handle(ev.PlanDue(300.0))
-    assert isinstance(ask, ComputePlan)
+    request = ask(made, 300.0)
     commands = list(made.handle(ev.RoundEnd(360.0)))
     assert [type(c) for c in commands] == [Renew]
-    commands = list(made.handle(ev.PlanReady(400.0, ask.version, plan(1, 0, -1, -1, until=760), 0)))
+    commands = answer(made, request, 400.0, plan(1, 0, -1, -1, until=760))
     assert len(suspended(commands)) == 2
 
 
 def test_answer_to_an_older_request_is_ignored() -> None:
     made = scheduler()
-    (ask,) = made.handle(ev.PlanDue(0.0))
-    assert isinstance(ask, ComputePlan)
-    made.handle(ev.PlanDue(1.0))
-    assert made.handle(ev.PlanReady(2.0, ask.version, plan(0, -1, -1, -1), 0)) == []
+    request = ask(made, 0.0)
+    ask(made, 1.0)
+    assert answer(made, request, 2.0, plan(0, -1, -1, -1)) == []
 
 
 def test_lost_node_ends_its_leases_and_takes_its_devices_away() -> None:
@@ -218,11 +239,23 @@ def test_lost_node_ends_its_leases_and_takes_its_devices_away() -> None:
 
 def test_plan_made_before_a_node_was_lost_does_not_use_it() -> None:
     made = scheduler()
-    (ask,) = made.handle(ev.PlanDue(0.0))
-    assert isinstance(ask, ComputePlan)
+    request = ask(made, 0.0)
     made.handle(ev.NodeLost(1.0, "v100-0"))
-    commands = made.handle(ev.PlanReady(2.0, ask.version, plan(0, 0, 1, -1), 0))
-    assert launched(list(commands)) == {1: (2,)}
+    assert launched(answer(made, request, 2.0, plan(0, 0, 1, -1))) == {1: (2,)}
+
+
+def test_devices_lent_since_the_plan_was_asked_for_are_taken_back() -> None:
+    made = scheduler(Refilling(), plan_lead_s=60.0)
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    request = ask(made, 300.0)
+    lease = np.array([lease_of(made, 1)])
+    made.handle(ev.LeasesEnded(310.0, lease, np.array([100.0]), "finished"))
+    borrowed = lease_of(made, 2)
+    answer(made, request, 320.0, plan(0, 2, 2, -1, until=720.0))
+    commands = list(made.handle(ev.RoundEnd(360.0)))
+    assert suspended(commands) == {borrowed}
+    ended = ev.LeasesEnded(361.0, np.array([borrowed]), np.array([1.0]), "left")
+    assert launched(list(made.handle(ended))) == {2: (1, 2)}
 
 
 def test_cancelled_job_leaves_and_is_not_planned_any_more() -> None:

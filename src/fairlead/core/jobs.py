@@ -8,12 +8,14 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job, Tenant
+from fairlead.model.plan import NOBODY
 from fairlead.model.snapshot import Profiles
 from fairlead.model.speeds import SpeedTable
 
+_INTS = STATE, PROFILE, ON, LEASE = range(4)
 _NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY = range(6)
 FIRST_RECEIVED = len(_NUMBERS)
-"""columns of JobTable.numbers; from the last one on, the time received on each accelerator"""
+"""columns of JobTable.ints and .numbers, in these from FIRST_RECEIVED on the time received"""
 
 
 class JobState(IntEnum):
@@ -40,8 +42,7 @@ class JobTable:
         self._profiles: Profiles | None = None
         self._active: IntArray = np.zeros(0, dtype=np.int64)
         self._lay_out(
-            np.zeros(64, dtype=np.int8),
-            np.zeros(64, dtype=np.int64),
+            np.zeros((64, len(_INTS)), dtype=np.int64),
             np.zeros((64, len(_NUMBERS) + len(cluster.accelerators))),
         )
 
@@ -59,12 +60,12 @@ class JobTable:
         self.jobs.append(job)
         self.ids.append(job.id)
         self.number[job.id] = number
-        self.profile[number] = profile
-        self.priority[number] = job.priority
-        self.arrival_at[number] = job.arrival_at
-        self.total_steps[number] = job.total_steps
-        given = job.deadline_s
-        self.deadline_at[number] = np.inf if given is None else job.arrival_at + given
+        self.ints[number] = (JobState.ACTIVE, profile, NOBODY, NOBODY)
+        row = self.numbers[number]
+        row[ARRIVAL] = job.arrival_at
+        row[TOTAL] = job.total_steps
+        row[DEADLINE] = np.inf if job.deadline_s is None else job.arrival_at + job.deadline_s
+        row[PRIORITY] = job.priority
         self._active = np.append(self._active, number)
         return number
 
@@ -129,25 +130,24 @@ class JobTable:
         return known
 
     def _grow(self) -> None:
-        old = (self.state, self.profile, self.numbers)
-        self._lay_out(*(np.concatenate([column, np.zeros_like(column)]) for column in old))
+        old = (self.ints, self.numbers)
+        self._lay_out(*(np.concatenate([table, np.zeros_like(table)]) for table in old))
 
-    def _lay_out(self, state: IntArray, profile: IntArray, numbers: FloatArray) -> None:
-        self.state = state
-        self.profile = profile
+    def _lay_out(self, ints: IntArray, numbers: FloatArray) -> None:
+        self.ints = ints
         self.numbers = numbers
-        """all columns of floats side by side, so that a snapshot copies its rows at once"""
-        self.arrival_at = numbers[:, ARRIVAL]
-        self.total_steps = numbers[:, TOTAL]
+        """all columns side by side, so that a snapshot copies its rows at once"""
+        self.state = ints[:, STATE]
+        self.on = ints[:, ON]
+        """accelerator held, NOBODY for none"""
+        self.lease = ints[:, LEASE]
+        """the first copy's lease, NOBODY for none"""
         self.steps = numbers[:, STEPS]
         """steps made as last reported: what policies see"""
         self.saved_steps = numbers[:, SAVED]
         """steps held by a checkpoint: what survives"""
-        self.deadline_at = numbers[:, DEADLINE]
-        self.priority = numbers[:, PRIORITY]
-        self.received_s = numbers[:, len(_NUMBERS) :]
+        self.received_s = numbers[:, FIRST_RECEIVED:]
 
     def columns(self) -> dict[str, IntArray | FloatArray]:
         """Return the columns that make up the table's state, up to the last job."""
-        n = len(self)
-        return {"state": self.state[:n], "profile": self.profile[:n], "numbers": self.numbers[:n]}
+        return {"ints": self.ints[: len(self)], "numbers": self.numbers[: len(self)]}

@@ -11,9 +11,10 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.model import events as ev
 from fairlead.model.errors import ProtocolError
 from fairlead.model.job import Job, Tenant
+from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 
-_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, Plan)
+_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, Plan, Placements)
 
 
 def encode_event(event: ev.Event) -> str:
@@ -38,24 +39,16 @@ def replay(scheduler: Scheduler[Any], lines: Iterable[str]) -> Scheduler[Any]:
 
 def state_bytes(scheduler: Scheduler[Any]) -> bytes:
     """Return the scheduler's whole state in one canonical form: equal states, equal bytes."""
-    open_slots = scheduler.leases.open
-    leases = scheduler.leases
     state = {
         "jobs": scheduler.jobs.columns(),
         "ids": scheduler.jobs.ids,
         "tenants": scheduler.jobs.tenants,
-        "leases": {
-            name: getattr(leases, name)[open_slots]
-            for name in ("lease", "job", "copy", "held", "accelerator", "counted_at", "leaving")
-        },
-        "holder": leases.lease[leases.holder],
+        "leases": scheduler.leases.columns(),
         "memory": scheduler.memory,
         "waiting": scheduler.waiting,
-        "waiting_copy": scheduler.waiting_copy,
         "pending": scheduler.pending,
         "down": sorted(scheduler.down),
         "changes": scheduler.changes,
-        "next_epoch": leases.next_epoch,
         "version": scheduler.version,
         "planning": scheduler.planning,
         "round_end_at": scheduler.round_end_at,

@@ -10,7 +10,10 @@ from fairlead.core.jobs import (
     ARRIVAL,
     DEADLINE,
     FIRST_RECEIVED,
+    LEASE,
+    ON,
     PRIORITY,
+    PROFILE,
     STEPS,
     TOTAL,
     JobState,
@@ -19,11 +22,12 @@ from fairlead.core.jobs import (
 from fairlead.core.leases import LeaseTable
 from fairlead.mechanisms.base import M, Mechanism, Refills
 from fairlead.model import events as ev
-from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, IntArray
 from fairlead.model.cluster import Cluster, capacity
 from fairlead.model.commands import Command, ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.errors import ProtocolError
-from fairlead.model.plan import NOBODY, Plan, nobody
+from fairlead.model.lease import NOTHING, SLOTS, Placements
+from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import SpeedTable
 
@@ -50,7 +54,7 @@ class Scheduler(Generic[M]):
         self.plan_lead_s = plan_lead_s
         self._refills = mechanism if isinstance(mechanism, Refills) else None
         self.jobs = JobTable(cluster, beliefs)
-        self.leases = LeaseTable(cluster)
+        self.leases = LeaseTable(cluster, self.jobs)
         self.memory: M = mechanism.initial()
         self.down: set[int] = set()
         self.changes = 0
@@ -59,11 +63,8 @@ class Scheduler(Generic[M]):
         self.round_end_at: float | None = None
         self.pending: Plan | None = None
         """a plan that waits for the round to end"""
-        self.waiting: IntArray = nobody(len(cluster.node_of))
-        """lanes × devices → job of the current plan that waits for its devices to be free"""
-        self.waiting_copy: IntArray | None = None
-        self.n_waiting = 0
-        """devices for which somebody waits"""
+        self.waiting: Placements = NOTHING
+        """what the current plan starts as soon as its devices are free"""
         self._planned_from = -1
         """the count of changes that the plan asked for last will know of"""
         self._refresh_devices()
@@ -98,7 +99,7 @@ class Scheduler(Generic[M]):
             raise ProtocolError(f"there is no job {event.job_id!r}")
         self.jobs.end(number, JobState.CANCELLED)
         self.changes += 1
-        self._drop_waiting(np.array([number]))
+        self.waiting = self.waiting.where(self.waiting.job != number)
         return [*self._suspend(self.leases.of_job(number)), *self._react(event.at)]
 
     def _tenant_changed(self, event: ev.TenantChanged) -> list[Command]:
@@ -120,7 +121,7 @@ class Scheduler(Generic[M]):
     def _leases_ended(self, event: ev.LeasesEnded) -> list[Command]:
         slots = self.leases.slots(event.lease)
         job = self.leases.job[slots]
-        self._credit(slots, event.at)
+        self.leases.received(slots, job, event.at, self.jobs.received_s)
         self.leases.close(slots)
         saved = np.maximum(self.jobs.saved_steps[job], event.steps)
         self.jobs.saved_steps[job] = self.jobs.steps[job] = saved
@@ -141,7 +142,7 @@ class Scheduler(Generic[M]):
         self.down.add(self._node(event.node))
         self._refresh_devices()
         self.changes += 1
-        self._drop_waiting(self.waiting[:, ~self._is_up])
+        self.waiting = self.waiting.where(~self.waiting.any_device(~self._is_up))
         return self._suspend(self.leases.on_devices(~self._is_up))
 
     def _node_returned(self, event: ev.NodeReturned) -> list[Command]:
@@ -181,8 +182,7 @@ class Scheduler(Generic[M]):
         if self.round_end_at is None or event.at >= self.round_end_at:
             return self._apply(event.plan, event.at)
         self.pending = event.plan
-        ends, _ = self.leases.compare(event.plan.holds, event.plan.copy)
-        return self._renew_all_but(ends, event.plan.until)
+        return self._renew(event.plan.until, but=event.plan.stop)
 
     def _round_end(self, event: ev.RoundEnd) -> list[Command]:
         if self.pending is not None:
@@ -190,29 +190,41 @@ class Scheduler(Generic[M]):
             return self._apply(plan, event.at)
         if self.planning:
             # Interim plan: what runs goes on until the late plan arrives and is applied at once.
-            return self._renew_all_but(NO_INTS, math.inf)
+            return self._renew(math.inf)
         self.round_end_at = None
         return self._react(event.at)
 
     def _apply(self, plan: Plan, at: float) -> list[Command]:
         self.round_end_at = plan.until
-        holds = self._still_valid(plan.holds)
-        ends, start = self.leases.compare(holds, plan.copy)
-        self._wait(np.where(start, holds, NOBODY), plan.copy)
+        stop, self.waiting = plan.stop, plan.start
+        if self.changes != self._planned_from:
+            stop = self._adapt(plan)
         return [
-            *self._renew_all_but(ends, plan.until),
-            *self._suspend(ends),
+            *self._suspend(stop & (SLOTS - 1)),
+            *self._renew(plan.until),
             *self._launch_ready(at),
             SetTimer("PlanDue", max(at, plan.wake_at - self.plan_lead_s)),
             SetTimer("RoundEnd", plan.until),
         ]
 
-    def _still_valid(self, holds: IntArray) -> IntArray:
-        """Drop what became impossible since the plan was asked for: ended jobs, lost devices."""
-        if self.changes == self._planned_from:
-            return holds
-        gone = (holds >= 0) & ((self.jobs.state[holds] != JobState.ACTIVE) | ~self._is_up)
-        return np.where(np.isin(holds, holds[gone]), NOBODY, holds) if gone.any() else holds
+    def _adapt(self, plan: Plan) -> IntArray:
+        """Fit the plan to what happened since it was asked for; return the leases to stop.
+
+        Jobs that ended and devices that were lost are dropped. Devices that the plan wants and a
+        job that waited was lent meanwhile are taken back, and so is what a job to be started
+        elsewhere was lent.
+        """
+        start, leases = plan.start, self.leases
+        active = self.jobs.state[start.job] == JobState.ACTIVE
+        self.waiting = start = start.where(active & ~start.any_device(~self._is_up))
+        stop = plan.stop[leases.is_open(plan.stop)]
+        wanted = np.zeros(len(self._is_up), dtype=bool)
+        wanted[start.device] = True
+        lent = leases.lease[leases.on_devices(wanted)]
+        own = [leases.lease[leases.of_job(job)] for job in start.job[start.copy == 0].tolist()]
+        more = np.concatenate([lent, *own])
+        stop = np.union1d(stop, more[leases.is_open(more)])
+        return stop
 
     # -- what follows from a change -----------------------------------------------------------
 
@@ -220,7 +232,7 @@ class Scheduler(Generic[M]):
         """Start a round if none runs; else let waiting jobs use devices that are idle."""
         if self.round_end_at is None:
             return [SetTimer("PlanDue", at)] if len(self.jobs.active) else []
-        if not len(self.leases) and not self.n_waiting:
+        if not len(self.leases) and not len(self.waiting):
             # Nothing runs any more, so the round has ended.
             self.round_end_at = None
             return [SetTimer("PlanDue", at), SetTimer("RoundEnd", None)]
@@ -230,77 +242,48 @@ class Scheduler(Generic[M]):
         if not len(idle):
             return []
         more = self._refills.refill(self.snapshot(at, at), self.memory, idle)
-        start = more != NOBODY
-        return self._launch(more, None, start, at) if np.count_nonzero(start) else []
+        return [self._launch(more, at)] if len(more) else []
 
     def _idle_devices(self) -> IntArray:
         idle = self._is_up & (self.leases.holder < 0).all(axis=0)
-        if self.n_waiting:
-            idle &= (self.waiting < 0).all(axis=0)
+        idle[self.waiting.device] = False
         return idle.nonzero()[0]
-
-    def _wait(self, holds: IntArray, copy: IntArray | None) -> None:
-        self.waiting = holds
-        self.waiting_copy = copy
-        self.n_waiting = int(np.count_nonzero(holds != NOBODY))
 
     def _launch_ready(self, at: float) -> list[Command]:
         """Launch what waits for no lease any more: neither on its devices nor its own last one."""
-        if not self.n_waiting:
+        units, leases = self.waiting, self.leases
+        if not len(units):
             return []
-        leases, start = self.leases, self.waiting != NOBODY
-        if np.count_nonzero(leases.leaving):
-            blocked = leases.leaving[leases.holder].any(axis=0)
-            held_up = np.zeros(len(self.jobs) + 1, dtype=bool)
-            held_up[self.waiting[start & blocked]] = True
+        self.waiting = NOTHING
+        if leases.n_leaving:
+            blocked = units.any_device(leases.leaving[leases.holder].any(axis=0))
             # Two leases of one job at a time would be two writers of one checkpoint.
-            held_up[leases.job[leases.leaving]] = True
-            start &= ~held_up[self.waiting]
-            if not np.count_nonzero(start):
-                return []
-        commands = self._launch(self.waiting, self.waiting_copy, start, at)
-        self._wait(np.where(start, NOBODY, self.waiting), self.waiting_copy)
-        return commands
+            own = self.jobs.lease[units.job]
+            blocked |= (own >= 0) & (units.copy == 0)
+            if np.count_nonzero(blocked):
+                self.waiting = units.where(blocked)
+                units = units.where(~blocked)
+                if not len(units):
+                    return []
+        return [self._launch(units, at)]
 
-    def _launch(
-        self, holds: IntArray, copy: IntArray | None, start: BoolArray, at: float
-    ) -> list[Command]:
+    def _launch(self, units: Placements, at: float) -> Launch:
         until = self.round_end_at if self.round_end_at is not None else at
-        return [Launch(self.leases.start(holds, copy, start, at), until)]
+        return Launch(self.leases.start(units, at), units, until)
 
-    def _renew_all_but(self, ends: IntArray, until: float) -> list[Command]:
-        going_on = (self.leases.lease >= 0) & ~self.leases.leaving
-        going_on[ends] = False
-        leases = self.leases.lease[going_on]
+    def _renew(self, until: float, *, but: IntArray = NO_INTS) -> list[Command]:
+        leases = self.leases.lease[self.leases.staying]
+        if len(but):
+            leases = leases[~np.isin(leases, but)]
         return [Renew(leases, until)] if len(leases) else []
 
     def _suspend(self, slots: IntArray) -> list[Command]:
-        slots = slots[~self.leases.leaving[slots]]
+        if self.leases.n_leaving:
+            slots = slots[~self.leases.leaving[slots]]
         if not len(slots):
             return []
-        self.leases.leaving[slots] = True
+        self.leases.leave(slots)
         return [Suspend(self.leases.lease[slots])]
-
-    def _drop_waiting(self, jobs: IntArray) -> None:
-        self._wait(np.where(np.isin(self.waiting, jobs), NOBODY, self.waiting), self.waiting_copy)
-
-    def _credit(self, slots: IntArray, at: float) -> None:
-        """Add the time held since the last credit to what each job has received."""
-        held = at - self.leases.counted_at[slots]
-        self._add_received(self.jobs.received_s, self.leases.job[slots], slots, held)
-        self.leases.counted_at[slots] = at
-
-    def _add_received(
-        self, received: FloatArray, row: IntArray, slots: IntArray, held: FloatArray
-    ) -> None:
-        if self.leases.simple:
-            received[row, self.leases.accelerator[slots]] += held
-            return
-        for i, slot in enumerate(slots.tolist()):
-            # A mixed gang's time counts for each accelerator by the part of the gang on it.
-            devices = (self.leases.holder == slot).any(axis=0).nonzero()[0]
-            kinds = self.cluster.accelerator_of[devices]
-            np.add.at(received, (row[i], kinds), held[i] / len(devices))
 
     # -- what a decision sees -------------------------------------------------------------------
 
@@ -308,11 +291,14 @@ class Scheduler(Generic[M]):
         """Return the active jobs and what they hold, time received projected to ``starts_at``."""
         jobs, leases = self.jobs, self.leases
         active = jobs.active
-        rows = jobs.numbers[active]
+        rows, ints = jobs.numbers[active], jobs.ints[active]
         slots = leases.staying
         row_of = np.searchsorted(active, leases.job[slots])
         received = rows[:, FIRST_RECEIVED:]
-        self._add_received(received, row_of, slots, starts_at - leases.counted_at[slots])
+        leases.received(slots, row_of, starts_at, received)
+        if leases.n_leaving:
+            leaving = ~leases.is_open(ints[:, LEASE])
+            ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
         return Snapshot(
             at=at,
             starts_at=starts_at,
@@ -322,14 +308,17 @@ class Scheduler(Generic[M]):
             tenants=jobs.tenants,
             profiles=jobs.profiles,
             job=active,
-            profile=jobs.profile[active],
+            profile=ints[:, PROFILE],
             arrival_at=rows[:, ARRIVAL],
             total_steps=rows[:, TOTAL],
             steps=rows[:, STEPS],
             deadline_at=rows[:, DEADLINE],
             priority=rows[:, PRIORITY],
             received_s=received,
+            on=ints[:, ON],
+            lease=ints[:, LEASE],
             holds=self._rows_held(slots, row_of),
+            holds_lease=leases.lease[leases.holder],
             ids=jobs.ids,
             changes=self.changes,
             speeds=self.beliefs,
@@ -340,11 +329,8 @@ class Scheduler(Generic[M]):
         row_of_slot = np.full(len(self.leases.lease), NOBODY, dtype=np.int64)
         row_of_slot[slots] = row_of
         held: IntArray = row_of_slot[self.leases.holder]
-        if not self.n_waiting:
-            return held
-        waiting = np.where(
-            self.waiting >= 0, np.searchsorted(self.jobs.active, self.waiting), NOBODY
-        )
-        if len(waiting) == len(held) == 1:
-            return np.where(waiting >= 0, waiting, held)
-        return np.vstack([held, waiting])
+        if len(self.waiting):
+            waiting = np.searchsorted(self.jobs.active, self.waiting.job)
+            free = held[0, self.waiting.device] < 0
+            held[0, self.waiting.device[free]] = waiting.repeat(self.waiting.size)[free]
+        return held

@@ -3,6 +3,7 @@
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fairlead.model.arrays import IntArray
+from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 
@@ -25,8 +26,8 @@ class Mechanism(Protocol[M]):
 class Refills(Protocol):
     """A mechanism that lets waiting jobs use devices that fall idle within a round."""
 
-    def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> IntArray:
-        """Return lanes × devices → waiting job to start there; solves nothing."""
+    def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
+        """Return waiting jobs to start on some of the idle devices; solves nothing."""
         ...
 
 

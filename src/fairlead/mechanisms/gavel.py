@@ -8,7 +8,7 @@ from fairlead.mechanisms.account import Account
 from fairlead.mechanisms.selection import fill, pick
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import place
+from fairlead.placement import move
 from fairlead.policies.base import Policy
 
 
@@ -56,4 +56,4 @@ class Gavel:
         wanted[rows] = columns
         fill(snap.speed, gang, free, taken, account.owed_s, wanted)
         until = snap.starts_at + self.round_s
-        return Plan(place(snap, snap.usable, wanted), until, until, stale), account
+        return Plan(*move(snap, wanted), until, until, stale), account

@@ -17,17 +17,12 @@ def pick(
     """
     rows: list[int] = []
     columns: list[int] = []
-    left = sum(free)
     for r, c, g in zip(row.tolist(), column.tolist(), gang[row].tolist(), strict=True):
-        if taken[r] or free[c] < g:
-            continue
-        taken[r] = True
-        free[c] -= g
-        rows.append(r)
-        columns.append(c)
-        left -= g
-        if not left:
-            break
+        if free[c] >= g and not taken[r]:
+            taken[r] = True
+            free[c] -= g
+            rows.append(r)
+            columns.append(c)
     return rows, columns
 
 
@@ -43,26 +38,25 @@ def assign(
 
     Takes entries by Algorithm 1 in the order of their weights. If that leaves devices free
     while rows that want others wait, rows are exchanged for as long as that adds weight, which
-    makes the choice one of greatest total weight where all gangs are 1. Rows taken before are
-    left alone. Updates ``free`` and ``taken``.
+    makes the choice one of greatest total weight where all gangs are 1. Updates ``free`` and
+    ``taken``.
     """
     order = (-weight).argsort(kind="stable")
     row, column = row[order], column[order]
-    was_taken = list(taken) if True in taken else None
     rows, columns = pick(row, column, gang, free, taken)
     wanted = np.full(len(gang), -1, dtype=np.int64)
     wanted[rows] = columns
-    if not any(free) or len(free) == 1 or all(map(taken.__getitem__, row.tolist())):
+    if len(free) == 1 or not any(free) or len(rows) == len(row):
         return wanted
     choices = np.bincount(row, minlength=len(gang))
     choices[gang > 1] = 0
-    if was_taken is not None:
-        choices[was_taken] = 0
+    if not np.count_nonzero((choices > 0) & (wanted < 0)):
+        return wanted
     exchange = Exchange(row, column, weight[order], choices, wanted, free)
     if exchange.improve():
         wanted = exchange.assignment(wanted)
-        for r in (wanted >= 0).nonzero()[0].tolist():
-            taken[r] = True
+        for r, chosen in enumerate((wanted >= 0).tolist()):
+            taken[r] = taken[r] or chosen
         for r in rows:
             taken[r] = bool(wanted[r] >= 0)
     return wanted

@@ -7,9 +7,10 @@ import numpy as np
 from fairlead.mechanisms.account import CARRIED, OWED, SHARE, Account
 from fairlead.mechanisms.selection import assign, fill
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import place
+from fairlead.placement import move, place
 from fairlead.policies.base import Policy
 
 
@@ -33,6 +34,8 @@ class Shares:
     round_s: float = 360.0
     reallocate_s: float = 3600.0
     """how long an allocation stands when nothing changes but the progress of jobs"""
+    stay: float = 0.5
+    """how much more urgent it is to go on than to start: fewer preemptions, up to about 1"""
 
     @property
     def reads_progress(self) -> bool:
@@ -51,35 +54,42 @@ class Shares:
         )
         if stale:
             account = account.reallocated(self.policy, snap, carry_s=self.round_s)
-        taken = [False] * len(snap.job)
-        holds = self._choose(snap, account, snap.capacity.tolist(), taken, snap.usable)
+        free, taken = snap.capacity.tolist(), [False] * len(snap.job)
+        wanted = self._choose(snap, account, free, taken)
+        stop, start = move(snap, wanted)
         until = snap.starts_at + self.round_s
-        return Plan(holds, until, until, stale), account
+        return Plan(stop, start, until, until, stale), account
 
-    def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> IntArray:
+    def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
         account = memory.brought_forward(snap)
         kinds = len(snap.capacity)
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
         busy = np.zeros(len(snap.job) + 1, dtype=bool)
         busy[snap.holds] = True
-        return self._choose(snap, account, free, busy[:-1].tolist(), idle)
+        wanted = self._choose(snap, account, free, busy[:-1].tolist())
+        rows = (wanted >= 0).nonzero()[0]
+        if not len(rows):
+            return NOTHING
+        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
+        is_idle[idle] = True
+        return place(snap, is_idle, rows, wanted[rows])
 
     def _choose(
-        self,
-        snap: Snapshot,
-        account: Account,
-        free: list[int],
-        taken: list[bool],
-        devices: IntArray,
+        self, snap: Snapshot, account: Account, free: list[int], taken: list[bool]
     ) -> IntArray:
-        """Return lanes × devices → job for these devices, of which so many are free."""
+        """Return rows → accelerator, -1 for none, of those not taken, for what is free."""
         gang = snap.gang
         row, column, weight = urgent(account, self.round_s)
+        if True in taken:
+            usable = (~np.array(taken))[row] & (np.array(free) > 0)[column]
+            row, column, weight = row[usable], column[usable], weight[usable]
+        else:
+            weight[snap.on[row] == column] += self.stay
         wanted = assign(row, column, weight, gang, free, taken)
         if any(free):
             fill(snap.speed, gang, free, taken, account.owed_s, wanted)
-        return place(snap, devices, wanted)
+        return wanted
 
 
 def urgent(account: Account, round_s: float) -> tuple[IntArray, IntArray, FloatArray]:

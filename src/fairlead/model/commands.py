@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fairlead.model.arrays import IntArray
-from fairlead.model.lease import Leases
+from fairlead.model.lease import Placements
 from fairlead.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """Start these jobs now, each under its lease until ``until``."""
+    """Start these jobs now on their devices, each under its lease until ``until``."""
 
-    leases: Leases
+    lease: IntArray
+    on: Placements
     until: float
 
 

@@ -1,10 +1,12 @@
 """Leases: the right of one job, or one copy of it, to its devices until a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from fairlead.model.arrays import IntArray
-from fairlead.model.plan import Assignment
+import numpy as np
+
+from fairlead.model.arrays import NO_INTS, BoolArray, IntArray
 
 SLOTS = 1 << 20
 """A lease number is epoch × SLOTS + slot. Epochs only grow, so of two leases the later one has
@@ -12,21 +14,61 @@ the greater number, which fences writers of the earlier one; the slot, used agai
 lease's end, finds its row in a table without a search."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Leases:
-    """Leases as columns; the devices of row i are ``device[start[i]:start[i + 1]]``."""
+class Placement(NamedTuple):
+    """One job (or one copy of it) on its devices: the form in which people read a plan."""
 
-    lease: IntArray
+    job: int
+    copy: int
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placements:
+    """Jobs on devices as columns; the devices of row i are ``device[start[i]:start[i + 1]]``."""
+
     job: IntArray
     copy: IntArray
     start: IntArray
     device: IntArray
 
-    def __len__(self) -> int:
-        return len(self.lease)
+    @classmethod
+    def of(cls, placements: Sequence[Placement]) -> "Placements":
+        """Return these placements as columns."""
+        sizes = np.array([0, *(len(p.devices) for p in placements)], dtype=np.int64)
+        return cls(
+            np.array([p.job for p in placements], dtype=np.int64),
+            np.array([p.copy for p in placements], dtype=np.int64),
+            np.cumsum(sizes),
+            np.array([d for p in placements for d in p.devices], dtype=np.int64),
+        )
 
-    def __iter__(self) -> Iterator[tuple[int, Assignment]]:
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def __iter__(self) -> Iterator[Placement]:
         start, device = self.start.tolist(), self.device.tolist()
-        rows = zip(self.lease.tolist(), self.job.tolist(), self.copy.tolist(), strict=True)
-        for i, (lease, job, copy) in enumerate(rows):
-            yield lease, Assignment(job, copy, tuple(device[start[i] : start[i + 1]]))
+        rows = zip(self.job.tolist(), self.copy.tolist(), strict=True)
+        for i, (job, copy) in enumerate(rows):
+            yield Placement(job, copy, tuple(device[start[i] : start[i + 1]]))
+
+    @property
+    def size(self) -> IntArray:
+        """rows → number of devices."""
+        return self.start[1:] - self.start[:-1]
+
+    def any_device(self, property_of: BoolArray) -> BoolArray:
+        """rows → some device of it has the property."""
+        if not len(self):
+            return np.zeros(0, dtype=bool)
+        found: BoolArray = np.logical_or.reduceat(property_of[self.device], self.start[:-1])
+        return found
+
+    def where(self, keep: BoolArray) -> "Placements":
+        """Return the rows for which ``keep`` holds."""
+        size = self.size
+        start = np.zeros(int(np.count_nonzero(keep)) + 1, dtype=np.int64)
+        np.cumsum(size[keep], out=start[1:])
+        return Placements(self.job[keep], self.copy[keep], start, self.device[keep.repeat(size)])
+
+
+NOTHING = Placements(NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)

@@ -10,8 +10,12 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, Pair
 from fairlead.model.job import Tenant
-from fairlead.model.plan import nobody
+from fairlead.model.plan import NOBODY, nobody
 from fairlead.model.speeds import SpeedTable
+
+
+MIXED = -2
+"""instead of an accelerator: devices of several"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +67,14 @@ class Snapshot:
     priority: FloatArray
     received_s: FloatArray
     """jobs × accelerators → seconds for which the job has held devices of each"""
+    on: IntArray
+    """jobs → accelerator it holds devices of, NOBODY for none, MIXED for several"""
+    lease: IntArray
+    """jobs → number of its (first copy's) lease, NOBODY for none"""
     holds: IntArray
     """lanes × devices → row of the job that holds it, NOBODY for none"""
+    holds_lease: IntArray
+    """lanes × devices → number of the lease that holds it, NOBODY for none"""
     ids: Sequence[str] = ()
     """job number → the id its tenant knows it by"""
     changes: int = 0
@@ -132,7 +142,10 @@ def snapshot_of(instance: Instance) -> Snapshot:
         ),
         priority=np.zeros(n),
         received_s=np.zeros((n, len(kinds))),
+        on=np.full(n, NOBODY),
+        lease=np.full(n, NOBODY),
         holds=nobody(len(cluster.accelerator_of)),
+        holds_lease=nobody(len(cluster.accelerator_of)),
         ids=[job.id for job in jobs],
         pairs=instance.pairs,
     )

@@ -1,5 +1,6 @@
 """On which devices: keep jobs where they are, larger gangs first, each on few nodes."""
 
-from fairlead.placement.consolidate import place
+from fairlead.placement.consolidate import move, place
+from fairlead.placement.transition import towards
 
-__all__ = ["place"]
+__all__ = ["move", "place", "towards"]

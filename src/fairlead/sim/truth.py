@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
-from fairlead.model.lease import Leases
+from fairlead.model.lease import Placements
 from fairlead.model.speeds import SpeedTable
 
 
@@ -35,21 +35,21 @@ class Truth:
         """jobs × accelerators → steps per second, consolidated and without a partner."""
         return self._alone[self._row_of]
 
-    def speed(self, leases: Leases) -> FloatArray:
-        """Return leases → steps per second of a job alone on the lease's devices."""
-        first = leases.start[:-1]
-        kind = self._cluster.accelerator_of[leases.device]
-        rate: FloatArray = self._alone[self._row_of[leases.job], kind[first]]
-        if len(leases.device) == len(leases):
+    def speed(self, units: Placements) -> FloatArray:
+        """Return placements → steps per second of a job alone on its devices."""
+        first = units.start[:-1]
+        kind = self._cluster.accelerator_of[units.device]
+        rate: FloatArray = self._alone[self._row_of[units.job], kind[first]]
+        if len(units.device) == len(units):
             return rate
-        size = leases.start[1:] - first
+        size = units.start[1:] - first
         special = ~np.logical_and.reduceat(kind == kind[first].repeat(size), first)
         if self._placement_matters:
-            node = self._cluster.node_of[leases.device]
+            node = self._cluster.node_of[units.device]
             special |= ~np.logical_and.reduceat(node == node[first].repeat(size), first)
         for i in special.nonzero()[0].tolist():
-            devices = leases.device[leases.start[i] : leases.start[i + 1]]
-            rate[i] = self.speed_with(int(leases.job[i]), devices, ())
+            devices = units.device[units.start[i] : units.start[i + 1]]
+            rate[i] = self.speed_with(int(units.job[i]), devices, ())
         return rate
 
     def speed_with(self, job: int, devices: IntArray, partners: Sequence[int]) -> float:

@@ -69,17 +69,17 @@ class VirtualCluster:
 
     def launch(self, command: Launch, at: float) -> None:
         """Start jobs on their devices."""
-        leases = command.leases
-        job, first = leases.job, leases.device[leases.start[:-1]]
-        slot = leases.lease & (SLOTS - 1)
+        units = command.on
+        job, first = units.job, units.device[units.start[:-1]]
+        slot = command.lease & (SLOTS - 1)
         if int(slot.max()) >= len(self._job_in):
             self._job_in = np.concatenate([self._job_in, np.full(int(slot.max()) + 1, -1)])
         self._job_in[slot] = job
-        self._lease[job] = leases.lease
+        self._lease[job] = command.lease
         self._kind[job] = self._cluster.accelerator_of[first]
         pace = self._pace[job]
-        pace[:, RATE] = self._truth.speed(leases)
-        pace[:, DEVICES] = leases.start[1:] - leases.start[:-1]
+        pace[:, RATE] = self._truth.speed(units)
+        pace[:, DEVICES] = units.size
         pace[:, HELD_FROM] = at
         pace[:, WORKS_FROM] = self._starts_working(job, first, at)
         time = (pace[:, TOTAL] - pace[:, DONE]) / pace[:, RATE]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.solve.arrays import FloatArray
+from fairlead.solve.arrays import BoolArray, FloatArray
 
 ByteArray = npt.NDArray[np.int8]
 
@@ -41,7 +41,7 @@ class Hulls:
         empty = np.stack([(gain[b] <= 0) | (a >= 0) & (gain[a] <= 0) for a, b in self._pairs])
         empty |= rise == 0
         self._inverse = np.divide(1.0, rise, out=np.zeros_like(rise), where=~empty)
-        self._empty = empty.any(axis=1)
+        self._empty: BoolArray = np.logical_or.reduce(empty, axis=1)
         number = np.arange(len(self._pairs), dtype=np.int8)[:, None]
         self._code = np.where(rise < 0, -1 - number, number).astype(np.int8)
         ends = np.array(self._pairs, np.int8)

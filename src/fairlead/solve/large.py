@@ -98,7 +98,7 @@ class _Progress:
         self.level[frozen] = np.minimum(stage.t, cap)[stage.frozen]
         self.free = self.free & ~frozen
         prices = stage.prices
-        if self.stages:
+        if self.stages and self.stages[-1].prices.any():
             earlier = self.stages[-1].prices
             weight = _PRECEDENCE * max(float(prices.max()), 1e-300) / float(earlier.max())
             prices = prices + weight * earlier if prices.any() else earlier

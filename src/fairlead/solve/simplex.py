@@ -24,6 +24,7 @@ from fairlead.solve.linear import INFINITY, new_highs
 _NONE = np.zeros(0, np.int32)
 # Levels are known up to rounding; all of them held exactly may just not fit.
 _SLACKS = (1e-12, 1e-10, 1e-9, 1e-7)
+_TOLERANCES = (1e-10, 1e-9, 1e-8)
 
 
 @dataclass(slots=True)
@@ -191,11 +192,22 @@ class StageProgram:
     def _run(self) -> Any:
         self._highs.run()
         status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            self._highs.clearSolver()  # a stale basis can mislead; a cold start decides
+        for tolerance in _TOLERANCES:
+            if status == highspy.HighsModelStatus.kOptimal:
+                break
+            # A stale basis can mislead, and the tightest tolerance be out of reach.
+            self._set_tolerance(tolerance)
+            self._highs.clearSolver()
             self._highs.run()
             status = self._highs.getModelStatus()
+            self._set_tolerance(_TOLERANCES[0])
+            if status == highspy.HighsModelStatus.kInfeasible:
+                break
         return status
+
+    def _set_tolerance(self, tolerance: float) -> None:
+        self._highs.setOptionValue("primal_feasibility_tolerance", tolerance)
+        self._highs.setOptionValue("dual_feasibility_tolerance", tolerance)
 
     def _vertex(self) -> Vertex:
         found: Any = self._highs.getSolution()

@@ -62,7 +62,7 @@ class Watch:
                 self._close(lease)
         for command in self._scheduler.handle(event):
             if isinstance(command, Launch):
-                for lease, run in command.leases:
+                for lease, run in zip(command.lease.tolist(), command.on, strict=True):
                     self._open[lease] = run.job, list(run.devices), event.at
 
     def _close(self, lease: int) -> None:
