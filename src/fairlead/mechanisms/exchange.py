@@ -2,6 +2,8 @@
 
 from math import inf
 
+import numpy as np
+
 from fairlead.model.arrays import FloatArray, IntArray
 
 _LEAST_GAIN = 1e-9
@@ -23,18 +25,25 @@ class Exchange:
         row: IntArray,
         column: IntArray,
         weight: FloatArray,
-        choices: IntArray,
+        gang: IntArray,
         at: IntArray,
         free: list[int],
     ) -> None:
-        """Take entries in falling order of weight, and how many each row has (0: keep as is)."""
+        """Take entries in falling order of weight; rows with larger gangs stay as they are."""
+        choices = np.bincount(row, minlength=len(gang))
+        choices[gang > 1] = 0
         self._free = free
         out = self._out = len(free)
         self._simple: list[list[tuple[float, int]]] = [[] for _ in free]
         self._served = [0] * out
         self._weight: list[list[float]] = []
-        self._at: list[int] = []
+        self._choices: list[list[int]] = []
         self._rows: list[int] = []
+        self._members: list[list[int]] = [[] for _ in range(out + 1)]
+        """node → contested rows that are there"""
+        self._gain = [[-inf] * (out + 1) for _ in range(out + 1)]
+        self._who = [[-1] * (out + 1) for _ in range(out + 1)]
+        self._changed = set(range(out + 1))
         index: dict[int, int] = {}
         entries = zip(
             row.tolist(),
@@ -53,14 +62,16 @@ class Exchange:
                 if i is None:
                     i = index[r] = len(self._rows)
                     self._rows.append(r)
-                    self._weight.append([-inf] * out + [0.0])
-                    self._at.append(out if a < 0 else a)
+                    self._weight.append([0.0] * (out + 1))
+                    self._choices.append([out])
+                    self._members[a].append(i)
                 self._weight[i][c] = w
+                self._choices[i].append(c)
 
     def improve(self) -> bool:
         """Exchange rows until that adds nothing more; tell whether anything has changed."""
         for turn in range(_MOST_EXCHANGES):
-            circle = self._gaining_circle()
+            circle = self._gaining_circle() if any(self._free) else None
             if circle is None:
                 return turn > 0
             for a, b, row in circle:
@@ -70,37 +81,43 @@ class Exchange:
     def assignment(self, at: IntArray) -> IntArray:
         """Return rows → column (-1: none), the other rows as they were."""
         result = at.copy()
-        for row, column in zip(self._rows, self._at, strict=True):
-            result[row] = -1 if column == self._out else column
+        for column, members in enumerate(self._members):
+            for i in members:
+                result[self._rows[i]] = -1 if column == self._out else column
         for column, ranked in enumerate(self._simple):
             for rank, (_, row) in enumerate(ranked):
                 result[row] = column if rank < self._served[column] else -1
         return result
 
-    def _arcs(self) -> tuple[list[list[float]], list[list[int]]]:
-        """Return from × to: the greatest gain, and the contested row that has it, -1 for none."""
+    def _look_at(self, a: int) -> None:
+        """Find the best arcs from a: the greatest gains and who has them, -1 for a simple row."""
         out = self._out
-        gain = [[-inf] * (out + 1) for _ in range(out + 1)]
-        who = [[-1] * (out + 1) for _ in range(out + 1)]
-        for j in range(out):
-            ranked, served = self._simple[j], self._served[j]
-            if served < len(ranked):
-                gain[out][j] = ranked[served][0]
-            if served:
-                gain[j][out] = -ranked[served - 1][0]
-            if self._free[j]:
-                gain[j][out] = 0.0
-        for i, (weights, a) in enumerate(zip(self._weight, self._at, strict=True)):
-            here, row_gain, row_who = weights[a], gain[a], who[a]
-            for b, there in enumerate(weights):
-                if there - here > row_gain[b] and b != a:
-                    row_gain[b] = there - here
-                    row_who[b] = i
-        return gain, who
+        gain = [-inf] * (out + 1)
+        who = [-1] * (out + 1)
+        if a == out:
+            for j, (ranked, served) in enumerate(zip(self._simple, self._served, strict=True)):
+                if served < len(ranked):
+                    gain[j] = ranked[served][0]
+        elif self._free[a]:
+            gain[out] = 0.0
+        elif self._served[a]:
+            gain[out] = -self._simple[a][self._served[a] - 1][0]
+        for i in self._members[a]:
+            weights = self._weight[i]
+            here = weights[a]
+            for b in self._choices[i]:
+                more = weights[b] - here
+                if more > gain[b] and b != a:
+                    gain[b] = more
+                    who[b] = i
+        self._gain[a], self._who[a] = gain, who
 
     def _gaining_circle(self) -> list[tuple[int, int, int]] | None:
         """Return the moves of a circle that gains, found by Bellman and Ford's algorithm."""
-        gain, who = self._arcs()
+        for a in self._changed:
+            self._look_at(a)
+        self._changed = set()
+        gain, who = self._gain, self._who
         nodes = range(self._out + 1)
         best = [0.0] * (self._out + 1)
         came_from = [-1] * (self._out + 1)
@@ -126,8 +143,10 @@ class Exchange:
         return circle
 
     def _move(self, a: int, b: int, row: int) -> None:
+        self._changed |= {a, b}
         if row >= 0:
-            self._at[row] = b
+            self._members[a].remove(row)
+            self._members[b].append(row)
         elif a == self._out:
             self._served[b] += 1
         elif self._free[a]:

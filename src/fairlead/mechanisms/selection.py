@@ -48,11 +48,11 @@ def assign(
     wanted[rows] = columns
     if len(free) == 1 or not any(free) or len(rows) == len(row):
         return wanted
-    choices = np.bincount(row, minlength=len(gang))
-    choices[gang > 1] = 0
-    if not np.count_nonzero((choices > 0) & (wanted < 0)):
+    waits = np.ones(len(gang), dtype=bool)
+    waits[rows] = False
+    if not np.count_nonzero(waits[row] & (gang[row] == 1)):
         return wanted
-    exchange = Exchange(row, column, weight[order], choices, wanted, free)
+    exchange = Exchange(row, column, weight[order], gang, wanted, free)
     if exchange.improve():
         wanted = exchange.assignment(wanted)
         for r, chosen in enumerate((wanted >= 0).tolist()):

@@ -1,0 +1,170 @@
+"""How fast max-min is solved, against cvxpy with its default solver in the same run.
+
+Timed are whole calls: ``solve_max_min(problem)`` (checks, merging, all levels of the
+water-filling, shares) and ``cvxpy.Problem.solve()`` of the plain max-min program, the first
+level only, compilation included, as a user would call it. Certificates are recomputed outside
+the timed part. Limits are read from ranges.toml; a broken one makes the exit status 1.
+
+    python benchmarks/solver.py [--quick] [--json]
+"""
+
+import argparse
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from fairlead.solve import MaxMinProblem, MaxMinSolver, solve_max_min
+
+LOADS = {"heavy": 2.0, "balanced": 1.0, "light": 0.5}
+DEVICES = np.array([36.0, 36.0, 36.0])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; times in milliseconds."""
+
+    case: str
+    load: str
+    ms: float
+    peer_ms: float | None
+    gap: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.peer_ms is None else self.peer_ms / self.ms
+
+
+def instance(classes: int, width: int, load: float, seed: int) -> MaxMinProblem:
+    """Distinct classes of one member; ``load`` is the devices they ask for per device."""
+    rng = np.random.default_rng(seed)
+    gain = rng.uniform(0.2, 2.0, (classes, width)) * np.linspace(1.0, 3.0, width)
+    gain /= gain.mean(axis=1, keepdims=True)
+    size = rng.choice([1.0, 1.0, 1.0, 2.0, 4.0], classes)
+    capacity = np.full(width, size.sum() / load / width)
+    return MaxMinProblem(gain, size, np.ones(classes), capacity)
+
+
+def best_ms(call: Callable[[], Any], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
+    return 1e3 * min(times)
+
+
+def cvxpy_ms(problem: MaxMinProblem, repeats: int) -> float:
+    held = problem.count * problem.size
+
+    def call() -> None:
+        share = cp.Variable(problem.gain.shape, nonneg=True)
+        least = cp.min(cp.sum(cp.multiply(problem.gain, share), axis=1))
+        limits = [cp.sum(share, axis=1) <= 1, held @ share <= problem.capacity]
+        cp.Problem(cp.Maximize(least), limits).solve()
+
+    return best_ms(call, repeats)
+
+
+def distinct(classes: int, width: int, load: str, *, peer: bool, repeats: int) -> Row:
+    problem = instance(classes, width, LOADS[load], seed=classes + width)
+    ms = best_ms(lambda: solve_max_min(problem), repeats)
+    gap = solve_max_min(problem).certificate.gap
+    peer_ms = cvxpy_ms(problem, 2) if peer else None
+    return Row(f"{classes} classes × {width}", load, ms, peer_ms, gap)
+
+
+def merged(load: str, repeats: int) -> Row:
+    """100,000 members of 104 kinds, merged by the solver."""
+    kinds = instance(104, 3, 1.0, seed=104)
+    kind = np.random.default_rng(1).integers(0, 104, 100_000)
+    size = kinds.size[kind]
+    capacity = np.full(3, size.sum() / LOADS[load] / 3)
+    problem = MaxMinProblem(kinds.gain[kind], size, np.ones(len(kind)), capacity)
+    ms = best_ms(lambda: solve_max_min(problem), repeats)
+    return Row("100000 members, 104 kinds", load, ms, None, solve_max_min(problem).certificate.gap)
+
+
+def warm(members: int, steps: int) -> Row:
+    """26 classes on 108 devices; a member comes or goes between two solves: mean of all solves."""
+    rng = np.random.default_rng(members)
+    gain = rng.uniform(0.3, 2.0, (26, 3))
+    gain /= gain.mean(axis=1, keepdims=True)
+    size = rng.choice([1.0, 1.0, 1.0, 1.0, 2.0, 4.0, 8.0], 26)
+    count = rng.multinomial(members, np.ones(26) / 26).astype(float)
+    solver, spent, gap = MaxMinSolver(), 0.0, 0.0
+    for step in range(steps):
+        k = rng.integers(26)
+        count[k] += -1 if count.sum() > members and count[k] > 0 else 1
+        here = np.flatnonzero(count)
+        problem = MaxMinProblem(gain[here], size[here], count[here], DEVICES)
+        keys = here.tolist()
+        start = perf_counter()
+        answer = solver.solve(problem, keys)
+        spent += perf_counter() - start
+        if step % 50 == 0:
+            gap = max(gap, answer.certificate.gap)
+    return Row("26 classes, warm", f"{members} members", 1e3 * spent / steps, None, gap)
+
+
+def measure(quick: bool) -> list[Row]:
+    rows = [warm(members, 300 if quick else 1500) for members in (60, 100, 150, 250)]
+    sizes = [(2048, 3)] if quick else [(512, 3), (2048, 3), (8192, 3), (2048, 10)]
+    for load in LOADS:
+        rows.append(merged(load, 3))
+        rows += [distinct(n, width, load, peer=True, repeats=5) for n, width in sizes]
+        if not quick:
+            rows.append(distinct(1_000_000, 3, load, peer=False, repeats=1))
+    return rows
+
+
+def broken(rows: list[Row], limits: list[dict[str, Any]]) -> list[str]:
+    """Return a line for every limit that some row breaks."""
+    found = []
+    for limit in limits:
+        for row in rows:
+            if row.case != limit["case"] or row.load not in limit.get("loads", [row.load]):
+                continue
+            value = getattr(row, limit["figure"])
+            below, above = limit.get("at_most", np.inf), limit.get("at_least", -np.inf)
+            if value is None or not above <= value <= below:
+                bound = f"at most {below}" if "at_most" in limit else f"at least {above}"
+                found.append(f"{row.case}, {row.load}: {limit['figure']} {value:.3g}, not {bound}")
+    return found
+
+
+def show(rows: list[Row]) -> None:
+    print(f"{'case':28} {'load':12} {'ms':>9} {'cvxpy ms':>9} {'ratio':>6} {'gap':>8}")
+    for row in rows:
+        peer = "" if row.peer_ms is None else f"{row.peer_ms:9.1f}"
+        ratio = "" if row.ratio is None else f"{row.ratio:6.1f}"
+        print(f"{row.case:28} {row.load:12} {row.ms:9.3f} {peer:>9} {ratio:>6} {row.gap:8.1e}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the small cases only")
+    parser.add_argument("--json", action="store_true", help="print rows and verdict as JSON")
+    options = parser.parse_args()
+    rows = measure(options.quick)
+    limits = tomllib.loads(Path(__file__).with_name("ranges.toml").read_text(encoding="utf-8"))
+    failures = broken(rows, limits["solver"])
+    if options.json:
+        table = [asdict(row) | {"ratio": row.ratio} for row in rows]
+        print(json.dumps({"rows": table, "broken": failures}, indent=1))
+    else:
+        show(rows)
+        for line in failures:
+            print("broken:", line)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
