@@ -44,6 +44,8 @@ def allocate(
 
 
 def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[str, Any]:
+    from fairlead.policies.base import effective_speed
+
     kinds = snap.cluster.accelerators
     names = [
         "+".join(snap.ids[member] for member in members if member >= 0)
@@ -61,7 +63,7 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
             }
             for name, shares in zip(names, allocation.share.tolist(), strict=True)
         },
-        "speeds": dict(zip(names, allocation.speed.tolist(), strict=True)),
+        "speeds": dict(zip(names, effective_speed(snap, allocation).tolist(), strict=True)),
         "solve_s": solve_s,
         "certificate": proof
         and {

@@ -47,6 +47,7 @@ class Allocation:
     rows: Literal["jobs", "tenants"] = "jobs"
     measure: Literal["time", "devices"] = "time"
     speed: FloatArray | None = None
+    """rows → effective steps per second, where it is more than the share-weighted speed"""
     objective: float | None = None
     prove: Callable[[], Certificate] | None = None
     """makes the certificate when somebody asks for it; the hot loop does not"""

@@ -45,7 +45,14 @@ def job_allocation(
         members=snap.job.reshape(-1, 1),
         share=share,
         columns=columns_of(snap),
-        speed=(snap.speed * share).sum(axis=1),
         objective=objective,
         prove=prove,
     )
+
+
+def effective_speed(snap: Snapshot, allocation: Allocation) -> FloatArray:
+    """Return rows → steps per second that the shares give: the speeds weighted by time."""
+    if allocation.speed is not None:
+        return allocation.speed
+    speed: FloatArray = (snap.speed * allocation.share).sum(axis=1)
+    return speed

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation
 from fairlead.solve import MaxMinProblem, MaxMinSolution, merge
 
-Solve = Callable[[MaxMinProblem, list[int]], MaxMinSolution]
+Solve = Callable[[MaxMinProblem, IntArray], MaxMinSolution]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +24,10 @@ class ClassTable:
     """classes × accelerators → level reached per unit of time; 0 where it cannot run"""
     size: FloatArray
     """classes → devices a member holds"""
+    runs: BoolArray
+    """classes → it can run somewhere"""
+    keys: IntArray
+    """classes → what it is known as to the solver"""
 
     @classmethod
     def of(cls, gain: FloatArray, gang: IntArray, capacity: IntArray) -> "ClassTable":
@@ -31,7 +35,9 @@ class ClassTable:
         gain = np.where(gang[:, None] <= capacity, gain, 0.0)
         merged = merge(np.column_stack([gain, gang]))
         first = merged.representative
-        return cls(merged.index_of_member, gain[first], gang[first].astype(float))
+        size = gang[first].astype(float)
+        runs = (gain[first] > 0).any(axis=1)
+        return cls(merged.index_of_member, gain[first], size, runs, np.arange(len(first)))
 
 
 def max_min_allocation(
@@ -42,34 +48,39 @@ def max_min_allocation(
     ``pooled`` is for programs that do not tell accelerators apart: what a class gets is spread
     over all of those it may use.
     """
-    count = np.bincount(class_of_job, minlength=len(table.size))
-    present = np.flatnonzero(count)
+    count = np.bincount(class_of_job, minlength=len(table.size)).astype(float)
     capacity = snap.capacity.astype(float)
+    # Classes without members cost little; only when they are many are they left out.
+    crowded = len(count) > 64 and len(count) > 4 * np.count_nonzero(count)
+    present = count.nonzero()[0] if crowded else slice(None)
     gain = table.gain[present]
     one_pool = pooled and bool((gain > 0).all())
     problem = MaxMinProblem(
         gain=gain[:, :1] if one_pool else gain,
         size=table.size[present],
-        count=count[present].astype(float),
+        count=count[present],
         capacity=capacity.sum(keepdims=True) if one_pool else capacity,
     )
-    solution = solve(problem, present.tolist())
+    solution = solve(problem, table.keys[present])
     share = solution.share
     if one_pool:
         share = share * (capacity / capacity.sum())
     elif pooled:
         share = spread_evenly(share, problem)
-    by_class = np.zeros(table.gain.shape)
-    by_class[present] = share
-    runs = gain.any(axis=1)
-    least = float(solution.level[runs].min()) if runs.any() else 0.0
+    if crowded:
+        by_class = np.zeros(table.gain.shape)
+        by_class[present] = share
+        share = by_class
+    level = solution.level[(problem.count > 0) & table.runs[present]]
 
     def prove() -> Certificate:
         found = solution.certificate
         prices = np.broadcast_to(found.prices, len(capacity)).copy()
         return Certificate(prices, found.bound, found.gap)
 
-    return job_allocation(snap, by_class[class_of_job], objective=least, prove=prove)
+    return job_allocation(
+        snap, share[class_of_job], objective=float(level.min(initial=np.inf)), prove=prove
+    )
 
 
 def spread_evenly(share: FloatArray, problem: MaxMinProblem) -> FloatArray:

@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import IntArray
 from fairlead.model.snapshot import Profiles, Snapshot
 from fairlead.policies.base import mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
-from fairlead.solve import MaxMinSolver
+from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class MaxMin:
             table = self._classes(snap)
             cache.keep(snap, table)
         return max_min_allocation(
-            snap, table, table.class_of[snap.profile], cache.solver.solve, pooled=self.agnostic
+            snap, table, table.class_of[snap.profile], cache.solve, pooled=self.agnostic
         )
 
     def _classes(self, snap: Snapshot) -> ClassTable:
@@ -55,10 +56,13 @@ class _Cache:
     """What speeds up the next allocation and never changes its result."""
 
     def __init__(self) -> None:
-        self.solver = MaxMinSolver()
+        self._solver = MaxMinSolver()
         self.table: ClassTable | None = None
         self._profiles: Profiles | None = None
         self._capacity = b""
+
+    def solve(self, problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
+        return self._solver.solve(problem, keys.tolist())
 
     def made_for(self, snap: Snapshot) -> bool:
         """Tell whether the class table still describes the snapshot's profiles and devices."""

@@ -12,6 +12,8 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 
+_PROBE = 2048
+
 
 @dataclass(frozen=True, slots=True)
 class Classes:
@@ -32,7 +34,7 @@ def merge(*columns: FloatArray) -> Classes:
         none = np.zeros(0, np.int64)
         return Classes(none, none, none)
     code = row_hash(rows)
-    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    first, index = _distinct(code)
     if not np.array_equal(rows[first[index]], rows):
         # Two different rows share a hash: sort the rows themselves.
         order = np.lexsort(rows.T[::-1])
@@ -47,6 +49,20 @@ def merge(*columns: FloatArray) -> Classes:
     rank[by_first] = np.arange(len(first))
     index = rank[index]
     return Classes(index, first[by_first], np.bincount(index).astype(np.int64))
+
+
+def _distinct(code: npt.NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
+    """Return the first place of each distinct code, in the order of codes, and members → code."""
+    few = np.unique(code[:_PROBE])
+    if len(code) > 4 * _PROBE and 4 * len(few) < _PROBE:
+        # Few kinds so far: look members up among them instead of sorting all.
+        index = np.minimum(np.searchsorted(few, code), len(few) - 1)
+        if np.array_equal(few[index], code):
+            first = np.full(len(few), len(code))
+            np.minimum.at(first, index[:_PROBE], np.arange(_PROBE))
+            return first, index
+    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    return first, index
 
 
 def row_hash(rows: FloatArray) -> npt.NDArray[np.uint64]:

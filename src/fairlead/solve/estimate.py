@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.solve.arrays import FloatArray
 from fairlead.solve.filling import Filling, fill_stage
 from fairlead.solve.interior import Estimate, Sample, interior_prices
-from fairlead.solve.pool import Decision, Pool, spread
+from fairlead.solve.pool import Pool, spread
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
@@ -21,25 +21,24 @@ _GOOD = 2e-3
 _MOST_CORRECTIONS = 12
 
 
-def estimate(pool: Pool) -> Decision:
-    """Return what everyone decides at the stage's level and prices, guessed as well as may be."""
+def estimate(pool: Pool) -> tuple[float, FloatArray]:
+    """Return the stage's level and prices, guessed as well as may be."""
     population, width = len(pool.size), len(pool.gain)
-    prices: FloatArray | None = None
-    least = np.inf
+    t, prices, least = 0.0, np.zeros(0), np.inf
     for wanted, tolerance in _ATTEMPTS:
         part = pool.part(spread(population, wanted * max(1, width // 3)))
-        water = _capped_below(part) if prices is None else _affordable(part, prices)
+        water = _capped_below(part) if least == np.inf else _affordable(part, prices)
         found = _from_sample(part, water, tolerance)
         # Most of the correction is done on parts, where it costs little.
         for part_size in (population // 64, population // 8):
             if part_size >= 2 * wanted:
-                found, _, _ = _correct(pool.part(spread(population, part_size)), found)
-        found, decided, imbalance = _correct(pool, found)
+                found, _ = _correct(pool.part(spread(population, part_size)), found)
+        found, imbalance = _correct(pool, found)
         if imbalance < least:
-            prices, decision, least = found.prices, decided, imbalance
+            t, prices, least = found.t, found.prices, imbalance
         if least < _GOOD + 4.0 * float(pool.held.max() / pool.held.sum()):
             break
-    return decision
+    return t, prices
 
 
 def _capped_below(part: Pool) -> float:
@@ -60,7 +59,7 @@ def _capped_below(part: Pool) -> float:
     program.add(table.gain, table.size)
     none = np.zeros(len(few.size))
     state = Filling(program, table, few.count, capacity, none == 0, none)
-    prices = fill_stage(state, table.fitting_cap(few.count, capacity))[0].prices
+    prices = fill_stage(state, table.first_guess(few.count, capacity))[0].prices
     return _affordable(part, prices)
 
 
@@ -88,19 +87,19 @@ def _from_sample(part: Pool, water: float, tolerance: float) -> Estimate:
     return interior_prices(Sample(gain, part.size[rising], weight, room), tolerance)
 
 
-def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, Decision, float]:
+def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, float]:
     """Return the estimate after quasi-Newton steps on everyone, and the imbalance left.
 
     Every step starts from the best point so far; a failed one still teaches the response.
     """
     total, width = float(pool.count.sum()), len(pool.gain)
     matrix, best, least = found.matrix.copy(), found, np.inf
-    enough = 0.3 * float(pool.held.max() / pool.held.sum())
+    # What a handful of classes use is for the exact program to place.
+    enough = 4.0 / len(pool.held)
     t, prices, stale = found.t, found.prices, 0
     base, step = np.zeros(width), np.zeros(width + 1)
     for _ in range(_MOST_CORRECTIONS):
-        decided = pool.decide(t, prices)
-        over = (pool.use(decided) - pool.capacity) / total
+        over = (pool.use(t, prices) - pool.capacity) / total
         worth = prices * pool.capacity / total
         rate = np.where(over > 0, np.maximum(prices, 0.02 * prices.max()), prices)
         imbalance = float((rate * np.abs(over)).sum() / worth.sum())
@@ -109,13 +108,13 @@ def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, Decision, float]:
             matrix[:width] += miss[:, None] * step / (step * step).sum()
         stale = stale + 1 if imbalance > 0.5 * least else 0
         if imbalance < least:
-            least, decision, base = imbalance, decided, over
+            least, base = imbalance, over
             best = Estimate(t, prices, matrix)
-        if least < enough or stale == (2 if least < _GOOD else 4):
+        if least < enough or stale == (2 if least < _GOOD + enough else 4):
             break
         step = _step(matrix, base, best, pool.capacity / total)
         t, prices = best.t + float(step[width]), best.prices + step[:width]
-    return best, decision, least
+    return best, least
 
 
 def _step(matrix: FloatArray, over: FloatArray, at: Estimate, room: FloatArray) -> FloatArray:

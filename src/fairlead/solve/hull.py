@@ -15,7 +15,7 @@ from fairlead.solve.arrays import BoolArray, FloatArray
 ByteArray = npt.NDArray[np.int8]
 
 # A block of classes whose temporaries stay in the second-level cache.
-_BLOCK = 8192
+BLOCK = 8192
 _TIE = 1e-14
 _HUGE = 1e200
 
@@ -48,37 +48,46 @@ class Hulls:
         both = np.concatenate([ends, ends[::-1, ::-1]])  # a negative code swaps low and high
         self._low, self._high = np.ascontiguousarray(both.T)
 
-    def over(self, level: FloatArray, worth: FloatArray, *, careful: bool = False) -> Segments:
+    def over(
+        self,
+        level: FloatArray,
+        worth: FloatArray,
+        among: slice | None = None,
+        *,
+        careful: bool = False,
+    ) -> Segments:
         """Return the segments over ``level``, no class's above its greatest gain.
 
-        Where the level stands on a kink, any segment that ends there may be returned; a
-        ``careful`` search returns the hull's own below the kink.
+        ``level`` and ``worth`` are those of the classes ``among``, by default of all. Where the
+        level stands on a kink, any segment that ends there may be returned; a ``careful``
+        search returns the hull's own below the kink.
         """
-        classes = len(level)
+        first, classes = among.start if among else 0, len(level)
         cost, slope = np.empty(classes), np.empty(classes)
         code = np.empty(classes, np.int8)
         with np.errstate(over="ignore"):
-            for start in range(0, classes, _BLOCK):
-                part = slice(start, start + _BLOCK)
-                cost[part], slope[part], code[part] = self._search(part, level, worth, careful)
+            for start in range(0, classes, BLOCK):
+                part = slice(start, start + BLOCK)
+                whole = slice(first + start, first + min(start + BLOCK, classes))
+                found = self._search(whole, level[part], worth[:, part], careful)
+                cost[part], slope[part], code[part] = found
         return Segments(cost, slope, self._low[code], self._high[code])
 
     def _search(
         self, part: slice, level: FloatArray, worth: FloatArray, careful: bool
     ) -> tuple[FloatArray, FloatArray, ByteArray]:
-        level = level[part]
         cost = np.full(len(level), np.inf)
         slope, code = np.zeros(len(level)), np.zeros(len(level), np.int8)
         above = self._gain[:, part] - level
         for number, (a, b) in enumerate(self._pairs):
             inverse = self._inverse[number, part]
             if a < 0:
-                tilt = worth[b, part] * inverse
+                tilt = worth[b] * inverse
                 value = tilt * level
                 outside = above[b] * -_HUGE
             else:
-                tilt = (worth[b, part] - worth[a, part]) * inverse
-                value = (worth[a, part] * above[b] - worth[b, part] * above[a]) * inverse
+                tilt = (worth[b] - worth[a]) * inverse
+                value = (worth[a] * above[b] - worth[b] * above[a]) * inverse
                 outside = above[a] * above[b] * _HUGE
             if self._empty[number]:
                 outside = np.where(inverse == 0, _HUGE, outside)

@@ -128,7 +128,7 @@ def _fill_few(now: _Progress, index: IntArray) -> None:
     count = now.count[who]
     state = Filling(program, rows, count, room, free, now.level[who])
     loose = program.loose(count <= 0, rows.gain <= 0)
-    guess = (rows.fitting_cap(count * free, now.room()),) if not now.stages else ()
+    guess = (rows.first_guess(count * free, now.room()),) if not now.stages else ()
     total, stages = fill(state, loose, guess or (now.stages[-1].t,))
     now.share[who] = total / count[:, None]
     for stage in stages:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
-from fairlead.solve.hull import ByteArray, Hulls, Segments
+from fairlead.solve.hull import BLOCK, ByteArray, Hulls, Segments
 
 # The level is known much better than the prices before a stage is exact.
 _LEVEL_WEIGHT = 16.0
@@ -40,21 +40,21 @@ class Pool:
         worth = prices[:, None] * self.size
         level = np.minimum(t, self.cap)
         way = self.hulls.over(level, worth)
-        index = np.arange(len(level))
-        top = self.gain[way.high, index]
-        bottom = np.where(way.low >= 0, self.gain[way.low, index], 0.0)
-        rise = top - bottom
-        rate = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
-        upper = (level - bottom) * rate
-        lower = np.where(way.low >= 0, 1.0 - upper, 0.0)
+        lower, upper, rate = _ends(self.gain, way, level)
         return Decision(t, worth, way, upper, lower, np.where(self.cap <= t, 0.0, rate))
 
-    def use(self, decision: "Decision") -> FloatArray:
-        """Return what all classes use of the resources."""
-        way, width = decision.way, len(self.gain)
-        return _total(way.high, self.held * decision.upper, width) + _total(
-            way.low, self.held * decision.lower, width
-        )
+    def use(self, t: float, prices: FloatArray) -> FloatArray:
+        """Return what all classes use of the resources at min(t, cap) and these prices."""
+        used = np.zeros(len(self.gain))
+        for start in range(0, len(self.size), BLOCK):
+            part = slice(start, start + BLOCK)
+            level = np.minimum(t, self.cap[part])
+            way = self.hulls.over(level, prices[:, None] * self.size[part], part)
+            lower, upper, _ = _ends(self.gain[:, part], way, level)
+            held = self.held[part]
+            used += _total(way.high, held * upper, len(used))
+            used += _total(way.low, held * lower, len(used))
+        return used
 
     def response(self, decision: "Decision", among: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Return what the classes ``among`` use at the decision's t, and more of per unit of t."""
@@ -91,13 +91,12 @@ class Pool:
 
         Infinite where the earlier one cannot be followed to the level of now.
         """
-        index = np.arange(len(self.size))
         level = np.minimum(now.t, self.cap)
         upper = decision.upper + decision.rate * (level - np.minimum(decision.t, self.cap))
         mixed = decision.way.low >= 0
         lower = np.where(mixed, 1.0 - upper, 0.0)
-        cost = now.worth[decision.way.high, index] * upper
-        cost += np.where(mixed, now.worth[decision.way.low, index], 0.0) * lower
+        cost = pick(now.worth, decision.way.high) * upper
+        cost += pick(now.worth, decision.way.low) * lower
         lost = (
             (upper < -1e-12) | (upper > 1 + 1e-12) | ((decision.rate == 0) != (self.cap <= now.t))
         )
@@ -124,6 +123,27 @@ class Decision:
         share[index[mixed], self.way.low[mixed]] = (self.lower - move)[mixed]
         share[index, self.way.high] = self.upper + move
         return share
+
+
+def _ends(
+    gain: FloatArray, way: Segments, level: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the shares on the low and the high end of each segment, and their rate with t."""
+    mixed = way.low >= 0
+    bottom = np.where(mixed, pick(gain, way.low), 0.0)
+    rise = pick(gain, way.high) - bottom
+    rate = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
+    upper = (level - bottom) * rate
+    return np.where(mixed, 1.0 - upper, 0.0), upper, rate
+
+
+def pick(table: FloatArray, row: ByteArray) -> FloatArray:
+    """Return for each column of ``table`` its entry in the given row; the last for row -1."""
+    flat = np.ascontiguousarray(table).ravel()
+    found: FloatArray = flat.take(
+        (row % len(table)).astype(np.int64) * len(row) + np.arange(len(row))
+    )
+    return found
 
 
 def _total(resource: ByteArray, amount: FloatArray, width: int) -> FloatArray:

@@ -61,7 +61,7 @@ def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
 
     ``cost`` (classes × resources) is the tie rule's.
     """
-    decision = estimate(pool)
+    decision = pool.decide(*estimate(pool))
     margin = pool.margin(decision)
     program = _Marginal(pool, cost, held)
     program.extend(_least(margin, _FIRST_MARGINAL))

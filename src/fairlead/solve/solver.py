@@ -1,6 +1,7 @@
 """Lexicographic max-min: one pure function, and a solver that goes on from its last answer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -121,7 +122,7 @@ class _Warm:
                 self._loose = self._program.loose(~free, table.gain <= 0)
             guess = self._guess
             if not guess or guess[0] >= table.least_cap:
-                fitting = table.fitting_cap(count, capacity)
+                fitting = table.first_guess(count, capacity)
                 guess = (min((fitting, *guess[:1])), *guess[1:])
             level = np.zeros(len(count))
             state = Filling(self._program, table, count, capacity, free, level)
@@ -151,12 +152,18 @@ def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolu
     problem.check()
     classes = merge(problem.gain, problem.size)
     first, index = classes.representative, classes.index_of_member
-    table = ClassTable.of(problem.gain[first], problem.size[first], problem.capacity > 0)
+    gain, size, capacity = problem.gain[first], problem.size[first], problem.capacity
+    table = ClassTable.of(gain, size, capacity > 0)
     count = np.bincount(index, problem.count, len(first)).astype(np.float64) * (table.cap > 0)
-    share, stages = fill_many(table, count, problem.capacity, few)
-    present = problem.count > 0
-    share, level = _feasible(problem, share[index] * present[:, None])
-    found = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index] & present)) for s in stages)
+    share, stages = fill_many(table, count, capacity, few)
+    merged = MaxMinProblem(gain, size, count, capacity)
+    share, level = _feasible(merged, share)
+    found = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index])) for s in stages)
+    share, level = share[index], level[index]
+    absent = problem.count <= 0
+    if absent.any():
+        share[absent], level[absent] = 0.0, 0.0
+        found = tuple(replace(s, frozen=s.frozen[~absent[s.frozen]]) for s in found)
     return MaxMinSolution(problem, share, level, found)
 
 

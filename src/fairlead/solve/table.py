@@ -71,12 +71,16 @@ class ClassTable:
         held = (self.size[:, None] * total).sum(axis=0)
         return bool((held <= capacity * (1 + 1e-12)).all())
 
-    def fitting_cap(self, count: FloatArray, capacity: FloatArray) -> float:
-        """Return a level below the first cap that does not fit with all lesser ones reached."""
+    def first_guess(self, count: FloatArray, capacity: FloatArray) -> float:
+        """Return a level that the first stage hardly exceeds, to begin the search for its caps."""
+        held = count * self.size
+        # At equal prices a level L of a class costs size · L / cap.
+        total = float((held / np.maximum(self.cap, 1e-300)).sum())
+        if total * self.least_cap > float(capacity.sum()):
+            return 0.0
         order = np.argsort(self.cap, kind="stable")
-        held = ((count * self.size)[:, None] * self.best)[order].cumsum(axis=0)
-        over = (held > capacity * (1 + 1e-12)).any(axis=1)
-        return float(np.nextafter(self.cap[order[over.argmax()]], 0.0))
+        over = (held[:, None] * self.best)[order].cumsum(axis=0) > capacity * (1 + 1e-12)
+        return float(np.nextafter(self.cap[order[over.any(axis=1).argmax()]], 0.0))
 
 
 def _caps(gain: FloatArray, cost: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
