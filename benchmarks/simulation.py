@@ -43,7 +43,9 @@ def fairlead(*args: object) -> tuple[dict[str, Any], float, float]:
     return found, cpu, int(done.stderr.split()[-1]) / 1000
 
 
-def trace(folder: Path, speeds: object, jobs: int, rate: float, seed: int, window: str = "") -> Path:
+def trace(
+    folder: Path, speeds: object, jobs: int, rate: float, seed: int, window: str = ""
+) -> Path:
     out = folder / f"{jobs}-{rate}-{seed}-{bool(window)}.csv"
     more = ("--window", window) if window else ()
     fairlead(

@@ -106,8 +106,11 @@ def test_wrong_beliefs_cost_time_but_the_truth_decides_the_pace(tmp_path: Path) 
 
 def test_allocate_prints_shares_with_a_certificate(tmp_path: Path) -> None:
     instance = tmp_path / "instance.json"
-    jobs = [{"id": "a", "speeds": {"v100": 40, "k80": 10}}, {"id": "b", "speeds": {"v100": 12, "k80": 4}},
-            {"id": "c", "speeds": {"v100": 100, "k80": 50}}]
+    jobs = [
+        {"id": "a", "speeds": {"v100": 40, "k80": 10}},
+        {"id": "b", "speeds": {"v100": 12, "k80": 4}},
+        {"id": "c", "speeds": {"v100": 100, "k80": 50}},
+    ]
     instance.write_text(json.dumps({"cluster": {"v100": 1, "k80": 1}, "jobs": jobs}))
     found = result("allocate", "--instance", str(instance), "--policy", "max-min")
     assert found["allocation"]["c"]["k80"] == pytest.approx(10 / 11)

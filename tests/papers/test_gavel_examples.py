@@ -41,9 +41,7 @@ def test_section_4_1_beats_the_isolated_split_by_about_10_percent() -> None:
     ("devices", "first_level"),
     [(4, (1, 1 / 3, 1 / 3, 1 / 3)), (3, (1, 2 / 3, 2 / 3, 2 / 3))],
 )
-def test_section_4_3_fills_level_by_level(
-    devices: int, first_level: tuple[float, ...]
-) -> None:
+def test_section_4_3_fills_level_by_level(devices: int, first_level: tuple[float, ...]) -> None:
     """§4.3: four equal jobs with weights 3, 1, 1, 1; the first one saturates first."""
     weight = np.array([3.0, 1.0, 1.0, 1.0])
     problem = MaxMinProblem(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.shared_data import SHARED, needs_shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
 from fairlead.mechanisms.account import Account
@@ -13,7 +14,6 @@ from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin
 from fairlead.sim.driver import Scenario, simulate
-from tests.shared_data import SHARED, needs_shared
 
 
 @dataclass(frozen=True)

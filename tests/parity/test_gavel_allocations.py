@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.shared_data import SHARED, needs_shared
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import effective_speed
 from fairlead.registry import create
-from tests.shared_data import SHARED, needs_shared
 
 pytestmark = needs_shared
 

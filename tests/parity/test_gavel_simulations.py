@@ -1,17 +1,17 @@
-"""Simulations against those of the original Gavel: its speeds, traces, clusters, no restore cost."""
+"""Simulations against the original Gavel's: its speeds, traces, clusters, no restore cost."""
 
 import json
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.shared_data import SHARED, needs_shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
 from fairlead.mechanisms.choose import realise
 from fairlead.model.speeds import SpeedTable
 from fairlead.sim.driver import Scenario, simulate
 from fairlead.sim.record import Record
-from tests.shared_data import SHARED, needs_shared
 
 pytestmark = [needs_shared, pytest.mark.reference]
 

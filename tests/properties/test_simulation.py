@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from fairlead.core import Scheduler, decode_event, encode_event, replay, state_bytes
 from fairlead.mechanisms.choose import realise
+from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import Launch
+from fairlead.model.commands import Command, ComputePlan, Launch, Suspend
+from fairlead.model.errors import InputError
 from fairlead.model.events import Event, NodeLost, NodeReturned, PlanReady
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedKey, SpeedTable
@@ -65,9 +67,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
-common = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+common = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @common
@@ -149,7 +149,7 @@ def test_no_policy_leaves_a_device_idle_that_a_waiting_job_could_use(scenario: S
     waits = record.started_at - np.array([job.arrival_at for job in scenario.jobs])
     assert record.intervals is not None
     _, device, _, start, end = record.intervals.columns()
-    for i in np.flatnonzero(waits > 1e-6):
+    for i in np.flatnonzero(waits > 1e-6).tolist():
         job = scenario.jobs[i]
         middle = job.arrival_at + waits[i] / 2
         busy = set(device[(start <= middle) & (end > middle)].tolist())
@@ -180,9 +180,6 @@ def _drive_with_random_order(
     holder: dict[int, int],
     rng: np.random.Generator,
 ) -> None:
-    from fairlead.model import events as ev
-    from fairlead.model.commands import Command, ComputePlan, Suspend
-
     job_of: dict[int, int] = {}
     leaving: list[int] = []
 
@@ -215,8 +212,6 @@ def _drive_with_random_order(
 
 
 def test_scheduler_refuses_a_job_whose_gang_fits_nowhere() -> None:
-    from fairlead.model.errors import InputError
-
     job = Job(id="a", workload="big", total_steps=1, gang=4)
     scenario = Scenario(
         cluster=Cluster.of({"v100": 2}),

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.mechanisms.selection import assign, fill, pick
+from fairlead.mechanisms.selection import Choice, Entries
 
 weights = st.integers(1, 4).flatmap(
     lambda columns: st.lists(
@@ -34,36 +34,39 @@ def test_where_devices_would_stay_free_the_assignment_has_the_greatest_total_wei
 ) -> None:
     weight = np.array(rows)
     free = room[: weight.shape[1]]
-    left, taken = list(free), [False] * len(weight)
     row, column = weight.nonzero()
-    gang = np.ones(len(weight), dtype=np.int64)
-    wanted = assign(row, column, weight[row, column], gang, left, taken)
-    chosen = (wanted >= 0).nonzero()[0].tolist()
-    columns = wanted[chosen].tolist()
+    choice = Choice.of(np.ones(len(weight), dtype=np.int64), list(free))
+    choice.assign(Entries(row, column, weight[row, column]))
+    chosen = (choice.wanted >= 0).nonzero()[0].tolist()
+    columns = choice.wanted[chosen].tolist()
     assert (weight[chosen, columns] > 0).all()
-    assert [columns.count(j) + left[j] for j in range(len(free))] == free
-    assert [r in chosen for r in range(len(weight))] == taken
-    if any(left) and not all(taken):
+    assert [columns.count(j) + choice.free[j] for j in range(len(free))] == free
+    assert [r in chosen for r in range(len(weight))] == choice.taken
+    waiting = [r for r in row.tolist() if not choice.taken[r]]
+    if any(choice.free) and waiting:
         assert weight[chosen, columns].sum() >= _best(weight, free) - 1e-6
 
 
 def test_a_gang_runs_whole_or_not_at_all() -> None:
-    free, taken = [3], [False] * 3
-    row, column, weight = np.arange(3), np.zeros(3, dtype=np.int64), np.array([3.0, 2.0, 1.0])
-    assert assign(row, column, weight, np.array([2, 2, 1]), free, taken).tolist() == [0, -1, 0]
-    assert free == [0]
+    choice = Choice.of(np.array([2, 2, 1]), [3])
+    choice.assign(Entries(np.arange(3), np.zeros(3, dtype=np.int64), np.array([3.0, 2.0, 1.0])))
+    assert choice.wanted.tolist() == [0, -1, 0]
+    assert choice.free == [0]
 
 
 def test_pick_passes_over_jobs_taken_and_gangs_too_large() -> None:
-    free, taken = [2, 1], [False, False, False]
-    rows, columns = pick(
-        np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]), np.array([2, 1, 1]), free, taken
-    )
-    assert (rows, columns) == ([0, 2], [0, 1])
+    choice = Choice.of(np.array([2, 1, 1]), [2, 1])
+    choice.pick(np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]))
+    assert choice.wanted.tolist() == [0, -1, 1]
 
 
 def test_fill_gives_idle_devices_to_waiting_jobs_where_they_run_best() -> None:
-    speed = np.array([[4.0, 1.0], [1.0, 2.0]])
-    wanted = np.array([-1, -1])
-    fill(speed, np.array([1, 1]), [1, 1], [False, False], np.zeros((2, 2)), wanted)
-    assert wanted.tolist() == [0, 1]
+    choice = Choice.of(np.array([1, 1]), [1, 1])
+    choice.fill(np.array([[4.0, 1.0], [1.0, 2.0]]), np.zeros((2, 2)))
+    assert choice.wanted.tolist() == [0, 1]
+
+
+def test_fill_serves_those_least_ahead_of_their_share_first() -> None:
+    choice = Choice.of(np.array([1, 1]), [1])
+    choice.fill(np.ones((2, 1)), np.array([[-300.0], [0.0]]))
+    assert choice.wanted.tolist() == [-1, 0]

@@ -1,5 +1,6 @@
 """The scheduler's answers: events in, commands out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,7 +66,11 @@ class Wish:
     copy: list[int] | None
 
     def placements(self) -> list[Placement]:
-        copies = np.zeros_like(self.holds) if self.copy is None else np.reshape(self.copy, self.holds.shape)
+        copies = (
+            np.zeros_like(self.holds)
+            if self.copy is None
+            else np.reshape(self.copy, self.holds.shape)
+        )
         found: dict[tuple[int, int], list[int]] = {}
         for (lane, device), job in np.ndenumerate(self.holds):
             if job >= 0:
@@ -88,7 +93,7 @@ def ready(made: Scheduler[int], at: float, wish: "Wish") -> list[object]:
     return answer(made, ask(made, at), at, wish)
 
 
-def launched(commands: list[object]) -> dict[int, tuple[int, ...]]:
+def launched(commands: Sequence[object]) -> dict[int, tuple[int, ...]]:
     return {p.job: p.devices for c in commands if isinstance(c, Launch) for p in c.on}
 
 
@@ -97,7 +102,7 @@ def lease_of(made: Scheduler[int], job: int) -> int:
     return int(made.leases.lease[slot])
 
 
-def suspended(commands: list[object]) -> set[int]:
+def suspended(commands: Sequence[object]) -> set[int]:
     return {int(n) for c in commands if isinstance(c, Suspend) for n in c.lease}
 
 
@@ -215,8 +220,7 @@ def test_late_plan_finds_everything_still_running() -> None:
     request = ask(made, 300.0)
     commands = list(made.handle(ev.RoundEnd(360.0)))
     assert [type(c) for c in commands] == [Renew]
-    commands = answer(made, request, 400.0, plan(1, 0, -1, -1, until=760))
-    assert len(suspended(commands)) == 2
+    assert len(suspended(answer(made, request, 400.0, plan(1, 0, -1, -1, until=760)))) == 2
 
 
 def test_answer_to_an_older_request_is_ignored() -> None:

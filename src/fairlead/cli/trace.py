@@ -1,7 +1,5 @@
 """``fairlead trace``: generate, convert and validate traces."""
 
-
-
 import json
 import sys
 from collections.abc import Sequence

@@ -71,7 +71,8 @@ class LeaseTable:
     def is_open(self, leases: IntArray) -> BoolArray:
         """leases → it is open and was not told to leave."""
         slots = np.minimum(leases & (SLOTS - 1), len(self.lease) - 1)
-        return (self.lease[slots] == leases) & ~self.leaving[slots]
+        still: BoolArray = (self.lease[slots] == leases) & ~self.leaving[slots]
+        return still
 
     def of_job(self, job: int) -> IntArray:
         """Return the slots that a job or its copies hold."""
@@ -153,7 +154,7 @@ class LeaseTable:
 
     def close(self, slots: IntArray) -> None:
         """End these leases; their devices are free for the next job."""
-        rows = self._ints[slots]
+        rows = self._ints.take(slots, axis=0)
         if self.simple and not np.count_nonzero(rows[:, HELD] > 1):
             self.holder[0, rows[:, FIRST]] = -1
         else:

@@ -223,8 +223,7 @@ class Scheduler(Generic[M]):
         lent = leases.lease[leases.on_devices(wanted)]
         own = [leases.lease[leases.of_job(job)] for job in start.job[start.copy == 0].tolist()]
         more = np.concatenate([lent, *own])
-        stop = np.union1d(stop, more[leases.is_open(more)])
-        return stop
+        return np.union1d(stop, more[leases.is_open(more)])
 
     # -- what follows from a change -----------------------------------------------------------
 
@@ -256,7 +255,8 @@ class Scheduler(Generic[M]):
             return []
         self.waiting = NOTHING
         if leases.n_leaving:
-            blocked = units.any_device(leases.leaving[leases.holder].any(axis=0))
+            occupied: BoolArray = np.logical_or.reduce(leases.leaving[leases.holder], axis=0)
+            blocked = units.any_device(occupied)
             # Two leases of one job at a time would be two writers of one checkpoint.
             own = self.jobs.lease[units.job]
             blocked |= (own >= 0) & (units.copy == 0)
@@ -291,7 +291,7 @@ class Scheduler(Generic[M]):
         """Return the active jobs and what they hold, time received projected to ``starts_at``."""
         jobs, leases = self.jobs, self.leases
         active = jobs.active
-        rows, ints = jobs.numbers[active], jobs.ints[active]
+        rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
         slots = leases.staying
         row_of = np.searchsorted(active, leases.job[slots])
         received = rows[:, FIRST_RECEIVED:]

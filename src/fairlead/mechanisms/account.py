@@ -66,7 +66,7 @@ class Account:
             tables[RECEIVED] = snap.received_s
             return tables
         at = np.minimum(np.searchsorted(self.job, snap.job), len(self.job) - 1)
-        tables = self.tables[:, at]
+        tables = self.tables.take(at, axis=1)
         new = (self.job[at] != snap.job).nonzero()[0]
         if len(new):
             tables[:, new] = 0.0

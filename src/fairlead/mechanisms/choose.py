@@ -34,7 +34,7 @@ def _create(spec: str, given: dict[str, object]) -> "Mechanism[Any] | Fluid":
         known = {field.name for field in fields(points[name].load())}
         if "policy" in known and "policy" not in given:
             raise UsageError(
-                f"{name!r} realises the shares of a policy: give --policy POLICY --mechanism {name}"
+                f"{name!r} realises a policy's shares: give --policy POLICY --mechanism {name}"
             )
         given = {key: value for key, value in given.items() if key in known}
     made: Mechanism[Any] | Fluid = create("mechanisms", spec, **given)

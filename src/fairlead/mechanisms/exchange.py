@@ -1,10 +1,14 @@
-"""Improving an assignment of rows to a few columns until no exchange adds weight."""
+"""Improving an assignment of rows to a few columns until all of them are used."""
 
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import IntArray
+
+if TYPE_CHECKING:
+    from fairlead.mechanisms.selection import Entries
 
 _LEAST_GAIN = 1e-9
 _MOST_EXCHANGES = 64
@@ -20,16 +24,9 @@ class Exchange:
     next to come and one next to go; only the others are looked at one by one.
     """
 
-    def __init__(
-        self,
-        row: IntArray,
-        column: IntArray,
-        weight: FloatArray,
-        gang: IntArray,
-        at: IntArray,
-        free: list[int],
-    ) -> None:
+    def __init__(self, entries: "Entries", gang: IntArray, at: IntArray, free: list[int]) -> None:
         """Take entries in falling order of weight; rows with larger gangs stay as they are."""
+        row = entries.row
         choices = np.bincount(row, minlength=len(gang))
         choices[gang > 1] = 0
         self._free = free
@@ -45,15 +42,15 @@ class Exchange:
         self._who = [[-1] * (out + 1) for _ in range(out + 1)]
         self._changed = set(range(out + 1))
         index: dict[int, int] = {}
-        entries = zip(
+        listed = zip(
             row.tolist(),
-            column.tolist(),
-            weight.tolist(),
+            entries.column.tolist(),
+            entries.weight.tolist(),
             choices[row].tolist(),
             at[row].tolist(),
             strict=True,
         )
-        for r, c, w, n, a in entries:
+        for r, c, w, n, a in listed:
             if n == 1:
                 self._simple[c].append((w, r))
                 self._served[c] += a >= 0
@@ -69,7 +66,7 @@ class Exchange:
                 self._choices[i].append(c)
 
     def improve(self) -> bool:
-        """Exchange rows until that adds nothing more; tell whether anything has changed."""
+        """Exchange rows while a column has room and that adds weight; tell if anything changed."""
         for turn in range(_MOST_EXCHANGES):
             circle = self._gaining_circle() if any(self._free) else None
             if circle is None:
@@ -134,7 +131,7 @@ class Exchange:
                 return None
         for _ in nodes:  # walk back far enough to stand on the circle itself
             last = came_from[last]
-        circle = []
+        circle: list[tuple[int, int, int]] = []
         at = last
         while not circle or at != last:
             before = came_from[at]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.mechanisms.account import Account
-from fairlead.mechanisms.selection import fill, pick
+from fairlead.mechanisms.selection import Choice
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
@@ -49,11 +49,8 @@ class Gavel:
         # which accelerators are filled rotates (the artifact draws it at random).
         turn = (column + int(snap.starts_at // self.round_s)) % len(snap.capacity)
         order = np.lexsort((row, turn, -priority.round(9)))
-        free, taken = snap.capacity.tolist(), [False] * len(snap.job)
-        gang = snap.gang
-        rows, columns = pick(row[order], column[order], gang, free, taken)
-        wanted = np.full(len(gang), -1, dtype=np.int64)
-        wanted[rows] = columns
-        fill(snap.speed, gang, free, taken, account.owed_s, wanted)
+        choice = Choice.of(snap.gang, snap.capacity.tolist())
+        choice.pick(row[order], column[order])
+        choice.fill(snap.speed, account.owed_s)
         until = snap.starts_at + self.round_s
-        return Plan(*move(snap, wanted), until, until, stale), account
+        return Plan(*move(snap, choice.wanted), until, until, stale), account

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.mechanisms.account import CARRIED, OWED, SHARE, Account
-from fairlead.mechanisms.selection import assign, fill
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.mechanisms.selection import Choice, Entries
+from fairlead.model.arrays import IntArray
 from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move, place
 from fairlead.policies.base import Policy
-
 
 _SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
 """urgency by the number of rounds until a job must run; a table, so that every machine agrees"""
@@ -54,11 +53,9 @@ class Shares:
         )
         if stale:
             account = account.reallocated(self.policy, snap, carry_s=self.round_s)
-        free, taken = snap.capacity.tolist(), [False] * len(snap.job)
-        wanted = self._choose(snap, account, free, taken)
-        stop, start = move(snap, wanted)
+        wanted = self._choose(snap, account, Choice.of(snap.gang, snap.capacity.tolist()))
         until = snap.starts_at + self.round_s
-        return Plan(stop, start, until, until, stale), account
+        return Plan(*move(snap, wanted), until, until, stale), account
 
     def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
@@ -67,7 +64,8 @@ class Shares:
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
         busy = np.zeros(len(snap.job) + 1, dtype=bool)
         busy[snap.holds] = True
-        wanted = self._choose(snap, account, free, busy[:-1].tolist())
+        choice = Choice.of(snap.gang, free, busy[:-1].tolist())
+        wanted = self._choose(snap, account, choice)
         rows = (wanted >= 0).nonzero()[0]
         if not len(rows):
             return NOTHING
@@ -75,24 +73,21 @@ class Shares:
         is_idle[idle] = True
         return place(snap, is_idle, rows, wanted[rows])
 
-    def _choose(
-        self, snap: Snapshot, account: Account, free: list[int], taken: list[bool]
-    ) -> IntArray:
+    def _choose(self, snap: Snapshot, account: Account, choice: Choice) -> IntArray:
         """Return rows → accelerator, -1 for none, of those not taken, for what is free."""
-        gang = snap.gang
         row, column, weight = urgent(account, self.round_s)
-        if True in taken:
-            usable = (~np.array(taken))[row] & (np.array(free) > 0)[column]
+        if True in choice.taken:
+            usable = (~np.array(choice.taken))[row] & (np.array(choice.free) > 0)[column]
             row, column, weight = row[usable], column[usable], weight[usable]
         else:
             weight[snap.on[row] == column] += self.stay
-        wanted = assign(row, column, weight, gang, free, taken)
-        if any(free):
-            fill(snap.speed, gang, free, taken, account.owed_s, wanted)
-        return wanted
+        choice.assign(Entries(row, column, weight))
+        if any(choice.free):
+            choice.fill(snap.speed, account.owed_s)
+        return choice.wanted
 
 
-def urgent(account: Account, round_s: float) -> tuple[IntArray, IntArray, FloatArray]:
+def urgent(account: Account, round_s: float) -> Entries:
     """Return the (job, accelerator) entries that may run this round, and how urgent each is.
 
     In units of a round, let d be what would be owed at the round's end if the job did not run.
@@ -100,8 +95,8 @@ def urgent(account: Account, round_s: float) -> tuple[IntArray, IntArray, FloatA
     Among those who may, the sooner they must the more urgent; a constant keeps it better to
     serve two than one. The constants were chosen by measured fidelity: docs/design/rounds.md.
     """
-    row, column = account.share.nonzero()
-    entry = account.tables[:CARRIED + 1, row, column]
+    at = account.share.ravel().nonzero()[0]
+    entry = account.tables.reshape(len(account.tables), -1).take(at, axis=1)
     share, due = entry[SHARE], entry[OWED]
     due /= round_s
     due += share
@@ -113,4 +108,5 @@ def urgent(account: Account, round_s: float) -> tuple[IntArray, IntArray, FloatA
     weight += due
     weight += _SOON[rounds_left.astype(np.int64)]
     may = due > 1e-9
-    return row[may], column[may], weight[may]
+    row, column = np.divmod(at[may], account.share.shape[1])
+    return Entries(row, column, weight[may])

@@ -13,7 +13,6 @@ from fairlead.model.job import Tenant
 from fairlead.model.plan import NOBODY, nobody
 from fairlead.model.speeds import SpeedTable
 
-
 MIXED = -2
 """instead of an accelerator: devices of several"""
 
@@ -97,7 +96,7 @@ class Snapshot:
     @property
     def speed(self) -> FloatArray:
         """jobs × accelerators → believed steps per second of the whole gang."""
-        return self.profiles.speed[self.profile]
+        return self.profiles.speed.take(self.profile, axis=0)
 
     @property
     def gang(self) -> IntArray:

@@ -22,7 +22,7 @@ def move(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
     stays = np.ones(len(wanted) + 1, dtype=bool)
     stays[stopping] = False
     stays[-1] = False  # row -1 is nobody
-    free = ~stays[snap.holds[0]] if len(snap.holds) == 1 else ~stays[snap.holds].any(axis=0)
+    free: BoolArray = ~np.logical_or.reduce(stays[snap.holds], axis=0)
     if len(snap.usable) < len(free):
         up = np.zeros(len(free), dtype=bool)
         up[snap.usable] = True

@@ -36,7 +36,7 @@ class ClassTable:
         merged = merge(np.column_stack([gain, gang]))
         first = merged.representative
         size = gang[first].astype(float)
-        runs = (gain[first] > 0).any(axis=1)
+        runs: BoolArray = np.logical_or.reduce(gain[first] > 0, axis=1)
         return cls(merged.index_of_member, gain[first], size, runs, np.arange(len(first)))
 
 
@@ -79,7 +79,10 @@ def max_min_allocation(
         return Certificate(prices, found.bound, found.gap)
 
     return job_allocation(
-        snap, share[class_of_job], objective=float(level.min(initial=np.inf)), prove=prove
+        snap,
+        share.take(class_of_job, axis=0),
+        objective=float(level.min(initial=np.inf)),
+        prove=prove,
     )
 
 

@@ -25,9 +25,10 @@ class MaxMin:
 
     reads_progress: ClassVar[bool] = False
     agnostic: bool = False
-    _cache: "_Cache" = field(
-        default_factory=lambda: _Cache(), init=False, repr=False, compare=False
-    )
+    _cache: "_Cache" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_cache", _Cache())
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""

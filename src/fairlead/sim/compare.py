@@ -22,9 +22,7 @@ from fairlead.registry import available
 from fairlead.sim.driver import Scenario, simulate
 from fairlead.sim.generate import Recipe, generate
 
-# Rho is a figure of the mean in every result; the report wants it job by job.
-from fairlead.sim.metrics import Result, summarise
-from fairlead.sim.metrics import finish_time_fairness as finish_time_fairness
+from fairlead.sim.metrics import Result, finish_time_fairness, summarise
 from fairlead.sim.record import Record
 from fairlead.sim.report.watch import Timeline, Watch
 from fairlead.sim.truth import Truth

@@ -77,7 +77,7 @@ class VirtualCluster:
         self._job_in[slot] = job
         self._lease[job] = command.lease
         self._kind[job] = self._cluster.accelerator_of[first]
-        pace = self._pace[job]
+        pace = self._pace.take(job, axis=0)
         pace[:, RATE] = self._truth.speed(units)
         pace[:, DEVICES] = units.size
         pace[:, HELD_FROM] = at
@@ -115,7 +115,7 @@ class VirtualCluster:
 
     def _end(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
         job = self._job_in[lease & (SLOTS - 1)]
-        pace = self._pace[job]
+        pace = self._pace.take(job, axis=0)
         if outcome == "finished":
             after = pace[:, TOTAL]
         else:

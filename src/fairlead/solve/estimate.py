@@ -17,7 +17,8 @@ from fairlead.solve.table import ClassTable
 # answer comes first: its response is smooth, a fine one's is that of the few marginal classes.
 _ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
 _TINY_SAMPLE = 32
-_GOOD = 2e-3
+_GOOD = 2e-3  # relative imbalance
+_MISPLACED = 50  # so many classes in the wrong place are soon sifted out
 _MOST_CORRECTIONS = 12
 
 
@@ -36,7 +37,7 @@ def estimate(pool: Pool) -> tuple[float, FloatArray]:
         found, imbalance = _correct(pool, found)
         if imbalance < least:
             t, prices, least = found.t, found.prices, imbalance
-        if least < _GOOD + 4.0 * float(pool.held.max() / pool.held.sum()):
+        if least < max(_GOOD, _MISPLACED / population):
             break
     return t, prices
 

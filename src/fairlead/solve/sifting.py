@@ -26,7 +26,8 @@ from fairlead.solve.table import ClassTable
 _MOST_ROUNDS = 40
 _FIRST_MARGINAL = 40
 _MOST_ADDED = 60
-_MOST_RETRIES = 1
+_MANY_WRONG = 400
+_MOST_RETRIES = 2
 _MOST_MARGINAL = 1500
 _REGRET = 1e-12  # relative to what all capacity is worth
 _TIED = 1e-10  # relative: two ways cost the same
@@ -72,7 +73,7 @@ def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
             wrong = _wrong(program, decision, now)
             if not len(wrong):
                 return program.stage(decision, now)
-            if len(wrong) == _MOST_ADDED and retries:
+            if len(wrong) > _MANY_WRONG and retries:
                 retries -= 1
                 margin = pool.margin(now)
                 program.extend(_least(np.where(program.inside, np.inf, margin), _FIRST_MARGINAL))
@@ -81,15 +82,16 @@ def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
                     continue
         else:  # the decided classes leave too little: decide fewer
             wrong = _least(np.where(program.inside, np.inf, margin), _MOST_ADDED)
+        wrong = wrong[~program.inside[wrong]][:_MOST_ADDED]
         if len(program.chosen) + len(wrong) > _MOST_MARGINAL:
             return None
-        program.extend(wrong[~program.inside[wrong]])
+        program.extend(wrong)
         solved = program.solve(decision)
     return None
 
 
 def _wrong(program: "_Marginal", decision: Decision, now: Decision) -> IntArray:
-    """Return whom to take into the program next: those whose decision proved wrong, or a tie.
+    """Return who should join the program, worst first: who decided wrongly, or could but for a tie.
 
     The others keep their decisions, so that the program only ever gains ways to do better.
     """
@@ -98,7 +100,7 @@ def _wrong(program: "_Marginal", decision: Decision, now: Decision) -> IntArray:
     regret = np.where(program.inside, 0.0, pool.regret(decision, now))
     if float(regret.sum()) > _REGRET * worth or worth <= 0:
         wrong = np.flatnonzero(regret > 0.01 * _REGRET * worth)
-        return wrong if len(wrong) <= _MOST_ADDED else _least(-regret, _MOST_ADDED)
+        return wrong[np.argsort(-regret[wrong], kind="stable")]
     stuck = (now.way.slope > DUAL_TOLERANCE) | (pool.cap <= now.t)
     return np.flatnonzero(stuck & ~program.inside & (pool.margin(now) < _TIED))
 
