@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fairlead.core.jobs import JobTable
+from fairlead.core.jobs import FIRST_RECEIVED, JobTable
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
@@ -176,12 +176,15 @@ class LeaseTable:
         self._ints[slots] = -1
         self._free += slots.tolist()
 
-    def received(self, slots: IntArray, rows: IntArray, until: float, into: FloatArray) -> None:
-        """Add to rows of a table the time for which these leases held each accelerator."""
+    def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
+        """Add to rows of a job table the time for which these leases held each accelerator."""
         held = until - self.counted_at[slots]
         if self.simple:
-            into[rows, self._ints[slots, KIND]] += held
+            # One flat index is several times faster than a pair of them.
+            at = rows * numbers.shape[1] + (self._ints[:, KIND][slots] + FIRST_RECEIVED)
+            numbers.reshape(-1)[at] += held
             return
+        into = numbers[:, FIRST_RECEIVED:]
         for slot, row, time in zip(slots.tolist(), rows.tolist(), held.tolist(), strict=True):
             # A mixed gang's time counts for each accelerator by the part of the gang on it.
             devices = (self.holder == slot).any(axis=0).nonzero()[0]

@@ -121,7 +121,7 @@ class Scheduler(Generic[M]):
     def _leases_ended(self, event: ev.LeasesEnded) -> list[Command]:
         slots = self.leases.slots(event.lease)
         job = self.leases.job[slots]
-        self.leases.received(slots, job, event.at, self.jobs.received_s)
+        self.leases.credit(slots, job, event.at, self.jobs.numbers)
         self.leases.close(slots)
         saved = np.maximum(self.jobs.saved_steps[job], event.steps)
         self.jobs.saved_steps[job] = self.jobs.steps[job] = saved
@@ -260,11 +260,13 @@ class Scheduler(Generic[M]):
             # Two leases of one job at a time would be two writers of one checkpoint.
             own = self.jobs.lease[units.job]
             blocked |= (own >= 0) & (units.copy == 0)
-            if np.count_nonzero(blocked):
+            count = np.count_nonzero(blocked)
+            if count == len(units):
+                self.waiting = units
+                return []
+            if count:
                 self.waiting = units.where(blocked)
                 units = units.where(~blocked)
-                if not len(units):
-                    return []
         return [self._launch(units, at)]
 
     def _launch(self, units: Placements, at: float) -> Launch:
@@ -294,8 +296,7 @@ class Scheduler(Generic[M]):
         rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
         slots = leases.staying
         row_of = np.searchsorted(active, leases.job[slots])
-        received = rows[:, FIRST_RECEIVED:]
-        leases.received(slots, row_of, starts_at, received)
+        leases.credit(slots, row_of, starts_at, rows)
         if leases.n_leaving:
             leaving = ~leases.is_open(ints[:, LEASE])
             ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
@@ -314,7 +315,7 @@ class Scheduler(Generic[M]):
             steps=rows[:, STEPS],
             deadline_at=rows[:, DEADLINE],
             priority=rows[:, PRIORITY],
-            received_s=received,
+            received_s=rows[:, FIRST_RECEIVED:],
             on=ints[:, ON],
             lease=ints[:, LEASE],
             holds=self._rows_held(slots, row_of),

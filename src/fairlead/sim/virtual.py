@@ -134,7 +134,8 @@ class VirtualCluster:
 
     def _credit(self, job: IntArray, pace: FloatArray, at: float) -> None:
         record, start = self._record, pace[:, HELD_FROM]
-        record.device_s[job, self._kind[job]] += (at - start) * pace[:, DEVICES]
+        flat = record.device_s.reshape(-1)
+        flat[job * record.device_s.shape[1] + self._kind[job]] += (at - start) * pace[:, DEVICES]
         if record.intervals is not None:
             devices = pace[:, DEVICES].astype(np.int64)
             record.intervals.add(job, self._first_device[job], devices, start.copy(), at)

@@ -91,7 +91,7 @@ def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
 
 
 def _wrong(program: "_Marginal", decision: Decision, now: Decision) -> IntArray:
-    """Return who should join the program, worst first: who decided wrongly, or could but for a tie.
+    """Return who should join the program: those who decided wrongly, worst first, or are tied.
 
     The others keep their decisions, so that the program only ever gains ways to do better.
     """
