@@ -91,17 +91,18 @@ def spread_evenly(share: FloatArray, problem: MaxMinProblem) -> FloatArray:
 
     Alternately scales rows to their time and columns to their capacity (iterative proportional
     fitting), starting from shares in proportion to devices: of all ways to grant these times
-    it takes the one nearest to ignoring what the accelerators are.
+    it takes the one nearest to ignoring what the accelerators are. It stops within 1e-6 of the
+    capacity and cuts off the rest.
     """
     time = share.sum(axis=1, keepdims=True)
     mass = (problem.count * problem.size)[:, None]
     spread = np.where(problem.gain > 0, problem.capacity, 0.0)
-    for _ in range(1000):
+    for _ in range(200):
         rows = spread.sum(axis=1, keepdims=True)
         spread *= np.divide(time, rows, out=np.zeros_like(rows), where=rows > 0)
         used = (spread * mass).sum(axis=0)
-        if (used <= problem.capacity * (1 + 1e-10)).all():
-            return spread
         over = used > problem.capacity
         spread[:, over] *= problem.capacity[over] / used[over]
+        if (used <= problem.capacity * (1 + 1e-6)).all():
+            return spread
     return share
