@@ -9,7 +9,7 @@ from fairlead.solve.problem import (
     Stage,
     price_bound,
 )
-from fairlead.solve.solver import MaxMinSolver, solve_max_min
+from fairlead.solve.solver import MaxMinSolver, solve_least_level, solve_max_min
 
 __all__ = [
     "Certificate",
@@ -23,6 +23,7 @@ __all__ = [
     "Stage",
     "merge",
     "price_bound",
+    "solve_least_level",
     "solve_lp",
     "solve_max_min",
 ]

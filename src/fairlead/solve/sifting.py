@@ -24,6 +24,8 @@ from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
 _MOST_ROUNDS = 40
+_MANY = 50_000
+_UNCLEAR = 32  # one class in so many
 _FIRST_MARGINAL = 40
 _MOST_ADDED = 60
 _MANY_WRONG = 400
@@ -63,9 +65,40 @@ def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
     ``cost`` (classes × resources) is the tie rule's.
     """
     decision = pool.decide(*estimate(pool))
-    margin = pool.margin(decision)
+    if len(pool.size) > _MANY:
+        better = _refined(pool, cost, held, decision)
+        stage = better and _sift_from(pool, cost, held, *better)
+        if stage is not None:
+            return stage
+    return _sift_from(pool, cost, held, decision)
+
+
+def _refined(
+    pool: Pool, cost: FloatArray, held: Held, decision: Decision
+) -> tuple[Decision, IntArray] | None:
+    """Return a better decision, and who was marginal for it.
+
+    It is exact for the least clear classes, the others deciding as before: checking everyone
+    again and again would take most of the time when only these few change.
+    """
+    near = np.sort(_least(pool.margin(decision), len(pool.size) // _UNCLEAR))
+    part, among = pool.beside(decision, near)
+    found = _sift_from(part, cost[near], held, among)
+    return found and (pool.decide(found.t, found.prices), near[found.marginal])
+
+
+def _sift_from(
+    pool: Pool,
+    cost: FloatArray,
+    held: Held,
+    decision: Decision,
+    marginal: IntArray | None = None,
+) -> SiftedStage | None:
+    """Return the exact stage, starting from a decision and who may be marginal for it."""
     program = _Marginal(pool, cost, held)
-    program.extend(_least(margin, _FIRST_MARGINAL))
+    if marginal is None:
+        marginal = _least(pool.margin(decision), _FIRST_MARGINAL)
+    program.extend(marginal)
     solved, retries = program.solve(decision), _MOST_RETRIES
     for _ in range(_MOST_ROUNDS):
         if solved:
@@ -81,6 +114,7 @@ def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
                     decision = now
                     continue
         else:  # the decided classes leave too little: decide fewer
+            margin = pool.margin(decision)
             wrong = _least(np.where(program.inside, np.inf, margin), _MOST_ADDED)
         wrong = wrong[~program.inside[wrong]][:_MOST_ADDED]
         if len(program.chosen) + len(wrong) > _MOST_MARGINAL:
@@ -96,7 +130,7 @@ def _wrong(program: "_Marginal", decision: Decision, now: Decision) -> IntArray:
     The others keep their decisions, so that the program only ever gains ways to do better.
     """
     pool = program.pool
-    worth = float((program.prices * pool.capacity).sum())
+    worth = float((program.prices * (pool.capacity - pool.slope * now.t)).sum())
     regret = np.where(program.inside, 0.0, pool.regret(decision, now))
     if float(regret.sum()) > _REGRET * worth or worth <= 0:
         wrong = np.flatnonzero(regret > 0.01 * _REGRET * worth)
@@ -143,7 +177,8 @@ class _Marginal:
         pool, held = self.pool, self.held
         used, slope = pool.response(decision, ~self.inside)
         room = pool.capacity + held.used - used + slope * decision.t
-        rising = float(pool.count[(decision.rate > 0) & ~self.inside].sum())
+        slope = slope + pool.slope
+        rising = pool.rising + float(pool.count[(decision.rate > 0) & ~self.inside].sum())
         self.program.set_others(room, slope, rising)
         count = np.concatenate([held.count, pool.count[self.chosen]])
         level = np.concatenate([held.level, np.zeros(len(self.chosen))])

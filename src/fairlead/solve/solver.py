@@ -9,6 +9,8 @@ from fairlead.solve.arrays import FloatArray
 from fairlead.solve.classes import merge
 from fairlead.solve.filling import FilledStage, Filling, fill
 from fairlead.solve.large import fill_many
+from fairlead.solve.plain import least_level
+from fairlead.solve.pool import Pool
 from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
@@ -29,6 +31,29 @@ def solve_max_min(problem: MaxMinProblem) -> MaxMinSolution:
     solve matters.
     """
     return MaxMinSolver().solve(problem, range(len(problem.size)))
+
+
+def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
+    """Return shares with the greatest least level, and the prices that prove it: no more levels.
+
+    This is the plain max-min program of a general solver; whoever could have more may get it or
+    not. Much faster than ``solve_max_min`` where caps stop the least level.
+    """
+    problem.check()
+    live = (problem.count > 0) & ((problem.gain > 0) & (problem.capacity > 0)).any(axis=1)
+    share = np.zeros_like(problem.gain)
+    if not live.any():
+        return MaxMinSolution(problem, share, np.zeros(len(live)), ())
+    index = live.nonzero()[0]
+    gain = np.where(problem.capacity > 0, problem.gain, 0.0)
+    if not live.all():
+        gain = gain[index]
+    pool = Pool(
+        np.ascontiguousarray(gain.T), problem.size[index], problem.count[index], problem.capacity
+    )
+    t, prices, share[index] = least_level(pool)
+    share, level = _feasible(problem, share)
+    return MaxMinSolution(problem, share, level, (Stage(t, prices, index),))
 
 
 class MaxMinSolver:
