@@ -96,7 +96,7 @@ def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, float]:
     total, width = float(pool.count.sum()), len(pool.gain)
     matrix, best, least = found.matrix.copy(), found, np.inf
     # What a handful of classes use is for the exact program to place.
-    enough = 4.0 / len(pool.held)
+    enough = 12.0 / len(pool.held)
     t, prices, stale = found.t, found.prices, 0
     base, step = np.zeros(width), np.zeros(width + 1)
     for _ in range(_MOST_CORRECTIONS):

@@ -42,8 +42,9 @@ class Hulls:
         empty |= rise == 0
         self._inverse = np.divide(1.0, rise, out=np.zeros_like(rise), where=~empty)
         self._empty: BoolArray = np.logical_or.reduce(empty, axis=1)
-        number = np.arange(len(self._pairs), dtype=np.int8)[:, None]
-        self._code = np.where(rise < 0, -1 - number, number).astype(np.int8)
+        # Codes are floats where they are chosen by np.where, which is slow on small integers.
+        number = np.arange(len(self._pairs), dtype=np.float64)[:, None]
+        self._code = np.where(rise < 0, -1.0 - number, number)
         ends = np.array(self._pairs, np.int8)
         both = np.concatenate([ends, ends[::-1, ::-1]])  # a negative code swaps low and high
         self._low, self._high = np.ascontiguousarray(both.T)
@@ -64,20 +65,21 @@ class Hulls:
         """
         first, classes = among.start if among else 0, len(level)
         cost, slope = np.empty(classes), np.empty(classes)
-        code = np.empty(classes, np.int8)
+        code = np.empty(classes)
         with np.errstate(over="ignore"):
             for start in range(0, classes, BLOCK):
                 part = slice(start, start + BLOCK)
                 whole = slice(first + start, first + min(start + BLOCK, classes))
                 found = self._search(whole, level[part], worth[:, part], careful)
                 cost[part], slope[part], code[part] = found
-        return Segments(cost, slope, self._low[code], self._high[code])
+        index = code.astype(np.int64)
+        return Segments(cost, slope, self._low[index], self._high[index])
 
     def _search(
         self, part: slice, level: FloatArray, worth: FloatArray, careful: bool
-    ) -> tuple[FloatArray, FloatArray, ByteArray]:
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         cost = np.full(len(level), np.inf)
-        slope, code = np.zeros(len(level)), np.zeros(len(level), np.int8)
+        slope, code = np.zeros(len(level)), np.zeros(len(level))
         above = self._gain[:, part] - level
         for number, (a, b) in enumerate(self._pairs):
             inverse = self._inverse[number, part]

@@ -94,8 +94,12 @@ def _sift_from(
     decision: Decision,
     marginal: IntArray | None = None,
 ) -> SiftedStage | None:
-    """Return the exact stage, starting from a decision and who may be marginal for it."""
+    """Return the exact stage, starting from a decision and who may be marginal for it.
+
+    With the marginal classes given it gives up as soon as many others prove wrong.
+    """
     program = _Marginal(pool, cost, held)
+    patient = marginal is None
     if marginal is None:
         marginal = _least(pool.margin(decision), _FIRST_MARGINAL)
     program.extend(marginal)
@@ -106,6 +110,8 @@ def _sift_from(
             wrong = _wrong(program, decision, now)
             if not len(wrong):
                 return program.stage(decision, now)
+            if len(wrong) > _MANY_WRONG and not patient:
+                return None
             if len(wrong) > _MANY_WRONG and retries:
                 retries -= 1
                 margin = pool.margin(now)
