@@ -61,7 +61,9 @@ def test_isolated_gives_an_equal_part_of_every_accelerator() -> None:
 
 
 def test_makespan_finishes_all_jobs_together_when_it_can() -> None:
-    jobs = [InstanceJob(id=str(i), speeds={"a": 1.0}, steps_left=s) for i, s in enumerate((30, 60))]
+    jobs = [
+        InstanceJob(id=str(i), speeds={"a": 1.0}, steps_left=s) for i, s in enumerate((30, 60))
+    ]
     found = Makespan().allocate(_snap({"a": 1}, *jobs))
     np.testing.assert_allclose(found.share[:, 0], [1 / 3, 2 / 3], atol=1e-9)
     assert found.objective == pytest.approx(90.0)

@@ -1,7 +1,7 @@
 """Max-min programs over jobs: alike jobs become classes, levels become shares of jobs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,8 +75,8 @@ def max_min_allocation(
 
     def prove() -> Certificate:
         found = solution.certificate
-        prices = np.broadcast_to(found.prices, len(capacity)).copy()
-        return Certificate(prices, found.bound, found.gap)
+        # One pool has one price: every accelerator's.
+        return replace(found, prices=np.broadcast_to(found.prices, len(capacity)))
 
     return job_allocation(
         snap,

@@ -1,6 +1,6 @@
 """The mathematics: classes, linear programs, lexicographic max-min and its certificates."""
 
-from fairlead.solve.certificate import Certificate
+from fairlead.model.allocation import Certificate
 from fairlead.solve.classes import Classes, merge
 from fairlead.solve.linear import Columns, LinearProgram, LinearSolution, solve_lp
 from fairlead.solve.problem import (

@@ -13,17 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.solve.arrays import FloatArray
+from fairlead.model.allocation import Certificate
+from fairlead.model.arrays import FloatArray
 from fairlead.solve.hull import Hulls
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """Prices, the level they prove unsurpassable, and how far below it the answer lies."""
-
-    prices: FloatArray  # resources, >= 0
-    bound: float
-    gap: float  # (bound - reached) / bound; negative only by rounding
 
 
 def certify(prices: FloatArray, bound: float, reached: float) -> Certificate:

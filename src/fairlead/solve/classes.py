@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.solve.arrays import FloatArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 
 # splitmix64's constants: odd, so that multiplication permutes the 64-bit integers.
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -6,7 +6,7 @@ more room?" then corrects both until the whole population, not only the sample, 
 
 import numpy as np
 
-from fairlead.solve.arrays import FloatArray
+from fairlead.model.arrays import FloatArray
 from fairlead.solve.filling import Filling, fill_stage
 from fairlead.solve.interior import Estimate, Sample, interior_prices
 from fairlead.solve.pool import Pool, spread

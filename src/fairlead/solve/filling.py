@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import BoolArray, FloatArray
 from fairlead.solve.simplex import StageProgram, Vertex
 from fairlead.solve.table import ClassTable
 

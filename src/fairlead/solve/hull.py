@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.solve.arrays import BoolArray, FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray
 
 ByteArray = npt.NDArray[np.int8]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.solve.arrays import FloatArray
+from fairlead.model.arrays import FloatArray
 
 _MOST_ITERATIONS = 30
 _STEP = 0.98  # part of the way to the boundary

@@ -7,8 +7,8 @@ the frozen classes leave of these.
 
 import numpy as np
 
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import FloatArray, IntArray
 from fairlead.solve.filling import DUAL_TOLERANCE, FilledStage, Filling, fill
 from fairlead.solve.pool import Pool
 from fairlead.solve.sifting import Held, sift

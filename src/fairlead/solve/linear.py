@@ -6,8 +6,8 @@ from typing import Any
 import highspy
 import numpy as np
 
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import FloatArray, IntArray
 
 INFINITY = float(highspy.kHighsInf)
 

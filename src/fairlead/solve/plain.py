@@ -8,8 +8,8 @@ wanted too much.
 
 import numpy as np
 
+from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import FloatArray
 from fairlead.solve.pool import Decision, Pool
 from fairlead.solve.sifting import Held, sift
 from fairlead.solve.simplex import StageProgram

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.hull import BLOCK, ByteArray, Hulls, Segments
 
 # The level is known much better than the prices before a stage is exact.

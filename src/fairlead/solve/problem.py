@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.model.allocation import Certificate
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
-from fairlead.solve.certificate import Certificate, Demand, certify
+from fairlead.solve.certificate import Demand, certify
 
 
 @dataclass(frozen=True, slots=True)

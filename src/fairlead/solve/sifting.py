@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.estimate import estimate
 from fairlead.solve.filling import DUAL_TOLERANCE, Filling, fill_stage, undetermined
 from fairlead.solve.pool import Decision, Pool
@@ -67,7 +67,7 @@ def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
     decision = pool.decide(*estimate(pool))
     if len(pool.size) > _MANY:
         better = _refined(pool, cost, held, decision)
-        stage = better and _sift_from(pool, cost, held, *better)
+        stage = None if better is None else _sift_from(pool, cost, held, *better)
         if stage is not None:
             return stage
     return _sift_from(pool, cost, held, decision)
@@ -84,7 +84,9 @@ def _refined(
     near = np.sort(_least(pool.margin(decision), len(pool.size) // _UNCLEAR))
     part, among = pool.beside(decision, near)
     found = _sift_from(part, cost[near], held, among)
-    return found and (pool.decide(found.t, found.prices), near[found.marginal])
+    if found is None:
+        return None
+    return pool.decide(found.t, found.prices), near[found.marginal]
 
 
 def _sift_from(

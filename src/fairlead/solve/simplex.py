@@ -17,8 +17,8 @@ from typing import Any
 import highspy
 import numpy as np
 
+from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.arrays import BoolArray, FloatArray
 from fairlead.solve.linear import INFINITY, new_highs
 
 _NONE = np.zeros(0, np.int32)

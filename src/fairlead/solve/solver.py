@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.solve.arrays import FloatArray
+from fairlead.model.arrays import FloatArray
 from fairlead.solve.classes import merge
 from fairlead.solve.filling import FilledStage, Filling, fill
 from fairlead.solve.large import fill_many

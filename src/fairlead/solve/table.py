@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.solve.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.classes import fractions, row_hash
 
 # The tie rule's perturbation, relative to a share's device time: far above HiGHS's dual
