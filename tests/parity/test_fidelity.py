@@ -13,7 +13,8 @@ from fairlead.mechanisms.shares import Shares
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin
-from fairlead.sim.driver import Scenario, simulate
+from fairlead.sim.driver import simulate
+from fairlead.sim.scenario import Scenario
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from tests.shared_data import SHARED, needs_shared
 from fairlead.files import read_cluster, read_speeds, read_trace
 from fairlead.mechanisms.choose import realise
 from fairlead.model.speeds import SpeedTable
-from fairlead.sim.driver import Scenario, simulate
+from fairlead.sim.driver import simulate
 from fairlead.sim.record import Record
+from fairlead.sim.scenario import Scenario
 
 pytestmark = [needs_shared, pytest.mark.reference]
 

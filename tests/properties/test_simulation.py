@@ -17,7 +17,8 @@ from fairlead.model.errors import InputError
 from fairlead.model.events import Event, NodeLost, NodeReturned, PlanReady
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedKey, SpeedTable
-from fairlead.sim.driver import Scenario, simulate
+from fairlead.sim.driver import simulate
+from fairlead.sim.scenario import Scenario
 
 KINDS = ("v100", "p100", "k80")
 WORKLOADS = {"big": (8.0, 4.0, 1.0), "small": (2.0, 2.2, 1.5), "cnn": (5.0, 3.0, 0.0)}

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.mechanisms.selection import Choice, Entries
+from fairlead.mechanisms.entries import Entries
+from fairlead.mechanisms.selection import Choice
 
 weights = st.integers(1, 4).flatmap(
     lambda columns: st.lists(

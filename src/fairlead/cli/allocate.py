@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from fairlead.cli.options import Json, PolicyOption
+
 
 def allocate(
     instance: Annotated[Path, typer.Option(help="The jobs and devices, as JSON.")],
-    policy: Annotated[
-        str, typer.Option(help="Who should get what: see `fairlead policies`.")
-    ] = "max-min",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    policy: PolicyOption = "max-min",
+    as_json: Json = False,
 ) -> None:
     """Compute the shares that a policy gives the jobs of one instance, with a certificate.
 
@@ -75,7 +75,7 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
 
 
 def policies(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the policies and mechanisms there are, with their options."""
     import dataclasses

@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.cli.options import (
+    DEFAULT_CLUSTER,
+    DEFAULT_SPEEDS,
+    ClusterOption,
+    Json,
+    MechanismOption,
+    RestoreCostOption,
+    RoundOption,
+    SpeedsOption,
+    WindowOption,
+)
 from fairlead.cli.trace import Kind
 from fairlead.model.errors import InputError, UsageError
 
@@ -69,31 +80,19 @@ def compare(
         str | None,
         typer.Option(help="Compare on this trace, instead of generated ones."),
     ] = None,
-    cluster: Annotated[
-        str, typer.Option(help="Devices of each accelerator, /n to a node, or a YAML file.")
-    ] = "v100=4/4,p100=4/4,k80=8/4",
-    speeds: Annotated[
-        str, typer.Option(help="Steps per second: CSV, Gavel JSON, or a bundled table's name.")
-    ] = "gandiva-fair",
-    mechanism: Annotated[
-        str | None, typer.Option(help="How shares are realised: shares, gavel, ideal.")
-    ] = None,
-    round_s: Annotated[
-        float | None, typer.Option("--round", help="Length of a round in seconds.", min=1e-3)
-    ] = None,
-    restore_cost: Annotated[
-        float, typer.Option(help="Seconds that a job loses when it starts again.", min=0)
-    ] = 0.0,
-    window: Annotated[
-        str | None, typer.Option(help="Report jobs A to B-1 only, stop when they are done: A:B.")
-    ] = None,
+    cluster: ClusterOption = DEFAULT_CLUSTER,
+    speeds: SpeedsOption = DEFAULT_SPEEDS,
+    mechanism: MechanismOption = None,
+    round_s: RoundOption = None,
+    restore_cost: RestoreCostOption = 0.0,
+    window: WindowOption = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes to run in.", min=1, show_default="all cores")
     ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder for report.html, results.csv and jobs.csv.")
     ] = Path("out/compare"),
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run several policies on the same traces and report how they compare.
 

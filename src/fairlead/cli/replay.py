@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.options import Json
+
 
 def replay(
     log: Annotated[Path, typer.Argument(help="A file written by `simulate --log`.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Rebuild the scheduler's state from a log of events, without clock or solver.
 

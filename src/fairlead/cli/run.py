@@ -21,11 +21,12 @@ from fairlead.files import (
 )
 from fairlead.mechanisms.choose import realise
 from fairlead.model.errors import UsageError
-from fairlead.sim.driver import Scenario, simulate
+from fairlead.sim.driver import simulate
 from fairlead.sim.event_log import EventLog
 from fairlead.sim.generate import default_trace
 from fairlead.sim.metrics import Result, summarise
 from fairlead.sim.record import Record
+from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
 
 

@@ -5,52 +5,48 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.options import (
+    DEFAULT_CLUSTER,
+    DEFAULT_SPEEDS,
+    ClusterOption,
+    Json,
+    MechanismOption,
+    PolicyOption,
+    RestoreCostOption,
+    RoundOption,
+    SpeedsOption,
+    WindowOption,
+)
+
 if TYPE_CHECKING:
     from fairlead.sim.metrics import Result
 
 
 def simulate(
-    cluster: Annotated[
-        str,
-        typer.Option(
-            help="Devices of each accelerator, /n to a node, or a YAML file.", show_default=True
-        ),
-    ] = "v100=4/4,p100=4/4,k80=8/4",
-    policy: Annotated[
-        str, typer.Option(help="Who should get what: see `fairlead policies`.")
-    ] = "max-min",
+    *,
+    cluster: ClusterOption = DEFAULT_CLUSTER,
+    policy: PolicyOption = "max-min",
     trace: Annotated[
         str | None,
         typer.Option(help="Jobs: CSV, JSONL or Gavel .trace, also .gz. Default: bundled."),
     ] = None,
-    speeds: Annotated[
-        str, typer.Option(help="Steps per second: CSV, Gavel JSON, or a bundled table's name.")
-    ] = "gandiva-fair",
+    speeds: SpeedsOption = DEFAULT_SPEEDS,
     believed: Annotated[
         str | None,
         typer.Option(help="Speeds the scheduler believes in, when these are not the true ones."),
     ] = None,
-    mechanism: Annotated[
-        str | None, typer.Option(help="How shares are realised: shares, gavel, ideal.")
-    ] = None,
-    round_s: Annotated[
-        float | None, typer.Option("--round", help="Length of a round in seconds.", min=1e-3)
-    ] = None,
-    restore_cost: Annotated[
-        float, typer.Option(help="Seconds that a job loses when it starts again.", min=0)
-    ] = 0.0,
+    mechanism: MechanismOption = None,
+    round_s: RoundOption = None,
+    restore_cost: RestoreCostOption = 0.0,
     failures: Annotated[
         Path | None, typer.Option(help="CSV of at_s,node,event (lost or returned).")
     ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(help="Report jobs A to B-1 only and stop when they are done: A:B."),
-    ] = None,
+    window: WindowOption = None,
     seed: Annotated[int, typer.Option(help="For what is drawn at random; nothing is as yet.")] = 0,
     log: Annotated[
         Path | None, typer.Option(help="Write every event to this file, for `fairlead replay`.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a trace through the scheduler in virtual time and report what came of it.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.options import Json
 from fairlead.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -53,9 +54,6 @@ _FORMS: "dict[From, FormName | None]" = {
     From.SACCT: "sacct",
 }
 
-Json = Annotated[
-    bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")
-]
 Seed = Annotated[int, typer.Option(help="Same seed, same trace, on any machine.")]
 Speeds = Annotated[
     str, typer.Option("--speeds", help="Speeds file, or the bundled table gandiva-fair.")

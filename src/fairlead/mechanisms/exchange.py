@@ -1,14 +1,11 @@
 """Improving an assignment of rows to a few columns until all of them are used."""
 
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairlead.mechanisms.entries import Entries
 from fairlead.model.arrays import IntArray
-
-if TYPE_CHECKING:
-    from fairlead.mechanisms.selection import Entries
 
 _LEAST_GAIN = 1e-9
 _MOST_EXCHANGES = 64
@@ -24,7 +21,7 @@ class Exchange:
     next to come and one next to go; only the others are looked at one by one.
     """
 
-    def __init__(self, entries: "Entries", gang: IntArray, at: IntArray, free: list[int]) -> None:
+    def __init__(self, entries: Entries, gang: IntArray, at: IntArray, free: list[int]) -> None:
         """Take entries in falling order of weight; rows with larger gangs stay as they are."""
         row = entries.row
         choices = np.bincount(row, minlength=len(gang))

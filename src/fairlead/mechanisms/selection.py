@@ -1,25 +1,12 @@
 """Which units run this round: a choice of rows for columns, no row twice, gangs whole."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.exchange import Exchange
 from fairlead.model.arrays import FloatArray, IntArray
-
-
-class Entries(NamedTuple):
-    """Rows that may run on columns, as a list of pairs with the weight of each."""
-
-    row: IntArray
-    column: IntArray
-    weight: FloatArray
-
-    def heaviest_first(self) -> "Entries":
-        """Return the entries by falling weight, equal ones in the order they had."""
-        order = (-self.weight).argsort(kind="stable")
-        return Entries(self.row[order], self.column[order], self.weight[order])
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.mechanisms.account import CARRIED, OWED, SHARE, Account
-from fairlead.mechanisms.selection import Choice, Entries
+from fairlead.mechanisms.entries import Entries
+from fairlead.mechanisms.selection import Choice
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan

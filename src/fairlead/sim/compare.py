@@ -19,11 +19,12 @@ from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedTable
 from fairlead.registry import available
-from fairlead.sim.driver import Scenario, simulate
+from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.metrics import Result, finish_time_fairness, summarise
 from fairlead.sim.record import Record
 from fairlead.sim.report.watch import Timeline, Watch
+from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
 
 

@@ -1,54 +1,24 @@
 """Runs the scheduler's own decision code against a virtual clock and a virtual cluster."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Fluid, Mechanism
-from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.events import (
     Event,
     JobSubmitted,
     NodeLost,
-    NodeReturned,
     PlanDue,
     PlanReady,
     RoundEnd,
 )
-from fairlead.model.job import Job, Tenant
-from fairlead.model.speeds import SpeedTable
 from fairlead.sim.fluid import run_fluid
 from fairlead.sim.record import Record
+from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
 from fairlead.sim.virtual import VirtualCluster
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """All that a simulation's result depends on."""
-
-    cluster: Cluster
-    speeds: SpeedTable
-    jobs: Sequence[Job]
-    """in order of arrival"""
-    mechanism: "Mechanism[Any] | Fluid"
-    believed: SpeedTable | None = None
-    """what the scheduler thinks the speeds are; None: it knows the true ones"""
-    tenants: Sequence[Tenant] = ()
-    restore_cost_s: float = 0.0
-    checkpoint_s: float = 3600.0
-    node_events: Sequence[NodeLost | NodeReturned] = ()
-    window: tuple[int, int] | None = None
-    """stop when the jobs with these indices (first, last + 1) have finished"""
-    intervals: bool = False
-    """note every lease, for timelines"""
-    on_event: Callable[[Event], None] | None = field(default=None, compare=False)
-    """told of every event before the scheduler takes it in"""
-    on_progress: Callable[[float, int], None] | None = field(default=None, compare=False)
-    """told the virtual time and the number of finished jobs now and then"""
 
 
 def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:

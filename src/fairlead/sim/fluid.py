@@ -1,6 +1,6 @@
 """The fluid simulation: every job progresses by its exact shares."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -8,13 +8,11 @@ from fairlead.core import Scheduler
 from fairlead.core.jobs import JobState
 from fairlead.model.events import JobSubmitted
 from fairlead.sim.record import FIRST_STEPS, Record
+from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
 
-if TYPE_CHECKING:
-    from fairlead.sim.driver import Scenario
 
-
-def run_fluid(scenario: "Scenario", record: Record) -> None:
+def run_fluid(scenario: Scenario, record: Record) -> None:
     """Run a scenario with a fluid mechanism: no rounds, no devices, no cost of moving."""
     mechanism: Any = scenario.mechanism
     scheduler: Scheduler[Any] = Scheduler(

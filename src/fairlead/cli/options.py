@@ -1,0 +1,31 @@
+"""Options that several commands share, declared once."""
+
+from typing import Annotated
+
+import typer
+
+DEFAULT_CLUSTER = "v100=4/4,p100=4/4,k80=8/4"
+DEFAULT_SPEEDS = "gandiva-fair"
+
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")
+]
+ClusterOption = Annotated[
+    str, typer.Option(help="Devices of each accelerator, /n to a node, or a YAML file.")
+]
+SpeedsOption = Annotated[
+    str, typer.Option(help="Steps per second: CSV, Gavel JSON, or a bundled table's name.")
+]
+PolicyOption = Annotated[str, typer.Option(help="Who should get what: see `fairlead policies`.")]
+MechanismOption = Annotated[
+    str | None, typer.Option(help="How shares are realised: shares, gavel, ideal.")
+]
+RoundOption = Annotated[
+    float | None, typer.Option("--round", help="Length of a round in seconds.", min=1e-3)
+]
+RestoreCostOption = Annotated[
+    float, typer.Option(help="Seconds that a job loses when it starts again.", min=0)
+]
+WindowOption = Annotated[
+    str | None, typer.Option(help="Report jobs A to B-1 only, stop when they are done: A:B.")
+]

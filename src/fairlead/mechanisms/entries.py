@@ -1,0 +1,18 @@
+"""Who may run where, and how much that is wanted."""
+
+from typing import NamedTuple
+
+from fairlead.model.arrays import FloatArray, IntArray
+
+
+class Entries(NamedTuple):
+    """Rows that may run on columns, as a list of pairs with the weight of each."""
+
+    row: IntArray
+    column: IntArray
+    weight: FloatArray
+
+    def heaviest_first(self) -> "Entries":
+        """Return the entries by falling weight, equal ones in the order they had."""
+        order = (-self.weight).argsort(kind="stable")
+        return Entries(self.row[order], self.column[order], self.weight[order])

@@ -1,0 +1,36 @@
+"""What a simulation is asked to do."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.model.cluster import Cluster
+from fairlead.model.events import Event, NodeLost, NodeReturned
+from fairlead.model.job import Job, Tenant
+from fairlead.model.speeds import SpeedTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """All that a simulation's result depends on."""
+
+    cluster: Cluster
+    speeds: SpeedTable
+    jobs: Sequence[Job]
+    """in order of arrival"""
+    mechanism: "Mechanism[Any] | Fluid"
+    believed: SpeedTable | None = None
+    """what the scheduler thinks the speeds are; None: it knows the true ones"""
+    tenants: Sequence[Tenant] = ()
+    restore_cost_s: float = 0.0
+    checkpoint_s: float = 3600.0
+    node_events: Sequence[NodeLost | NodeReturned] = ()
+    window: tuple[int, int] | None = None
+    """stop when the jobs with these indices (first, last + 1) have finished"""
+    intervals: bool = False
+    """note every lease, for timelines"""
+    on_event: Callable[[Event], None] | None = field(default=None, compare=False)
+    """told of every event before the scheduler takes it in"""
+    on_progress: Callable[[float, int], None] | None = field(default=None, compare=False)
+    """told the virtual time and the number of finished jobs now and then"""
