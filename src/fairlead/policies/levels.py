@@ -7,9 +7,10 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.errors import SolveError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation
-from fairlead.solve import MaxMinProblem, MaxMinSolution, merge
+from fairlead.solve import MaxMinProblem, MaxMinSolution, merge, solve_least_level
 
 Solve = Callable[[MaxMinProblem, IntArray], MaxMinSolution]
 
@@ -61,7 +62,12 @@ def max_min_allocation(
         count=count[present],
         capacity=capacity.sum(keepdims=True) if one_pool else capacity,
     )
-    solution = solve(problem, table.keys[present])
+    try:
+        solution = solve(problem, table.keys[present])
+    except SolveError:
+        # Too ill-conditioned for all levels: a scheduler that goes on with the first is better
+        # than one that stops. The certificate says what was reached.
+        solution = solve_least_level(problem)
     share = solution.share
     if one_pool:
         share = share * (capacity / capacity.sum())

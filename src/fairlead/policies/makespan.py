@@ -10,6 +10,8 @@ from fairlead.policies.base import mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
 from fairlead.solve import solve_max_min
 
+_NEGLIGIBLE = 1e-7
+
 
 @dataclass(frozen=True)
 class Makespan:
@@ -30,9 +32,13 @@ class Makespan:
         alone_s = snap.steps_left / np.maximum(speed.max(axis=1), 1e-300)
         # With levels of order 1 the solver's tolerances mean the same for short and long jobs.
         unit_s = float(np.median(alone_s))
-        table = ClassTable.of(
-            speed * (unit_s / snap.steps_left)[:, None], snap.gang, snap.capacity
-        )
+        # A job that is all but done needs next to nothing; asking for a millionth of the longest
+        # one's time keeps the numbers within what a solver can tell apart.
+        runs = alone_s < np.inf
+        longest_s = float(alone_s[runs].max(initial=0.0))
+        share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
+        rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
+        table = ClassTable.of(rate, snap.gang, snap.capacity)
         found = max_min_allocation(
             snap,
             table,
