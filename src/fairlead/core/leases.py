@@ -85,6 +85,13 @@ class LeaseTable:
         held = self.holder[:, devices]
         return np.unique(held[held >= 0])
 
+    def vacating(self, units: Placements) -> BoolArray:
+        """placements → somebody who was told to leave still holds a device of it."""
+        if self.simple and len(units.device) == len(units):
+            still: BoolArray = self.leaving[self.holder[0, units.device]]
+            return still
+        return units.any_device(np.logical_or.reduce(self.leaving[self.holder], axis=0))
+
     def leave(self, slots: IntArray) -> None:
         """Note that these leases were told to give up their devices."""
         self.leaving[slots] = True

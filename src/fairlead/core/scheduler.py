@@ -255,11 +255,10 @@ class Scheduler(Generic[M]):
             return []
         self.waiting = NOTHING
         if leases.n_leaving:
-            occupied: BoolArray = np.logical_or.reduce(leases.leaving[leases.holder], axis=0)
-            blocked = units.any_device(occupied)
+            blocked = leases.vacating(units)
             # Two leases of one job at a time would be two writers of one checkpoint.
-            own = self.jobs.lease[units.job]
-            blocked |= (own >= 0) & (units.copy == 0)
+            own = self.jobs.lease[units.job] >= 0
+            blocked |= own if leases.simple else own & (units.copy == 0)
             count = np.count_nonzero(blocked)
             if count == len(units):
                 self.waiting = units

@@ -23,13 +23,21 @@ class Exchange:
 
     def __init__(self, entries: Entries, gang: IntArray, at: IntArray, free: list[int]) -> None:
         """Take entries in falling order of weight; rows with larger gangs stay as they are."""
-        row = entries.row
+        row, column = entries.row, entries.column
         choices = np.bincount(row, minlength=len(gang))
         choices[gang > 1] = 0
         self._free = free
         out = self._out = len(free)
-        self._simple: list[list[tuple[float, int]]] = [[] for _ in free]
-        self._served = [0] * out
+        single = choices[row] == 1
+        self._simple: list[IntArray] = []
+        """column → rows with that choice only, heaviest first"""
+        self._simple_weight: list[list[float]] = []
+        self._served: list[int] = []
+        for c in range(out):
+            mine = (single & (column == c)).nonzero()[0]
+            self._simple.append(row[mine])
+            self._simple_weight.append(entries.weight[mine].tolist())
+            self._served.append(int(np.count_nonzero(at[row[mine]] >= 0)))
         self._weight: list[list[float]] = []
         self._choices: list[list[int]] = []
         self._rows: list[int] = []
@@ -38,29 +46,28 @@ class Exchange:
         self._gain = [[-inf] * (out + 1) for _ in range(out + 1)]
         self._who = [[-1] * (out + 1) for _ in range(out + 1)]
         self._changed = set(range(out + 1))
-        index: dict[int, int] = {}
+        self._take_in(entries, (choices[row] > 1).nonzero()[0], at)
+
+    def _take_in(self, entries: Entries, contested: IntArray, at: IntArray) -> None:
+        row, out = entries.row[contested], self._out
         listed = zip(
             row.tolist(),
-            entries.column.tolist(),
-            entries.weight.tolist(),
-            choices[row].tolist(),
+            entries.column[contested].tolist(),
+            entries.weight[contested].tolist(),
             at[row].tolist(),
             strict=True,
         )
-        for r, c, w, n, a in listed:
-            if n == 1:
-                self._simple[c].append((w, r))
-                self._served[c] += a >= 0
-            elif n:
-                i = index.get(r)
-                if i is None:
-                    i = index[r] = len(self._rows)
-                    self._rows.append(r)
-                    self._weight.append([0.0] * (out + 1))
-                    self._choices.append([out])
-                    self._members[a].append(i)
-                self._weight[i][c] = w
-                self._choices[i].append(c)
+        index: dict[int, int] = {}
+        for r, c, w, a in listed:
+            i = index.get(r)
+            if i is None:
+                i = index[r] = len(self._rows)
+                self._rows.append(r)
+                self._weight.append([0.0] * (out + 1))
+                self._choices.append([out])
+                self._members[a].append(i)
+            self._weight[i][c] = w
+            self._choices[i].append(c)
 
     def improve(self) -> bool:
         """Exchange rows while a column has room and that adds weight; tell if anything changed."""
@@ -78,9 +85,9 @@ class Exchange:
         for column, members in enumerate(self._members):
             for i in members:
                 result[self._rows[i]] = -1 if column == self._out else column
-        for column, ranked in enumerate(self._simple):
-            for rank, (_, row) in enumerate(ranked):
-                result[row] = column if rank < self._served[column] else -1
+        for column, (rows, served) in enumerate(zip(self._simple, self._served, strict=True)):
+            result[rows] = -1
+            result[rows[:served]] = column
         return result
 
     def _look_at(self, a: int) -> None:
@@ -89,13 +96,13 @@ class Exchange:
         gain = [-inf] * (out + 1)
         who = [-1] * (out + 1)
         if a == out:
-            for j, (ranked, served) in enumerate(zip(self._simple, self._served, strict=True)):
-                if served < len(ranked):
-                    gain[j] = ranked[served][0]
+            for j, served in enumerate(self._served):
+                if served < len(self._simple_weight[j]):
+                    gain[j] = self._simple_weight[j][served]
         elif self._free[a]:
             gain[out] = 0.0
         elif self._served[a]:
-            gain[out] = -self._simple[a][self._served[a] - 1][0]
+            gain[out] = -self._simple_weight[a][self._served[a] - 1]
         for i in self._members[a]:
             weights = self._weight[i]
             here = weights[a]

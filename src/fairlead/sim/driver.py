@@ -1,11 +1,12 @@
 """Runs the scheduler's own decision code against a virtual clock and a virtual cluster."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Fluid, Mechanism
-from fairlead.model.commands import Command, ComputePlan, Launch, Renew, SetTimer, Suspend
+from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.events import (
     Event,
     JobSubmitted,
@@ -55,6 +56,14 @@ class _Run:
             checkpoint_s=scenario.checkpoint_s,
         )
         self._timers = {"PlanDue": math.inf, "RoundEnd": math.inf}
+        self._on_event = scenario.on_event
+        self._perform: dict[type, Callable[[Any, Event], None]] = {
+            Launch: self._launch,
+            Renew: self._renew,
+            Suspend: self._suspend,
+            SetTimer: self._set_timer,
+            ComputePlan: self._compute_plan,
+        }
         first, last = scenario.window or (0, len(scenario.jobs))
         self._wanted = slice(first, last)
         self._left = last - first
@@ -105,27 +114,28 @@ class _Run:
         self._send(PlanDue(at))
 
     def _send(self, event: Event) -> None:
-        if self._scenario.on_event:
-            self._scenario.on_event(event)
+        if self._on_event:
+            self._on_event(event)
         for command in self.scheduler.handle(event):
-            self._perform(command, event)
+            self._perform[type(command)](command, event)
 
-    def _perform(self, command: Command, event: Event) -> None:
-        match command:
-            case Launch():
-                self._virtual.launch(command, event.at)
-            case Renew():
-                self._virtual.renew(command)
-            case Suspend():
-                lost = isinstance(event, NodeLost)
-                ended = self._virtual.suspend(command.lease, event.at, "lost" if lost else "left")
-                self._send(ended)
-            case SetTimer():
-                self._timers[command.event] = math.inf if command.at is None else command.at
-            case ComputePlan():
-                plan, memory = self._mechanism.plan(command.snapshot, command.memory)
-                self._record.rounds += 1
-                self._record.solves += plan.reallocated
-                self._send(PlanReady(event.at, command.version, plan, memory))
-            case _:
-                raise NotImplementedError(type(command).__name__)
+    def _launch(self, command: Launch, event: Event) -> None:
+        self._virtual.launch(command, event.at)
+
+    def _renew(self, command: Renew, event: Event) -> None:
+        del event
+        self._virtual.renew(command)
+
+    def _suspend(self, command: Suspend, event: Event) -> None:
+        outcome: Outcome = "lost" if isinstance(event, NodeLost) else "left"
+        self._send(self._virtual.suspend(command.lease, event.at, outcome))
+
+    def _set_timer(self, command: SetTimer, event: Event) -> None:
+        del event
+        self._timers[command.event] = math.inf if command.at is None else command.at
+
+    def _compute_plan(self, command: ComputePlan, event: Event) -> None:
+        plan, memory = self._mechanism.plan(command.snapshot, command.memory)
+        self._record.rounds += 1
+        self._record.solves += plan.reallocated
+        self._send(PlanReady(event.at, command.version, plan, memory))
