@@ -11,6 +11,7 @@ from fairlead.model.events import (
     Event,
     JobSubmitted,
     NodeLost,
+    Outcome,
     PlanDue,
     PlanReady,
     RoundEnd,
