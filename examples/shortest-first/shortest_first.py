@@ -20,4 +20,4 @@ class ShortestFirst:
             if speed.any():
                 share[job, speed.argmax()] = 1.0
                 free[speed.argmax()] -= snap.gang[job]
-        return job_allocation(snap, share, objective=None)
+        return job_allocation(snap, share)

@@ -48,7 +48,13 @@ class Allocation:
     measure: Literal["time", "devices"] = "time"
     speed: FloatArray | None = None
     """rows → effective steps per second, where it is more than the share-weighted speed"""
-    objective: float | None = None
+    worth: Callable[[], float] | None = None
+    """computes the objective"""
     prove: Callable[[], Certificate] | None = None
-    """makes the certificate when somebody asks for it; the hot loop does not"""
+    """makes the certificate; like the objective only when somebody asks, which rounds do not"""
     notes: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def objective(self) -> float | None:
+        """What the policy has reached of what it maximises or minimises, if that is a number."""
+        return None if self.worth is None else self.worth()

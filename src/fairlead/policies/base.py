@@ -1,6 +1,7 @@
 """What a policy promises, and what all share policies have in common."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Protocol
 
 from fairlead.model.allocation import Allocation, Certificate, Column
@@ -28,24 +29,25 @@ def mean_speed(speed: FloatArray, capacity: IntArray) -> FloatArray:
     return mean
 
 
-def columns_of(snap: Snapshot) -> tuple[Column, ...]:
-    """Return one column for each accelerator."""
-    return tuple(Column(j) for j in range(len(snap.capacity)))
+@cache
+def accelerator_columns(count: int) -> tuple[Column, ...]:
+    """Return one column for each of so many accelerators."""
+    return tuple(Column(j) for j in range(count))
 
 
 def job_allocation(
     snap: Snapshot,
     share: FloatArray,
     *,
-    objective: float | None,
+    worth: Callable[[], float] | None = None,
     prove: Callable[[], Certificate] | None = None,
 ) -> Allocation:
     """Return the allocation that gives each of the snapshot's jobs its row of shares."""
     return Allocation(
         members=snap.job.reshape(-1, 1),
         share=share,
-        columns=columns_of(snap),
-        objective=objective,
+        columns=accelerator_columns(len(snap.capacity)),
+        worth=worth,
         prove=prove,
     )
 

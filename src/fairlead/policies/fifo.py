@@ -48,4 +48,4 @@ class Fifo:
             share[row, best] = 1.0
             if not any(free):
                 break
-        return job_allocation(snap, share, objective=None)
+        return job_allocation(snap, share)

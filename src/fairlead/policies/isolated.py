@@ -27,4 +27,4 @@ class Isolated:
         runs = (snap.speed > 0) & (snap.gang[:, None] <= snap.capacity)
         share = np.where(runs, snap.capacity / (len(snap.job) * snap.gang[:, None]), 0.0)
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
-        return job_allocation(snap, share, objective=None)
+        return job_allocation(snap, share)

@@ -77,19 +77,17 @@ def max_min_allocation(
         by_class = np.zeros(table.gain.shape)
         by_class[present] = share
         share = by_class
-    level = solution.level[(problem.count > 0) & table.runs[present]]
+
+    def worth() -> float:
+        level = solution.level[(problem.count > 0) & table.runs[present]]
+        return float(level.min(initial=np.inf))
 
     def prove() -> Certificate:
         found = solution.certificate
         # One pool has one price: every accelerator's.
         return replace(found, prices=np.broadcast_to(found.prices, len(capacity)))
 
-    return job_allocation(
-        snap,
-        share.take(class_of_job, axis=0),
-        objective=float(level.min(initial=np.inf)),
-        prove=prove,
-    )
+    return job_allocation(snap, share.take(class_of_job, axis=0), worth=worth, prove=prove)
 
 
 def spread_evenly(share: FloatArray, problem: MaxMinProblem) -> FloatArray:

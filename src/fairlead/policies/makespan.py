@@ -53,5 +53,8 @@ class Makespan:
             bound_s = unit_s / level.bound if level.bound else np.inf
             return Certificate(level.prices, bound_s, level.gap)
 
-        least = found.objective or 0.0
-        return replace(found, objective=unit_s / least if least else np.inf, prove=prove)
+        def worth() -> float:
+            least = found.objective
+            return unit_s / least if least else np.inf
+
+        return replace(found, worth=worth, prove=prove)

@@ -61,8 +61,13 @@ class MaxMinSolution:
 
     problem: MaxMinProblem
     share: FloatArray  # classes × resources, per member
-    level: FloatArray  # classes
     stages: tuple[Stage, ...]
+
+    @property
+    def level(self) -> FloatArray:
+        """classes → the level that the shares reach."""
+        level: FloatArray = (self.problem.gain * self.share).sum(axis=1)
+        return level
 
     @property
     def certificate(self) -> Certificate:

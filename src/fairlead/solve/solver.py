@@ -43,7 +43,7 @@ def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
     live = (problem.count > 0) & ((problem.gain > 0) & (problem.capacity > 0)).any(axis=1)
     share = np.zeros_like(problem.gain)
     if not live.any():
-        return MaxMinSolution(problem, share, np.zeros(len(live)), ())
+        return MaxMinSolution(problem, share, ())
     index = live.nonzero()[0]
     gain = np.where(problem.capacity > 0, problem.gain, 0.0)
     if not live.all():
@@ -52,8 +52,7 @@ def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
         np.ascontiguousarray(gain.T), problem.size[index], problem.count[index], problem.capacity
     )
     t, prices, share[index] = least_level(pool)
-    share, level = _feasible(problem, share)
-    return MaxMinSolution(problem, share, level, (Stage(t, prices, index),))
+    return MaxMinSolution(problem, _feasible(problem, share), (Stage(t, prices, index),))
 
 
 class MaxMinSolver:
@@ -162,7 +161,7 @@ class _Warm:
         found = tuple(
             Stage(s.t, s.prices, (s.frozen[self._slots] & present).nonzero()[0]) for s in stages
         )
-        return MaxMinSolution(problem, share, (problem.gain * share).sum(axis=1), found)
+        return MaxMinSolution(problem, share, found)
 
 
 def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
@@ -181,21 +180,19 @@ def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolu
     table = ClassTable.of(gain, size, capacity > 0)
     count = np.bincount(index, problem.count, len(first)).astype(np.float64) * (table.cap > 0)
     share, stages = fill_many(table, count, capacity, few)
-    merged = MaxMinProblem(gain, size, count, capacity)
-    share, level = _feasible(merged, share)
+    share = _feasible(MaxMinProblem(gain, size, count, capacity), share)[index]
     found = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index])) for s in stages)
-    share, level = share[index], level[index]
     absent = problem.count <= 0
     if absent.any():
-        share[absent], level[absent] = 0.0, 0.0
+        share[absent] = 0.0
         found = tuple(replace(s, frozen=s.frozen[~absent[s.frozen]]) for s in found)
-    return MaxMinSolution(problem, share, level, found)
+    return MaxMinSolution(problem, share, found)
 
 
-def _feasible(problem: MaxMinProblem, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the shares cleared of rounding (below 0, over time or capacity), and their levels."""
+def _feasible(problem: MaxMinProblem, share: FloatArray) -> FloatArray:
+    """Return the shares cleared of rounding: nothing below 0 or over time or capacity."""
     share = np.maximum(share.round(12), 0.0)
     share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
     used = ((problem.count * problem.size)[:, None] * share).sum(axis=0)
     share *= np.minimum(1.0, problem.capacity / np.maximum(used, 1e-300))
-    return share, (problem.gain * share).sum(axis=1)
+    return share
