@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fairlead.core import Scheduler
+from fairlead.core.jobs import JobState
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
@@ -268,6 +269,16 @@ def test_cancelled_job_leaves_and_is_not_planned_any_more() -> None:
     lease = lease_of(made, 1)
     assert suspended(list(made.handle(ev.JobCancelled(9.0, "b")))) == {lease}
     assert made.snapshot(9.0, 9.0).job.tolist() == [0, 2]
+
+
+def test_job_that_finishes_while_it_is_being_cancelled_stays_cancelled() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    lease = np.array([lease_of(made, 1)])
+    made.handle(ev.JobCancelled(9.0, "b"))
+    made.handle(ev.LeasesEnded(9.5, lease, np.array([100.0]), "finished"))
+    assert made.jobs.state[1] == JobState.CANCELLED
+    assert made.snapshot(10.0, 10.0).holds.tolist() == [[0, -1, -1, -1]]
 
 
 def test_freed_device_is_refilled_only_if_the_mechanism_does_so() -> None:

@@ -115,6 +115,7 @@ class Scheduler(Generic[M]):
         return []
 
     def _measured(self, event: ev.Measured) -> list[Command]:
+        """Check that the lease is open: beliefs are fixed tables, so the log alone keeps it."""
         self.leases.slots(np.array([event.lease]))
         return []
 
@@ -128,8 +129,11 @@ class Scheduler(Generic[M]):
         commands: list[Command] = []
         if event.outcome == "finished":
             for number in job.tolist():
-                self.jobs.end(number, JobState.FINISHED)
-                commands += self._suspend(self.leases.of_job(number))
+                # A job cancelled while it made its last step, or finished by another copy, has
+                # ended already.
+                if self.jobs.state[number] == JobState.ACTIVE:
+                    self.jobs.end(number, JobState.FINISHED)
+                    commands += self._suspend(self.leases.of_job(number))
         commands += self._launch_ready(event.at)
         if event.outcome != "left":
             self.changes += 1
