@@ -56,12 +56,13 @@ class Hulls:
         among: slice | None = None,
         *,
         careful: bool = False,
+        slopes: bool = True,
     ) -> Segments:
         """Return the segments over ``level``, no class's above its greatest gain.
 
         ``level`` and ``worth`` are those of the classes ``among``, by default of all. Where the
         level stands on a kink, any segment that ends there may be returned; a ``careful``
-        search returns the hull's own below the kink.
+        search returns the hull's own below the kink. Without ``slopes`` they are left 0.
         """
         first, classes = among.start if among else 0, len(level)
         cost, slope = np.empty(classes), np.empty(classes)
@@ -70,13 +71,13 @@ class Hulls:
             for start in range(0, classes, BLOCK):
                 part = slice(start, start + BLOCK)
                 whole = slice(first + start, first + min(start + BLOCK, classes))
-                found = self._search(whole, level[part], worth[:, part], careful)
+                found = self._search(whole, level[part], worth[:, part], careful, slopes)
                 cost[part], slope[part], code[part] = found
         index = code.astype(np.int64)
         return Segments(cost, slope, self._low[index], self._high[index])
 
     def _search(
-        self, part: slice, level: FloatArray, worth: FloatArray, careful: bool
+        self, part: slice, level: FloatArray, worth: FloatArray, careful: bool, slopes: bool
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         cost = np.full(len(level), np.inf)
         slope, code = np.zeros(len(level)), np.zeros(len(level))
@@ -100,7 +101,8 @@ class Hulls:
                 # Of the segments that end where the level stands, the steepest is the hull's.
                 tied = (value <= cost * (1 + _TIE)) & (tilt > slope)
                 better = (value < cost * (1 - _TIE)) | tied
-            slope = np.where(better, tilt, slope)
+            if slopes:
+                slope = np.where(better, tilt, slope)
             code = np.where(better, self._code[number, part], code)
             np.minimum(cost, value, out=cost)
         return cost, slope, code

@@ -35,6 +35,8 @@ def least_level(pool: Pool) -> tuple[float, FloatArray, FloatArray]:
 
 def _fitting(pool: Pool, t: float) -> Decision | None:
     """Return ways to t for everyone that fit the capacity, if a few changes of price find any."""
+    if t * float((pool.held / pool.cap).sum()) > float(pool.capacity.sum()):
+        return None  # too little even if everyone ran where it gains most
     prices, haste = np.ones(len(pool.gain)), 0.75
     for _ in range(_MOST_PASSES):
         used = pool.use(t, prices)

@@ -65,7 +65,8 @@ class Pool:
         for start in range(0, len(self.size), BLOCK):
             part = slice(start, start + BLOCK)
             level = np.minimum(t, self.cap[part])
-            way = self.hulls.over(level, prices[:, None] * self.size[part], part)
+            worth = prices[:, None] * self.size[part]
+            way = self.hulls.over(level, worth, part, slopes=False)
             lower, upper, _ = _ends(self.gain[:, part], way, level)
             held = self.held[part]
             used += _total(way.high, held * upper, len(used))

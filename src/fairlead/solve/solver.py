@@ -40,18 +40,17 @@ def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
     not. Much faster than ``solve_max_min`` where caps stop the least level.
     """
     problem.check()
-    live = (problem.count > 0) & ((problem.gain > 0) & (problem.capacity > 0)).any(axis=1)
+    gain = problem.gain.T.copy()
+    gain[problem.capacity <= 0] = 0.0
+    live = (problem.count > 0) & (gain.max(axis=0) > 0)
     share = np.zeros_like(problem.gain)
-    if not live.any():
-        return MaxMinSolution(problem, share, ())
     index = live.nonzero()[0]
-    gain = np.where(problem.capacity > 0, problem.gain, 0.0)
-    if not live.all():
-        gain = gain[index]
-    pool = Pool(
-        np.ascontiguousarray(gain.T), problem.size[index], problem.count[index], problem.capacity
-    )
-    t, prices, share[index] = least_level(pool)
+    if not len(index):
+        return MaxMinSolution(problem, share, ())
+    size, count = problem.size, problem.count
+    if len(index) < len(live):
+        gain, size, count = np.ascontiguousarray(gain[:, index]), size[index], count[index]
+    t, prices, share[index] = least_level(Pool(gain, size, count, problem.capacity))
     return MaxMinSolution(problem, _feasible(problem, share), (Stage(t, prices, index),))
 
 
