@@ -120,6 +120,14 @@ def test_allocate_prints_shares_with_a_certificate(tmp_path: Path) -> None:
     assert set(found["certificate"]["prices"]) == {"v100", "k80"}
 
 
+@pytest.mark.parametrize("policy", ["max-min", "makespan:agnostic", "fifo", "isolated"])
+def test_allocate_of_no_jobs_is_an_empty_allocation(tmp_path: Path, policy: str) -> None:
+    instance = tmp_path / "empty.json"
+    instance.write_text('{"cluster": {"v100": 2}, "jobs": []}')
+    found = result("allocate", "--instance", str(instance), "--policy", policy)
+    assert (found["allocation"], found["objective"], found["certificate"]) == ({}, None, None)
+
+
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [

@@ -103,4 +103,4 @@ def policies(
             for row in found
             if row["kind"] == group
         ]
-        table(group, ["name", "what it does", "options"], rows)
+        table(group, ["name", "what it does", "options"], rows, figures=False)

@@ -17,11 +17,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table of figures, the first column to the left, the others to the right."""
+def table(title: str, columns: list[str], rows: list[list[str]], *, figures: bool = True) -> None:
+    """Print a table; figures stand to the right, words and the first column to the left."""
     drawn = Table(title=title, title_justify="left")
     for i, name in enumerate(columns):
-        drawn.add_column(name, justify="right" if i else "left")
+        drawn.add_column(name, justify="right" if i and figures else "left")
     for row in rows:
         drawn.add_row(*row)
     results.print(drawn)

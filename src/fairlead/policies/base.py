@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Protocol
 
+import numpy as np
+
 from fairlead.model.allocation import Allocation, Certificate, Column
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
@@ -50,6 +52,11 @@ def job_allocation(
         worth=worth,
         prove=prove,
     )
+
+
+def empty_allocation(snap: Snapshot) -> Allocation:
+    """Return the allocation of a snapshot without jobs, which has no objective."""
+    return job_allocation(snap, np.zeros((0, len(snap.capacity))))
 
 
 def effective_speed(snap: Snapshot, allocation: Allocation) -> FloatArray:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import job_allocation
+from fairlead.policies.base import empty_allocation, job_allocation
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Isolated:
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return capacity / (jobs × gang) for each accelerator, at most all of a job's time."""
+        if not len(snap.job):
+            return empty_allocation(snap)
         runs = (snap.speed > 0) & (snap.gang[:, None] <= snap.capacity)
         share = np.where(runs, snap.capacity / (len(snap.job) * snap.gang[:, None]), 0.0)
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)

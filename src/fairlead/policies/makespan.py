@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import mean_speed
+from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
 from fairlead.solve import solve_max_min
 
@@ -26,6 +26,8 @@ class Makespan:
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that finish the snapshot's jobs earliest."""
+        if not len(snap.job):
+            return empty_allocation(snap)
         speed = snap.speed
         if self.agnostic:
             speed = np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)

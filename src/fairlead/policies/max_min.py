@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import IntArray
 from fairlead.model.snapshot import Profiles, Snapshot
-from fairlead.policies.base import mean_speed
+from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
 from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
@@ -32,6 +32,8 @@ class MaxMin:
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""
+        if not len(snap.job):
+            return empty_allocation(snap)
         cache = self._cache
         table = cache.table
         if table is None or not cache.made_for(snap):
