@@ -140,6 +140,8 @@ def test_allocate_of_no_jobs_is_an_empty_allocation(tmp_path: Path, policy: str)
         (("simulate", "--cluster", "tpu=4"), 1, "tpu"),
         (("allocate", "--instance", "nowhere.json"), 1, "nowhere.json"),
         (("replay", "nowhere.jsonl"), 1, "nowhere.jsonl"),
+        (("simulate", "--log", "nowhere/events.jsonl"), 1, "cannot be written"),
+        (("simulate", "--mechanism", "ideal", "--log", "events.jsonl"), 2, "no events"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_an_exit_code(

@@ -413,3 +413,12 @@ def test_bad_log_is_one_error(tmp_path: Path, form: str, data: str, field: str |
 def test_a_log_read_as_a_trace_says_how_to_convert_it(tmp_path: Path, head: str) -> None:
     error = refused(tmp_path, read_trace, head + "\n1\n", ".csv")
     assert "fairlead trace convert" in error.fix
+
+
+def test_job_that_needs_more_memory_than_any_device_has_is_refused_with_its_line(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("job_id,arrival_s,workload,gang,total_steps,memory_gib\na,0,VAE,1,9,99\n")
+    with pytest.raises(InputError, match=r"trace\.csv:2, field 'memory_gib'.*99 GiB"):
+        check_trace(read_trace(path), read_speeds("gandiva-fair"), read_cluster("v100=2,k80=2"))

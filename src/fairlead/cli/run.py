@@ -19,8 +19,9 @@ from fairlead.files import (
     read_speeds,
     read_trace,
 )
+from fairlead.mechanisms.base import Fluid
 from fairlead.mechanisms.choose import realise
-from fairlead.model.errors import UsageError
+from fairlead.model.errors import InputError, UsageError
 from fairlead.sim.driver import simulate
 from fairlead.sim.event_log import EventLog
 from fairlead.sim.generate import default_trace
@@ -146,7 +147,17 @@ def _event_log(path: Path | None, setup: Setup, scenario: Scenario) -> Iterator[
     if path is None:
         yield None
         return
-    with path.open("w", encoding="utf-8") as file:
+    if isinstance(scenario.mechanism, Fluid):
+        raise UsageError("--log: a fluid mechanism has no events to log; leave out --log")
+    try:
+        opened = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"it cannot be written ({error.strerror})",
+            fix="give --log a file that can be written",
+            source=str(path),
+        ) from None
+    with opened as file:
         yield EventLog(
             file,
             scenario.cluster,

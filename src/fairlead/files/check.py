@@ -14,12 +14,13 @@ def check_trace(jobs: Sequence[Job], speeds: SpeedTable, cluster: Cluster) -> No
     """Raise InputError for the first job that could never run; a Trace's names file and line.
 
     A job can run when the table has its workload and gang, and one accelerator that it may use
-    runs it at a speed above 0 and has devices for its smallest gang.
+    runs it at a speed above 0, has the memory, and has devices for its smallest gang.
     """
     trace = jobs if isinstance(jobs, Trace) else Trace(tuple(jobs))
     counts = cluster.count_by_name()
     ids: set[str] = set()
-    fine: set[tuple[str, int, int | None, tuple[str, ...] | None]] = set()
+    memory = dict(zip(cluster.accelerators, cluster.memory_gib.tolist(), strict=True))
+    fine: set[tuple[object, ...]] = set()
     for i, job in enumerate(trace):
         try:
             if job.id in ids:
@@ -27,15 +28,17 @@ def check_trace(jobs: Sequence[Job], speeds: SpeedTable, cluster: Cluster) -> No
                     f"job {quoted(job.id)} is there twice", fix="give every job its own id"
                 )
             ids.add(job.id)
-            kind = (job.workload, job.gang, job.min_gang, job.accelerators)
+            kind = (job.workload, job.gang, job.min_gang, job.accelerators, job.memory_gib)
             if kind not in fine:
-                _check_kind(job, speeds, counts)
+                _check_kind(job, speeds, counts, memory)
                 fine.add(kind)
         except InputError as error:
             raise trace.place(error, i) from None
 
 
-def _check_kind(job: Job, speeds: SpeedTable, counts: Mapping[str, int]) -> None:
+def _check_kind(
+    job: Job, speeds: SpeedTable, counts: Mapping[str, int], memory: Mapping[str, float]
+) -> None:
     if job.workload not in speeds.gangs:
         found = unknown("workload", job.workload, speeds.workloads)
         raise found.within(field="workload")
@@ -53,6 +56,15 @@ def _check_kind(job: Job, speeds: SpeedTable, counts: Mapping[str, int]) -> None
             f"{quoted(job.workload)} with gang {job.gang} has speed 0 on {', '.join(allowed)}",
             fix="change its gang or accelerators, or the cluster",
             field="workload",
+        )
+    needs_gib = job.memory_gib or 0.0
+    able = [a for a in able if memory[a] >= needs_gib]
+    if not able:
+        raise InputError(
+            f"job {quoted(job.id)} needs {needs_gib:g} GiB a device, more than any that it can use"
+            " has",
+            fix="lower its memory_gib, or add devices with more memory",
+            field="memory_gib",
         )
     most = max(counts[a] for a in able)
     needed = job.min_gang or job.gang
