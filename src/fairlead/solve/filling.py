@@ -15,7 +15,7 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.simplex import StageProgram, Vertex
 from fairlead.solve.table import ClassTable
 
-_CAP_TOLERANCE = 1e-9  # relative: the water stands at a cap
+CAP_TOLERANCE = 1e-9  # relative: the water stands at a cap
 DUAL_TOLERANCE = 1e-7  # duals are near 1; HiGHS leaves noise up to 1e-10
 _LEAST_SLACK = 1e-14
 _MOST_PROGRAMS = 200
@@ -112,9 +112,9 @@ def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
             held = np.where(free & ~follows, cap, held)
             top = float(cap[free & ~follows].max(initial=0.0))
         vertex = state.program.raise_water(state.count, held, follows, table.ceiling)
-        if vertex is None or vertex.t < top * (1 - _CAP_TOLERANCE):
+        if vertex is None or vertex.t < top * (1 - CAP_TOLERANCE):
             if top == 0.0:
-                if slack > _CAP_TOLERANCE or not state.level.any():
+                if slack > CAP_TOLERANCE or not state.level.any():
                     break
                 # Frozen levels are known up to rounding; held exactly they may just not fit.
                 slack *= 10
@@ -122,7 +122,7 @@ def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
             # Holding the greatest of these caps is too much, so the water stays below it.
             search.descend(cap[free], top, 0.0 if vertex is None else vertex.t)
             continue
-        reached = vertex.t * (1 + _CAP_TOLERANCE)
+        reached = vertex.t * (1 + CAP_TOLERANCE)
         frozen = follows & (vertex.pull > DUAL_TOLERANCE)
         if reached >= table.least_cap:
             capped = free & (cap <= reached)
@@ -132,7 +132,7 @@ def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
                 search.ascend(cap[free], reached)
                 continue
             frozen |= capped
-            if vertex.t > table.ceiling * (1 - _CAP_TOLERANCE):
+            if vertex.t > table.ceiling * (1 - CAP_TOLERANCE):
                 vertex.t = float(cap[free].max())
         return FilledStage(vertex.t, vertex.prices, frozen), vertex
     status = "infeasible" if vertex is None else "cycling"

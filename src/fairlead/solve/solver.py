@@ -5,9 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.solve.classes import merge
-from fairlead.solve.filling import FilledStage, Filling, fill
+from fairlead.solve.filling import (
+    CAP_TOLERANCE,
+    DUAL_TOLERANCE,
+    FilledStage,
+    Filling,
+    fill,
+)
 from fairlead.solve.large import fill_many
 from fairlead.solve.plain import least_level
 from fairlead.solve.pool import Pool
@@ -85,6 +91,7 @@ class _Warm:
         self._gain = np.zeros((0, len(self._open)))
         self._size = np.zeros(0)
         self._guess: tuple[float, ...] = ()
+        self._plain = False  # the last answer was one stage that the resources stopped
         self._pattern = b""
         self._register(problem, keys)
 
@@ -132,35 +139,60 @@ class _Warm:
 
     def solve(self, problem: MaxMinProblem) -> MaxMinSolution:
         """Return the answer for the classes looked up last."""
-        table, capacity = self._table, problem.capacity
         count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
-        total = table.best * count[:, None]
-        if table.fits(total, capacity):
-            stages = _all_at_caps(table, count)
-        else:
-            free = count > 0
-            pattern = free.tobytes()
-            if pattern != self._pattern:
-                self._pattern = pattern
-                self._loose = self._program.loose(~free, table.gain <= 0)
-            guess = self._guess
-            if not guess or guess[0] >= table.least_cap:
-                fitting = table.first_guess(count, capacity)
-                guess = (min((fitting, *guess[:1])), *guess[1:])
-            level = np.zeros(len(count))
-            state = Filling(self._program, table, count, capacity, free, level)
-            total, stages = fill(state, self._loose, guess)
-            self._guess = tuple(stage.t for stage in stages)
+        free = count > 0
+        pattern = free.tobytes()
+        if pattern != self._pattern:
+            self._pattern = pattern
+            self._loose = self._program.loose(~free, self._table.gain <= 0)
+        found = self._again(count, free) if self._plain else None
+        total, stages = found or self._fill(count, free, problem.capacity)
         share = total / np.maximum(count, 1e-300)[:, None]
         # Twelve decimals hide the last bits, in which machines and warm starts may differ.
         share = np.maximum(share, 0.0).round(12)[self._slots]
         present = problem.count > 0
         if not present.all():
             share[~present] = 0.0
-        found = tuple(
+        named = tuple(
             Stage(s.t, s.prices, (s.frozen[self._slots] & present).nonzero()[0]) for s in stages
         )
-        return MaxMinSolution(problem, share, found)
+        return MaxMinSolution(problem, share, named)
+
+    def _fill(
+        self, count: FloatArray, free: BoolArray, capacity: FloatArray
+    ) -> tuple[FloatArray, list[FilledStage]]:
+        table = self._table
+        total = table.best * count[:, None]
+        if table.fits(total, capacity):
+            self._plain = False
+            return total, _all_at_caps(table, count)
+        guess = self._guess
+        if not guess or guess[0] >= table.least_cap:
+            fitting = table.first_guess(count, capacity)
+            guess = (min((fitting, *guess[:1])), *guess[1:])
+        state = Filling(self._program, table, count, capacity, free, np.zeros(len(count)))
+        total, stages = fill(state, self._loose, guess)
+        self._guess = tuple(stage.t for stage in stages)
+        self._plain = len(stages) == 1 and stages[0].t < table.least_cap
+        return total, stages
+
+    def _again(
+        self, count: FloatArray, free: BoolArray
+    ) -> tuple[FloatArray, list[FilledStage]] | None:
+        """Return the answer if one stage stops everyone below all caps, and its shares are unique.
+
+        That is how crowded problems are, and the next one is when the last one was.
+        """
+        table = self._table
+        vertex = self._program.raise_water(count, np.zeros(len(count)), free, table.ceiling)
+        if vertex is None or vertex.t * (1 + CAP_TOLERANCE) >= table.least_cap:
+            return None
+        if np.count_nonzero(vertex.pull > DUAL_TOLERANCE) < np.count_nonzero(free):
+            return None
+        if self._program.any_nonbasic(self._loose & (np.abs(vertex.dual) <= DUAL_TOLERANCE)):
+            return None
+        self._guess = (vertex.t,)
+        return vertex.total, [FilledStage(vertex.t, vertex.prices, free)]
 
 
 def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
