@@ -133,7 +133,6 @@ def crowd(kinds: MaxMinProblem, kind: IntArray, devices: int) -> Snapshot:
         on=none,
         lease=none,
         holds=np.full((1, 3 * devices), -1),
-        holds_lease=np.full((1, 3 * devices), -1),
     )
 
 

@@ -37,7 +37,6 @@ def snapshot(cluster: Cluster, gang: list[int], holds: list[int] | None = None) 
         on=on,
         lease=lease,
         holds=held,
-        holds_lease=np.where(held >= 0, 100 + held, -1),
     )
 
 

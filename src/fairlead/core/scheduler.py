@@ -322,7 +322,7 @@ class Scheduler(Generic[M]):
             on=ints[:, ON],
             lease=ints[:, LEASE],
             holds=self._rows_held(slots, row_of),
-            holds_lease=leases.lease[leases.holder],
+            holds_lease=None if leases.simple else leases.lease[leases.holder],
             ids=jobs.ids,
             changes=self.changes,
             speeds=self.beliefs,

@@ -118,19 +118,23 @@ class Exchange:
         for a in self._changed:
             self._look_at(a)
         self._changed = set()
-        gain, who = self._gain, self._who
-        nodes = range(self._out + 1)
+        nodes, who = range(self._out + 1), self._who
+        arcs = [
+            (a, b, more)
+            for a, gains in enumerate(self._gain)
+            for b, more in enumerate(gains)
+            if more > -inf
+        ]
         best = [0.0] * (self._out + 1)
         came_from = [-1] * (self._out + 1)
         last = -1
         for _ in nodes:
             last = -1
-            for a in nodes:
-                for b in nodes:
-                    if best[a] + gain[a][b] > best[b] + _LEAST_GAIN:
-                        best[b] = best[a] + gain[a][b]
-                        came_from[b] = a
-                        last = b
+            for a, b, more in arcs:
+                if best[a] + more > best[b] + _LEAST_GAIN:
+                    best[b] = best[a] + more
+                    came_from[b] = a
+                    last = b
             if last < 0:
                 return None
         for _ in nodes:  # walk back far enough to stand on the circle itself

@@ -72,8 +72,8 @@ class Snapshot:
     """jobs → number of its (first copy's) lease, NOBODY for none"""
     holds: IntArray
     """lanes × devices → row of the job that holds it, NOBODY for none"""
-    holds_lease: IntArray
-    """lanes × devices → number of the lease that holds it, NOBODY for none"""
+    holds_lease: IntArray | None = None
+    """lanes × devices → lease that holds it, where some jobs hold several; else None"""
     ids: Sequence[str] = ()
     """job number → the id its tenant knows it by"""
     changes: int = 0
@@ -144,7 +144,6 @@ def snapshot_of(instance: Instance) -> Snapshot:
         on=np.full(n, NOBODY),
         lease=np.full(n, NOBODY),
         holds=nobody(len(cluster.accelerator_of)),
-        holds_lease=nobody(len(cluster.accelerator_of)),
         ids=[job.id for job in jobs],
         pairs=instance.pairs,
     )

@@ -29,10 +29,10 @@ def towards(snap: Snapshot, wanted: Iterable[Placement]) -> tuple[IntArray, Plac
 def _running(snap: Snapshot) -> dict[int, tuple[int, tuple[int, ...]]]:
     """Return lease → job and devices, of all that runs and was not told to leave."""
     held: dict[int, tuple[int, list[int]]] = {}
-    lane, device = (snap.holds_lease >= 0).nonzero()
+    lane, device = (snap.holds >= 0).nonzero()
     for where in zip(lane.tolist(), device.tolist(), strict=True):
         row = int(snap.holds[where])
-        if row >= 0:
-            lease = int(snap.holds_lease[where])
+        lease = int(snap.lease[row] if snap.holds_lease is None else snap.holds_lease[where])
+        if lease >= 0:
             held.setdefault(lease, (int(snap.job[row]), []))[1].append(where[1])
     return {lease: (job, tuple(sorted(devices))) for lease, (job, devices) in held.items()}

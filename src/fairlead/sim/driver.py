@@ -33,6 +33,7 @@ def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
         return record, None
     run = _Run(scenario, scenario.mechanism, record)
     run.to_the_end()
+    run.close()
     return record, run.scheduler
 
 
@@ -98,6 +99,10 @@ class _Run:
                 self._send(RoundEnd(at))
             else:
                 return  # nothing will ever happen again: some jobs cannot run
+
+    def close(self) -> None:
+        """Complete the record."""
+        self._virtual.close()
 
     def _job_finished(self, at: float) -> None:
         job, ended = self._virtual.finish(at)

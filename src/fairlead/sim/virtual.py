@@ -12,9 +12,10 @@ from fairlead.model.lease import SLOTS
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.truth import Truth
 
-_PACE = TOTAL, DONE, RATE, HELD_FROM, WORKS_FROM, FINISH_AT, DEVICES = range(7)
+_PACE = TOTAL, DONE, RATE, HELD_FROM, WORKS_FROM, FINISH_AT, DEVICES, FIRST, MOVES = range(9)
 """columns: steps to make, steps made as of WORKS_FROM, steps per second, when the lease began,
-when progress began (after restoring), when it will finish, devices held"""
+when progress began (after restoring), when it will finish, devices held, the first of them (-1
+before the first start), how often that has changed"""
 
 
 class VirtualCluster:
@@ -45,7 +46,7 @@ class VirtualCluster:
         self._pace[:, TOTAL] = [job.total_steps for job in record.jobs]
         self._pace[:, FINISH_AT] = np.inf
         self._kind = np.zeros(n, dtype=np.int64)
-        self._first_device = np.full(n, -1, dtype=np.int64)
+        self._pace[:, FIRST] = -1.0
         self._lease = np.full(n, -1, dtype=np.int64)
         self._job_in = np.full(2 * len(cluster.node_of), -1, dtype=np.int64)
         """lease slot → job"""
@@ -81,21 +82,22 @@ class VirtualCluster:
         pace[:, RATE] = self._truth.speed(units)
         pace[:, DEVICES] = units.size
         pace[:, HELD_FROM] = at
-        pace[:, WORKS_FROM] = self._starts_working(job, first, at)
+        self._note_start(job, pace, first, at)
         time = (pace[:, TOTAL] - pace[:, DONE]) / pace[:, RATE]
         pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + time
         self._pace[job] = pace
         self._note_finishing(job, finish_at, command.until)
 
-    def _starts_working(self, job: IntArray, first: IntArray, at: float) -> FloatArray | float:
-        """Return when each job begins to progress on its devices, of which this is the first."""
-        before = self._first_device[job]
-        self._first_device[job] = first
-        self._record.migrations[job] += (before != first) & (before >= 0)
+    def _note_start(self, job: IntArray, pace: FloatArray, first: IntArray, at: float) -> None:
+        before = pace[:, FIRST]
         fresh = before < 0
+        pace[:, MOVES] += before != first
+        pace[:, WORKS_FROM] = at + self._restore_cost_s
         if np.count_nonzero(fresh):
             self._record.started_at[job[fresh]] = at
-        return np.where(fresh, at, at + self._restore_cost_s) if self._restore_cost_s else at
+            pace[fresh, WORKS_FROM] = at
+            pace[fresh, MOVES] = 0.0
+        pace[:, FIRST] = first
 
     def renew(self, command: Renew) -> None:
         """Let leases go on."""
@@ -138,7 +140,8 @@ class VirtualCluster:
         flat[job * record.device_s.shape[1] + self._kind[job]] += (at - start) * pace[:, DEVICES]
         if record.intervals is not None:
             devices = pace[:, DEVICES].astype(np.int64)
-            record.intervals.add(job, self._first_device[job], devices, start.copy(), at)
+            first = pace[:, FIRST].astype(np.int64)
+            record.intervals.add(job, first, devices, start.copy(), at)
 
     def _note_first_steps(self, job: IntArray, pace: FloatArray, after: FloatArray) -> None:
         goal = np.minimum(FIRST_STEPS, pace[:, TOTAL])
@@ -149,6 +152,10 @@ class VirtualCluster:
             mine = pace[crossed]
             time = (goal[crossed] - mine[:, DONE]) / mine[:, RATE]
             self._record.first_steps_at[job[crossed]] = mine[:, WORKS_FROM] + time
+
+    def close(self) -> None:
+        """Enter what was counted beside the progress into the record."""
+        self._record.migrations[:] = self._pace[:, MOVES]
 
     def progress(self, at: float) -> Progress | None:
         """Return how far the running jobs are."""
