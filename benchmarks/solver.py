@@ -19,6 +19,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -89,7 +90,7 @@ def distinct(classes: int, width: int, load: str, *, peer: bool, repeats: int) -
     peer_ms = cvxpy_ms(problem, 2) if peer else None
     rows = []
     for name, solve in (("first level", solve_least_level), ("all levels", solve_max_min)):
-        ms = best_ms(lambda solve=solve: solve(problem), repeats)  # type: ignore[misc]
+        ms = best_ms(partial(solve, problem), repeats)
         gap = solve(problem).certificate.gap
         rows.append(Row(f"{classes} classes × {width}, {name}", load, ms, peer_ms, gap))
     return rows

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fairlead.cli.trace import app
+from fairlead.data import DEFAULT_CLUSTER
 from fairlead.files import read_trace
 from fairlead.model.errors import InputError, UsageError
-from fairlead.sim.generate import DEFAULT_CLUSTER
 
 PHILLY = "vc,seq,arrival_s,num_gpus,duration_s\nx,0,0,1,100\ny,0,6,4,100\n"
 

@@ -1,7 +1,8 @@
 """How closely rounds follow the shares they realise (Gavel §7.5)."""
 
+import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin
 from fairlead.sim.driver import simulate
+from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.scenario import Scenario
 
 
@@ -53,7 +55,10 @@ class Watched(Shares):
     ],
 )
 def test_nobody_strays_more_than_a_round_from_its_share(trace: str, cluster: str) -> None:
-    """Between reallocations |received − allocated| ≤ one round per job and accelerator."""
+    """Between reallocations |received − allocated| ≤ one round per job and accelerator.
+
+    The urgency's constants were chosen on these traces; the test below uses others.
+    """
     assert SHARED is not None
     mechanism = Watched(MaxMin())
     simulate(
@@ -66,3 +71,31 @@ def test_nobody_strays_more_than_a_round_from_its_share(trace: str, cluster: str
     )
     assert len(mechanism.deviations) > 1000
     assert max(mechanism.deviations) <= 1.0 + 1e-6
+
+
+@needs_shared
+@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize(
+    ("kind", "jobs", "cluster"),
+    [("continuous-single", 300, "v100=12,p100=12,k80=12"), ("static", 100, "v100=6,p100=6,k80=6")],
+)
+def test_other_traces_seldom_stray_more_than_a_round(
+    kind: Literal["continuous-single", "static"], jobs: int, cluster: str, seed: int
+) -> None:
+    """Measured on twelve such traces: 90 of 28,561 plans above one round, at most 1.68."""
+    assert SHARED is not None
+    speeds = read_speeds(SHARED / "data/gavel/simulation_throughputs.json.gz")
+    devices = read_cluster(cluster)
+    recipe = Recipe(kind=kind, jobs=jobs, rate=2.0)
+    mechanism = Watched(MaxMin())
+    simulate(
+        Scenario(
+            cluster=devices,
+            speeds=speeds,
+            jobs=generate(recipe, speeds, random.Random(seed), devices),
+            mechanism=mechanism,
+        )
+    )
+    strays = np.array(mechanism.deviations)
+    assert (strays > 1.0 + 1e-6).mean() <= 0.04
+    assert strays.max() <= 2.0

@@ -399,7 +399,7 @@ def test_bad_log_is_one_error(tmp_path: Path, form: str, data: str, field: str |
     speeds = read_speeds("gandiva-fair")
     error = refused(
         tmp_path,
-        lambda path: convert(path, speeds, form=form),  # type: ignore[arg-type]
+        lambda path: convert(path, speeds, form=form),  # type: ignore[arg-type]  # a form's name
         data,
         ".log",
     )

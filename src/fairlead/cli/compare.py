@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.options import (
-    DEFAULT_CLUSTER,
-    DEFAULT_SPEEDS,
     ClusterOption,
     Json,
     MechanismOption,
@@ -20,6 +18,7 @@ from fairlead.cli.options import (
     WindowOption,
 )
 from fairlead.cli.trace import Kind
+from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:

@@ -4,9 +4,6 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_CLUSTER = "v100=4/4,p100=4/4,k80=8/4"
-DEFAULT_SPEEDS = "gandiva-fair"
-
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")
 ]

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.options import (
-    DEFAULT_CLUSTER,
-    DEFAULT_SPEEDS,
     ClusterOption,
     Json,
     MechanismOption,
@@ -17,6 +15,7 @@ from fairlead.cli.options import (
     SpeedsOption,
     WindowOption,
 )
+from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 
 if TYPE_CHECKING:
     from fairlead.sim.metrics import Result

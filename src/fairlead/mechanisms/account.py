@@ -44,12 +44,6 @@ class Account:
         owed: FloatArray = self.tables[OWED]
         return owed
 
-    @property
-    def carried_s(self) -> FloatArray:
-        """jobs × accelerators → time still owed (below 0: had early) from before that."""
-        carried: FloatArray = self.tables[CARRIED]
-        return carried
-
     def brought_forward(self, snap: Snapshot) -> "Account":
         """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
         tables = self.tables.copy() if self.job is snap.job else self._in_order_of(snap)

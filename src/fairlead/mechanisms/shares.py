@@ -24,10 +24,10 @@ class Shares:
 
     Time owed grows with a job's share of an accelerator and falls with the time for which it
     holds devices of it, counted in seconds from the last allocation on. A job may run ahead of
-    its share, or stay behind it, by up to one round. What was owed before a reallocation is
-    carried along as a preference among those who may run, up to one round, except where the
-    new share is 0. Devices that no share claims, or that fall idle in mid-round, go to waiting
-    jobs.
+    its share by up to one round; it seldom stays behind by more. What was owed before a
+    reallocation is carried along as a preference among those who may run, up to one round,
+    except where the new share is 0. Devices that no share claims, or that fall idle in
+    mid-round, go to waiting jobs.
     """
 
     policy: Policy

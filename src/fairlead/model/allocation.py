@@ -1,7 +1,7 @@
 """Who should get what: the answer of a policy."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fairlead.model.arrays import FloatArray, IntArray
@@ -52,7 +52,6 @@ class Allocation:
     """computes the objective"""
     prove: Callable[[], Certificate] | None = None
     """makes the certificate; like the objective only when somebody asks, which rounds do not"""
-    notes: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def objective(self) -> float | None:

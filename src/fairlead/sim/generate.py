@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, get_args
 
+from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.files.bundled import DEFAULT_TRACE, bundled_text
 from fairlead.files.cluster import parse_cluster
 from fairlead.files.draw import Draw
@@ -174,8 +175,6 @@ def _require(holds: bool, field: str, value: object, wanted: str) -> None:
         raise InputError(f"{value!r} is not allowed", fix=f"give {wanted}", field=field)
 
 
-DEFAULT_CLUSTER = "v100=4/4,p100=4/4,k80=8/4"
-DEFAULT_SPEEDS = "gandiva-fair"
 DEFAULT_SEED = 42
 DEFAULT_RECIPE = Recipe(
     kind="continuous-multiple",
