@@ -31,6 +31,37 @@ class Column(NamedTuple):
     placement: Placement | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """Devices that one tenant gave another for others, and what set the price.
+
+    The ``seller`` gives ``slow_devices`` of the accelerator ``slow`` for ``fast_devices`` of
+    ``fast``; ``price`` is the one over the other. ``second`` is the tenant whose bid set it,
+    None where there was no second bidder and the surplus was split.
+    """
+
+    seller: str
+    buyer: str
+    fast: str
+    slow: str
+    fast_devices: float
+    slow_devices: float
+    price: float
+    second: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A job that no allocation here can bring to its deadline in time."""
+
+    job: str
+    needed: float
+    """steps per second from now on that the deadline asks for"""
+    given: float
+    """steps per second that it gets"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
     """The share of each column that each row should have until the next allocation.
@@ -47,11 +78,16 @@ class Allocation:
     rows: Literal["jobs", "tenants"] = "jobs"
     measure: Literal["time", "devices"] = "time"
     speed: FloatArray | None = None
-    """rows → effective steps per second, where it is more than the share-weighted speed"""
+    """jobs in the snapshot's order → effective steps per second, where it is more than the
+    share-weighted speed; with rows of tenants, tenants → normalised speed"""
     worth: Callable[[], float] | None = None
     """computes the objective"""
     prove: Callable[[], Certificate] | None = None
     """makes the certificate; like the objective only when somebody asks, which rounds do not"""
+    trades: tuple[Trade, ...] = ()
+    """devices that changed hands, in order"""
+    late: tuple[Late, ...] = ()
+    """jobs whose deadlines cannot be met"""
 
     @property
     def objective(self) -> float | None:

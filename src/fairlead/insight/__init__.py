@@ -1,0 +1,1 @@
+"""Why it is so, what would change it, and whether it is fair."""
