@@ -1,5 +1,6 @@
 """Options that several commands share, declared once."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,12 @@ RoundOption = Annotated[
 ]
 RestoreCostOption = Annotated[
     float, typer.Option(help="Seconds that a job loses when it starts again.", min=0)
+]
+TenantsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tenants-file", help="JSON or YAML: tenants' weights, parents, quotas, priorities."
+    ),
 ]
 WindowOption = Annotated[
     str | None, typer.Option(help="Report jobs A to B-1 only, stop when they are done: A:B.")

@@ -13,15 +13,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fairlead.cli.output import messages
 from fairlead.core import Scheduler
 from fairlead.files import (
+    Tenancy,
     check_trace,
     read_cluster,
     read_node_events,
     read_speeds,
+    read_tenants,
     read_trace,
 )
 from fairlead.mechanisms.base import Fluid
 from fairlead.mechanisms.choose import realise
 from fairlead.model.errors import InputError, UsageError
+from fairlead.model.instance import Instance
 from fairlead.sim.driver import simulate
 from fairlead.sim.event_log import EventLog
 from fairlead.sim.generate import default_trace
@@ -45,6 +48,7 @@ class Setup:
     believed: str | None = None
     failures: Path | None = None
     window: str | None = None
+    tenants_file: Path | None = None
     seed: int = 0
     intervals: bool = False
 
@@ -57,12 +61,15 @@ def scenario_of(setup: Setup) -> Scenario:
     trace = read_trace(setup.trace) if setup.trace else default_trace()
     check_trace(trace, speeds, cluster)
     window = parse_window(setup.window, len(trace))
+    tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else Tenancy()
     return Scenario(
         cluster=cluster,
         speeds=speeds,
         jobs=trace.jobs,
         mechanism=mechanism,
         believed=read_speeds(setup.believed) if setup.believed else None,
+        tenants=Instance(cluster, tenants=tenancy.tenants).tenants,
+        history=tenancy.history,
         restore_cost_s=setup.restore_cost_s,
         node_events=read_node_events(setup.failures, cluster) if setup.failures else (),
         window=window,

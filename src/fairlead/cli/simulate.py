@@ -13,6 +13,7 @@ from fairlead.cli.options import (
     RestoreCostOption,
     RoundOption,
     SpeedsOption,
+    TenantsOption,
     WindowOption,
 )
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
@@ -40,6 +41,7 @@ def simulate(
     failures: Annotated[
         Path | None, typer.Option(help="CSV of at_s,node,event (lost or returned).")
     ] = None,
+    tenants_file: TenantsOption = None,
     window: WindowOption = None,
     seed: Annotated[int, typer.Option(help="For what is drawn at random; nothing is as yet.")] = 0,
     log: Annotated[
@@ -66,6 +68,7 @@ def simulate(
         restore_cost_s=restore_cost,
         believed=believed,
         failures=failures,
+        tenants_file=tenants_file,
         window=window,
         seed=seed,
     )

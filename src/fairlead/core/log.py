@@ -10,11 +10,12 @@ import numpy as np
 from fairlead.core.scheduler import Scheduler
 from fairlead.model import events as ev
 from fairlead.model.errors import ProtocolError
+from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 
-_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, Plan, Placements)
+_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, History, Plan, Placements)
 
 
 def encode_event(event: ev.Event) -> str:
@@ -44,6 +45,7 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
         "ids": scheduler.jobs.ids,
         "tenants": scheduler.jobs.tenants,
         "leases": scheduler.leases.columns(),
+        "usage": scheduler.usage.columns(),
         "memory": scheduler.memory,
         "waiting": scheduler.waiting,
         "pending": scheduler.pending,

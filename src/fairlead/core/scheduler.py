@@ -6,6 +6,7 @@ from typing import Any, Generic, cast
 
 import numpy as np
 
+from fairlead.core.history import Usage
 from fairlead.core.jobs import (
     ARRIVAL,
     DEADLINE,
@@ -22,7 +23,7 @@ from fairlead.core.jobs import (
 from fairlead.core.leases import LeaseTable
 from fairlead.mechanisms.base import M, Mechanism, Refills
 from fairlead.model import events as ev
-from fairlead.model.arrays import NO_INTS, BoolArray, IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster, capacity
 from fairlead.model.commands import Command, ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.errors import ProtocolError
@@ -30,6 +31,7 @@ from fairlead.model.lease import NOTHING, SLOTS, Placements
 from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import SpeedTable
+from fairlead.policies.base import mean_speed
 
 
 class Scheduler(Generic[M]):
@@ -55,6 +57,7 @@ class Scheduler(Generic[M]):
         self._refills = mechanism if isinstance(mechanism, Refills) else None
         self.jobs = JobTable(cluster, beliefs)
         self.leases = LeaseTable(cluster, self.jobs)
+        self.usage = Usage()
         self.memory: M = mechanism.initial()
         self.down: set[int] = set()
         self.changes = 0
@@ -72,6 +75,7 @@ class Scheduler(Generic[M]):
             ev.JobSubmitted: self._job_submitted,
             ev.JobCancelled: self._job_cancelled,
             ev.TenantChanged: self._tenant_changed,
+            ev.HistoryChanged: self._history_changed,
             ev.Progress: self._progress,
             ev.LeasesEnded: self._leases_ended,
             ev.Measured: self._measured,
@@ -104,6 +108,13 @@ class Scheduler(Generic[M]):
 
     def _tenant_changed(self, event: ev.TenantChanged) -> list[Command]:
         self.jobs.set_tenant(event.tenant)
+        self.changes += 1
+        return []
+
+    def _history_changed(self, event: ev.HistoryChanged) -> list[Command]:
+        self.usage = Usage()
+        self.usage.history = event.history
+        self.usage.counted_at = event.at
         self.changes += 1
         return []
 
@@ -172,6 +183,8 @@ class Scheduler(Generic[M]):
         if not len(self.jobs.active):
             self.round_end_at = None
             return [SetTimer("RoundEnd", None)]
+        if self.usage.due(event.at):
+            self.changes += self.usage.count(event.at, self._used(event.at), self.jobs.tenants)
         self.version += 1
         self.planning = True
         self._planned_from = self.changes
@@ -309,8 +322,8 @@ class Scheduler(Generic[M]):
             cluster=self.cluster,
             capacity=self._capacity,
             usable=self._usable,
-            tenants=jobs.tenants,
-            profiles=jobs.profiles,
+            tenants=self.usage.moved(jobs.tenants),
+            profiles=self.usage.moved_profiles(jobs.profiles),
             job=active,
             profile=ints[:, PROFILE],
             arrival_at=rows[:, ARRIVAL],
@@ -327,6 +340,20 @@ class Scheduler(Generic[M]):
             changes=self.changes,
             speeds=self.beliefs,
         )
+
+    def _used(self, at: float) -> FloatArray:
+        """Return tenants → device-seconds used so far, weighed as the history's measure says."""
+        assert self.usage.history is not None
+        jobs, slots = self.jobs, self.leases.open
+        numbers = jobs.numbers[: len(jobs)].copy()
+        self.leases.credit(slots, self.leases.job[slots], at, numbers)
+        profiles, profile = jobs.profiles, jobs.ints[: len(jobs), PROFILE]
+        held = numbers[:, FIRST_RECEIVED:] * profiles.gang[profile][:, None]
+        if self.usage.history.measure == "speed":
+            normal = mean_speed(profiles.speed, self.cluster.counts)
+            held *= (profiles.speed / normal[:, None])[profile]
+        count = len(jobs.tenants)
+        return np.bincount(profiles.tenant[profile], held.sum(axis=1), count).astype(float)
 
     def _rows_held(self, slots: IntArray, row_of: IntArray) -> IntArray:
         """Return lanes × devices → row of the job that holds the device or waits for it."""

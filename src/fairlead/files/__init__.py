@@ -8,10 +8,12 @@ from fairlead.files.instance import format_instance, read_instance, write_instan
 from fairlead.files.jobs import Trace
 from fairlead.files.node_events import read_node_events
 from fairlead.files.speeds import format_speeds, read_speeds, write_speeds
+from fairlead.files.tenants import Tenancy, read_tenants
 from fairlead.files.trace import format_trace, read_trace, write_trace
 
 __all__ = [
     "Converted",
+    "Tenancy",
     "Trace",
     "check_trace",
     "convert",
@@ -26,6 +28,7 @@ __all__ = [
     "read_instance",
     "read_node_events",
     "read_speeds",
+    "read_tenants",
     "read_trace",
     "write_cluster",
     "write_instance",

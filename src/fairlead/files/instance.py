@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from fairlead.files import strict_json
 from fairlead.files.bundled import with_known
@@ -73,6 +73,11 @@ def _speeds(value: object) -> dict[str, float]:
     return {label: _at(label, speed, x) for label, x in strict_json.mapping(value).items()}
 
 
+def _quota(value: object) -> dict[str, float]:
+    held = strict_json.mapping(value).items()
+    return {accelerator(label): _at(label, number, x) for label, x in held}
+
+
 def _workload(value: object) -> str:
     return "" if value == "" else name(value)
 
@@ -89,7 +94,20 @@ _JOB: Mapping[str, Reader] = {
     "isolated_elapsed_s": number,
     "deadline_s": number,
 }
-_TENANT: Mapping[str, Reader] = {"id": name, "weight": number, "parent": name, "inner": name}
+_TENANT: Mapping[str, Reader] = {
+    "id": name,
+    "weight": number,
+    "parent": name,
+    "inner": name,
+    "priority": whole,
+    "guarantee": _quota,
+    "limit": _quota,
+}
+
+
+def parse_tenants(document: object) -> tuple[Tenant, ...]:
+    """Return the tenants listed under ``tenants``; fields are named from there."""
+    return _each("tenants", _tenant, strict_json.mapping(document))
 
 
 def _job(value: object) -> InstanceJob:
@@ -158,11 +176,14 @@ def format_instance(instance: Instance) -> str:
 
 
 def _members(value: InstanceJob | Tenant, fields: Mapping[str, Reader]) -> dict[str, object]:
-    found = {}
+    found: dict[str, object] = {}
     for key in fields:
         held = getattr(value, key)
-        if held != type(value).__dataclass_fields__[key].default:
-            found[key] = dict(cast("Mapping[str, float]", held)) if key == "speeds" else held
+        if isinstance(held, Mapping):
+            if held or key == "speeds":
+                found[key] = dict(held)
+        elif held != type(value).__dataclass_fields__[key].default:
+            found[key] = held
     return found
 
 

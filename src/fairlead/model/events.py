@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import Plan
 
@@ -32,6 +33,14 @@ class TenantChanged:
 
     at: float
     tenant: Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChanged:
+    """An operator says how past use moves weights from now on; None: not at all."""
+
+    at: float
+    history: History | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +121,7 @@ Event = (
     JobSubmitted
     | JobCancelled
     | TenantChanged
+    | HistoryChanged
     | Progress
     | LeasesEnded
     | Measured

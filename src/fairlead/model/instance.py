@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
-from fairlead.model.job import DEFAULT_TENANT, Tenant
+from fairlead.model.job import DEFAULT_TENANT, Tenant, check_quotas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,7 @@ class Instance:
         object.__setattr__(self, "tenants", self._all_tenants())
         self._check_parents()
         counts = self.cluster.count_by_name()
+        check_quotas(self.tenants, counts)
         for i, job in enumerate(self.jobs):
             _check_runs(job, counts, f"jobs[{i}]")
         self._check_pairs()

@@ -1,7 +1,8 @@
 """What tenants submit."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from fairlead.model.errors import InputError
 
@@ -60,13 +61,20 @@ class Job:
 class Tenant:
     """Who shares the cluster: a user or team with a weight, possibly inside another.
 
-    ``inner`` says how its own jobs share what it gets: by fairness or first in, first out.
+    ``inner`` says how its own jobs share what it gets: by fairness or first in, first out. A
+    quota covers its own jobs and those of all tenants inside it.
     """
 
     id: str
     weight: float = 1.0
     parent: str | None = None
     inner: str = "fairness"
+    priority: int = 0
+    """its jobs come before all jobs of tenants with a lower one"""
+    guarantee: Mapping[str, float] = field(default_factory=dict)
+    """accelerator → devices it has whenever it can use them; others borrow them meanwhile"""
+    limit: Mapping[str, float] = field(default_factory=dict)
+    """accelerator → devices of which it never holds more"""
 
     def __post_init__(self) -> None:
         _require(bool(self.id), "tenants.id", self.id, "a name")
@@ -74,6 +82,40 @@ class Tenant:
         _require(
             self.inner in ("fairness", "fifo"), "tenants.inner", self.inner, "fairness or fifo"
         )
+        for name in ("guarantee", "limit"):
+            for accelerator, devices in getattr(self, name).items():
+                where = f"tenants.{name}.{accelerator}"
+                _require(0 <= devices < math.inf, where, devices, "0 devices or more")
+        for accelerator, devices in self.guarantee.items():
+            most = self.limit.get(accelerator, math.inf)
+            where = f"tenants.guarantee.{accelerator}"
+            _require(devices <= most, where, devices, f"at most its limit, {most:g}")
+
+
+def check_quotas(tenants: Iterable[Tenant], devices: Mapping[str, int]) -> None:
+    """Raise InputError unless quotas name accelerators there are, and guarantees can be kept."""
+    promised = dict.fromkeys(devices, 0.0)
+    listed = tuple(tenants)
+    promises = {tenant.id: tenant.guarantee for tenant in listed}
+    for tenant in listed:
+        for name in (*tenant.guarantee, *tenant.limit):
+            if name not in devices:
+                raise InputError(
+                    f"tenant {tenant.id!r} has a quota of {name!r}, which the cluster lacks",
+                    fix=f"use one of {', '.join(devices)}",
+                    field="tenants",
+                )
+        outer = promises.get(tenant.parent or "", {})
+        for name, count in tenant.guarantee.items():
+            if name not in outer:  # what its parent is promised already includes it
+                promised[name] += count
+    for name, count in promised.items():
+        if count > devices[name]:
+            raise InputError(
+                f"{count:g} {name} are guaranteed in all, the cluster has {devices[name]}",
+                fix="lower guarantees or add devices",
+                field="tenants.guarantee",
+            )
 
 
 def _positive(value: float) -> bool:

@@ -9,12 +9,14 @@ from fairlead.mechanisms.base import Fluid, Mechanism
 from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.events import (
     Event,
+    HistoryChanged,
     JobSubmitted,
     NodeLost,
     Outcome,
     PlanDue,
     PlanReady,
     RoundEnd,
+    TenantChanged,
 )
 from fairlead.sim.fluid import run_fluid
 from fairlead.sim.record import Record
@@ -47,8 +49,6 @@ class _Run:
         self._reads_progress = getattr(mechanism, "reads_progress", True)
         beliefs = scenario.believed or scenario.speeds
         self.scheduler: Scheduler[Any] = Scheduler(scenario.cluster, beliefs, mechanism)
-        for tenant in scenario.tenants:
-            self.scheduler.jobs.set_tenant(tenant)
         truth = Truth(scenario.cluster, scenario.speeds, scenario.jobs)
         self._virtual = VirtualCluster(
             scenario.cluster,
@@ -73,6 +73,10 @@ class _Run:
 
     def to_the_end(self) -> None:
         """Deliver every event at its time until all jobs of interest have finished."""
+        for tenant in self._scenario.tenants:
+            self._send(TenantChanged(0.0, tenant))
+        if self._scenario.history is not None:
+            self._send(HistoryChanged(0.0, self._scenario.history))
         jobs, outside = self._scenario.jobs, list(self._scenario.node_events)
         arrivals = [job.arrival_at for job in jobs] + [math.inf]
         nodes = [event.at for event in outside] + [math.inf]

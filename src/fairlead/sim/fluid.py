@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.core import Scheduler
 from fairlead.core.jobs import JobState
-from fairlead.model.events import JobSubmitted
+from fairlead.model.events import JobSubmitted, TenantChanged
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
@@ -18,6 +18,8 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
     scheduler: Scheduler[Any] = Scheduler(
         scenario.cluster, scenario.believed or scenario.speeds, _Nothing()
     )
+    for tenant in scenario.tenants:
+        scheduler.handle(TenantChanged(0.0, tenant))
     true_speed = Truth(scenario.cluster, scenario.speeds, scenario.jobs).alone()
     jobs = scenario.jobs
     total = np.array([job.total_steps for job in jobs])

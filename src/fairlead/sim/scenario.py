@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.mechanisms.base import Fluid, Mechanism
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, NodeLost, NodeReturned
+from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds import SpeedTable
 
@@ -23,6 +24,8 @@ class Scenario:
     believed: SpeedTable | None = None
     """what the scheduler thinks the speeds are; None: it knows the true ones"""
     tenants: Sequence[Tenant] = ()
+    history: History | None = None
+    """how past use moves weights"""
     restore_cost_s: float = 0.0
     checkpoint_s: float = 3600.0
     node_events: Sequence[NodeLost | NodeReturned] = ()

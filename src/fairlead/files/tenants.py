@@ -1,0 +1,62 @@
+"""Tenants' files: who shares a cluster, with weights, quotas and what past use does."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fairlead.files import strict_json
+from fairlead.files.fields import number
+from fairlead.files.instance import parse_tenants
+from fairlead.files.text import Text, read_text
+from fairlead.model.errors import InputError
+from fairlead.model.history import History
+from fairlead.model.job import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """The tenants of a cluster, and how their past use moves their weights, if it does."""
+
+    tenants: tuple[Tenant, ...] = ()
+    history: History | None = None
+
+
+def read_tenants(path: str | Path) -> Tenancy:
+    """Return what a JSON or YAML file says of tenants."""
+    text = read_text(path)
+    try:
+        return _tenancy(_document(text))
+    except InputError as error:
+        raise error.within(source=text.name) from None
+
+
+def _document(text: Text) -> object:
+    if text.body.lstrip().startswith("{"):
+        return strict_json.parse(text.body, source=text.name)
+    try:
+        found: object = yaml.safe_load(text.body)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise InputError(
+            f"it is not YAML ({error.problem})", fix="correct it there", line=line
+        ) from None
+    except (yaml.YAMLError, RecursionError):
+        raise InputError("it is not YAML", fix="give a list of tenants in YAML") from None
+    return found
+
+
+def _tenancy(document: object) -> Tenancy:
+    top = strict_json.members(document, required=("tenants",), optional=("history",))
+    return Tenancy(parse_tenants(top), _history(top["history"]) if "history" in top else None)
+
+
+def _history(value: object) -> History:
+    try:
+        found = strict_json.members(value, required=("half_life_s",), optional=("measure",))
+        measure: Any = found.get("measure", "devices")  # the history itself refuses others
+        return History(number(found["half_life_s"]), measure)
+    except InputError as error:
+        where = f"history.{error.field}" if error.field else "history"
+        raise InputError(error.problem, fix=error.fix, field=where) from None
