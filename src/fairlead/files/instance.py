@@ -93,6 +93,7 @@ _JOB: Mapping[str, Reader] = {
     "elapsed_s": number,
     "isolated_elapsed_s": number,
     "deadline_s": number,
+    "priority": whole,
 }
 _TENANT: Mapping[str, Reader] = {
     "id": name,

@@ -36,7 +36,8 @@ def _document(text: Text) -> object:
     if text.body.lstrip().startswith("{"):
         return strict_json.parse(text.body, source=text.name)
     try:
-        found: object = yaml.safe_load(text.body)
+        # Scalars stay text, which the fields' readers take as numbers where they want these.
+        found: object = yaml.load(text.body, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise InputError(

@@ -5,6 +5,7 @@ from typing import Any
 
 from fairlead.mechanisms.base import Fluid, Mechanism
 from fairlead.model.errors import UsageError
+from fairlead.policies.ranks import policy_named
 from fairlead.registry import available, create
 
 
@@ -22,9 +23,8 @@ def realise(
         if mechanism is not None:
             raise UsageError(f"{name!r} decides by itself what runs; leave out --mechanism")
         return _create(policy, timing)
-    shares = create("policies", policy)
-    preferred: str = getattr(shares, "realised_by", "shares")
-    return _create(mechanism or preferred, {"policy": shares, **timing})
+    shares = policy_named(policy)
+    return _create(mechanism or shares.realised_by, {"policy": shares, **timing})
 
 
 def _create(spec: str, given: dict[str, object]) -> "Mechanism[Any] | Fluid":

@@ -27,6 +27,8 @@ class InstanceJob:
     """Time that the steps made so far would have taken on an equal split of the cluster."""
     deadline_s: float | None = None
     """Time from now by which it must finish."""
+    priority: int = 0
+    """It comes before all jobs of its tenant's rank with a lower one."""
 
     def __post_init__(self) -> None:
         _require(bool(self.id), "id", self.id, "a name")

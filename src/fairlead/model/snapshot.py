@@ -1,7 +1,7 @@
 """What a decision is made from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -82,6 +82,23 @@ class Snapshot:
     """what else is believed about speeds: placements, partners, other gangs"""
     pairs: Sequence[Pair] = ()
     """measured pairs given for jobs rather than workloads"""
+    room: FloatArray | None = None
+    """accelerators → devices to share out, where others have taken some before; None: all"""
+
+    @property
+    def devices(self) -> FloatArray:
+        """accelerators → devices to share out; how many are up is ``capacity``."""
+        return self.capacity.astype(np.float64) if self.room is None else self.room
+
+    @property
+    def tenant(self) -> IntArray:
+        """jobs → tenant."""
+        return self.profiles.tenant[self.profile]
+
+    def only(self, rows: IntArray, room: FloatArray) -> "Snapshot":
+        """Return what a policy sees of some of the jobs, with fewer devices to share out."""
+        mine = {name: getattr(self, name)[rows] for name in _JOB_COLUMNS}
+        return replace(self, room=room, **mine)
 
     @property
     def steps_left(self) -> FloatArray:
@@ -107,6 +124,12 @@ class Snapshot:
     def weight(self) -> FloatArray:
         """jobs → entitlement."""
         return self.profiles.weight[self.profile]
+
+
+_JOB_COLUMNS = (
+    "job profile arrival_at total_steps steps deadline_at priority received_s on lease"
+).split()
+"""what a policy reads of jobs; what devices hold is the mechanism's to read"""
 
 
 def snapshot_of(instance: Instance) -> Snapshot:
@@ -139,7 +162,7 @@ def snapshot_of(instance: Instance) -> Snapshot:
         deadline_at=np.array(
             [np.inf if job.deadline_s is None else job.deadline_s for job in jobs]
         ),
-        priority=np.zeros(n),
+        priority=np.array([job.priority for job in jobs], dtype=np.float64),
         received_s=np.zeros((n, len(kinds))),
         on=np.full(n, NOBODY),
         lease=np.full(n, NOBODY),

@@ -50,7 +50,7 @@ def max_min_allocation(
     over all of those it may use.
     """
     count = np.bincount(class_of_job, minlength=len(table.size)).astype(float)
-    capacity = snap.capacity.astype(float)
+    capacity = snap.devices
     # Classes without members cost little; only when they are many are they left out.
     crowded = len(count) > 64 and len(count) > 4 * np.count_nonzero(count)
     present = count.nonzero()[0] if crowded else slice(None)
@@ -70,7 +70,7 @@ def max_min_allocation(
         solution = solve_least_level(problem)
     share = solution.share
     if one_pool:
-        share = share * (capacity / capacity.sum())
+        share = share * (capacity / max(float(capacity.sum()), 1e-300))
     elif pooled:
         share = spread_evenly(share, problem)
     if crowded:

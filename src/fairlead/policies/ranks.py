@@ -1,0 +1,120 @@
+"""Priorities: whoever has a higher one is served first, by the same policy on all there is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import Policy, effective_speed
+from fairlead.registry import create
+
+
+def policy_named(spec: str) -> "Ranked":
+    """Return the policy that ``spec`` names, minding priorities."""
+    return Ranked(create("policies", spec))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A policy that shares out the devices by rank: the next rank gets what the last one left.
+
+    A job's rank is its tenant's priority, then its own. Without priorities this is the policy
+    itself. The objective and its certificate are those of the highest rank.
+    """
+
+    policy: Policy
+
+    @property
+    def reads_progress(self) -> bool:
+        """Whether the policy looks at the steps that jobs have made."""
+        return getattr(self.policy, "reads_progress", True)
+
+    @property
+    def realised_by(self) -> str:
+        """The mechanism that the policy prefers."""
+        return getattr(self.policy, "realised_by", "shares")
+
+    @property
+    def fills_idle(self) -> bool:
+        """Whether devices that no share claims may go to waiting jobs."""
+        return getattr(self.policy, "fills_idle", True)
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the shares of all ranks together."""
+        if not len(snap.job):
+            return self.policy.allocate(snap)
+        ranks = _ranks(snap)
+        if len(ranks) == 1:
+            return self.policy.allocate(snap)
+        room, found = snap.devices, []
+        for rows in ranks:
+            part = snap.only(rows, room)
+            allocation = self.policy.allocate(part)
+            found.append((part, allocation))
+            room = np.maximum(room - _held(part, allocation), 0.0).round(12)
+        return _joined(snap, ranks, found)
+
+
+def _ranks(snap: Snapshot) -> list[IntArray]:
+    """Return the rows of each rank, highest first, each in the snapshot's order."""
+    everyone = np.arange(len(snap.job))
+    by_tenant = np.array([tenant.priority for tenant in snap.tenants] or [0])
+    if not by_tenant.any() and not snap.priority.any():
+        return [everyone]
+    key = np.column_stack([by_tenant[snap.tenant], snap.priority])
+    kinds, rank = np.unique(-key, axis=0, return_inverse=True)
+    return [everyone[rank.ravel() == r] for r in range(len(kinds))]
+
+
+def _held(snap: Snapshot, allocation: Allocation) -> FloatArray:
+    """Return accelerators → devices that an allocation holds."""
+    share = allocation.share
+    if allocation.measure == "time":
+        gang = snap.gang[np.searchsorted(snap.job, allocation.members[:, 0])]
+        share = share * gang[:, None]
+    used = np.zeros(len(snap.capacity))
+    np.add.at(used, [column.accelerator for column in allocation.columns], share.sum(axis=0))
+    return used
+
+
+def _joined(
+    snap: Snapshot, ranks: list[IntArray], found: Sequence[tuple[Snapshot, Allocation]]
+) -> Allocation:
+    first = found[0][1]
+    width = max(allocation.members.shape[1] for _, allocation in found)
+    members, speed = [], np.zeros(len(snap.job))
+    for rows, (part, allocation) in zip(ranks, found, strict=True):
+        padded = np.full((len(allocation.members), width), -1, dtype=np.int64)
+        padded[:, : allocation.members.shape[1]] = allocation.members
+        members.append(padded)
+        if allocation.rows == "jobs":
+            speed[rows] = effective_speed(part, allocation)
+    member = np.concatenate(members)
+    share = np.concatenate([allocation.share for _, allocation in found])
+    if first.rows == "tenants":
+        member, share, speed = _by_tenant(member, share, found)
+    order = np.argsort(member[:, 0], kind="stable")
+    return replace(
+        first,
+        members=member[order],
+        share=share[order],
+        speed=speed,
+        trades=tuple(trade for _, a in found for trade in a.trades),
+        late=tuple(job for _, a in found for job in a.late),
+    )
+
+
+def _by_tenant(
+    member: IntArray, share: FloatArray, found: Sequence[tuple[Snapshot, Allocation]]
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return one row a tenant, ascending: the sum of what it has at each rank."""
+    tenant, row = np.unique(member[:, 0], return_inverse=True)
+    total = np.zeros((len(tenant), share.shape[1]))
+    np.add.at(total, row, share)
+    speed = np.zeros(len(tenant))
+    given = [a.speed if a.speed is not None else np.zeros(len(a.share)) for _, a in found]
+    np.add.at(speed, row, np.concatenate(given))
+    return tenant.reshape(-1, 1), total, speed
