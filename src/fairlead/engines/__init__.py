@@ -1,0 +1,1 @@
+"""How processes start: one engine a kind of cluster, all behind one protocol."""

@@ -1,0 +1,259 @@
+"""The keeper of one lease: starts the gang's processes, passes on signals, reports their end.
+
+It runs in a session of its own and outlives the server that started it:
+``python -m fairlead.engines.keeper LEASE_DIR``.
+"""
+
+import ctypes
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from fairlead.engines import lease_dir
+from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.log_file import LogFile
+from fairlead.job import checkpoint
+from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
+
+_SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
+_TICK_S = 0.25
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Keeper:
+    """Runs the processes of one order to their end."""
+
+    def __init__(self, directory: Path, order: Order) -> None:
+        self._directory = directory
+        self._order = order
+        self._members: list[subprocess.Popen[bytes]] = []
+        self._logs: dict[int, tuple[LogFile, bytes]] = {}
+        self._selector = selectors.DefaultSelector()
+        self._pattern = re.compile(order.progress_pattern or r"(?!)")
+        self._steps: float | None = None
+        self._stopping = False
+        self._kill_at = float("inf")
+        self._why = ""
+
+    def run(self) -> Ended:
+        """Start the gang and return how it ended."""
+        order = self._order
+        try:
+            checkpoint.raise_fence(order.checkpoint_dir, order.lease)
+        except checkpoint.FencedError as error:
+            return Ended(order.lease, "refused", self._saved(), str(error))
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._start()
+        except OSError as error:
+            self._signal(signal.SIGKILL)
+            return Ended(order.lease, "failed", self._saved(), f"it did not start: {error}")
+        began = time.monotonic()
+        limit_s = order.time_limit_s or float("inf")
+        while any(member.poll() is None for member in self._members):
+            self._pump(_TICK_S)
+            now = time.monotonic()
+            if now >= self._kill_at:
+                self._signal(signal.SIGKILL)
+            elif not self._stopping:
+                self._watch(now - began > limit_s)
+        self._pump(0.0)
+        self._sweep()
+        return self._ended()
+
+    def _start(self) -> None:
+        order = self._order
+        shared = {**os.environ, **order.environment, **_rendezvous(order)}
+        Path(order.log_dir).mkdir(parents=True, exist_ok=True)
+        for rank in range(len(order.devices)):
+            reading, writing = os.pipe()
+            member = subprocess.Popen(
+                order.command,
+                cwd=order.directory or None,
+                env={**shared, **_environment(order, rank)},
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  # a keeper has no threads
+            )
+            os.close(writing)
+            os.set_blocking(reading, False)
+            log = LogFile(Path(order.log_dir) / f"{order.lease}.{rank}.log")
+            self._members.append(member)
+            self._logs[reading] = (log, b"")
+            self._selector.register(reading, selectors.EVENT_READ)
+        pids = {"keeper": os.getpid(), "members": [member.pid for member in self._members]}
+        lease_dir.write_json(self._directory / "members.json", pids)
+
+    def _on_stop(self, *_: object) -> None:
+        self._stop("")
+
+    def _stop(self, why: str) -> None:
+        if not self._stopping:
+            self._stopping = True
+            self._why = why
+            self._kill_at = time.monotonic() + self._order.grace_s
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        for member in self._members:
+            if member.poll() is None:
+                if number == signal.SIGKILL:
+                    _kill_group(member.pid)
+                else:
+                    member.send_signal(number)
+
+    def _watch(self, late: bool) -> None:
+        """Stop everyone when one member has failed, time is over, or memory is."""
+        codes = [member.poll() for member in self._members]
+        bad = [code for code in codes if code not in (None, 0, LEFT, FAILED_TO_SAVE)]
+        if bad and None in codes:
+            self._stop(f"a member of the gang exited with {bad[0]}")
+        elif late:
+            self._stop(f"time limit of {self._order.time_limit_s:g} s")
+        elif self._order.memory_gib is not None:
+            held = sum(_memory_gib(member.pid) for member in self._members)
+            if held > self._order.memory_gib:
+                self._stop(f"memory limit: {held:.2f} of {self._order.memory_gib:g} GiB")
+
+    def _pump(self, wait_s: float) -> None:
+        """Pass what members print to their logs."""
+        if not self._selector.get_map():
+            time.sleep(wait_s)
+            return
+        for key, _ in self._selector.select(wait_s):
+            source = key.fd
+            log, rest = self._logs[source]
+            while True:
+                try:
+                    chunk = os.read(source, 1 << 16)
+                except BlockingIOError:
+                    break
+                if not chunk:
+                    self._selector.unregister(source)
+                    os.close(source)
+                    log.close()
+                    break
+                log.write(chunk)
+                rest = self._note_progress(rest + chunk)
+            self._logs[source] = (log, rest)
+
+    def _note_progress(self, text: bytes) -> bytes:
+        if self._order.progress_pattern is None:
+            return b""
+        *lines, rest = text.split(b"\n")
+        before = self._steps
+        for line in lines:
+            found = self._pattern.search(line.decode(errors="replace"))
+            if found:
+                self._steps = float(found.group(1))
+        if self._steps != before:
+            lease_dir.write_json(self._directory / "progress.json", {"steps": self._steps})
+        return rest[-4096:]
+
+    def _sweep(self) -> None:
+        """End what members have left behind in their process groups."""
+        for member in self._members:
+            _kill_group(member.pid)
+        for log, _ in self._logs.values():
+            log.close()
+
+    def _saved(self) -> float | None:
+        found = checkpoint.latest(self._order.checkpoint_dir)
+        return self._steps if found is None else float(found.steps)
+
+    def _ended(self) -> Ended:
+        codes = tuple(int(member.returncode) for member in self._members)
+        steps = self._saved()
+        return Ended(self._order.lease, self._ending(codes, steps), steps, self._why, codes)
+
+    def _ending(self, codes: tuple[int, ...], steps: float | None) -> Ending:
+        total = self._order.total_steps
+        if REFUSED in codes:
+            return "refused"
+        if all(code == 0 for code in codes):
+            # Told to stop, a job may be done all the same: its steps tell.
+            done = total is None or (steps is not None and steps >= total)
+            return "finished" if done or not self._stopping else "left"
+        if all(code in (0, LEFT, FAILED_TO_SAVE) for code in codes):
+            return "left"
+        if self._stopping and not self._why:
+            stopped = (0, LEFT, FAILED_TO_SAVE, -signal.SIGTERM, -signal.SIGKILL, 143, 137)
+            if all(code in stopped for code in codes):
+                return "left"
+        return "failed"
+
+
+def _environment(order: Order, rank: int) -> dict[str, str]:
+    """Return what one member of the gang finds in its environment."""
+    numbers = ",".join(str(number) for _, number in order.devices)
+    found = {
+        "FAIRLEAD_JOB": order.job,
+        "FAIRLEAD_LEASE": str(order.lease),
+        "FAIRLEAD_RANK": str(rank),
+        "FAIRLEAD_LOCAL_RANK": str(rank),
+        "FAIRLEAD_WORLD_SIZE": str(len(order.devices)),
+        "FAIRLEAD_ACCELERATOR": order.accelerators[rank],
+        "FAIRLEAD_DEVICES": numbers,
+        "FAIRLEAD_CHECKPOINT_DIR": order.checkpoint_dir,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(len(order.devices)),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if order.total_steps is not None:
+        found["FAIRLEAD_STEPS"] = str(order.total_steps)
+    return found
+
+
+def _rendezvous(order: Order) -> Mapping[str, str]:
+    """Return where the members of a gang meet: a port that was free a moment ago."""
+    if len(order.devices) == 1:
+        return {}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_SIGNAL_ON_PARENT_DEATH, signal.SIGKILL)
+
+
+def _kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _memory_gib(pid: int) -> float:
+    """Return the resident memory of a process, 0 when it is gone."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages * _PAGE / 2**30
+
+
+def main() -> int:
+    """Keep the lease whose directory is given."""
+    directory = Path(sys.argv[1])
+    held = lease_dir.hold(directory)
+    if held is None or lease_dir.read_ended(directory) is not None:
+        return 0  # another keeper lives here, or did: a lease is never run twice
+    lease_dir.write_ended(directory, Keeper(directory, lease_dir.read_order(directory)).run())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

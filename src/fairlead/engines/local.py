@@ -1,0 +1,183 @@
+"""The local engine: gangs as process groups on this machine's devices, real or emulated."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from fairlead.engines import lease_dir
+from fairlead.engines.base import Ended, Order, Progressed, Report, Started
+from fairlead.job import checkpoint
+from fairlead.model.cluster import Cluster
+
+_POLL_S = 1.0
+
+
+class LocalEngine:
+    """Starts a keeper for each lease and hears of its end, also of those it did not start."""
+
+    def __init__(self, data: Path, cluster: Cluster) -> None:
+        self._root = data / "leases"
+        self._cluster = cluster
+        self._reports: asyncio.Queue[Report] = asyncio.Queue()
+        self._watched: dict[int, int] = {}
+        """lease → pidfd of its keeper"""
+        self._progress: dict[int, float] = {}
+        self._polling: asyncio.Task[None] | None = None
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    async def inventory(self) -> Cluster:
+        """Return this machine as the cluster's nodes."""
+        return self._cluster
+
+    async def launch(self, order: Order) -> None:
+        """Start the keeper of a lease, once."""
+        directory = self._directory(order.lease)
+        if (directory / "order.json").exists():
+            if order.lease not in self._watched:
+                self._watch(order.lease)
+            return
+        lease_dir.write_order(directory, order)
+        self._follow(order.lease, _start_keeper(directory), own=True)
+        if order.progress_pattern is not None:
+            self._progress[order.lease] = -1.0
+            self._polling = self._polling or asyncio.create_task(self._poll())
+        self._reports.put_nowait(Started(order.lease))
+
+    async def stop(self, lease: int) -> None:
+        """Tell the keeper to stop its processes; it kills them after the grace of its order."""
+        found = self._watched.get(lease)
+        if found is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(found, signal.SIGTERM)
+
+    async def running(self) -> frozenset[int]:
+        """Return the leases whose keepers live."""
+        return frozenset(self._watched)
+
+    async def adopt(self, leases: Collection[int]) -> None:
+        """Keep these leases, stop every other keeper on this machine, report who has ended."""
+        wanted = set(leases)
+        for directory in sorted(self._root.iterdir()):
+            lease = int(directory.name)
+            if lease in wanted:
+                wanted.discard(lease)
+                self._watch(lease)
+            elif lease_dir.is_alive(directory):
+                self._stop_stranger(directory)
+        for lease in wanted:  # ordered and logged, but the crash came before its directory
+            self._reports.put_nowait(Ended(lease, "lost", None, "it was never started"))
+
+    def reports(self) -> AsyncIterator[Report]:
+        """Yield what happens to leases."""
+        return self._each_report()
+
+    async def close(self) -> None:
+        """Stop watching; keepers go on."""
+        loop = asyncio.get_running_loop()
+        for watched in self._watched.values():
+            loop.remove_reader(watched)
+            os.close(watched)
+        self._watched.clear()
+        if self._polling:
+            self._polling.cancel()
+
+    async def _each_report(self) -> AsyncIterator[Report]:
+        while True:
+            yield await self._reports.get()
+
+    def _directory(self, lease: int) -> Path:
+        return self._root / str(lease)
+
+    def _watch(self, lease: int) -> None:
+        """Follow a keeper that was started before, or report how it ended."""
+        directory = self._directory(lease)
+        members = lease_dir.read_json(directory / "members.json")
+        if members is not None and lease_dir.is_alive(directory):
+            with suppress(ProcessLookupError):
+                self._follow(lease, int(members["keeper"]), own=False)
+                return
+        if lease_dir.is_alive(directory):  # it has just begun: look again in a moment
+            asyncio.get_running_loop().call_later(0.05, self._watch, lease)
+            return
+        self._report_end(lease)
+
+    def _follow(self, lease: int, pid: int, *, own: bool) -> None:
+        watched = os.pidfd_open(pid)
+        self._watched[lease] = watched
+
+        def gone() -> None:
+            asyncio.get_running_loop().remove_reader(watched)
+            os.close(watched)
+            self._watched.pop(lease, None)
+            self._progress.pop(lease, None)
+            if own:
+                os.waitpid(pid, 0)
+            self._report_end(lease)
+
+        asyncio.get_running_loop().add_reader(watched, gone)
+
+    def _report_end(self, lease: int) -> None:
+        directory = self._directory(lease)
+        ended = lease_dir.read_ended(directory)
+        if ended is None:
+            _kill_members(directory)
+            ended = Ended(lease, "lost", _saved(directory), "its keeper died")
+        self._reports.put_nowait(ended)
+
+    def _stop_stranger(self, directory: Path) -> None:
+        """Stop a keeper whose lease is not ours any more; the fence keeps its job from writing."""
+        members = lease_dir.read_json(directory / "members.json")
+        if members is not None:
+            with suppress(ProcessLookupError):
+                os.kill(int(members["keeper"]), signal.SIGTERM)
+
+    async def _poll(self) -> None:
+        """Look now and then how far jobs without the library say they are."""
+        while True:
+            await asyncio.sleep(_POLL_S)
+            for lease, before in list(self._progress.items()):
+                found = lease_dir.read_json(self._directory(lease) / "progress.json")
+                if found is not None and found["steps"] != before:
+                    self._progress[lease] = found["steps"]
+                    self._reports.put_nowait(Progressed(lease, found["steps"]))
+
+
+def _start_keeper(directory: Path) -> int:
+    """Start a keeper in a session of its own; return its process number."""
+    appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "fairlead.engines.keeper", str(directory)],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(directory / "keeper.log"), appending, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+
+
+def _kill_members(directory: Path) -> None:
+    """End what a dead keeper has left; each member is asked whether it is still the one."""
+    members = lease_dir.read_json(directory / "members.json")
+    if members is None:
+        return
+    mine = f"FAIRLEAD_LEASE={directory.name}".encode()
+    for pid in members["members"]:
+        with suppress(OSError):
+            if mine in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def _saved(directory: Path) -> float | None:
+    try:
+        order = lease_dir.read_order(directory)
+    except FileNotFoundError:
+        return None
+    found = checkpoint.latest(order.checkpoint_dir)
+    return None if found is None else float(found.steps)

@@ -1,0 +1,159 @@
+"""The lease of a running job: renewed in the background, given up together with the gang.
+
+A member counts the steps it has started. When the lease is to end, no further step starts, the
+member reports its count, and the server answers with the greatest count of all members: those
+behind go on up to it, then all leave after the same step. See docs/design/live.md.
+"""
+
+import json
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+_SOONEST_S, _LATEST_S = 0.05, 5.0
+_RETRY_S = 0.5
+_TIMEOUT_S = 5.0
+
+
+class LeaseOverError(Exception):
+    """The server does not know this lease any more: another one may run the job."""
+
+
+class Lease:
+    """One member's side of a lease."""
+
+    def __init__(self, url: str, number: int, token: str, *, rank: int, valid_s: float) -> None:
+        self.number = number
+        self._url = urlsplit(url)
+        self._token = token
+        self._rank = rank
+        self._until = time.monotonic() + valid_s
+        self._connection: Any = None
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._decided = threading.Event()
+        self.started = 0
+        self.steps = 0
+        self.saved_steps = 0
+        self.metrics: dict[str, float] = {}
+        self._metrics_sent: dict[str, float] = {}
+        self._leaving = False
+        self._leave_after: int | None = None
+        self.lost = False
+        """the server has given this lease to nobody or somebody else"""
+        self._closed = False
+        self._began = time.monotonic()
+        self._began_at_steps = 0
+        self._thread = threading.Thread(target=self._keep, name="fairlead-lease", daemon=True)
+
+    def begin(self, steps: int) -> None:
+        """Start renewing, from this many steps on."""
+        self.started = self.steps = self.saved_steps = self._began_at_steps = steps
+        self._began = time.monotonic()
+        self._thread.start()
+
+    def may_start(self) -> bool:
+        """Count one more step as started, or return False when it is time to leave."""
+        with self._lock:
+            if not self._leaving:
+                self.started += 1
+                return True
+        self._decided.wait()
+        if self.lost or self._leave_after is None or self.started >= self._leave_after:
+            return False
+        self.started += 1
+        return True
+
+    def ask_to_leave(self) -> None:
+        """Look at once whether the lease is to end: the process was sent a signal."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Say the last word and stop renewing."""
+        self._closed = True
+        self._wake.set()
+        self._thread.join(_TIMEOUT_S)
+
+    def _keep(self) -> None:
+        wait_s = 0.0
+        while not self._closed:
+            self._wake.wait(wait_s)
+            self._wake.clear()
+            wait_s = self._turn()
+            if self._decided.is_set():
+                return
+        self._renew()
+
+    def _turn(self) -> float:
+        """Renew once; return how long to wait before the next time."""
+        answer = self._renew()
+        now = time.monotonic()
+        if answer is None:
+            # The server is away. The job goes on until its lease is over, then it must leave: a
+            # server that comes back may have given its devices to somebody else.
+            if now >= self._until or self.lost:
+                self._decide(self.started if not self.lost else None)
+            return min(_RETRY_S, max(self._until - now, _SOONEST_S))
+        if not answer.get("leave"):
+            self._until = now + float(answer["valid_s"])
+            return min(max(float(answer["valid_s"]) / 8, _SOONEST_S), _LATEST_S)
+        with self._lock:
+            self._leaving = True
+        if answer.get("leave_after") is not None:
+            self._decide(int(answer["leave_after"]))
+        return _SOONEST_S
+
+    def _decide(self, leave_after: int | None) -> None:
+        with self._lock:
+            self._leaving = True
+            self._leave_after = leave_after
+        self._decided.set()
+
+    def _renew(self) -> dict[str, Any] | None:
+        """Return the server's answer, None when it cannot be had."""
+        elapsed = time.monotonic() - self._began
+        body: dict[str, object] = {
+            "rank": self._rank,
+            "started": self.started,
+            "steps": self.steps,
+            "saved_steps": self.saved_steps,
+            "steps_per_s": (self.steps - self._began_at_steps) / max(elapsed, 1e-9),
+            "leaving": self._leaving,
+        }
+        metrics = dict(self.metrics)
+        if metrics != self._metrics_sent:
+            body["metrics"] = metrics
+        try:
+            status, answer = self._post(f"/v1/leases/{self.number}/renew", body)
+        except (OSError, ValueError):
+            self._connection = None
+            return None
+        if status in (401, 403, 404, 409):
+            self.lost = True
+            return None
+        if status != 200:
+            return None
+        self._metrics_sent = metrics
+        return answer
+
+    def _post(self, path: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
+        from http import client  # noqa: PLC0415  # slow to import, and only this thread wants it
+
+        if self._connection is None:
+            kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
+            self._connection = kind(self._url.hostname or "", self._url.port, timeout=_TIMEOUT_S)
+        try:
+            self._connection.request(
+                "POST",
+                self._url.path.rstrip("/") + path,
+                json.dumps(body),
+                {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
+            )
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except client.HTTPException as error:
+            self._connection.close()
+            raise OSError(str(error)) from None
+        found = json.loads(text) if text else {}
+        return answer.status, found if isinstance(found, dict) else {}

@@ -1,0 +1,175 @@
+"""A training run under a lease: steps counted, state saved, devices given up in time."""
+
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
+from typing import Any, NoReturn
+
+from fairlead.job import checkpoint
+from fairlead.job.lease import Lease
+from fairlead.job.run import Run, T
+from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
+
+_BEHIND_S = 1.0
+
+
+class LeasedRun(Run):
+    """A run under a lease."""
+
+    def __init__(self, lease: int, environment: Mapping[str, str]) -> None:
+        super().__init__()
+        get = environment.get
+        self.rank = int(get("FAIRLEAD_RANK", "0"))
+        self.world_size = int(get("FAIRLEAD_WORLD_SIZE", "1"))
+        self.accelerator = get("FAIRLEAD_ACCELERATOR")
+        self.checkpoint_dir = directory = environment["FAIRLEAD_CHECKPOINT_DIR"]
+        self._directory: str = directory
+        self._total = int(get("FAIRLEAD_STEPS", "0")) or None
+        self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
+        self._pace = _Pace(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))
+        self._things: dict[str, Any] = {}
+        self._saved: dict[str, Any] = {}
+        self._skip = 0
+        self._saved_at = time.monotonic()
+        self._lease = Lease(
+            environment["FAIRLEAD_URL"],
+            lease,
+            environment["FAIRLEAD_JOB_TOKEN"],
+            rank=self.rank,
+            valid_s=float(get("FAIRLEAD_LEASE_S", "60")),
+        )
+        self._restore()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_signal)
+        self._lease.begin(self.steps_done)
+
+    def _restore(self) -> None:
+        found = checkpoint.latest(self._directory)
+        if found is None:
+            return
+        payload = checkpoint.read(self._directory, self.rank)
+        assert payload is not None
+        self._saved = pickle.loads(payload)
+        self.steps_done = self._skip = found.steps
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._lease.ask_to_leave()
+
+    def register(self, **things: Any) -> None:
+        """Name what makes up the run's state; what an earlier checkpoint holds is restored."""
+        super().register(**things)
+        for name, thing in things.items():
+            self._things[name] = thing
+            if name not in self._saved:
+                continue
+            state = self._saved.pop(name)
+            if isinstance(thing, dict):
+                thing.clear()
+                thing.update(state)
+            else:
+                thing.load_state_dict(state)
+
+    def report(self, **metrics: float) -> None:
+        """Show figures such as the loss beside the job's progress."""
+        self._lease.metrics.update({name: float(value) for name, value in metrics.items()})
+
+    def checkpoint(self) -> None:
+        """Save the state now; all members of a gang must call this after the same step."""
+        state = {
+            name: thing if isinstance(thing, dict) else thing.state_dict()
+            for name, thing in self._things.items()
+        }
+        steps, lease = self.steps_done, self._lease.number
+        payload = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+        checkpoint.write(self._directory, lease, steps, self.rank, payload)
+        if self.rank == 0:
+            checkpoint.commit(self._directory, lease, steps, self.world_size)
+        elif not checkpoint.await_commit(self._directory, lease, steps):
+            raise checkpoint.FencedError("rank 0 did not commit the checkpoint")
+        self._lease.saved_steps = steps
+        self._saved_at = time.monotonic()
+
+    def steps(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield one item for each step still to make; leave when the lease ends."""
+        iterator = iter(items)
+        while self._skip and next(iterator, self) is not self:
+            self._skip -= 1  # steps that the checkpoint holds already
+        lease, pace = self._lease, self._pace
+        while self._total is None or self.steps_done < self._total:
+            item: Any = next(iterator, self)
+            if item is self:
+                break
+            if not lease.may_start():
+                self._leave()
+            pace.begin()
+            yield item
+            pace.end()
+            self.steps_done += 1
+            lease.steps = self.steps_done
+            if self.world_size == 1 and time.monotonic() - self._saved_at > self._every_s:
+                self._save_or_refuse()
+        if lease.saved_steps < self.steps_done:
+            self._save_or_refuse()
+        if self._total is not None and self.steps_done >= self._total:
+            lease.close()
+
+    def _save_or_refuse(self) -> None:
+        try:
+            self.checkpoint()
+        except checkpoint.FencedError as error:
+            self._exit(REFUSED, f"refused: {error}")
+        except OSError as error:
+            # Steps go on: the next checkpoint may find room again.
+            _say(f"no checkpoint at step {self.steps_done}: {error}")
+            self._saved_at = time.monotonic()
+
+    def _leave(self) -> NoReturn:
+        if self._lease.lost:
+            self._exit(REFUSED, "refused: the lease is over")
+        try:
+            if self._lease.saved_steps < self.steps_done:
+                self.checkpoint()
+        except checkpoint.FencedError as error:
+            self._exit(REFUSED, f"refused: {error}")
+        except (OSError, TimeoutError) as error:
+            self._exit(FAILED_TO_SAVE, f"left without a checkpoint: {error}")
+        self._exit(LEFT, f"left after step {self.steps_done}")
+
+    def _exit(self, status: int, why: str) -> NoReturn:
+        _say(why)
+        raise SystemExit(status)
+
+
+class _Pace:
+    """Slows steps down to the speed of an emulated accelerator; on a real one it does nothing."""
+
+    def __init__(self, steps_per_s: float) -> None:
+        self._step_s = 1.0 / steps_per_s if steps_per_s > 0 else 0.0
+        self._due = 0.0
+
+    def begin(self) -> None:
+        """Note when a step starts."""
+        if self._step_s:
+            now = time.monotonic()
+            # Steps that took too long are made up for, but not a pause.
+            if now - self._due > _BEHIND_S:
+                self._due = now
+
+    def end(self) -> None:
+        """Wait until the step has taken as long as the emulated accelerator needs for it."""
+        if self._step_s:
+            self._due += self._step_s
+            rest = self._due - time.monotonic()
+            if rest > 0:
+                time.sleep(rest)
+
+
+def _say(what: str) -> None:
+    """Write to the job's log what its owner should know."""
+    sys.stderr.write(f"fairlead: {what}\n")
+    sys.stderr.flush()
