@@ -2,5 +2,14 @@
 
 from fairlead.core.log import decode_event, encode_event, replay, state_bytes
 from fairlead.core.scheduler import Scheduler
+from fairlead.core.state import load_state, save_state
 
-__all__ = ["Scheduler", "decode_event", "encode_event", "replay", "state_bytes"]
+__all__ = [
+    "Scheduler",
+    "decode_event",
+    "encode_event",
+    "load_state",
+    "replay",
+    "save_state",
+    "state_bytes",
+]

@@ -1,7 +1,8 @@
 """What tenants have used, forgotten by half over time, and how that moves their weights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +80,11 @@ class Usage:
             weight = profiles.weight * factor[profiles.tenant]
             self._moved = profiles, replace(profiles, weight=weight)
         return self._moved[1]
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what ``columns`` gave."""
+        for name, value in saved.items():
+            setattr(self, name, value)
 
     def columns(self) -> dict[str, object]:
         """Return what makes up this state."""

@@ -1,6 +1,8 @@
 """The scheduler's table of jobs, by job number."""
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from fairlead.model.snapshot import Profiles
 from fairlead.model.speeds import SpeedTable
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)
-_NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY = range(6)
+_NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY, ISOLATED = range(7)
 FIRST_RECEIVED = len(_NUMBERS)
 """columns of JobTable.ints and .numbers, in these from FIRST_RECEIVED on the time received"""
 
@@ -24,6 +26,8 @@ class JobState(IntEnum):
     ACTIVE = 0
     FINISHED = 1
     CANCELLED = 2
+    HELD = 3
+    FAILED = 4
 
 
 class JobTable:
@@ -39,6 +43,7 @@ class JobTable:
         self._tenant_index: dict[str, int] = {}
         self._profile_index: dict[tuple[object, ...], int] = {}
         self._profile_rows: list[tuple[FloatArray, int, float, int, str]] = []
+        self._first_of_profile: list[Job] = []
         self._profiles: Profiles | None = None
         self._active: IntArray = np.zeros(0, dtype=np.int64)
         self._lay_out(
@@ -69,17 +74,61 @@ class JobTable:
         self._active = np.append(self._active, number)
         return number
 
+    def find(self, job_id: str) -> int:
+        """Return the number of a job that has not ended."""
+        number = self.number.get(job_id)
+        if number is None:
+            raise ProtocolError(f"there is no job {job_id!r}")
+        if self.state[number] not in (JobState.ACTIVE, JobState.HELD):
+            raise ProtocolError(f"job {job_id!r} has ended before")
+        return number
+
     def end(self, number: int, state: JobState) -> None:
-        """Take a job out of the active ones."""
-        if self.state[number] != JobState.ACTIVE:
+        """Take a job out of the active ones, for good or until it is released."""
+        if self.state[number] not in (JobState.ACTIVE, JobState.HELD):
             raise ProtocolError(f"job {self.ids[number]!r} has ended before")
         self.state[number] = state
         self._active = self._active[self._active != number]
+
+    def release(self, number: int) -> None:
+        """Make a held job active again, in its old place."""
+        if self.state[number] == JobState.HELD:
+            self.state[number] = JobState.ACTIVE
+            self._active = np.insert(self._active, np.searchsorted(self._active, number), number)
+
+    def change(self, job: Job) -> None:
+        """Replace what a tenant has said of a job; its progress stays."""
+        number = self.find(job.id)
+        before = self.jobs[number]
+        if (job.workload, job.total_steps) != (before.workload, before.total_steps):
+            raise ProtocolError(f"job {job.id!r} cannot change its workload or steps")
+        self.ints[number, PROFILE] = self._intern(job)
+        self.jobs[number] = job
+        row = self.numbers[number]
+        row[DEADLINE] = np.inf if job.deadline_s is None else job.arrival_at + job.deadline_s
+        row[PRIORITY] = job.priority
 
     def set_tenant(self, tenant: Tenant) -> None:
         """Add a tenant or replace the one with its id."""
         index = self._tenant_index.setdefault(tenant.id, len(self.tenants))
         self.tenants[index : index + 1] = [tenant]
+
+    def advance(self, job: IntArray, steps: FloatArray, capacity: IntArray) -> None:
+        """Note that jobs have made so many steps in all, and what an equal split would have taken.
+
+        That is counted with as many jobs as are active now, for the steps made since the last
+        report; reports come at least once a round. Steps that were lost are taken back.
+        """
+        speed = self.profiles.speed[self.ints[job, PROFILE]]
+        gang = self.profiles.gang[self.ints[job, PROFILE]][:, None]
+        part = np.where((speed > 0) & (gang <= capacity), capacity / gang, 0.0)
+        # One of n jobs runs on part / n of each accelerator, and for all of its time at most.
+        alone = np.maximum(part.sum(axis=1), len(self._active))
+        pace = (part * speed).sum(axis=1)
+        per_step = np.divide(alone, pace, out=np.zeros_like(pace), where=pace > 0)
+        isolated = self.numbers[job, ISOLATED] + (steps - self.steps[job]) * per_step
+        self.numbers[job, ISOLATED] = np.maximum(isolated, 0.0)
+        self.steps[job] = steps
 
     @property
     def active(self) -> IntArray:
@@ -125,6 +174,7 @@ class JobTable:
         if known is None:
             row = self.fitting(job)
             known = self._profile_index[key] = len(self._profile_rows)
+            self._first_of_profile.append(job)
             self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload))
             self._profiles = None
         return known
@@ -147,6 +197,28 @@ class JobTable:
         self.saved_steps = numbers[:, SAVED]
         """steps held by a checkpoint: what survives"""
         self.received_s = numbers[:, FIRST_RECEIVED:]
+
+    def saved(self) -> dict[str, object]:
+        """Return what a new table needs to become this one."""
+        return {
+            "jobs": self.jobs,
+            "tenants": self.tenants,
+            "first_of_profile": self._first_of_profile,
+            **self.columns(),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Become the table that gave ``saved``."""
+        for tenant in saved["tenants"]:
+            self.set_tenant(tenant)
+        for job in saved["first_of_profile"]:
+            self._intern(job)  # in the order in which profiles were numbered
+        for job in saved["jobs"]:
+            self.add(job)
+        count = len(self)
+        self.ints[:count] = saved["ints"]
+        self.numbers[:count] = saved["numbers"]
+        self._active = (self.state[:count] == JobState.ACTIVE).nonzero()[0]
 
     def columns(self) -> dict[str, IntArray | FloatArray]:
         """Return the columns that make up the table's state, up to the last job."""

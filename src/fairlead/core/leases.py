@@ -1,5 +1,8 @@
 """Which job holds which devices, under which lease."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from fairlead.core.jobs import FIRST_RECEIVED, JobTable
@@ -30,7 +33,7 @@ class LeaseTable:
         self.next_epoch = 0
         self.n_leaving = 0
         self.simple = True
-        """no lease so far was packed, mixed, a further copy: the fast paths hold"""
+        """no lease so far was mixed or a further copy: a job has one lease on one accelerator"""
         self._free: list[int] = []
         empty = np.full((1, len(_INTS)), -1, dtype=np.int64)
         self._lay_out(empty, np.zeros(1), np.zeros(1, dtype=bool))
@@ -48,6 +51,11 @@ class LeaseTable:
 
     def __len__(self) -> int:
         return len(self.lease) - 1 - len(self._free)
+
+    @property
+    def packed(self) -> bool:
+        """Whether jobs have ever shared devices."""
+        return len(self.holder) > 1
 
     @property
     def open(self) -> IntArray:
@@ -87,7 +95,7 @@ class LeaseTable:
 
     def vacating(self, units: Placements) -> BoolArray:
         """placements → somebody who was told to leave still holds a device of it."""
-        if self.simple and len(units.device) == len(units):
+        if not self.packed and len(units.device) == len(units):
             still: BoolArray = self.leaving[self.holder[0, units.device]]
             return still
         return units.any_device(np.logical_or.reduce(self.leaving[self.holder], axis=0))
@@ -135,19 +143,18 @@ class LeaseTable:
     def _hold(self, units: Placements, slot: IntArray) -> None:
         each = slot if len(units.device) == len(slot) else slot.repeat(units.size)
         self.simple &= not np.count_nonzero(units.copy)
-        if self.simple and not np.count_nonzero(self.holder[0, units.device] >= 0):
+        if not self.packed and not np.count_nonzero(self.holder[0, units.device] >= 0):
             self.holder[0, units.device] = each
             if np.count_nonzero(self.holder[0, units.device] != each) == 0:
                 return
             self.holder[0, units.device] = -1  # two of these jobs share a device
-        self.simple = False
-        for mine in dict.fromkeys(each.tolist()):
-            devices = units.device[each == mine]
-            taken = [bool((lane[devices] >= 0).any()) for lane in self.holder]
-            if all(taken):
+        start = units.start.tolist()
+        for i, mine in enumerate(slot.tolist()):
+            devices = units.device[start[i] : start[i + 1]]
+            free = np.flatnonzero((self.holder[:, devices] < 0).all(axis=1))
+            if not len(free):
                 self.holder = np.vstack([self.holder, np.full_like(self.holder[:1], -1)])
-                taken.append(False)
-            self.holder[taken.index(False), devices] = mine
+            self.holder[free[0] if len(free) else -1, devices] = mine
 
     def _number(self, count: int) -> IntArray:
         if len(self._free) < count:
@@ -162,7 +169,7 @@ class LeaseTable:
     def close(self, slots: IntArray) -> None:
         """End these leases; their devices are free for the next job."""
         rows = self._ints.take(slots, axis=0)
-        if self.simple and not np.count_nonzero(rows[:, HELD] > 1):
+        if not self.packed and not np.count_nonzero(rows[:, HELD] > 1):
             self.holder[0, rows[:, FIRST]] = -1
         else:
             gone = np.zeros(len(self.lease), dtype=bool)
@@ -208,6 +215,26 @@ class LeaseTable:
             np.concatenate([self.leaving, zeros.astype(bool)]),
         )
         self._free[:0] = range(before + count - 1, before - 1, -1)
+
+    def saved(self) -> dict[str, object]:
+        """Return what a new table needs to become this one, and to number leases as it would."""
+        return {**self.columns(), "free": self._free, "simple": self.simple}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Become the table that gave ``saved``."""
+        ints, leases = saved["ints"], saved["holder"]
+        slots = ints[:, LEASE] & (SLOTS - 1)
+        wanted = max([*slots.tolist(), *saved["free"]], default=-1) + 1
+        if wanted > len(self.lease) - 1:
+            self._add_slots(wanted - (len(self.lease) - 1))
+        self._ints[slots] = ints
+        self.counted_at[slots] = saved["counted_at"]
+        self.leaving[slots] = saved["leaving"]
+        self.holder = np.where(leases >= 0, leases & (SLOTS - 1), -1)
+        self.next_epoch = saved["next_epoch"]
+        self.n_leaving = int(np.count_nonzero(saved["leaving"]))
+        self.simple = saved["simple"]
+        self._free = list(saved["free"])
 
     def columns(self) -> dict[str, object]:
         """Return what makes up the table's state."""

@@ -20,13 +20,12 @@ _VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, History, Plan, Pl
 
 def encode_event(event: ev.Event) -> str:
     """Return the event as one line of JSON; floats keep every bit."""
-    return json.dumps(_encode(event), separators=(",", ":"))
+    return json.dumps(encode_value(event), separators=(",", ":"))
 
 
 def decode_event(line: str, memory_type: type) -> ev.Event:
     """Return the event that ``line`` encodes; the mechanism's memory has this type."""
-    known = {kind.__name__: kind for kind in (*_VALUES, memory_type)}
-    event: ev.Event = _decode(json.loads(line), known)
+    event: ev.Event = decode_value(json.loads(line), memory_type)
     return event
 
 
@@ -55,22 +54,28 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
         "planning": scheduler.planning,
         "round_end_at": scheduler.round_end_at,
     }
-    return json.dumps(_encode(state), sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(encode_value(state), sort_keys=True, separators=(",", ":")).encode()
 
 
-def _encode(value: object) -> Any:
+def encode_value(value: object) -> Any:
+    """Return a value of the model in plain JSON; arrays and dataclasses say what they are."""
     if isinstance(value, np.ndarray):
         return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
     if is_dataclass(value) and not isinstance(value, type):
-        members = {f.name: _encode(getattr(value, f.name)) for f in fields(value)}
+        members = {f.name: encode_value(getattr(value, f.name)) for f in fields(value)}
         return {"is": type(value).__name__, **members}
     if isinstance(value, dict):
-        return {key: _encode(item) for key, item in value.items()}
+        return {key: encode_value(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_encode(item) for item in value]
+        return [encode_value(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
     return value
+
+
+def decode_value(value: Any, memory_type: type) -> Any:
+    """Return what ``encode_value`` was given; the mechanism's memory has this type."""
+    return _decode(value, {kind.__name__: kind for kind in (*_VALUES, memory_type)})
 
 
 def _decode(value: Any, known: dict[str, type]) -> Any:

@@ -11,6 +11,7 @@ from fairlead.core.jobs import (
     ARRIVAL,
     DEADLINE,
     FIRST_RECEIVED,
+    ISOLATED,
     LEASE,
     ON,
     PRIORITY,
@@ -55,6 +56,7 @@ class Scheduler(Generic[M]):
         self.mechanism = mechanism
         self.plan_lead_s = plan_lead_s
         self._refills = mechanism if isinstance(mechanism, Refills) else None
+        self._reads_progress = getattr(mechanism, "reads_progress", True)
         self.jobs = JobTable(cluster, beliefs)
         self.leases = LeaseTable(cluster, self.jobs)
         self.usage = Usage()
@@ -68,12 +70,18 @@ class Scheduler(Generic[M]):
         """a plan that waits for the round to end"""
         self.waiting: Placements = NOTHING
         """what the current plan starts as soon as its devices are free"""
-        self._planned_from = -1
+        self.planned_from = -1
         """the count of changes that the plan asked for last will know of"""
+        self.planned_epoch = 0
+        """leases from this epoch on started after that plan was asked for"""
         self._refresh_devices()
         self._handlers: dict[type, Callable[[Any], list[Command]]] = {
             ev.JobSubmitted: self._job_submitted,
             ev.JobCancelled: self._job_cancelled,
+            ev.JobHeld: self._job_held,
+            ev.JobReleased: self._job_released,
+            ev.JobFailed: self._job_failed,
+            ev.JobChanged: self._job_changed,
             ev.TenantChanged: self._tenant_changed,
             ev.HistoryChanged: self._history_changed,
             ev.Progress: self._progress,
@@ -98,13 +106,30 @@ class Scheduler(Generic[M]):
         return self._react(event.at)
 
     def _job_cancelled(self, event: ev.JobCancelled) -> list[Command]:
-        number = self.jobs.number.get(event.job_id)
-        if number is None:
-            raise ProtocolError(f"there is no job {event.job_id!r}")
-        self.jobs.end(number, JobState.CANCELLED)
+        return self._take_out(event.at, event.job_id, JobState.CANCELLED)
+
+    def _job_held(self, event: ev.JobHeld) -> list[Command]:
+        return self._take_out(event.at, event.job_id, JobState.HELD)
+
+    def _job_failed(self, event: ev.JobFailed) -> list[Command]:
+        return self._take_out(event.at, event.job_id, JobState.FAILED)
+
+    def _take_out(self, at: float, job_id: str, state: JobState) -> list[Command]:
+        number = self.jobs.find(job_id)
+        self.jobs.end(number, state)
         self.changes += 1
         self.waiting = self.waiting.where(self.waiting.job != number)
-        return [*self._suspend(self.leases.of_job(number)), *self._react(event.at)]
+        return [*self._suspend(self.leases.of_job(number)), *self._react(at)]
+
+    def _job_released(self, event: ev.JobReleased) -> list[Command]:
+        self.jobs.release(self.jobs.find(event.job_id))
+        self.changes += 1
+        return self._react(event.at)
+
+    def _job_changed(self, event: ev.JobChanged) -> list[Command]:
+        self.jobs.change(event.job)
+        self.changes += 1
+        return []
 
     def _tenant_changed(self, event: ev.TenantChanged) -> list[Command]:
         self.jobs.set_tenant(event.tenant)
@@ -122,7 +147,8 @@ class Scheduler(Generic[M]):
 
     def _progress(self, event: ev.Progress) -> list[Command]:
         job = self.leases.job[self.leases.slots(event.lease)]
-        self.jobs.steps[job] = np.maximum(self.jobs.steps[job], event.steps)
+        steps = np.maximum(self.jobs.steps[job], event.steps)
+        self.jobs.advance(job, steps, self._capacity)
         return []
 
     def _measured(self, event: ev.Measured) -> list[Command]:
@@ -136,13 +162,15 @@ class Scheduler(Generic[M]):
         self.leases.credit(slots, job, event.at, self.jobs.numbers)
         self.leases.close(slots)
         saved = np.maximum(self.jobs.saved_steps[job], event.steps)
+        if self._reads_progress:
+            self.jobs.advance(job, saved, self._capacity)
         self.jobs.saved_steps[job] = self.jobs.steps[job] = saved
         commands: list[Command] = []
         if event.outcome == "finished":
             for number in job.tolist():
                 # A job cancelled while it made its last step, or finished by another copy, has
                 # ended already.
-                if self.jobs.state[number] == JobState.ACTIVE:
+                if self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
                     self.jobs.end(number, JobState.FINISHED)
                     commands += self._suspend(self.leases.of_job(number))
         commands += self._launch_ready(event.at)
@@ -172,6 +200,11 @@ class Scheduler(Generic[M]):
                 return index
         raise ProtocolError(f"there is no node {name!r}")
 
+    def set_down(self, nodes: set[int]) -> None:
+        """Say which nodes are down, when a saved state is restored."""
+        self.down = nodes
+        self._refresh_devices()
+
     def _refresh_devices(self) -> None:
         self._capacity = capacity(self.cluster, self.down)
         self._is_up: BoolArray = ~np.isin(self.cluster.node_of, list(self.down))
@@ -187,7 +220,8 @@ class Scheduler(Generic[M]):
             self.changes += self.usage.count(event.at, self._used(event.at), self.jobs.tenants)
         self.version += 1
         self.planning = True
-        self._planned_from = self.changes
+        self.planned_from = self.changes
+        self.planned_epoch = self.leases.next_epoch
         starts_at = max(event.at, self.round_end_at or event.at)
         return [ComputePlan(self.version, self.snapshot(event.at, starts_at), self.memory)]
 
@@ -214,7 +248,7 @@ class Scheduler(Generic[M]):
     def _apply(self, plan: Plan, at: float) -> list[Command]:
         self.round_end_at = plan.until
         stop, self.waiting = plan.stop, plan.start
-        if self.changes != self._planned_from:
+        if self.changes != self.planned_from:
             stop = self._adapt(plan)
         return [
             *self._suspend(stop & (SLOTS - 1)),
@@ -237,7 +271,8 @@ class Scheduler(Generic[M]):
         stop = plan.stop[leases.is_open(plan.stop)]
         wanted = np.zeros(len(self._is_up), dtype=bool)
         wanted[start.device] = True
-        lent = leases.lease[leases.on_devices(wanted)]
+        there = leases.lease[leases.on_devices(wanted)]
+        lent = there[there >= self.planned_epoch * SLOTS]  # older ones are partners that stay
         own = [leases.lease[leases.of_job(job)] for job in start.job[start.copy == 0].tolist()]
         more = np.concatenate([lent, *own])
         return np.union1d(stop, more[leases.is_open(more)])
@@ -316,6 +351,7 @@ class Scheduler(Generic[M]):
         if leases.n_leaving:
             leaving = ~leases.is_open(ints[:, LEASE])
             ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
+        holds = self._rows_held(slots, row_of)
         return Snapshot(
             at=at,
             starts_at=starts_at,
@@ -334,11 +370,12 @@ class Scheduler(Generic[M]):
             received_s=rows[:, FIRST_RECEIVED:],
             on=ints[:, ON],
             lease=ints[:, LEASE],
-            holds=self._rows_held(slots, row_of),
-            holds_lease=None if leases.simple else leases.lease[leases.holder],
+            holds=holds,
+            holds_lease=None if leases.simple else self._leases_held(len(holds)),
             ids=jobs.ids,
             changes=self.changes,
             speeds=self.beliefs,
+            isolated_elapsed_s=rows[:, ISOLATED],
         )
 
     def _used(self, at: float) -> FloatArray:
@@ -360,8 +397,19 @@ class Scheduler(Generic[M]):
         row_of_slot = np.full(len(self.leases.lease), NOBODY, dtype=np.int64)
         row_of_slot[slots] = row_of
         held: IntArray = row_of_slot[self.leases.holder]
-        if len(self.waiting):
-            waiting = np.searchsorted(self.jobs.active, self.waiting.job)
-            free = held[0, self.waiting.device] < 0
-            held[0, self.waiting.device[free]] = waiting.repeat(self.waiting.size)[free]
+        for unit in self.waiting:
+            # Packed jobs may wait for one another's devices, so each takes a lane of its own.
+            devices = list(unit.devices)
+            lanes = np.flatnonzero((held[:, devices] < 0).all(axis=1))
+            if not len(lanes):
+                held = np.vstack([held, np.full_like(held[:1], NOBODY)])
+            held[lanes[0] if len(lanes) else -1, devices] = np.searchsorted(
+                self.jobs.active, unit.job
+            )
         return held
+
+    def _leases_held(self, lanes: int) -> IntArray:
+        """Return lanes × devices → lease that holds the device, with so many lanes."""
+        held: IntArray = self.leases.lease[self.leases.holder]
+        more = np.full((lanes - len(held), held.shape[1]), NOBODY, dtype=np.int64)
+        return np.vstack([held, more])

@@ -28,6 +28,38 @@ class JobCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class JobHeld:
+    """A job is to wait, whatever is free, until it is released."""
+
+    at: float
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    """A held job may run again."""
+
+    at: float
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """A job is given up: it has crashed too often."""
+
+    at: float
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """A job is submitted anew with another weight, priority or deadline; its progress stays."""
+
+    at: float
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class TenantChanged:
     """An operator adds a tenant or changes its weight, parent or inner policy."""
 
@@ -120,6 +152,10 @@ class RoundEnd:
 Event = (
     JobSubmitted
     | JobCancelled
+    | JobHeld
+    | JobReleased
+    | JobFailed
+    | JobChanged
     | TenantChanged
     | HistoryChanged
     | Progress

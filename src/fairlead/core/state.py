@@ -1,0 +1,49 @@
+"""The scheduler's whole state as one text, saved now and then so that the log can be cut."""
+
+import json
+from typing import Any
+
+from fairlead.core.log import decode_value, encode_value
+from fairlead.core.scheduler import Scheduler
+from fairlead.model.errors import ProtocolError
+
+FORM = 1
+
+
+def save_state(scheduler: Scheduler[Any]) -> str:
+    """Return all that a new scheduler needs to go on as this one would."""
+    state = {
+        "form": FORM,
+        "jobs": scheduler.jobs.saved(),
+        "leases": scheduler.leases.saved(),
+        "usage": scheduler.usage.columns(),
+        **{name: getattr(scheduler, name) for name in _PLAIN},
+        "down": sorted(scheduler.down),
+    }
+    return json.dumps(encode_value(state), separators=(",", ":"))
+
+
+def load_state(scheduler: Scheduler[Any], text: str) -> None:
+    """Bring a new scheduler, made as the saved one was, into the saved state."""
+    state = decode_value(json.loads(text), type(scheduler.memory))
+    if state["form"] != FORM:
+        raise ProtocolError(f"the saved state has form {state['form']}, not {FORM}")
+    scheduler.jobs.restore(state["jobs"])
+    scheduler.leases.restore(state["leases"])
+    scheduler.usage.restore(state["usage"])
+    for name in _PLAIN:
+        setattr(scheduler, name, state[name])
+    scheduler.set_down(set(state["down"]))
+
+
+_PLAIN = (
+    "memory",
+    "waiting",
+    "pending",
+    "changes",
+    "version",
+    "planning",
+    "round_end_at",
+    "planned_from",
+    "planned_epoch",
+)

@@ -1,0 +1,466 @@
+"""The live driver: one event at a time into the store, the core, and out to the engine."""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from fairlead.core import Scheduler, decode_event, encode_event, load_state, save_state
+from fairlead.core.jobs import JobState
+from fairlead.engines.base import Ended, Engine, NodeDown, NodeUp, Order, Progressed, Report
+from fairlead.live.clock import Clock
+from fairlead.live.leases import OpenLease
+from fairlead.live.ledger import Ledger
+from fairlead.live.orders import Environment, Orders
+from fairlead.live.spec import JobSpec, read_spec
+from fairlead.mechanisms.base import Mechanism
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.arrays import NO_INTS
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import FairleadError
+from fairlead.model.job import Tenant
+from fairlead.model.lease import NOTHING
+from fairlead.model.plan import Plan
+from fairlead.model.speeds import SpeedTable
+from fairlead.store import Audit, Change, Put, Remove, Store
+
+log = structlog.get_logger("fairlead.live")
+
+_MOST_AT_ONCE = 500
+_EVENTS_PER_STATE = 20_000
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 300.0
+_OUTCOME: dict[str, ev.Outcome] = {
+    "finished": "finished",
+    "left": "left",
+    "failed": "failed",
+    "lost": "lost",
+    "refused": "lost",
+}
+
+Make = Callable[[float], Sequence[ev.Event]]
+
+
+@dataclass(slots=True)
+class _Input:
+    """Something that happened: the events it makes of it, and what else it changes."""
+
+    make: Make
+    changes: Sequence[Change] | Callable[[], Sequence[Change]] = ()
+    answer: "asyncio.Future[None] | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a live scheduler is made of."""
+
+    cluster: Cluster
+    beliefs: SpeedTable
+    mechanism: Mechanism[Any]
+    data: Path
+    plan_lead_s: float
+    environment: Environment
+
+
+@dataclass
+class Live:
+    """Owns the core; everything that happens goes through its one queue."""
+
+    store: Store
+    engine: Engine
+    setting: Setting
+    token: int
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        setting = self.setting
+        self.scheduler: Scheduler[Any] = Scheduler(
+            setting.cluster,
+            setting.beliefs,
+            setting.mechanism,
+            plan_lead_s=setting.plan_lead_s,
+        )
+        self.specs: dict[str, JobSpec] = {}
+        self.messages: dict[str, str] = {}
+        """job → what its last lease had to say"""
+        self.ledger = Ledger(setting.cluster.accelerators)
+        self.orders = Orders(setting.cluster, setting.data, setting.environment)
+        self.leases: dict[int, OpenLease] = {}
+        self.decisions_s: list[float] = []
+        self.listeners: set[asyncio.Queue[dict[str, object]]] = set()
+        self.broken = asyncio.Event()
+        """set when the driver cannot go on: the process must end and start again"""
+        self._held_by_user: set[str] = set()
+        self._seq = 0
+        self._saved_seq = 0
+        self._inbox: asyncio.Queue[_Input] = asyncio.Queue()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._planner = ThreadPoolExecutor(1, thread_name_prefix="fairlead-plan")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="fairlead-store")
+        self._perform: dict[type, Callable[[Any], None]] = {
+            cmd.Launch: self._launch,
+            cmd.Renew: self._renew,
+            cmd.Suspend: self._suspend,
+            cmd.SetTimer: self._set_timer,
+            cmd.ComputePlan: self._compute_plan,
+            cmd.Consolidate: lambda _: None,
+        }
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Rebuild the state from the store, take over what runs, and begin."""
+        last_at = self._rebuild()
+        self.clock = Clock(not_before=last_at)
+        leases = self.scheduler.leases
+        slots = leases.open
+        numbers = leases.lease[slots].tolist()
+        self._take_over(slots.tolist())
+        self._spawn(self._listen())
+        await self.engine.adopt(numbers)
+        for slot in slots[leases.leaving[slots]].tolist():
+            await self.engine.stop(int(leases.lease[slot]))
+        self._spawn(self._loop())
+        self._resume_timers()
+
+    async def stop(self) -> None:
+        """Stop deciding; jobs go on under their leases."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._planner.shutdown(wait=True, cancel_futures=True)
+        self._writer.shutdown(wait=True)
+        await self.engine.close()
+
+    def _rebuild(self) -> float:
+        """Load the last state and the events after it; return the last event's time."""
+        for job_id, document in self.store.documents("job").items():
+            self.specs[job_id] = read_spec(document)
+        self._held_by_user.update(self.store.documents("hold"))
+        last_at = 0.0
+        state = self.store.load_state()
+        if state is not None:
+            self._seq, body = state
+            saved = json.loads(body)
+            load_state(self.scheduler, saved["core"])
+            self.ledger.restore(saved["ledger"])
+            last_at = saved["at"]
+        self._saved_seq = self._seq
+        memory_type = type(self.scheduler.memory)
+        for record in self.store.load_events(self._seq):
+            event = decode_event(record.body, memory_type)
+            self._handle(event)
+            self._seq, last_at = record.seq, event.at
+        return last_at
+
+    def _take_over(self, slots: Sequence[int]) -> None:
+        leases, until = self.scheduler.leases, self.scheduler.round_end_at
+        for slot in slots:
+            job = self.scheduler.jobs.ids[int(leases.job[slot])]
+            number = int(leases.lease[slot])
+            self.leases[number] = OpenLease(
+                number,
+                job,
+                self.specs[job].gang,
+                math.inf if until is None else until,
+                bool(leases.leaving[slot]),
+            )
+
+    def _resume_timers(self) -> None:
+        scheduler = self.scheduler
+        until = scheduler.round_end_at
+        if until is not None:
+            self._set_timer(cmd.SetTimer("RoundEnd", until))
+        if scheduler.pending is None:
+            lead = self.setting.plan_lead_s
+            self._set_timer(cmd.SetTimer("PlanDue", 0.0 if until is None else until - lead))
+        jobs = self.scheduler.jobs
+        for number in (jobs.state[: len(jobs)] == JobState.HELD).nonzero()[0].tolist():
+            if jobs.ids[number] not in self._held_by_user:  # it waits after a failure
+                self._release_later(jobs.ids[number], 0.0)
+
+    # -- what users ask for ---------------------------------------------------------------------
+
+    async def submit(self, spec: JobSpec, who: str) -> JobSpec:
+        """Take in a job; it is on disk when this returns."""
+        named: list[JobSpec] = []
+
+        def make(at: float) -> Sequence[ev.Event]:
+            made = spec.named(spec.id or f"j{len(self.scheduler.jobs) + 1}")
+            named.append(made)
+            return [ev.JobSubmitted(at, made.job(at))]
+
+        def changes() -> Sequence[Change]:
+            made = named[0]
+            self.specs[made.id] = made
+            return [
+                Put("job", made.id, made.document()),
+                Audit(self.clock.now(), who, "submit", made.id),
+            ]
+
+        await self._do(make, changes)
+        return named[0]
+
+    async def change(self, event: Callable[[float], ev.Event], audit: Audit) -> None:
+        """Let one event happen, with its line in the audit trail."""
+        await self._do(lambda at: [event(at)], [audit])
+
+    async def cancel(self, job_id: str, who: str) -> None:
+        """End a job for good."""
+        audit = Audit(self.clock.now(), who, "cancel", job_id)
+        await self.change(lambda at: ev.JobCancelled(at, job_id), audit)
+
+    async def hold(self, job_id: str, who: str) -> None:
+        """Let a job wait until it is released."""
+        audit = Audit(self.clock.now(), who, "suspend", job_id)
+        await self._do(lambda at: [ev.JobHeld(at, job_id)], [audit, Put("hold", job_id, who)])
+        self._held_by_user.add(job_id)
+
+    async def release(self, job_id: str, who: str) -> None:
+        """Let a held job run again."""
+        audit = Audit(self.clock.now(), who, "resume", job_id)
+        await self._do(lambda at: [ev.JobReleased(at, job_id)], [audit, Remove("hold", job_id)])
+        self._held_by_user.discard(job_id)
+
+    async def set_tenant(self, tenant: Tenant, who: str) -> None:
+        """Add a tenant or change one."""
+        audit = Audit(self.clock.now(), who, "tenant", tenant.id)
+        await self.change(lambda at: ev.TenantChanged(at, tenant), audit)
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write documents and audit lines that no event goes with."""
+        await self._do(lambda _: [], changes)
+
+    def renew(self, lease: int, told: dict[str, object]) -> dict[str, object] | None:
+        """Answer a job's renewal; None when the lease is over."""
+        found = self.leases.get(lease)
+        return None if found is None else found.renew(self.clock.now(), told)
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    async def _do(
+        self, make: Make, changes: Sequence[Change] | Callable[[], Sequence[Change]] = ()
+    ) -> None:
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._inbox.put_nowait(_Input(make, changes, answer))
+        await answer
+
+    def _put(self, make: Make) -> None:
+        self._inbox.put_nowait(_Input(make))
+
+    async def _loop(self) -> None:
+        while True:
+            batch = [await self._inbox.get()]
+            while not self._inbox.empty() and len(batch) < _MOST_AT_ONCE:
+                batch.append(self._inbox.get_nowait())
+            await self._take_in(batch)
+
+    async def _take_in(self, batch: Sequence[_Input]) -> None:
+        """Handle a batch, write it down, and only then act on it and answer.
+
+        The core is ahead of the store for a moment. If the store fails the process must end: it
+        starts again from what is written.
+        """
+        now = self.clock.now()
+        bodies: list[str] = []
+        changes: list[Change] = []
+        commands: list[cmd.Command] = []
+        for one in batch:
+            try:
+                for event in one.make(now):
+                    commands += self._handle(event)
+                    bodies.append(encode_event(event))
+                changes += one.changes() if callable(one.changes) else one.changes
+            except FairleadError as error:
+                if one.answer is None:
+                    log.warning("event.refused", error=str(error))
+                elif not one.answer.cancelled():
+                    one.answer.set_exception(error)
+        if bodies or changes:
+            first = self._seq + 1
+            await self._in_writer(self.store.append, self.token, first, bodies, changes)
+            self._seq += len(bodies)
+        for command in commands:
+            self._perform[type(command)](command)
+        for one in batch:
+            if one.answer is not None and not one.answer.done():
+                one.answer.set_result(None)
+        if self._seq - self._saved_seq >= _EVENTS_PER_STATE:
+            await self._save()
+
+    def _handle(self, event: ev.Event) -> list[cmd.Command]:
+        jobs = self.scheduler.jobs
+        commands = self.scheduler.handle(event)
+        self.ledger.note(event, jobs)
+        for command in commands:
+            if isinstance(command, cmd.Launch):
+                self.ledger.note_launch(command, event.at, jobs)
+        return commands
+
+    async def _save(self) -> None:
+        body = {
+            "core": save_state(self.scheduler),
+            "ledger": self.ledger.saved(),
+            "at": self.clock.now(),
+        }
+        await self._in_writer(self.store.save_state, self.token, self._seq, json.dumps(body))
+        self._saved_seq = self._seq
+
+    async def _in_writer(self, call: Callable[..., Any], *given: object) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *given)
+
+    def _spawn(self, work: "Awaitable[None]") -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("task.failed", exc_info=task.exception())
+            self.broken.set()
+
+    # -- what the core wants done ---------------------------------------------------------------
+
+    def _launch(self, command: cmd.Launch) -> None:
+        for lease, placement in zip(command.lease.tolist(), command.on, strict=True):
+            job_id = self.scheduler.jobs.ids[placement.job]
+            spec = self.specs[job_id]
+            self.leases[lease] = OpenLease(
+                lease, job_id, len(placement.devices), command.until, False
+            )
+            self._tell("lease.started", job=job_id, lease=lease)
+            self._spawn(self._start_processes(self.orders.write(lease, spec, placement)))
+
+    async def _start_processes(self, order: Order) -> None:
+        try:
+            await self.engine.launch(order)
+        except (FairleadError, OSError) as error:
+            self._end(Ended(order.lease, "failed", None, f"it did not start: {error}"))
+
+    def _renew(self, command: cmd.Renew) -> None:
+        for lease in command.lease.tolist():
+            if lease in self.leases:
+                self.leases[lease].until = command.until
+
+    def _suspend(self, command: cmd.Suspend) -> None:
+        for lease in command.lease.tolist():
+            if lease in self.leases:
+                self.leases[lease].leaving = True
+            self._spawn(self.engine.stop(lease))
+
+    def _set_timer(self, command: cmd.SetTimer) -> None:
+        before = self._timers.pop(command.event, None)
+        if before is not None:
+            before.cancel()
+        if command.at is None or command.at == math.inf:
+            return
+        ring = self._plan_due if command.event == "PlanDue" else self._round_end
+        delay = max(command.at - self.clock.now(), 0.0)
+        self._timers[command.event] = asyncio.get_running_loop().call_later(delay, ring)
+
+    def _plan_due(self) -> None:
+        self._put(lambda at: [*self._progress(at), ev.PlanDue(at)])
+
+    def _round_end(self) -> None:
+        self._put(lambda at: [ev.RoundEnd(at)])
+
+    def _progress(self, at: float) -> list[ev.Event]:
+        """Return what jobs have told of their steps, as one event."""
+        heard = [one for one in self.leases.values() if one.steps > 0]
+        if not heard:
+            return []
+        lease = np.array([one.number for one in heard], dtype=np.int64)
+        return [ev.Progress(at, lease, np.array([one.steps for one in heard]))]
+
+    def _compute_plan(self, command: cmd.ComputePlan) -> None:
+        self._spawn(self._plan(command))
+
+    async def _plan(self, command: cmd.ComputePlan) -> None:
+        began = self.clock.now()
+        loop = asyncio.get_running_loop()
+        try:
+            plan, memory = await loop.run_in_executor(
+                self._planner, self.setting.mechanism.plan, command.snapshot, command.memory
+            )
+        except Exception:
+            # A plan that cannot be had must not stop the cluster: what runs goes on for a while.
+            log.exception("plan.failed", version=command.version)
+            until = self.clock.now() + 60.0
+            plan, memory = Plan(NO_INTS, NOTHING, until, until, False), command.memory
+        self.decisions_s = [*self.decisions_s[-999:], self.clock.now() - began]
+        self._put(lambda at: [ev.PlanReady(at, command.version, plan, memory)])
+
+    # -- what the engine reports ----------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        async for report in self.engine.reports():
+            self._report(report)
+
+    def _report(self, report: Report) -> None:
+        match report:
+            case Ended():
+                self._end(report)
+            case Progressed(lease, steps):
+                if lease in self.leases:
+                    self.leases[lease].steps = max(self.leases[lease].steps, steps)
+            case NodeDown(node):
+                self._put(lambda at: [ev.NodeLost(at, node)])
+            case NodeUp(node):
+                self._put(lambda at: [ev.NodeReturned(at, node)])
+
+    def _end(self, ended: Ended) -> None:
+        self._put(lambda at: self._ended(at, ended))
+
+    def _ended(self, at: float, ended: Ended) -> Sequence[ev.Event]:
+        """Return what follows from the end of a lease's processes."""
+        open_lease = self.leases.pop(ended.lease, None)
+        if open_lease is None:
+            return []
+        jobs = self.scheduler.jobs
+        number = jobs.number[open_lease.job]
+        spec, saved = self.specs[open_lease.job], float(jobs.saved_steps[number])
+        steps = max(saved, ended.steps or 0.0)
+        outcome = _OUTCOME[ended.ending]
+        if outcome == "finished" and ended.steps is None:
+            steps = max(steps, open_lease.steps)
+        self._tell("lease.ended", job=spec.id, lease=ended.lease, ending=ended.ending, steps=steps)
+        self.messages[spec.id] = ended.message
+        events: list[ev.Event] = [
+            ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
+        ]
+        active = jobs.state[number] in (JobState.ACTIVE, JobState.HELD)
+        if outcome == "failed" and active:
+            failures = self.ledger.of(spec.id).failures + 1
+            if failures > spec.retries:
+                events.append(ev.JobFailed(at, spec.id))
+            else:
+                events.append(ev.JobHeld(at, spec.id))
+                self._release_later(spec.id, min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S))
+        return events
+
+    def _release_later(self, job_id: str, wait_s: float) -> None:
+        """Let a job that failed try again after a while."""
+
+        def release() -> None:
+            if job_id not in self._held_by_user:
+                self._put(lambda at: [ev.JobReleased(at, job_id)])
+
+        asyncio.get_running_loop().call_later(wait_s, release)
+
+    def _tell(self, kind: str, **what: object) -> None:
+        log.info(kind, **what)
+        for listener in self.listeners:
+            if listener.full():
+                listener.get_nowait()
+            listener.put_nowait({"event": kind, "at": self.clock.now(), **what})

@@ -1,0 +1,77 @@
+"""What is counted for each job beside the core's own columns, from events alone."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from fairlead.core.jobs import JobState, JobTable
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+
+
+@dataclass(slots=True)
+class Tally:
+    """One job's counts."""
+
+    leases: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    accelerators: tuple[str, ...] = ()
+    """those it has run on, in order of first use"""
+
+
+class Ledger:
+    """Tallies by job id; the same after a replay as before."""
+
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        self.tally: dict[str, Tally] = {}
+        self._kinds = kinds
+        self._job_of_lease: dict[int, str] = {}
+
+    def of(self, job_id: str) -> Tally:
+        """Return a job's tally."""
+        return self.tally.setdefault(job_id, Tally())
+
+    def note(self, event: ev.Event, jobs: JobTable) -> None:
+        """Count an event that the core has handled."""
+        if isinstance(event, ev.JobCancelled | ev.JobFailed):
+            self.of(event.job_id).ended_at = event.at
+        if not isinstance(event, ev.LeasesEnded):
+            return
+        for lease in event.lease.tolist():
+            job_id = self._job_of_lease.pop(lease, None)
+            if job_id is None:
+                continue
+            mine = self.of(job_id)
+            mine.preemptions += event.outcome != "finished"
+            mine.failures += event.outcome == "failed"
+            if jobs.state[jobs.number[job_id]] == JobState.FINISHED:
+                mine.ended_at = event.at
+
+    def note_launch(self, command: cmd.Launch, at: float, jobs: JobTable) -> None:
+        """Count the leases that a command starts."""
+        for lease, job in zip(command.lease.tolist(), command.on.job.tolist(), strict=True):
+            job_id = jobs.ids[job]
+            mine = self.of(job_id)
+            mine.leases += 1
+            if mine.started_at is None:
+                mine.started_at = at
+            on = int(jobs.on[job])
+            if 0 <= on < len(self._kinds) and self._kinds[on] not in mine.accelerators:
+                mine.accelerators = (*mine.accelerators, self._kinds[on])
+            self._job_of_lease[lease] = job_id
+
+    def saved(self) -> dict[str, object]:
+        """Return what ``restore`` takes."""
+        return {
+            "tally": {job_id: asdict(mine) for job_id, mine in self.tally.items()},
+            "leases": {str(lease): job_id for lease, job_id in self._job_of_lease.items()},
+        }
+
+    def restore(self, saved: Mapping[str, dict[str, dict[str, object]]]) -> None:
+        """Go on from what was saved."""
+        for job_id, found in saved["tally"].items():
+            values = {**found, "accelerators": tuple(found["accelerators"])}  # type: ignore[arg-type]
+            self.tally[job_id] = Tally(**values)  # type: ignore[arg-type]  # saved field by field
+        self._job_of_lease = {int(lease): str(job) for lease, job in saved["leases"].items()}

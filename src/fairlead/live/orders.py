@@ -1,0 +1,58 @@
+"""From a lease to what the engine must know to run it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.engines.base import Order
+from fairlead.live.spec import JobSpec
+from fairlead.model.cluster import Cluster
+from fairlead.model.lease import Placement
+
+Environment = Callable[[int, JobSpec, tuple[str, ...]], dict[str, str]]
+"""(lease, job, accelerators) → what its processes find in their environment"""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Writes orders for one cluster and data directory."""
+
+    cluster: Cluster
+    data: Path
+    environment: Environment
+
+    def __post_init__(self) -> None:
+        address: list[tuple[str, int]] = []
+        taken: dict[int, int] = {}
+        for node in self.cluster.node_of.tolist():
+            address.append((self.cluster.nodes[node].id, taken.get(node, 0)))
+            taken[node] = taken.get(node, 0) + 1
+        object.__setattr__(self, "_address", tuple(address))
+
+    def write(self, lease: int, spec: JobSpec, placement: Placement) -> Order:
+        """Return the order for a job's lease on its devices."""
+        cluster, home = self.cluster, self.home(spec.id)
+        kinds = tuple(
+            cluster.accelerators[cluster.accelerator_of[device]] for device in placement.devices
+        )
+        address: tuple[tuple[str, int], ...] = getattr(self, "_address")  # noqa: B009
+        return Order(
+            lease=lease,
+            job=spec.id,
+            command=spec.command,
+            directory=spec.directory,
+            environment={**spec.environment, **self.environment(lease, spec, kinds)},
+            devices=tuple(address[device] for device in placement.devices),
+            accelerators=kinds,
+            checkpoint_dir=str(home / "checkpoint"),
+            log_dir=str(home / "logs"),
+            total_steps=spec.steps,
+            grace_s=spec.grace_s,
+            memory_gib=spec.host_memory_gib,
+            time_limit_s=spec.time_limit_s,
+            progress_pattern=spec.progress_pattern,
+        )
+
+    def home(self, job_id: str) -> Path:
+        """Return a job's own directory."""
+        return self.data / "jobs" / job_id

@@ -1,0 +1,452 @@
+"""The REST API under /v1, health and metrics."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from fairlead import __version__
+from fairlead.core.jobs import JobState
+from fairlead.live.driver import Live
+from fairlead.live.spec import JobSpec
+from fairlead.model import events as ev
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.job import DEFAULT_TENANT, Tenant, check_quotas
+from fairlead.server import messages as msg
+from fairlead.server.auth import DeniedError, Principal, Tokens
+from fairlead.server.metrics import render
+from fairlead.server.views import job_state, job_view, node_views, share_views
+from fairlead.store import Audit
+
+_STATUS = {"input": 422, "usage": 400, "protocol": 409, "missing": 404, "fenced": 503}
+_TROUBLE: dict[int | str, dict[str, Any]] = {
+    status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 422, 429)
+}
+_MOST_LOG = 1 << 20
+
+
+class MissingError(FairleadError):
+    """There is nothing of this name, or nothing that may be shown."""
+
+    code = "missing"
+
+
+def make_app(live: Live, tokens: Tokens) -> FastAPI:
+    """Return the application that serves a live scheduler."""
+    app = FastAPI(title="Fairlead", version=__version__, responses=_TROUBLE)
+    app.state.live, app.state.tokens = live, tokens
+    app.add_exception_handler(FairleadError, _refused)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    for router in (jobs, leases, tenants, nodes, tokens_, rest):
+        app.include_router(router)
+    return app
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, FairleadError)
+    status = _STATUS.get(error.code, 500)
+    if isinstance(error, DeniedError):
+        status = 403 if error.known else 401
+    field = error.field if isinstance(error, InputError) else None
+    return _problem(status, error.code, str(error), field)
+
+
+async def _malformed(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return _problem(422, "input", f"{field or 'the request'}: {first['msg']}", field or None)
+
+
+def _problem(status: int, code: str, message: str, field: str | None) -> JSONResponse:
+    body = {"error": {"code": code, "message": message, "field": field}}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse(body, status, headers)
+
+
+# -- who asks ---------------------------------------------------------------------------------
+
+
+def _live(request: Request) -> Live:
+    found: Live = request.app.state.live
+    return found
+
+
+def _tokens(request: Request) -> Tokens:
+    found: Tokens = request.app.state.tokens
+    return found
+
+
+def _bearer(request: Request) -> str:
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not text:
+        raise DeniedError("a token is needed: Authorization: Bearer …", known=False)
+    return text
+
+
+LiveNow = Annotated[Live, Depends(_live)]
+TokensNow = Annotated[Tokens, Depends(_tokens)]
+Bearer = Annotated[str, Depends(_bearer)]
+
+
+def _who(bearer: Bearer, tokens: TokensNow, live: LiveNow) -> Principal:
+    return tokens.recognise(bearer, live.clock.now())
+
+
+Who = Annotated[Principal, Depends(_who)]
+
+
+def _find(live: Live, who: Principal, job_id: str) -> int:
+    """Return a job's number if it exists and is shown to whoever asks."""
+    number = live.scheduler.jobs.number.get(job_id)
+    if number is None or not who.may_see(live.scheduler.jobs.jobs[number].tenant):
+        raise MissingError(f"there is no job {job_id!r}")
+    return number
+
+
+# -- jobs ---------------------------------------------------------------------------------------
+
+jobs = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+@jobs.post("", status_code=201)
+async def submit(new: msg.NewJob, live: LiveNow, who: Who) -> msg.JobView:
+    """Submit a job; it is on disk when this returns."""
+    tenant = new.tenant or who.tenant or DEFAULT_TENANT
+    who.require_tenant(tenant)
+    values = new.model_dump()
+    values["command"] = tuple(new.command)
+    values["accelerators"] = tuple(new.accelerators) if new.accelerators else None
+    made = await live.submit(JobSpec(**{**values, "tenant": tenant}), who.name)
+    return job_view(live, live.scheduler.jobs.number[made.id])
+
+
+@jobs.get("")
+async def list_jobs(
+    live: LiveNow,
+    who: Who,
+    state: msg.State | None = None,
+    tenant: str | None = None,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> list[msg.JobView]:
+    """List jobs, oldest first, from the ``after``-th on."""
+    found = []
+    for number in range(after, len(live.scheduler.jobs)):
+        owner = live.scheduler.jobs.jobs[number].tenant
+        if not who.may_see(owner) or (tenant is not None and owner != tenant):
+            continue
+        if state is None or job_state(live, number) == state:
+            found.append(job_view(live, number))
+            if len(found) == limit:
+                break
+    return found
+
+
+@jobs.get("/{job_id}")
+async def show(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+    """Show one job."""
+    return job_view(live, _find(live, who, job_id))
+
+
+@jobs.patch("/{job_id}")
+async def change(job_id: str, new: msg.JobChange, live: LiveNow, who: Who) -> msg.JobView:
+    """Change a job's priority, weight or deadline."""
+    number = _owned(live, who, job_id)
+    given = {key: value for key, value in new.model_dump().items() if value is not None}
+    job = replace(live.scheduler.jobs.jobs[number], **given)
+    audit = Audit(live.clock.now(), who.name, "change", job_id, json.dumps(given))
+    await live.change(lambda at: ev.JobChanged(at, job), audit)
+    return job_view(live, number)
+
+
+@jobs.post("/{job_id}/cancel")
+async def cancel(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+    """End a job for good."""
+    number = _owned(live, who, job_id)
+    await live.cancel(job_id, who.name)
+    return job_view(live, number)
+
+
+@jobs.post("/{job_id}/suspend")
+async def suspend(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+    """Have a job checkpoint, leave its devices, and wait."""
+    number = _owned(live, who, job_id)
+    await live.hold(job_id, who.name)
+    return job_view(live, number)
+
+
+@jobs.post("/{job_id}/resume")
+async def resume(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+    """Let a suspended job run again."""
+    number = _owned(live, who, job_id)
+    if live.scheduler.jobs.state[number] == JobState.HELD:
+        await live.release(job_id, who.name)
+    return job_view(live, number)
+
+
+@jobs.get("/{job_id}/logs", response_class=PlainTextResponse)
+async def logs(
+    job_id: str,
+    live: LiveNow,
+    who: Who,
+    rank: Annotated[int, Query(ge=0, lt=100_000)] = 0,
+    after: Annotated[int, Query(ge=0, le=1 << 50)] = 0,
+) -> Response:
+    """Return what a job's processes printed, of all its leases, from byte ``after`` on.
+
+    The header Fairlead-Next says from where to go on.
+    """
+    _find(live, who, job_id)
+    home = live.orders.home(job_id) / "logs"
+    text = await asyncio.to_thread(_read_logs, home, rank, after)
+    headers = {"Fairlead-Next": str(after + len(text))}
+    return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _read_logs(home: Path, rank: int, after: int) -> bytes:
+    found, left = b"", after
+    leases = sorted((int(p.name.split(".")[0]), p) for p in home.glob(f"*.{rank}.log"))
+    for _, path in leases:
+        size = path.stat().st_size
+        if left >= size:
+            left -= size
+            continue
+        with path.open("rb") as file:
+            file.seek(left)
+            found += file.read(_MOST_LOG - len(found))
+        left = 0
+        if len(found) >= _MOST_LOG:
+            break
+    return found
+
+
+def _owned(live: Live, who: Principal, job_id: str) -> int:
+    number = _find(live, who, job_id)
+    who.require_tenant(live.scheduler.jobs.jobs[number].tenant)
+    return number
+
+
+# -- leases -------------------------------------------------------------------------------------
+
+leases = APIRouter(prefix="/v1/leases", tags=["leases"])
+
+
+@leases.post("/{lease}/renew")
+async def renew(
+    lease: int, told: msg.Renewal, live: LiveNow, tokens: TokensNow, bearer: Bearer
+) -> msg.Renewed:
+    """Take in a job's progress and say how long its lease lasts; for job processes only."""
+    if not tokens.is_lease_token(bearer, lease):
+        raise DeniedError("the token is not this lease's", known=False)
+    answer = live.renew(lease, told.model_dump())
+    if answer is None:
+        raise _OverError(f"lease {lease} is over")
+    return msg.Renewed(**answer)  # type: ignore[arg-type]  # made for it
+
+
+class _OverError(FairleadError):
+    code = "protocol"
+
+
+# -- tenants ------------------------------------------------------------------------------------
+
+tenants = APIRouter(prefix="/v1", tags=["tenants"])
+
+
+@tenants.get("/tenants")
+async def list_tenants(live: LiveNow, who: Who) -> list[msg.TenantView]:
+    """List the tenants."""
+    return [
+        msg.TenantView(
+            id=t.id,
+            weight=t.weight,
+            parent=t.parent,
+            inner=t.inner,  # type: ignore[arg-type]  # one of the two
+            priority=t.priority,
+            guarantee=dict(t.guarantee),
+            limit=dict(t.limit),
+        )
+        for t in live.scheduler.jobs.tenants
+        if who.may_see(t.id)
+    ]
+
+
+@tenants.put("/tenants/{tenant_id}")
+async def set_tenant(
+    tenant_id: str, new: msg.TenantView, live: LiveNow, who: Who
+) -> msg.TenantView:
+    """Add a tenant or change its weight, parent, quotas; for admins."""
+    who.require("admin")
+    if new.id != tenant_id:
+        raise InputError(f"{new.id!r} is not {tenant_id!r}", fix="give one id", field="id")
+    tenant = Tenant(**new.model_dump())
+    others = [t for t in live.scheduler.jobs.tenants if t.id != tenant_id]
+    check_quotas([*others, tenant], live.setting.cluster.count_by_name())
+    parent = {t.id: t.parent for t in [*others, tenant]}
+    at, seen = tenant.parent, {tenant.id}
+    while at is not None:
+        if at in seen:
+            raise InputError(f"{at!r} is inside itself", fix="choose another", field="parent")
+        seen.add(at)
+        at = parent.get(at)
+    await live.set_tenant(tenant, who.name)
+    return new
+
+
+@tenants.get("/shares")
+async def shares(live: LiveNow, who: Who) -> list[msg.ShareView]:
+    """Show what tenants are entitled to and what they have."""
+    return [view for view in share_views(live) if who.may_see(view.tenant)]
+
+
+# -- nodes --------------------------------------------------------------------------------------
+
+nodes = APIRouter(prefix="/v1/nodes", tags=["nodes"])
+
+
+@nodes.get("")
+async def list_nodes(live: LiveNow, who: Who) -> list[msg.NodeView]:
+    """List the nodes."""
+    del who
+    return node_views(live)
+
+
+@nodes.post("/{node}/drain")
+async def drain(node: str, live: LiveNow, who: Who) -> msg.NodeView:
+    """Have all jobs leave a node, and start none there."""
+    return await _turn(node, live, who, "drain", lambda at: ev.NodeLost(at, node))
+
+
+@nodes.post("/{node}/return")
+async def put_back(node: str, live: LiveNow, who: Who) -> msg.NodeView:
+    """Use a drained node again."""
+    return await _turn(node, live, who, "return", lambda at: ev.NodeReturned(at, node))
+
+
+async def _turn(
+    node: str, live: Live, who: Principal, what: str, event: Callable[[float], ev.Event]
+) -> msg.NodeView:
+    who.require("admin")
+    if all(view.id != node for view in node_views(live)):
+        raise MissingError(f"there is no node {node!r}")
+    await live.change(event, Audit(live.clock.now(), who.name, what, node))
+    return next(view for view in node_views(live) if view.id == node)
+
+
+# -- tokens -------------------------------------------------------------------------------------
+
+tokens_ = APIRouter(prefix="/v1", tags=["access"])
+
+
+@tokens_.post("/tokens", status_code=201)
+async def make_token(
+    new: msg.NewToken, live: LiveNow, tokens: TokensNow, who: Who
+) -> msg.TokenView:
+    """Make a token; it is shown this once."""
+    who.require("admin")
+    if new.role == "tenant" and new.tenant is None:
+        raise InputError("whose is it", fix="name the tenant", field="tenant")
+    at = live.clock.now()
+    text, token, change = tokens.make(
+        new.name, new.role, tenant=new.tenant, at=at, lasts_s=new.lasts_s
+    )
+    await live.write([change, Audit(at, who.name, "token", token.id, new.name)])
+    return _token_view(token, text)
+
+
+@tokens_.get("/tokens")
+async def list_tokens(tokens: TokensNow, who: Who) -> list[msg.TokenView]:
+    """List the tokens there are, without what would let one use them."""
+    who.require("admin")
+    return [_token_view(token) for token in tokens.list()]
+
+
+@tokens_.delete("/tokens/{token_id}", status_code=204)
+async def revoke_token(token_id: str, live: LiveNow, tokens: TokensNow, who: Who) -> None:
+    """Make a token useless."""
+    who.require("admin")
+    change = tokens.revoke(token_id)
+    if change is None:
+        raise MissingError(f"there is no token {token_id!r}")
+    await live.write([change, Audit(live.clock.now(), who.name, "revoke", token_id)])
+
+
+@tokens_.get("/audit")
+async def audit(
+    live: LiveNow,
+    who: Who,
+    before: Annotated[int | None, Query(ge=0, le=1 << 60)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[msg.AnyJson]:
+    """Show who changed what, newest first."""
+    who.require("admin")
+    return await asyncio.to_thread(live.store.audit_trail, before=before, limit=limit)
+
+
+def _token_view(token: Any, text: str | None = None) -> msg.TokenView:
+    return msg.TokenView(
+        id=token.id,
+        name=token.name,
+        role=token.role,
+        tenant=token.tenant,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        token=text,
+    )
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+rest = APIRouter(tags=["service"])
+
+
+@rest.get("/v1/events", response_class=StreamingResponse)
+async def stream(live: LiveNow, who: Who) -> StreamingResponse:
+    """Follow what happens, as server-sent events."""
+    return StreamingResponse(_follow(live, who), media_type="text/event-stream")
+
+
+async def _follow(live: Live, who: Principal) -> AsyncIterator[str]:
+    mine: asyncio.Queue[dict[str, object]] = asyncio.Queue(1000)
+    live.listeners.add(mine)
+    jobs = live.scheduler.jobs
+    try:
+        yield ": welcome\n\n"
+        while True:
+            try:
+                found = await asyncio.wait_for(mine.get(), 15.0)
+            except TimeoutError:
+                yield ": still here\n\n"
+                continue
+            number = jobs.number.get(str(found.get("job")))
+            if number is None or who.may_see(jobs.jobs[number].tenant):
+                yield f"event: {found['event']}\ndata: {json.dumps(found)}\n\n"
+    finally:
+        live.listeners.discard(mine)
+
+
+@rest.get("/healthz", response_class=PlainTextResponse)
+async def healthy() -> str:
+    """Say that the process lives."""
+    return "ok\n"
+
+
+@rest.get("/readyz", response_class=PlainTextResponse, responses={503: {"model": str}})
+async def ready(live: LiveNow) -> Response:
+    """Say whether the scheduler decides."""
+    broken = live.broken.is_set()
+    return PlainTextResponse("broken\n" if broken else "ok\n", 503 if broken else 200)
+
+
+@rest.get("/metrics", response_class=PlainTextResponse)
+async def metrics(live: LiveNow, who: Who) -> Response:
+    """Return figures in Prometheus's form; for admins and viewers."""
+    who.require("admin", "viewer")
+    return Response(render(live), media_type="text/plain; version=0.0.4; charset=utf-8")

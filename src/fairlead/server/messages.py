@@ -1,0 +1,162 @@
+"""What is said over the wire."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Seconds = Annotated[float, Field(gt=0, lt=1e12)]
+State = Literal["queued", "running", "suspended", "finished", "failed", "cancelled"]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewJob(_Message):
+    """A job to submit."""
+
+    command: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(min_length=1)]
+    name: Annotated[str, Field(max_length=128)] = ""
+    tenant: Name | None = None
+    workload: Annotated[str, Field(max_length=128)] = ""
+    gang: Annotated[int, Field(ge=1, le=100_000)] = 1
+    steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
+    deadline_s: Seconds | None = None
+    accelerators: list[Name] | None = None
+    memory_gib: Seconds | None = None
+    directory: Annotated[str, Field(max_length=4096)] = ""
+    environment: dict[Name, Annotated[str, Field(max_length=32_768)]] = {}
+    retries: Annotated[int, Field(ge=0, le=1000)] = 3
+    grace_s: Seconds = 30.0
+    host_memory_gib: Seconds | None = None
+    time_limit_s: Seconds | None = None
+    progress_pattern: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class JobView(_Message):
+    """A job as it stands."""
+
+    id: str
+    name: str
+    tenant: str
+    state: State
+    workload: str
+    gang: int
+    weight: float
+    priority: int
+    steps_done: float
+    total_steps: int | None
+    accelerator: str | None
+    accelerators_used: list[str]
+    leases: int
+    preemptions: int
+    failures: int
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    steps_per_s: float | None
+    metrics: dict[str, float]
+    message: str
+    command: list[str]
+
+
+class JobChange(_Message):
+    """What may be changed of a job."""
+
+    priority: Annotated[int, Field(ge=-(10**6), le=10**6)] | None = None
+    weight: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    deadline_s: Seconds | None = None
+
+
+class Renewal(_Message):
+    """What a member of a gang tells of itself."""
+
+    rank: Annotated[int, Field(ge=0, lt=100_000)]
+    started: Annotated[int, Field(ge=0, le=10**15)]
+    steps: Annotated[float, Field(ge=0, le=1e15)]
+    saved_steps: Annotated[float, Field(ge=0, le=1e15)] = 0
+    steps_per_s: Annotated[float, Field(ge=0, le=1e15)] = 0
+    metrics: dict[Name, float] = {}
+    leaving: bool = False
+
+
+class Renewed(_Message):
+    """How long a member may go on, and whether it is to leave."""
+
+    valid_s: float
+    leave: bool
+    leave_after: int | None
+
+
+class TenantView(_Message):
+    """A tenant."""
+
+    id: Name
+    weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    parent: Name | None = None
+    inner: Literal["fairness", "fifo"] = "fairness"
+    priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
+    guarantee: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = {}
+    limit: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = {}
+
+
+class NewToken(_Message):
+    """A token to make."""
+
+    name: Name
+    role: Literal["admin", "tenant", "viewer"] = "tenant"
+    tenant: Name | None = None
+    lasts_s: Seconds | None = None
+
+
+class TokenView(_Message):
+    """What is shown of a token; ``token`` only when it is made."""
+
+    id: str
+    name: str
+    role: str
+    tenant: str | None
+    created_at: float
+    expires_at: float | None
+    token: str | None = None
+
+
+class NodeView(_Message):
+    """A node and its devices."""
+
+    id: str
+    rack: str
+    up: bool
+    devices: dict[str, int]
+    busy: int
+
+
+class ShareView(_Message):
+    """What a tenant is entitled to and has, as parts of all devices."""
+
+    tenant: str
+    weight: float
+    entitled: float
+    received: float
+    device_hours: float
+    jobs: int
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+class Trouble(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: Problem
+
+
+AnyJson = dict[str, Any]

@@ -1,0 +1,47 @@
+"""Figures for Prometheus, computed when it asks."""
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from fairlead.live.driver import Live
+from fairlead.model.plan import NOBODY
+from fairlead.server.views import share_views
+
+
+def render(live: Live) -> bytes:
+    """Return all figures of a live scheduler as text."""
+    registry = CollectorRegistry()
+
+    def gauge(name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"fairlead_{name}", about, labels, registry=registry)
+
+    scheduler, cluster = live.scheduler, live.setting.cluster
+    jobs = scheduler.jobs
+    active = jobs.active
+    running = int(np.count_nonzero(jobs.lease[active] != NOBODY))
+    gauge("jobs_running", "Jobs that hold devices.").set(running)
+    gauge("jobs_queued", "Jobs that wait for devices.").set(len(active) - running)
+    gauge("jobs_submitted", "Jobs ever submitted.").set(len(jobs))
+    gauge("leases_open", "Leases under which processes run or end.").set(len(scheduler.leases))
+    decisions = np.array(live.decisions_s or [0.0])
+    seconds = gauge("decision_seconds", "Time of recent decisions.", "quantile")
+    for quantile in (0.5, 0.99):
+        seconds.labels(str(quantile)).set(float(np.quantile(decisions, quantile)))
+    held = (scheduler.leases.holder >= 0).any(axis=0)
+    busy = gauge("devices_busy", "Devices that are held.", "accelerator")
+    there = gauge("devices", "Devices there are.", "accelerator")
+    for index, name in enumerate(cluster.accelerators):
+        mine = cluster.accelerator_of == index
+        busy.labels(name).set(int(np.count_nonzero(held & mine)))
+        there.labels(name).set(int(np.count_nonzero(mine)))
+    share = gauge("tenant_share", "Part of all devices.", "tenant", "kind")
+    for view in share_views(live):
+        share.labels(view.tenant, "entitled").set(view.entitled)
+        share.labels(view.tenant, "received").set(view.received)
+    tallies = live.ledger.tally.values()
+    gauge("preemptions", "Leases that ended before their job.").set(
+        sum(tally.preemptions for tally in tallies)
+    )
+    gauge("failures", "Leases that ended in a crash.").set(sum(t.failures for t in tallies))
+    found: bytes = generate_latest(registry)
+    return found

@@ -1,0 +1,116 @@
+"""What a live scheduler shows of itself."""
+
+import numpy as np
+
+from fairlead.core.history import entitled
+from fairlead.core.jobs import FIRST_RECEIVED, JobState
+from fairlead.live.driver import Live
+from fairlead.model.plan import NOBODY
+from fairlead.model.snapshot import MIXED
+from fairlead.server.messages import JobView, NodeView, ShareView, State
+
+_ENDED: dict[int, State] = {
+    JobState.FINISHED: "finished",
+    JobState.CANCELLED: "cancelled",
+    JobState.FAILED: "failed",
+    JobState.HELD: "suspended",
+}
+
+
+def job_view(live: Live, number: int) -> JobView:
+    """Return one job as it stands."""
+    jobs = live.scheduler.jobs
+    job, job_id = jobs.jobs[number], jobs.ids[number]
+    spec, tally = live.specs[job_id], live.ledger.of(job_id)
+    lease = live.leases.get(int(jobs.lease[number]))
+    kind = int(jobs.on[number])
+    kinds = live.setting.cluster.accelerators
+    on = None if kind == NOBODY else "mixed" if kind == MIXED else kinds[kind]
+    steps = float(max(jobs.steps[number], lease.steps if lease else 0.0))
+    return JobView(
+        id=job_id,
+        name=spec.name,
+        tenant=job.tenant,
+        state=job_state(live, number),
+        workload=job.workload,
+        gang=job.gang,
+        weight=job.weight,
+        priority=job.priority,
+        steps_done=min(steps, float(spec.steps)) if spec.steps else steps,
+        total_steps=spec.steps,
+        accelerator=on,
+        accelerators_used=list(tally.accelerators),
+        leases=tally.leases,
+        preemptions=tally.preemptions,
+        failures=tally.failures,
+        submitted_at=job.arrival_at,
+        started_at=tally.started_at,
+        ended_at=tally.ended_at,
+        steps_per_s=lease.steps_per_s if lease else None,
+        metrics=dict(lease.metrics) if lease else {},
+        message=live.messages.get(job_id, ""),
+        command=list(spec.command),
+    )
+
+
+def job_state(live: Live, number: int) -> State:
+    """Return where a job stands, in the words that users know."""
+    jobs = live.scheduler.jobs
+    state = int(jobs.state[number])
+    if state == JobState.ACTIVE:
+        return "running" if jobs.lease[number] != NOBODY else "queued"
+    return _ENDED[state]
+
+
+def node_views(live: Live) -> list[NodeView]:
+    """Return the nodes, with how many of their devices are held."""
+    scheduler, cluster = live.scheduler, live.setting.cluster
+    held = (scheduler.leases.holder >= 0).any(axis=0)
+    found = []
+    for index, node in enumerate(cluster.nodes):
+        mine = cluster.node_of == index
+        counts: dict[str, int] = {}
+        for kind in node.devices:
+            counts[kind] = counts.get(kind, 0) + 1
+        found.append(
+            NodeView(
+                id=node.id,
+                rack=node.rack,
+                up=index not in scheduler.down,
+                devices=counts,
+                busy=int(np.count_nonzero(held & mine)),
+            )
+        )
+    return found
+
+
+def share_views(live: Live) -> list[ShareView]:
+    """Return what every tenant is entitled to now, holds now, and has had."""
+    scheduler = live.scheduler
+    jobs, leases = scheduler.jobs, scheduler.leases
+    count, tenants = len(jobs), jobs.tenants
+    if not count:
+        return []
+    profiles, profile = jobs.profiles, jobs.ints[:count, 1]
+    owner, gang = profiles.tenant[profile], profiles.gang[profile]
+    numbers = jobs.numbers[:count].copy()
+    slots = leases.open
+    leases.credit(slots, leases.job[slots], live.clock.now(), numbers)
+    device_s = numbers[:, FIRST_RECEIVED:].sum(axis=1) * gang
+    had = np.bincount(owner, device_s, len(tenants))
+    held = np.bincount(owner, gang * (jobs.lease[:count] != NOBODY), len(tenants))
+    waiting = np.bincount(owner[jobs.active], minlength=len(tenants))
+    part = np.where(waiting > 0, entitled(tenants), 0.0)
+    part = part / max(float(part.sum()), 1e-12)
+    devices = max(len(live.setting.cluster.node_of), 1)
+    return [
+        ShareView(
+            tenant=tenant.id,
+            weight=tenant.weight,
+            entitled=float(part[i]),
+            received=float(held[i]) / devices,
+            device_hours=float(had[i]) / 3600.0,
+            jobs=int(waiting[i]),
+        )
+        for i, tenant in enumerate(tenants)
+    ]

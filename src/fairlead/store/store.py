@@ -1,0 +1,227 @@
+"""The store: a batch of events and all it changes in one transaction, one writer at a time."""
+
+import fcntl
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from fairlead.model.errors import FairleadError
+from fairlead.store import tables
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_ADVISORY = 0x6661_6972  # "fair": the key of PostgreSQL's advisory lock
+_POLL_S = 0.5
+_PAGE = 2000
+
+
+class FencedError(FairleadError):
+    """Another scheduler has taken over: this one may write no more."""
+
+    code = "fenced"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One logged event."""
+
+    seq: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A document to write, replacing the one of that name."""
+
+    kind: str
+    id: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A document to remove, if it is there."""
+
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A line of the audit trail: who did what to whom."""
+
+    at: float
+    who: str
+    action: str
+    subject: str
+    detail: str = ""
+
+
+Change = Put | Remove | Audit
+
+
+class Store:
+    """Events, states and documents in one database.
+
+    Calls block; the live driver makes them in a thread of their own. Only the holder of the lock
+    writes: every write checks its token in the same transaction.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._engine = sa.create_engine(url)
+        self._sqlite = self._engine.dialect.name == "sqlite"
+        self._path = Path(self._engine.url.database or "")
+        self._held: TextIO | sa.Connection | None = None
+        if self._sqlite:
+            sa.event.listen(self._engine, "connect", _set_up_sqlite)
+        self._upgrade()
+
+    def _upgrade(self) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(_MIGRATIONS))
+        with self._engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    # -- one scheduler at a time ----------------------------------------------------------------
+
+    def acquire(self, owner: str, *, wait_s: float = 0.0) -> int | None:
+        """Return a new fencing token once no other scheduler lives; None if time runs out.
+
+        Whoever held the lock before can write no more, even if it only seemed dead.
+        """
+        until = time.monotonic() + wait_s
+        while not self._try_lock():
+            if time.monotonic() >= until:
+                return None
+            time.sleep(min(_POLL_S, max(until - time.monotonic(), 0.0)))
+        with self._engine.begin() as connection:
+            row = connection.execute(sa.select(tables.lock.c.token)).first()
+            token = 1 if row is None else int(row[0]) + 1
+            connection.execute(sa.delete(tables.lock))
+            connection.execute(sa.insert(tables.lock).values(id=1, token=token, owner=owner))
+        return token
+
+    def _try_lock(self) -> bool:
+        if self._sqlite:
+            file = self._path.with_suffix(".lock").open("a", encoding="ascii")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                return False
+            self._held = file
+            return True
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        held = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_ADVISORY))).scalar()
+        if not held:
+            connection.close()
+            return False
+        self._held = connection
+        return True
+
+    # -- the log --------------------------------------------------------------------------------
+
+    def append(
+        self, token: int, first: int, bodies: Sequence[str], changes: Sequence[Change] = ()
+    ) -> None:
+        """Write events from number ``first`` on, and the changes that go with them, or nothing."""
+        with self._engine.begin() as connection:
+            self._check(connection, token)
+            if bodies:
+                rows = [{"seq": first + i, "body": body} for i, body in enumerate(bodies)]
+                connection.execute(sa.insert(tables.events), rows)
+            for change in changes:
+                _apply(connection, change)
+
+    def save_state(self, token: int, seq: int, body: str) -> None:
+        """Keep the state after event ``seq``; older states and the events before it may go."""
+        packed = zlib.compress(body.encode(), 1)
+        with self._engine.begin() as connection:
+            self._check(connection, token)
+            connection.execute(sa.insert(tables.states).values(seq=seq, body=packed))
+            connection.execute(sa.delete(tables.states).where(tables.states.c.seq < seq))
+            connection.execute(sa.delete(tables.events).where(tables.events.c.seq <= seq))
+
+    def load_state(self) -> tuple[int, str] | None:
+        """Return the number of the last event that the newest state includes, and the state."""
+        query = sa.select(tables.states).order_by(tables.states.c.seq.desc())
+        with self._engine.connect() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else (int(row.seq), zlib.decompress(row.body).decode())
+
+    def load_events(self, after: int) -> Iterator[Record]:
+        """Yield the events after a number, in order."""
+        while True:
+            query = (
+                sa.select(tables.events)
+                .where(tables.events.c.seq > after)
+                .order_by(tables.events.c.seq)
+                .limit(_PAGE)
+            )
+            with self._engine.connect() as connection:
+                rows = connection.execute(query).all()
+            for row in rows:
+                yield Record(int(row.seq), row.body)
+            if len(rows) < _PAGE:
+                return
+            after = int(rows[-1].seq)
+
+    # -- documents ------------------------------------------------------------------------------
+
+    def documents(self, kind: str) -> dict[str, str]:
+        """Return all documents of a kind by id."""
+        table = tables.documents
+        query = sa.select(table.c.id, table.c.body).where(table.c.kind == kind)
+        with self._engine.connect() as connection:
+            return {row.id: row.body for row in connection.execute(query)}
+
+    def audit_trail(self, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Return the newest lines of the audit trail first."""
+        table = tables.audit
+        query = sa.select(table).order_by(table.c.seq.desc()).limit(limit)
+        if before is not None:
+            query = query.where(table.c.seq < before)
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def close(self) -> None:
+        """Give the lock back and close all connections."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+        self._engine.dispose()
+
+    def _check(self, connection: sa.Connection, token: int) -> None:
+        query = sa.select(tables.lock.c.token)
+        if not self._sqlite:
+            query = query.with_for_update(read=True)
+        found = connection.execute(query).scalar()
+        if found != token:
+            raise FencedError(f"a scheduler with token {found} has taken over from {token}")
+
+
+def _apply(connection: sa.Connection, change: Change) -> None:
+    table = tables.documents
+    match change:
+        case Put(kind, id_, body):
+            _apply(connection, Remove(kind, id_))
+            connection.execute(sa.insert(table).values(kind=kind, id=id_, body=body))
+        case Remove(kind, id_):
+            connection.execute(sa.delete(table).where(table.c.kind == kind, table.c.id == id_))
+        case Audit():
+            values = {name: getattr(change, name) for name in change.__slots__}
+            connection.execute(sa.insert(tables.audit).values(**values))
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {setting}")
+    cursor.close()
