@@ -9,7 +9,6 @@ import typer
 from fairlead.cli.options import Json
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
-_OVER = ("finished", "failed", "cancelled")
 
 
 def submit(
@@ -41,8 +40,8 @@ def submit(
 
     Example:  fairlead submit --workload ResNet-50 --steps 5000 -- python train.py
     """
-    from fairlead.cli.client import Client
     from fairlead.cli.output import print_json
+    from fairlead.client import Client
     from fairlead.model.errors import UsageError
 
     environment = {}
@@ -84,8 +83,8 @@ def jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs, oldest first."""
-    from fairlead.cli.client import Client
     from fairlead.cli.output import print_json, table
+    from fairlead.client import Client
 
     found = Client.found().get("/v1/jobs", state=state, tenant=tenant, limit=10_000)
     if as_json:
@@ -117,14 +116,11 @@ def job(
 
     With --wait the exit status says whether it finished.
     """
-    from fairlead.cli.client import Client, job_path
     from fairlead.cli.output import print_json, table
+    from fairlead.client import Client
 
     server = Client.found()
-    found = server.get(job_path(job_id))
-    while wait and found["state"] not in _OVER:
-        time.sleep(0.5)
-        found = server.get(job_path(job_id))
+    found = server.wait(job_id) if wait else server.job(job_id)
     if as_json:
         print_json(found)
     else:
@@ -143,7 +139,7 @@ def logs(
     """Print what a job's processes printed."""
     import sys
 
-    from fairlead.cli.client import Client, ServerError, job_path
+    from fairlead.client import OVER, Client, ServerError, job_path
 
     server, after = Client.found(), 0
     while True:
@@ -157,7 +153,7 @@ def logs(
         after = int(headers.get("fairlead-next", after))
         if text:
             continue
-        if not follow or state in _OVER:
+        if not follow or state in OVER:
             return
         time.sleep(0.5)
 
@@ -178,8 +174,8 @@ def resume(job_id: JobId, as_json: Json = False) -> None:
 
 
 def _act(job_id: str, what: str, as_json: bool) -> None:
-    from fairlead.cli.client import Client, job_path
     from fairlead.cli.output import print_json
+    from fairlead.client import Client, job_path
 
     found = Client.found().post(job_path(job_id, what))
     if as_json:

@@ -436,18 +436,16 @@ class Live:
             steps = max(steps, open_lease.steps)
         self._tell("lease.ended", job=spec.id, lease=ended.lease, ending=ended.ending, steps=steps)
         self.messages[spec.id] = ended.message
-        events: list[ev.Event] = [
-            ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
-        ]
+        ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
         active = jobs.state[number] in (JobState.ACTIVE, JobState.HELD)
-        if outcome == "failed" and active:
-            failures = self.ledger.of(spec.id).failures + 1
-            if failures > spec.retries:
-                events.append(ev.JobFailed(at, spec.id))
-            else:
-                events.append(ev.JobHeld(at, spec.id))
-                self._release_later(spec.id, min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S))
-        return events
+        if outcome != "failed" or not active:
+            return [ends]
+        # Held before its lease ends, so that it is not started again at once.
+        failures = self.ledger.of(spec.id).failures + 1
+        if failures > spec.retries:
+            return [ev.JobFailed(at, spec.id), ends]
+        self._release_later(spec.id, min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S))
+        return [ev.JobHeld(at, spec.id), ends]
 
     def _release_later(self, job_id: str, wait_s: float) -> None:
         """Let a job that failed try again after a while."""

@@ -1,8 +1,19 @@
-"""How commands reach the server: its address and a token, from the environment or its data."""
+"""A client of a running scheduler: what the command line uses, and Python programs may.
+
+```python
+from fairlead.client import Client
+
+server = Client.found()
+job = server.submit(["python", "train.py"], workload="ResNet-50", steps=5000)
+server.wait(job["id"])
+```
+"""
 
 import json
+import math
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from http import client
 from pathlib import Path
 from typing import Any
@@ -10,6 +21,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fairlead.model.errors import FairleadError
 
+OVER = ("finished", "failed", "cancelled")
+"""states that a job does not leave"""
 _LOGIN = "login.json"
 
 
@@ -49,6 +62,26 @@ class Client:
                 ) from None
         return cls(url, token)
 
+    def submit(self, command: Sequence[str], **settings: object) -> dict[str, Any]:
+        """Submit a job, here unless ``directory`` says otherwise; return it with its id."""
+        body: dict[str, object] = {"directory": os.getcwd(), **settings, "command": [*command]}
+        made: dict[str, Any] = self.post("/v1/jobs", body)
+        return made
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """Return a job as it stands."""
+        found: dict[str, Any] = self.get(job_path(job_id))
+        return found
+
+    def wait(self, job_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Return a job when it has ended; TimeoutError when that takes too long."""
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while (found := self.job(job_id))["state"] not in OVER:
+            if time.monotonic() > until:
+                raise TimeoutError(f"job {job_id} is still {found['state']}")
+            time.sleep(0.3)
+        return found
+
     def get(self, path: str, **query: object) -> Any:
         """Return what the server shows."""
         given = {key: value for key, value in query.items() if value is not None}
@@ -85,9 +118,16 @@ class Client:
             answer = self._connection.getresponse()
             return answer.status, dict(answer.headers), answer.read()
         except (OSError, client.HTTPException) as error:
-            self._connection = None
+            self.close()
             where = f"{self._url.scheme}://{self._url.netloc}"
             raise ServerError(f"{where} does not answer ({error}); is the server up?") from None
+
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def job_path(job_id: str, *rest: str) -> str:
