@@ -1,0 +1,39 @@
+"""OEF for tenants who compete: equal normalised throughput (OEF §4.2.1, program 9)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.tenant_rows import Division, tenant_table
+from fairlead.solve import solve_equal
+
+
+@dataclass(frozen=True)
+class Oef:
+    """Give all tenants the same normalised throughput for their weight, as much as possible.
+
+    No tenant gains by reporting a speedup above its own. Who cannot use what stops the others
+    gets more, until nothing that anybody can use is left. The objective is the least throughput
+    per unit of weight.
+    """
+
+    reads_progress: ClassVar[bool] = False
+    realised_by: ClassVar[str] = "tenants"
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the tenants' devices of each accelerator."""
+        return self.divide(snap).allocation()
+
+    def divide(self, snap: Snapshot) -> Division:
+        """Return the devices of every virtual tenant."""
+        table = tenant_table(snap)
+        found = solve_equal(table.gain, table.weight, table.capacity)
+
+        def prove() -> Certificate:
+            return found.certificate
+
+        def worth() -> float:
+            return found.least
+
+        return Division(table, found.amount, worth, prove)

@@ -1,0 +1,59 @@
+"""Max-min fairness over tenants, each against its equal split: Gavel as OEF reads it (§2.4)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.tenant_rows import Division, TenantTable, tenant_table
+from fairlead.solve import MaxMinProblem, solve_equal, solve_max_min
+
+
+@dataclass(frozen=True)
+class TenantMaxMin:
+    """Maximise the least ratio of a tenant's throughput to its equal split, then the next least.
+
+    The equal split is the tenant's part by weight of every accelerator. ``capped`` lets a
+    tenant hold at most one device per unit of weight, as if it were one job.
+    """
+
+    reads_progress: ClassVar[bool] = False
+    realised_by: ClassVar[str] = "tenants"
+    capped: bool = False
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the tenants' devices of each accelerator."""
+        return self.divide(snap).allocation()
+
+    def divide(self, snap: Snapshot) -> Division:
+        """Return the devices of every virtual tenant."""
+        table = tenant_table(snap)
+        split = table.capacity / max(float(table.weight.sum()), 1e-300)
+        gain = table.gain / (table.gain * split).sum(axis=1, keepdims=True)
+        if self.capped:
+            return _capped(
+                table, MaxMinProblem(gain, table.weight**0, table.weight, table.capacity)
+            )
+        found = solve_equal(gain, table.weight, table.capacity)
+
+        def prove() -> Certificate:
+            return found.certificate
+
+        def worth() -> float:
+            return found.least
+
+        return Division(table, found.amount, worth, prove)
+
+
+def _capped(table: TenantTable, problem: MaxMinProblem) -> Division:
+    found = solve_max_min(problem)
+
+    def prove() -> Certificate:
+        return found.certificate
+
+    def worth() -> float:
+        return float(found.level[found.level > 0].min(initial=np.inf))
+
+    return Division(table, found.share * table.weight[:, None], worth, prove)

@@ -1,0 +1,103 @@
+"""The programs behind tenants' rows: their edges, and that many rows agree with few."""
+
+import numpy as np
+import pytest
+
+from fairlead.solve import (
+    Columns,
+    LinearProgram,
+    equal_bound,
+    solve_envy_free,
+    solve_equal,
+    solve_lp,
+)
+
+INF = float("inf")
+
+
+def test_nobody_and_nothing() -> None:
+    none = np.zeros((0, 2))
+    assert solve_equal(none, np.zeros(0), np.ones(2)).amount.shape == (0, 2)
+    assert solve_envy_free(none, np.zeros(0), np.ones(2)).certificate.gap == 0.0
+    useless = np.array([[0.0, 1.0], [2.0, 0.0]])
+    found = solve_equal(useless, np.ones(2), np.array([0.0, 3.0]))
+    np.testing.assert_array_equal(found.amount, [[0, 3], [0, 0]])
+    assert found.least == 3.0
+    free = solve_envy_free(useless, np.ones(2), np.array([0.0, 3.0]))
+    np.testing.assert_allclose(free.amount, [[0, 3], [0, 0]])
+    assert free.bound == pytest.approx(free.total) == pytest.approx(3.0)
+
+
+def test_equal_rows_share_by_weight() -> None:
+    gain = np.array([[1.0, 2.0], [1.0, 5.0], [1.0, 2.0]])
+    weight = np.array([1.0, 1.0, 3.0])
+    for amount in (
+        solve_equal(gain, weight, np.ones(2)).amount,
+        solve_envy_free(gain, weight, np.ones(2)).amount,
+    ):
+        np.testing.assert_allclose(amount[2], 3 * amount[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.05, 1e-4])
+@pytest.mark.parametrize("width", [2, 3, 7])
+def test_many_rows_have_the_level_of_one_great_program(width: int, spread: float) -> None:
+    """The guessed prices only choose what the linear program looks at."""
+    rng = np.random.default_rng(width)
+    base = np.linspace(1.0, 4.0, width)
+    gain = base * np.exp(spread * rng.normal(size=(150, width)))
+    gain[rng.random(gain.shape) < 0.1] = 0.0
+    gain[:, 0] = 1.0
+    weight, capacity = rng.uniform(0.5, 2.0, 150), rng.integers(1, 40, width).astype(float)
+    found = solve_equal(gain, weight, capacity)
+    matrix = np.zeros((width + 150, 1 + gain.size))
+    matrix[:width, 1:] = np.tile(np.eye(width), 150)
+    for i in range(150):
+        matrix[width + i, 1 + i * width : 1 + (i + 1) * width] = gain[i]
+        matrix[width + i, 0] = -weight[i]
+    program = LinearProgram(
+        np.append(-1.0, np.zeros(gain.size)),
+        Columns.dense(matrix),
+        np.append(np.full(width, -INF), np.zeros(150)),
+        np.append(capacity, np.full(150, INF)),
+        np.zeros(1 + gain.size),
+        np.full(1 + gain.size, INF),
+    )
+    assert found.least == pytest.approx(-solve_lp(program).objective, rel=1e-9)
+    assert np.count_nonzero(found.amount) <= 150 + width - 1
+    assert abs(found.certificate.gap) < 1e-9
+
+
+def test_any_prices_bound_the_equal_level() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(100):
+        gain, weight = rng.uniform(0.1, 3.0, (5, 3)), rng.uniform(0.2, 2.0, 5)
+        capacity = rng.uniform(0.5, 4.0, 3)
+        found = solve_equal(gain, weight, capacity)
+        bound = equal_bound(gain, weight, capacity, rng.exponential(size=3))
+        assert bound >= found.least * (1 - 1e-12)
+
+
+def test_lazily_found_envy_is_all_envy() -> None:
+    """Sixty distinct rows: far more pairs than the program begins with."""
+    rng = np.random.default_rng(5)
+    gain = np.column_stack([np.ones(60), rng.uniform(1.0, 6.0, (60, 3))])
+    weight, capacity = rng.uniform(0.5, 2.0, 60), np.array([7.0, 20.0, 3.0, 11.0])
+    found = solve_envy_free(gain, weight, capacity)
+    value = gain @ (found.amount / weight[:, None]).T
+    assert (value <= value.diagonal()[:, None] * (1 + 1e-8)).all()
+    pair = [(i, o) for i in range(60) for o in range(60) if i != o]
+    matrix = np.zeros((4 + len(pair), 240))
+    matrix[:4] = np.tile(np.eye(4), 60)
+    for row, (i, o) in enumerate(pair):
+        matrix[4 + row, 4 * i : 4 * i + 4] = gain[i] / weight[i]
+        matrix[4 + row, 4 * o : 4 * o + 4] = -gain[i] / weight[o]
+    program = LinearProgram(
+        -gain.ravel(),
+        Columns.dense(matrix),
+        np.append(np.full(4, -INF), np.zeros(len(pair))),
+        np.append(capacity, np.full(len(pair), INF)),
+        np.zeros(240),
+        np.full(240, INF),
+    )
+    assert found.total == pytest.approx(-solve_lp(program).objective, rel=1e-8)
+    assert abs(found.certificate.gap) < 1e-8

@@ -1,0 +1,134 @@
+"""The store keeps all of a batch or nothing, for one scheduler at a time, on both databases."""
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from fairlead.store import Audit, FencedError, Put, Remove, Store
+
+POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if not POSTGRES:
+        pytest.skip("PostgreSQL's server is not installed")
+    pytest.importorskip("psycopg")
+    tools, home = POSTGRES[-1], tmp_path_factory.mktemp("postgres")
+    as_user = []
+    if os.getuid() == 0:
+        shutil.chown(home, "postgres")
+        for parent in list(home.parents)[:-1]:
+            if parent.name.startswith(("pytest", "test")):
+                parent.chmod(0o755)
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+    def run(*command: str) -> None:
+        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=home)
+
+    data, options = str(home / "data"), f"-k {home} -c listen_addresses=''"
+    run(str(tools / "initdb"), "-D", data, "-A", "trust", "-U", "fairlead", "--no-sync")
+    run(str(tools / "pg_ctl"), "-D", data, "-o", options, "-w", "-l", str(home / "log"), "start")
+    yield f"postgresql+psycopg://fairlead@/{{name}}?host={home}"
+    run(str(tools / "pg_ctl"), "-D", data, "-m", "immediate", "stop")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'fairlead.db'}"
+        return
+    server: str = request.getfixturevalue("postgres")
+    name = f"t{time.monotonic_ns()}"
+    admin = sa.create_engine(server.format(name="postgres"), isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    admin.dispose()
+    yield server.format(name=name)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    made = Store(url)
+    yield made
+    made.close()
+
+
+def token_of(store: Store) -> int:
+    token = store.acquire("test")
+    assert token is not None
+    return token
+
+
+def test_events_come_back_in_order_with_what_went_along(store: Store) -> None:
+    token = token_of(store)
+    store.append(token, 1, ["a", "b"], [Put("job", "j1", "{}"), Audit(1.0, "me", "submit", "j1")])
+    store.append(token, 3, ["c"], [Put("job", "j1", "new"), Put("job", "j2", "x")])
+    store.append(token, 4, [], [Remove("job", "j2"), Remove("job", "never")])
+    assert [(r.seq, r.body) for r in store.load_events(0)] == [(1, "a"), (2, "b"), (3, "c")]
+    assert [r.seq for r in store.load_events(2)] == [3]
+    assert store.documents("job") == {"j1": "new"}
+    assert [line["subject"] for line in store.audit_trail()] == ["j1"]
+
+
+def test_a_batch_that_fails_leaves_nothing(store: Store) -> None:
+    token = token_of(store)
+    store.append(token, 1, ["a"])
+    with pytest.raises(sa.exc.IntegrityError):
+        store.append(token, 1, ["again"], [Put("job", "j1", "{}")])
+    assert [r.body for r in store.load_events(0)] == ["a"]
+    assert store.documents("job") == {}
+
+
+def test_a_saved_state_replaces_the_events_before_it(store: Store) -> None:
+    token = token_of(store)
+    assert store.load_state() is None
+    store.append(token, 1, ["a", "b", "c"])
+    store.save_state(token, 2, "state of 2 " * 1000)
+    assert store.load_state() == (2, "state of 2 " * 1000)
+    assert [r.seq for r in store.load_events(2)] == [3]
+    store.save_state(token, 3, "later")
+    assert store.load_state() == (3, "later")
+    assert list(store.load_events(0)) == []
+
+
+def test_only_one_scheduler_at_a_time_and_the_old_one_is_fenced(url: str) -> None:
+    first, second = Store(url), Store(url)
+    try:
+        old = token_of(first)
+        first.append(old, 1, ["mine"])
+        assert second.acquire("other", wait_s=0.2) is None
+        found: list[int | None] = []
+        standby = threading.Thread(target=lambda: found.append(second.acquire("b", wait_s=20)))
+        standby.start()
+        time.sleep(0.3)
+        began = time.monotonic()
+        first.close()
+        standby.join(20)
+        assert found == [old + 1]
+        assert time.monotonic() - began < 10
+        with pytest.raises(FencedError):
+            first.append(old, 2, ["late"])
+        with pytest.raises(FencedError):
+            first.save_state(old, 1, "late")
+        assert [r.body for r in second.load_events(0)] == ["mine"]
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_store_is_opened_again_as_it_was(url: str) -> None:
+    first = Store(url)
+    first.append(token_of(first), 1, ["a"])
+    first.close()
+    second = Store(url)
+    assert [r.body for r in second.load_events(0)] == ["a"]
+    assert second.acquire("again") == 2
+    second.close()
