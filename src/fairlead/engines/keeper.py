@@ -51,6 +51,9 @@ class Keeper:
             return Ended(order.lease, "refused", self._saved(), str(error))
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        if self._stopping:
+            return Ended(order.lease, "left", self._saved(), "it was stopped before it began")
         try:
             self._start()
         except OSError as error:

@@ -159,6 +159,8 @@ def _start_keeper(directory: Path) -> int:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
+        # A keeper that is told to stop before it listens hears of it when it does.
+        setsigmask=[signal.SIGTERM],
     )
 
 
