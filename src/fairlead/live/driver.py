@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from fairlead.live.leases import OpenLease
 from fairlead.live.ledger import Ledger
 from fairlead.live.orders import Environment, Orders
 from fairlead.live.spec import JobSpec, read_spec
+from fairlead.live.workers import Threads, Workers
 from fairlead.mechanisms.base import Mechanism
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -78,6 +78,7 @@ class Live:
     setting: Setting
     token: int
     clock: Clock = field(default_factory=Clock)
+    workers: Workers = field(default_factory=Threads)
 
     def __post_init__(self) -> None:
         setting = self.setting
@@ -103,8 +104,6 @@ class Live:
         self._inbox: asyncio.Queue[_Input] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._planner = ThreadPoolExecutor(1, thread_name_prefix="fairlead-plan")
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="fairlead-store")
         self._perform: dict[type, Callable[[Any], None]] = {
             cmd.Launch: self._launch,
             cmd.Renew: self._renew,
@@ -118,8 +117,7 @@ class Live:
 
     async def start(self) -> None:
         """Rebuild the state from the store, take over what runs, and begin."""
-        last_at = self._rebuild()
-        self.clock = Clock(not_before=last_at)
+        self.clock.not_before(self._rebuild())
         leases = self.scheduler.leases
         slots = leases.open
         numbers = leases.lease[slots].tolist()
@@ -138,8 +136,7 @@ class Live:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for timer in self._timers.values():
             timer.cancel()
-        self._planner.shutdown(wait=True, cancel_futures=True)
-        self._writer.shutdown(wait=True)
+        self.workers.close()
         await self.engine.close()
 
     def _rebuild(self) -> float:
@@ -288,7 +285,7 @@ class Live:
                     one.answer.set_exception(error)
         if bodies or changes:
             first = self._seq + 1
-            await self._in_writer(self.store.append, self.token, first, bodies, changes)
+            await self.workers.write(self.store.append, self.token, first, bodies, changes)
             self._seq += len(bodies)
         for command in commands:
             self._perform[type(command)](command)
@@ -313,11 +310,8 @@ class Live:
             "ledger": self.ledger.saved(),
             "at": self.clock.now(),
         }
-        await self._in_writer(self.store.save_state, self.token, self._seq, json.dumps(body))
+        await self.workers.write(self.store.save_state, self.token, self._seq, json.dumps(body))
         self._saved_seq = self._seq
-
-    async def _in_writer(self, call: Callable[..., Any], *given: object) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *given)
 
     def _spawn(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)
@@ -388,10 +382,9 @@ class Live:
 
     async def _plan(self, command: cmd.ComputePlan) -> None:
         began = self.clock.now()
-        loop = asyncio.get_running_loop()
         try:
-            plan, memory = await loop.run_in_executor(
-                self._planner, self.setting.mechanism.plan, command.snapshot, command.memory
+            plan, memory = await self.workers.plan(
+                self.setting.mechanism.plan, command.snapshot, command.memory
             )
         except Exception:
             # A plan that cannot be had must not stop the cluster: what runs goes on for a while.
