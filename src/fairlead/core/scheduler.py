@@ -26,7 +26,15 @@ from fairlead.mechanisms.base import M, Mechanism, Refills
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster, capacity
-from fairlead.model.commands import Command, ComputePlan, Launch, Renew, SetTimer, Suspend
+from fairlead.model.commands import (
+    Command,
+    ComputePlan,
+    Consolidate,
+    Launch,
+    Renew,
+    SetTimer,
+    Suspend,
+)
 from fairlead.model.errors import ProtocolError
 from fairlead.model.lease import NOTHING, SLOTS, Placements
 from fairlead.model.plan import NOBODY, Plan
@@ -146,10 +154,55 @@ class Scheduler(Generic[M]):
     # -- what leases report ---------------------------------------------------------------------
 
     def _progress(self, event: ev.Progress) -> list[Command]:
-        job = self.leases.job[self.leases.slots(event.lease)]
-        steps = np.maximum(self.jobs.steps[job], event.steps)
+        slots = self.leases.slots(event.lease)
+        job, steps = self.leases.job[slots], event.steps
+        if self.leases.own_steps:
+            whole = self.leases.copy[slots] == 0
+            self._count_copies(slots[~whole], steps[~whole], ended=False)
+            job, steps = job[whole], steps[whole]
+        steps = np.maximum(self.jobs.steps[job], steps)
         self.jobs.advance(job, steps, self._capacity)
         return []
+
+    def _save_steps(self, job: IntArray, steps: FloatArray) -> None:
+        """Note the steps in all that jobs have checkpointed as they left."""
+        saved = np.maximum(self.jobs.saved_steps[job], steps)
+        if self._reads_progress:
+            self.jobs.advance(job, saved, self._capacity)
+        self.jobs.saved_steps[job] = self.jobs.steps[job] = saved
+
+    def _copies_ended(self, slots: IntArray, steps: FloatArray) -> list[Command]:
+        """Close leases some of which are copies'; have forked jobs without any left merged."""
+        leases = self.leases
+        job, whole = leases.job[slots], leases.copy[slots] == 0
+        self._count_copies(slots[~whole], steps[~whole], ended=True)
+        leases.close(slots)
+        self._save_steps(job[whole], steps[whole])
+        commands: list[Command] = []
+        for number in np.unique(job[~whole]).tolist():
+            total = self.jobs.numbers[number, TOTAL]
+            done = self.jobs.saved_steps[number] >= total * (1.0 - 1e-9)
+            if done and self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
+                self.jobs.end(number, JobState.FINISHED)
+                self.changes += 1
+                commands += self._suspend(leases.of_job(number))
+            if not len(leases.of_job(number)):
+                commands.append(Consolidate(number))
+        return commands
+
+    def _count_copies(self, slots: IntArray, steps: FloatArray, *, ended: bool) -> None:
+        """Add up the steps of forked jobs: those of leases that have ended and of open ones."""
+        jobs, leases = self.jobs, self.leases
+        for slot, made in zip(slots.tolist(), steps.tolist(), strict=True):
+            if ended:
+                del leases.own_steps[slot]
+                jobs.saved_steps[leases.job[slot]] += made
+            else:
+                leases.own_steps[slot] = max(leases.own_steps[slot], made)
+        for number in np.unique(leases.job[slots]).tolist():
+            own = sum(leases.own_steps.get(slot, 0.0) for slot in leases.of_job(number).tolist())
+            in_all = np.array([min(jobs.saved_steps[number] + own, jobs.numbers[number, TOTAL])])
+            jobs.advance(np.array([number]), in_all, self._capacity)
 
     def _measured(self, event: ev.Measured) -> list[Command]:
         """Check that the lease is open: beliefs are fixed tables, so the log alone keeps it."""
@@ -160,12 +213,13 @@ class Scheduler(Generic[M]):
         slots = self.leases.slots(event.lease)
         job = self.leases.job[slots]
         self.leases.credit(slots, job, event.at, self.jobs.numbers)
-        self.leases.close(slots)
-        saved = np.maximum(self.jobs.saved_steps[job], event.steps)
-        if self._reads_progress:
-            self.jobs.advance(job, saved, self._capacity)
-        self.jobs.saved_steps[job] = self.jobs.steps[job] = saved
         commands: list[Command] = []
+        changes = self.changes
+        if self.leases.own_steps:
+            commands += self._copies_ended(slots, event.steps)
+        else:
+            self.leases.close(slots)
+            self._save_steps(job, event.steps)
         if event.outcome == "finished":
             for number in job.tolist():
                 # A job cancelled while it made its last step, or finished by another copy, has
@@ -176,6 +230,7 @@ class Scheduler(Generic[M]):
         commands += self._launch_ready(event.at)
         if event.outcome != "left":
             self.changes += 1
+        if self.changes != changes:
             commands += self._react(event.at)
         return commands
 
@@ -248,7 +303,8 @@ class Scheduler(Generic[M]):
     def _apply(self, plan: Plan, at: float) -> list[Command]:
         self.round_end_at = plan.until
         stop, self.waiting = plan.stop, plan.start
-        if self.changes != self.planned_from:
+        launched = self.leases.next_epoch != self.planned_epoch
+        if launched or self.changes != self.planned_from:
             stop = self._adapt(plan)
         return [
             *self._suspend(stop & (SLOTS - 1)),
@@ -293,6 +349,9 @@ class Scheduler(Generic[M]):
         if not len(idle):
             return []
         more = self._refills.refill(self.snapshot(at, at), self.memory, idle)
+        if self.leases.n_leaving:
+            # Two leases of one job at a time would be two writers of one checkpoint.
+            more = more.where((self.jobs.lease[more.job] < 0) | (more.copy > 0))
         return [self._launch(more, at)] if len(more) else []
 
     def _idle_devices(self) -> IntArray:
@@ -310,7 +369,11 @@ class Scheduler(Generic[M]):
             blocked = leases.vacating(units)
             # Two leases of one job at a time would be two writers of one checkpoint.
             own = self.jobs.lease[units.job] >= 0
-            blocked |= own if leases.simple else own & (units.copy == 0)
+            if not leases.simple:
+                # Copies start from what those of the round before have merged.
+                own &= units.copy == 0
+                own |= np.isin(units.job, leases.job[leases.leaving])
+            blocked |= own
             count = np.count_nonzero(blocked)
             if count == len(units):
                 self.waiting = units

@@ -19,9 +19,9 @@ def move(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
     starting = (changed & (wanted >= 0)).nonzero()[0]
     if not len(starting):
         return snap.lease[stopping], NOTHING
-    stays = np.ones(len(wanted) + 1, dtype=bool)
+    # Row -1 is nobody; who only waits for its devices is placed anew.
+    stays = np.append(snap.on != -1, False)
     stays[stopping] = False
-    stays[-1] = False  # row -1 is nobody
     free: BoolArray = ~np.logical_or.reduce(stays[snap.holds], axis=0)
     if len(snap.usable) < len(free):
         up = np.zeros(len(free), dtype=bool)

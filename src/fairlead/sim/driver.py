@@ -6,7 +6,14 @@ from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Fluid, Mechanism
-from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
+from fairlead.model.commands import (
+    ComputePlan,
+    Consolidate,
+    Launch,
+    Renew,
+    SetTimer,
+    Suspend,
+)
 from fairlead.model.events import (
     Event,
     HistoryChanged,
@@ -23,6 +30,9 @@ from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
 from fairlead.sim.virtual import VirtualCluster
+
+_MOST_IDLE_PLANS = 1000
+"""plans in a row that run nothing, after which none will"""
 
 
 def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
@@ -65,6 +75,7 @@ class _Run:
             Suspend: self._suspend,
             SetTimer: self._set_timer,
             ComputePlan: self._compute_plan,
+            Consolidate: self._consolidate,
         }
         first, last = scenario.window or (0, len(scenario.jobs))
         self._wanted = slice(first, last)
@@ -81,12 +92,14 @@ class _Run:
         arrivals = [job.arrival_at for job in jobs] + [math.inf]
         nodes = [event.at for event in outside] + [math.inf]
         timers, virtual = self._timers, self._virtual
-        arrived = changed = 0
+        arrived = changed = idle_plans = 0
         while self._left:
             finish_at = virtual.next_finish_at()
             # At one instant: completions, arrivals, nodes, then decisions, so that a decision
             # sees everything that has happened by its time.
             at = min(finish_at, arrivals[arrived], nodes[changed], *timers.values())
+            if at == math.inf:
+                return  # nothing will ever happen again: some jobs cannot run
             if finish_at == at:
                 self._job_finished(at)
             elif arrivals[arrived] == at:
@@ -98,11 +111,15 @@ class _Run:
             elif timers["PlanDue"] == at:
                 timers["PlanDue"] = math.inf
                 self._plan(at)
-            elif timers["RoundEnd"] == at:
+                idle_plans = 0 if len(self.scheduler.leases) else idle_plans + 1
+                if (
+                    idle_plans > _MOST_IDLE_PLANS
+                    and min(arrivals[arrived], nodes[changed]) == math.inf
+                ):
+                    return  # nobody else will come, and those here are left to wait for ever
+            else:
                 timers["RoundEnd"] = math.inf
                 self._send(RoundEnd(at))
-            else:
-                return  # nothing will ever happen again: some jobs cannot run
 
     def close(self) -> None:
         """Complete the record."""
@@ -110,6 +127,9 @@ class _Run:
 
     def _job_finished(self, at: float) -> None:
         job, ended = self._virtual.finish(at)
+        if job is None:  # a copy has made its part, and others go on
+            self._send(ended)
+            return
         self._finished += 1
         if self._wanted.start <= job < self._wanted.stop:
             self._left -= 1
@@ -143,6 +163,10 @@ class _Run:
     def _set_timer(self, command: SetTimer, event: Event) -> None:
         del event
         self._timers[command.event] = math.inf if command.at is None else command.at
+
+    def _consolidate(self, command: Consolidate, event: Event) -> None:
+        """Do nothing: merging takes no time of its own, copies that start again restore."""
+        del command, event
 
     def _compute_plan(self, command: ComputePlan, event: Event) -> None:
         plan, memory = self._mechanism.plan(command.snapshot, command.memory)

@@ -1,0 +1,155 @@
+"""Serving jobs in an order: gangs whole, each on one accelerator, what runs kept in place."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.plan import NOBODY
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import place
+
+
+class Room:
+    """The devices not given away yet on each accelerator, given to whole gangs only."""
+
+    def __init__(self, snap: Snapshot, free: Iterable[int], *, fastest: bool = False) -> None:
+        """Offer so many devices: to each job its fastest, or else where most are left."""
+        self.free = list(free)
+        self._fastest = fastest
+        profiles = snap.profiles
+        order = np.argsort(-profiles.speed, axis=1, kind="stable").tolist()
+        self._runs_on = [
+            [kind for kind in kinds if speed[kind] > 0]
+            for kinds, speed in zip(order, profiles.speed.tolist(), strict=True)
+        ]
+        if not fastest:
+            # Whoever does not know speeds must not prefer by them, not even to break ties.
+            self._runs_on = [sorted(kinds) for kinds in self._runs_on]
+        self._gang: list[int] = profiles.gang.tolist()
+        self._profile: list[int] = snap.profile.tolist()
+
+    def gang(self, row: int) -> int:
+        """Return how many devices the job needs at once."""
+        return self._gang[self._profile[row]]
+
+    def kinds(self, row: int) -> list[int]:
+        """Return the accelerators on which the job can run."""
+        return self._runs_on[self._profile[row]]
+
+    def best(self, row: int) -> int:
+        """Return the accelerator with room for the job that it should take, NOBODY for none."""
+        free, gang = self.free, self.gang(row)
+        fitting = [kind for kind in self.kinds(row) if free[kind] >= gang]
+        if not fitting:
+            return NOBODY
+        return fitting[0] if self._fastest else max(fitting, key=lambda kind: free[kind])
+
+    def has(self, row: int, kind: int) -> bool:
+        """Tell whether the job's gang fits on this accelerator."""
+        return kind >= 0 and self.free[kind] >= self.gang(row)
+
+    def take(self, row: int, kind: int) -> None:
+        """Give the job its devices."""
+        self.free[kind] -= self.gang(row)
+
+
+def serve(room: Room, order: Iterable[int], wanted: IntArray) -> None:
+    """Give jobs that want nothing yet what is left, in this order; who does not fit waits.
+
+    A job that does not fit does not block those behind it: when what runs can be stopped, its
+    turn comes with the next decision at which it stands before them.
+    """
+    for row in order:
+        if not any(room.free):
+            return
+        if wanted[row] < 0:
+            kind = room.best(row)
+            if kind >= 0:
+                room.take(row, kind)
+                wanted[row] = kind
+
+
+def preempting(snap: Snapshot, order: IntArray, *, fastest: bool = False) -> IntArray:
+    """Return rows → accelerator (-1: none) when jobs are served in this order from all devices.
+
+    With ``fastest`` each job takes the fastest accelerator with room, and moves if that is
+    another than before. Otherwise jobs that go on stay where they are, and those that start
+    take the accelerator with most devices left.
+    """
+    rows: list[int] = order.tolist()
+    wanted = np.full(len(snap.job), NOBODY, dtype=np.int64)
+    room = Room(snap, snap.capacity.tolist(), fastest=fastest)
+    if fastest:
+        serve(room, rows, wanted)
+        return wanted
+    on: list[int] = snap.on.tolist()
+    for row in rows:
+        kind = on[row] if room.has(row, on[row]) else room.best(row)
+        if kind >= 0:
+            room.take(row, kind)
+            wanted[row] = kind
+    kept = _in_place(snap, rows, wanted)
+    return wanted if kept is None else kept
+
+
+def _in_place(snap: Snapshot, rows: list[int], chosen: IntArray) -> IntArray | None:
+    """Return the same choice of jobs with nobody moved, None where gangs then do not fit."""
+    room = Room(snap, snap.capacity.tolist())
+    goes_on = (chosen >= 0) & (snap.on >= 0)
+    wanted = np.where(goes_on, snap.on, NOBODY)
+    for row in goes_on.nonzero()[0].tolist():
+        room.take(row, int(wanted[row]))
+    starts = [row for row in rows if chosen[row] >= 0 and not goes_on[row]]
+    starts.sort(key=room.gang, reverse=True)  # stable: equal gangs keep their order
+    serve(room, starts, wanted)
+    if any(wanted[row] < 0 for row in starts):
+        return None
+    serve(room, rows, wanted)
+    return wanted
+
+
+def refilling(
+    snap: Snapshot, order: IntArray, idle: IntArray, *, fastest: bool = False
+) -> Placements:
+    """Return jobs that hold nothing, served in this order from idle devices only."""
+    kinds = len(snap.capacity)
+    free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds)
+    wanted = np.full(len(snap.job), NOBODY, dtype=np.int64)
+    waits = ~holding(snap)
+    serve(Room(snap, free.tolist(), fastest=fastest), order[waits[order]].tolist(), wanted)
+    return start_on(snap, idle, wanted)
+
+
+def start_on(snap: Snapshot, idle: IntArray, wanted: IntArray) -> Placements:
+    """Return placements on idle devices for all rows that want an accelerator."""
+    rows = (wanted >= 0).nonzero()[0]
+    if not len(rows):
+        return NOTHING
+    free = np.zeros(len(snap.cluster.node_of), dtype=bool)
+    free[idle] = True
+    return place(snap, free, rows, wanted[rows])
+
+
+def holding(snap: Snapshot) -> BoolArray:
+    """rows → the job holds devices, or devices wait for it."""
+    held = np.zeros(len(snap.job) + 1, dtype=bool)
+    held[snap.holds] = True
+    return held[:-1]
+
+
+def idle_devices(snap: Snapshot) -> IntArray:
+    """Return the devices that are up and that no running job holds, ascending.
+
+    Devices that only wait for a job count as idle: a new plan decides about them again.
+    """
+    runs = np.append(snap.on != NOBODY, False)
+    busy: BoolArray = np.logical_or.reduce(runs[snap.holds], axis=0)
+    idle: IntArray = snap.usable[~busy[snap.usable]]
+    return idle
+
+
+def by_arrival(snap: Snapshot) -> IntArray:
+    """Return the rows in order of arrival, then of submission."""
+    return np.lexsort((snap.job, snap.arrival_at))

@@ -1,0 +1,1 @@
+"""Conformance suites that every extension must pass, for its author to run."""
