@@ -1,0 +1,72 @@
+"""The demo's cluster, tenants and jobs, and the same jobs as a trace for the simulator."""
+
+from dataclasses import dataclass
+
+from fairlead.data import DEFAULT_SPEEDS
+from fairlead.files import parse_cluster, read_speeds
+from fairlead.mechanisms.choose import realise
+from fairlead.model.job import Job, Tenant
+from fairlead.sim.driver import simulate
+from fairlead.sim.scenario import Scenario
+
+DEVICES = "v100=2,p100=2,k80=4"
+ROUND_S = 5.0
+TENANTS = (Tenant("vision", 2.0), Tenant("speech", 1.0), Tenant("research", 1.0))
+RESTART_S = 0.7
+"""what a start of a process costs: interpreter, imports, checkpoint"""
+_MENU = {
+    "vision": ("ResNet-50", "DCGAN"),
+    "speech": ("LSTM", "GRU"),
+    "research": ("SuperResolution", "VAE"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DemoJob:
+    """One job to submit."""
+
+    tenant: str
+    workload: str
+    steps: int
+    weight: float
+    arrival_s: float
+
+
+def demo_jobs(count: int = 21, *, seconds: float = 9.0) -> list[DemoJob]:
+    """Return jobs of all tenants; each takes ``seconds`` to twice that alone on the fastest."""
+    speeds = read_speeds(DEFAULT_SPEEDS)
+    jobs = []
+    for i in range(count):
+        tenant = TENANTS[i % len(TENANTS)]
+        workload = _MENU[tenant.id][i // len(TENANTS) % 2]
+        alone_s = seconds * (1 + (i * 7 % 11) / 10)
+        steps = max(int(alone_s * speeds.speed(workload, ("v100",))), 1)
+        jobs.append(DemoJob(tenant.id, workload, steps, tenant.weight, 0.4 * i))
+    return jobs
+
+
+def predicted(jobs: list[DemoJob], policy: str) -> tuple[float, float]:
+    """Return the simulator's mean completion time and makespan for the same jobs."""
+    record, _ = simulate(
+        Scenario(
+            cluster=parse_cluster(DEVICES),
+            speeds=read_speeds(DEFAULT_SPEEDS),
+            jobs=tuple(
+                Job(
+                    id=str(i),
+                    workload=job.workload,
+                    total_steps=float(job.steps),
+                    tenant=job.tenant,
+                    weight=job.weight,
+                    arrival_at=job.arrival_s,
+                )
+                for i, job in enumerate(jobs)
+            ),
+            mechanism=realise(policy, None, ROUND_S),
+            tenants=TENANTS,
+            restore_cost_s=RESTART_S,
+        )
+    )
+    arrival = [job.arrival_s for job in jobs]
+    spans = record.finished_at - arrival
+    return float(spans.mean()), float(record.finished_at.max())
