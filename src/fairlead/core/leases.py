@@ -34,6 +34,8 @@ class LeaseTable:
         self.n_leaving = 0
         self.simple = True
         """no lease so far was mixed or a further copy: a job has one lease on one accelerator"""
+        self.own_steps: dict[int, float] = {}
+        """slots of forked jobs' copies → steps each has made itself, as last reported"""
         self._free: list[int] = []
         empty = np.full((1, len(_INTS)), -1, dtype=np.int64)
         self._lay_out(empty, np.zeros(1), np.zeros(1, dtype=bool))
@@ -128,6 +130,7 @@ class LeaseTable:
             jobs[units.job, -1] = lease
         else:
             own = units.copy == 0
+            self.own_steps.update(dict.fromkeys(slot[~own].tolist(), 0.0))
             self._jobs.on[units.job] = row[:, KIND]
             self._jobs.lease[units.job[own]] = lease[own]
         return lease
@@ -181,9 +184,12 @@ class LeaseTable:
         else:
             own = job[rows[:, COPY] == 0]
             self._jobs.lease[own] = NOBODY
+            self._ints[slots] = -1
             for number in job.tolist():
-                if len(self.of_job(number)) <= 1:
+                if not len(self.of_job(number)):
                     self._jobs.on[number] = NOBODY
+            for slot in slots.tolist():
+                self.own_steps.pop(slot, None)
         if self.n_leaving:
             self.n_leaving -= int(np.count_nonzero(self.leaving[slots]))
             self.leaving[slots] = False
@@ -234,6 +240,7 @@ class LeaseTable:
         self.next_epoch = saved["next_epoch"]
         self.n_leaving = int(np.count_nonzero(saved["leaving"]))
         self.simple = saved["simple"]
+        self.own_steps = dict(saved["own_steps"])
         self._free = list(saved["free"])
 
     def columns(self) -> dict[str, object]:
@@ -245,4 +252,5 @@ class LeaseTable:
             "leaving": self.leaving[slots],
             "holder": self.lease[self.holder],
             "next_epoch": self.next_epoch,
+            "own_steps": sorted(self.own_steps.items()),
         }

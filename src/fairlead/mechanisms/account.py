@@ -75,6 +75,11 @@ class Account:
                 f"this mechanism realises time shares of jobs, not"
                 f" {allocation.measure} of {allocation.rows}"
             )
+        if allocation.share.shape != snap.received_s.shape:
+            raise UsageError(
+                "this mechanism runs every job alone and consolidated where it can; packed jobs"
+                " and shares of placements need --mechanism units"
+            )
         tables = np.empty_like(self.tables)
         tables[SHARE] = allocation.share
         tables[OWED] = 0.0

@@ -6,6 +6,7 @@ import numpy as np
 
 from fairlead.mechanisms.account import Account
 from fairlead.mechanisms.selection import Choice
+from fairlead.mechanisms.shares import fills_idle
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
@@ -51,6 +52,7 @@ class Gavel:
         order = np.lexsort((row, turn, -priority.round(9)))
         choice = Choice.of(snap.gang, snap.capacity.tolist())
         choice.pick(row[order], column[order])
-        choice.fill(snap.speed, account.owed_s)
+        if fills_idle(self.policy):
+            choice.fill(snap.speed, account.owed_s)
         until = snap.starts_at + self.round_s
         return Plan(*move(snap, choice.wanted), until, until, stale), account

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.mechanisms.account import CARRIED, OWED, SHARE, Account
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.selection import Choice
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -27,7 +27,7 @@ class Shares:
     its share by up to one round; it seldom stays behind by more. What was owed before a
     reallocation is carried along as a preference among those who may run, up to one round,
     except where the new share is 0. Devices that no share claims, or that fall idle in
-    mid-round, go to waiting jobs.
+    mid-round, go to waiting jobs, unless the policy leaves them idle on purpose.
     """
 
     policy: Policy
@@ -76,28 +76,34 @@ class Shares:
 
     def _choose(self, snap: Snapshot, account: Account, choice: Choice) -> IntArray:
         """Return rows → accelerator, -1 for none, of those not taken, for what is free."""
-        row, column, weight = urgent(account, self.round_s)
+        row, column, weight = urgent(account.tables, self.round_s)
         if True in choice.taken:
             usable = (~np.array(choice.taken))[row] & (np.array(choice.free) > 0)[column]
             row, column, weight = row[usable], column[usable], weight[usable]
         else:
             weight[snap.on[row] == column] += self.stay
         choice.assign(Entries(row, column, weight))
-        if any(choice.free):
+        if any(choice.free) and fills_idle(self.policy):
             choice.fill(snap.speed, account.owed_s)
         return choice.wanted
 
 
-def urgent(account: Account, round_s: float) -> Entries:
-    """Return the (job, accelerator) entries that may run this round, and how urgent each is.
+def fills_idle(policy: Policy) -> bool:
+    """Tell whether devices that no share claims go to waiting jobs all the same."""
+    return getattr(policy, "fills_idle", True)
 
-    In units of a round, let d be what would be owed at the round's end if the job did not run.
-    Running it then leaves it d - 1 behind, so it may run only when d > 0 and must when d >= 1.
-    Among those who may, the sooner they must the more urgent; a constant keeps it better to
-    serve two than one. The constants were chosen by measured fidelity: docs/design/rounds.md.
+
+def urgent(tables: FloatArray, round_s: float) -> Entries:
+    """Return the (row, accelerator) entries that may run this round, and how urgent each is.
+
+    ``tables`` are those of an account, for jobs or for units. In units of a round, let d be what
+    would be owed at the round's end if the row did not run. Running it then leaves it d - 1
+    behind, so it may run only when d > 0 and must when d >= 1. Among those who may, the sooner
+    they must the more urgent; a constant keeps it better to serve two than one. The constants
+    were chosen by measured fidelity: docs/design/rounds.md.
     """
-    at = account.share.ravel().nonzero()[0]
-    entry = account.tables.reshape(len(account.tables), -1).take(at, axis=1)
+    at = tables[SHARE].ravel().nonzero()[0]
+    entry = tables.reshape(len(tables), -1).take(at, axis=1)
     share, due = entry[SHARE], entry[OWED]
     due /= round_s
     due += share
@@ -109,5 +115,5 @@ def urgent(account: Account, round_s: float) -> Entries:
     weight += due
     weight += _SOON[rounds_left.astype(np.int64)]
     may = due > 1e-9
-    row, column = np.divmod(at[may], account.share.shape[1])
+    row, column = np.divmod(at[may], tables.shape[2])
     return Entries(row, column, weight[may])

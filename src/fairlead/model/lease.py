@@ -1,12 +1,13 @@
 """Leases: the right of one job, or one copy of it, to its devices until a time."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import NO_INTS, BoolArray, IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 
 SLOTS = 1 << 20
 """A lease number is epoch × SLOTS + slot. Epochs only grow, so of two leases the later one has
@@ -15,11 +16,16 @@ lease's end, finds its row in a table without a search."""
 
 
 class Placement(NamedTuple):
-    """One job (or one copy of it) on its devices: the form in which people read a plan."""
+    """One job (or one copy of it) on its devices: the form in which people read a plan.
+
+    Copy 0 is the job itself. A forked job has copies from 1 on, which make steps for it at the
+    same time, each up to its part, ``max_steps``.
+    """
 
     job: int
     copy: int
     devices: tuple[int, ...]
+    max_steps: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +36,8 @@ class Placements:
     copy: IntArray
     start: IntArray
     device: IntArray
+    max_steps: FloatArray | None = None
+    """rows → steps that the copy makes at most; None: all are unlimited"""
 
     @classmethod
     def of(cls, placements: Sequence[Placement]) -> "Placements":
@@ -40,6 +48,9 @@ class Placements:
             np.array([p.copy for p in placements], dtype=np.int64),
             np.cumsum(sizes),
             np.array([d for p in placements for d in p.devices], dtype=np.int64),
+            np.array([p.max_steps for p in placements])
+            if any(p.max_steps < math.inf for p in placements)
+            else None,
         )
 
     def __len__(self) -> int:
@@ -49,7 +60,8 @@ class Placements:
         start, device = self.start.tolist(), self.device.tolist()
         rows = zip(self.job.tolist(), self.copy.tolist(), strict=True)
         for i, (job, copy) in enumerate(rows):
-            yield Placement(job, copy, tuple(device[start[i] : start[i + 1]]))
+            most = math.inf if self.max_steps is None else float(self.max_steps[i])
+            yield Placement(job, copy, tuple(device[start[i] : start[i + 1]]), most)
 
     @property
     def size(self) -> IntArray:
@@ -68,7 +80,9 @@ class Placements:
         size = self.size
         start = np.zeros(int(np.count_nonzero(keep)) + 1, dtype=np.int64)
         np.cumsum(size[keep], out=start[1:])
-        return Placements(self.job[keep], self.copy[keep], start, self.device[keep.repeat(size)])
+        device = self.device[keep.repeat(size)]
+        most = None if self.max_steps is None else self.max_steps[keep]
+        return Placements(self.job[keep], self.copy[keep], start, device, most)
 
 
 NOTHING = Placements(NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)

@@ -1,7 +1,7 @@
 """What a decision is made from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -82,8 +82,15 @@ class Snapshot:
     """what else is believed about speeds: placements, partners, other gangs"""
     pairs: Sequence[Pair] = ()
     """measured pairs given for jobs rather than workloads"""
+    isolated_elapsed_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """jobs → seconds that the steps made so far would have taken on an equal split among the
+    jobs of the time; 0 where left out, or where nobody reads progress"""
     room: FloatArray | None = None
     """accelerators → devices to share out, where others have taken some before; None: all"""
+
+    def __post_init__(self) -> None:
+        if len(self.isolated_elapsed_s) != len(self.job):
+            object.__setattr__(self, "isolated_elapsed_s", np.zeros(len(self.job)))
 
     @property
     def devices(self) -> FloatArray:
@@ -127,8 +134,18 @@ class Snapshot:
 
 
 _JOB_COLUMNS = (
-    "job profile arrival_at total_steps steps deadline_at priority received_s on lease"
-).split()
+    "job",
+    "profile",
+    "arrival_at",
+    "total_steps",
+    "steps",
+    "deadline_at",
+    "priority",
+    "received_s",
+    "on",
+    "lease",
+    "isolated_elapsed_s",
+)
 """what a policy reads of jobs; what devices hold is the mechanism's to read"""
 
 
@@ -169,4 +186,5 @@ def snapshot_of(instance: Instance) -> Snapshot:
         holds=nobody(len(cluster.accelerator_of)),
         ids=[job.id for job in jobs],
         pairs=instance.pairs,
+        isolated_elapsed_s=np.array([job.isolated_elapsed_s for job in jobs], dtype=np.float64),
     )

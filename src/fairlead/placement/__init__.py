@@ -2,5 +2,6 @@
 
 from fairlead.placement.consolidate import move, place
 from fairlead.placement.transition import towards
+from fairlead.placement.units import move_units
 
-__all__ = ["move", "place", "towards"]
+__all__ = ["move", "move_units", "place", "towards"]

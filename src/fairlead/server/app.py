@@ -10,13 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
 
 from fairlead import __version__
 from fairlead.core.jobs import JobState
 from fairlead.live.driver import Live
 from fairlead.live.spec import JobSpec
 from fairlead.model import events as ev
-from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.errors import FairleadError, InputError, ProtocolError
 from fairlead.model.job import DEFAULT_TENANT, Tenant, check_quotas
 from fairlead.server import messages as msg
 from fairlead.server.auth import DeniedError, Principal, Tokens
@@ -27,6 +28,9 @@ from fairlead.store import Audit
 _STATUS = {"input": 422, "usage": 400, "protocol": 409, "missing": 404, "fenced": 503}
 _TROUBLE: dict[int | str, dict[str, Any]] = {
     status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 422, 429)
+}
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 _MOST_LOG = 1 << 20
 
@@ -43,6 +47,7 @@ def make_app(live: Live, tokens: Tokens) -> FastAPI:
     app.state.live, app.state.tokens = live, tokens
     app.add_exception_handler(FairleadError, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _unusable)
     for router in (jobs, leases, tenants, nodes, tokens_, rest):
         app.include_router(router)
     return app
@@ -55,6 +60,11 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
         status = 403 if error.known else 401
     field = error.field if isinstance(error, InputError) else None
     return _problem(status, error.code, str(error), field)
+
+
+async def _unusable(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _problem(error.status_code, "usage", str(error.detail), None)
 
 
 async def _malformed(_: Request, error: Exception) -> JSONResponse:
@@ -191,7 +201,7 @@ async def resume(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
     return job_view(live, number)
 
 
-@jobs.get("/{job_id}/logs", response_class=PlainTextResponse)
+@jobs.get("/{job_id}/logs", responses=_TEXT)
 async def logs(
     job_id: str,
     live: LiveNow,
@@ -247,12 +257,8 @@ async def renew(
         raise DeniedError("the token is not this lease's", known=False)
     answer = live.renew(lease, told.model_dump())
     if answer is None:
-        raise _OverError(f"lease {lease} is over")
+        raise ProtocolError(f"lease {lease} is over")
     return msg.Renewed(**answer)  # type: ignore[arg-type]  # made for it
-
-
-class _OverError(FairleadError):
-    code = "protocol"
 
 
 # -- tenants ------------------------------------------------------------------------------------
@@ -372,6 +378,8 @@ async def list_tokens(tokens: TokensNow, who: Who) -> list[msg.TokenView]:
 async def revoke_token(token_id: str, live: LiveNow, tokens: TokensNow, who: Who) -> None:
     """Make a token useless."""
     who.require("admin")
+    if tokens.is_last_admin(token_id):
+        raise ProtocolError("it is the only admin's token: make another one first")
     change = tokens.revoke(token_id)
     if change is None:
         raise MissingError(f"there is no token {token_id!r}")
@@ -445,7 +453,7 @@ async def ready(live: LiveNow) -> Response:
     return PlainTextResponse("broken\n" if broken else "ok\n", 503 if broken else 200)
 
 
-@rest.get("/metrics", response_class=PlainTextResponse)
+@rest.get("/metrics", responses=_TEXT)
 async def metrics(live: LiveNow, who: Who) -> Response:
     """Return figures in Prometheus's form; for admins and viewers."""
     who.require("admin", "viewer")

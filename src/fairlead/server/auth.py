@@ -87,6 +87,10 @@ class Tokens:
         """Forget a token; None if there is none of this id."""
         return None if self._by_id.pop(id_, None) is None else Remove("token", id_)
 
+    def is_last_admin(self, id_: str) -> bool:
+        """Tell whether nobody could administer any more without this token."""
+        return [t.id for t in self._by_id.values() if t.role == "admin"] == [id_]
+
     def list(self) -> list[Token]:
         """Return all tokens, oldest first."""
         return sorted(self._by_id.values(), key=lambda token: token.created_at)

@@ -1,4 +1,4 @@
-"""The fluid simulation: every job progresses by its exact shares."""
+"""The fluid simulation: every unit progresses by its exact shares."""
 
 from typing import Any
 
@@ -6,7 +6,11 @@ import numpy as np
 
 from fairlead.core import Scheduler
 from fairlead.core.jobs import JobState
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import UsageError
 from fairlead.model.events import JobSubmitted, TenantChanged
+from fairlead.policies.base import accelerator_columns
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
@@ -20,10 +24,9 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
     )
     for tenant in scenario.tenants:
         scheduler.handle(TenantChanged(0.0, tenant))
-    true_speed = Truth(scenario.cluster, scenario.speeds, scenario.jobs).alone()
+    pace = _Pace(scenario)
     jobs = scenario.jobs
     total = np.array([job.total_steps for job in jobs])
-    gang = np.array([job.gang for job in jobs])
     done = np.zeros(len(jobs))
     first, last = scenario.window or (0, len(jobs))
     at, arrived = 0.0, 0
@@ -38,16 +41,16 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
             at = next_arrival
             continue
         table.steps[active] = done[active]
-        share = mechanism.policy.allocate(scheduler.snapshot(at, at)).share
+        allocation = mechanism.policy.allocate(scheduler.snapshot(at, at))
         record.solves += 1
-        rate = (share * true_speed[active]).sum(axis=1)
+        rate, devices = pace.of(allocation, active)
         with np.errstate(divide="ignore"):
             finish = at + (total[active] - done[active]) / rate
         until = min(float(finish.min()), next_arrival)
         if not np.isfinite(until):
             return
         _advance(record, active, done, rate, at, until)
-        record.device_s[active] += share * gang[active][:, None] * (until - at)
+        record.device_s[active] += devices * (until - at)
         at = until
         for job in active[finish <= until].tolist():
             record.finished_at[job] = at
@@ -55,6 +58,42 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
             table.end(job, JobState.FINISHED)
         if scenario.on_progress:
             scenario.on_progress(at, int(np.count_nonzero(~np.isnan(record.finished_at))))
+
+
+class _Pace:
+    """What allocations come to at true speeds."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._truth = Truth(scenario.cluster, scenario.speeds, scenario.jobs)
+        self._alone = self._truth.alone()
+        self._gang = np.array([job.gang for job in scenario.jobs])
+        self._kinds = len(scenario.cluster.accelerators)
+
+    def of(self, allocation: Allocation, active: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return jobs → steps per second, and jobs × accelerators → devices held on average.
+
+        A device shared by n jobs counts 1/n for each.
+        """
+        if allocation.rows != "jobs" or allocation.measure != "time":
+            raise UsageError(
+                f"ideal realises time shares of jobs, not {allocation.measure} of"
+                f" {allocation.rows}; choose another --mechanism"
+            )
+        members, share = allocation.members, allocation.share
+        if members.shape[1] == 1 and allocation.columns == accelerator_columns(self._kinds):
+            rate: FloatArray = (share * self._alone[active]).sum(axis=1)
+            return rate, share * self._gang[active][:, None]
+        rate, devices = np.zeros(len(active)), np.zeros((len(active), self._kinds))
+        for row, column in zip(*(share > 0).nonzero(), strict=True):
+            unit = members[row][members[row] >= 0].tolist()
+            kind, placement = allocation.columns[column]
+            time = share[row, column]
+            for job in unit:
+                at = np.searchsorted(active, job)
+                others = [other for other in unit if other != job]
+                rate[at] += time * self._truth.speed_in(job, kind, placement, others)
+                devices[at, kind] += time * self._gang[job] / len(unit)
+        return rate, devices
 
 
 def _advance(

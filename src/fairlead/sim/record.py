@@ -18,7 +18,7 @@ class Record:
 
     jobs: Sequence[Job]
     device_s: FloatArray
-    """jobs × accelerators: devices held × seconds"""
+    """jobs × accelerators: devices held × seconds, one shared by n jobs counting 1/n for each"""
     started_at: FloatArray
     finished_at: FloatArray
     first_steps_at: FloatArray

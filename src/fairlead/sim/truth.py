@@ -8,7 +8,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.lease import Placements
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds import Placement, SpeedTable
 
 
 class Truth:
@@ -30,6 +30,8 @@ class Truth:
             for w, gang in index
         ]
         self._placement_matters = not np.array_equal(self._alone, np.array(spread))
+        self._beside: dict[tuple[str, bool, tuple[int, ...], str | None], float] = {}
+        """speeds found so far by workload, whether spread, accelerators of the devices, partner"""
 
     def alone(self) -> FloatArray:
         """jobs × accelerators → steps per second, consolidated and without a partner."""
@@ -57,15 +59,40 @@ class Truth:
 
         Of several partners the one that slows it most decides.
         """
-        kinds = [self._cluster.accelerators[k] for k in self._cluster.accelerator_of[devices]]
-        spread = len(set(self._cluster.node_of[devices].tolist())) > 1
-        others: list[str | None] = [self._jobs[partner].workload for partner in partners]
-        return min(
-            self._speeds.speed(
-                self._jobs[job].workload,
+        on = tuple(self._cluster.accelerator_of[devices].tolist())
+        spread = len(on) > 1 and len(set(self._cluster.node_of[devices].tolist())) > 1
+        return self._slowest(job, spread, on, partners)
+
+    def speed_in(
+        self, job: int, accelerator: int, placement: Placement | None, partners: Sequence[int]
+    ) -> float:
+        """Return the steps per second of a job on one accelerator beside its partners.
+
+        Without a placement it is consolidated.
+        """
+        on = (accelerator,) * self._jobs[job].gang
+        return self._slowest(job, placement == "spread", on, partners)
+
+    def _slowest(
+        self, job: int, spread: bool, on: tuple[int, ...], partners: Sequence[int]
+    ) -> float:
+        workload = self._jobs[job].workload
+        if not partners:
+            return self._one_beside(workload, spread, on, None)
+        others = {self._jobs[partner].workload for partner in partners}
+        return min(self._one_beside(workload, spread, on, other) for other in others)
+
+    def _one_beside(
+        self, workload: str, spread: bool, on: tuple[int, ...], partner: str | None
+    ) -> float:
+        key = (workload, spread, on, partner)
+        found = self._beside.get(key)
+        if found is None:
+            kinds = [self._cluster.accelerators[kind] for kind in on]
+            found = self._beside[key] = self._speeds.speed(
+                workload,
                 kinds,
                 placement="spread" if spread else "consolidated",
-                partner=other,
+                partner=partner,
             )
-            for other in others or [None]
-        )
+        return found

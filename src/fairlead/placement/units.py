@@ -1,0 +1,72 @@
+"""Placement of units: packed jobs on the same devices, and whoever can stays where it is."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.model.arrays import IntArray
+from fairlead.model.lease import NOTHING, Placement, Placements
+from fairlead.model.plan import NOBODY
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement.consolidate import place
+
+
+def move_units(
+    snap: Snapshot, units: Sequence[Sequence[int]], wanted: Sequence[int]
+) -> tuple[IntArray, Placements]:
+    """Return the leases to stop and the jobs to start so that each unit holds what it wants.
+
+    A unit is rows of jobs (NOBODY is passed over), ``wanted`` its accelerator; no job is in two
+    units. Devices of the wanted accelerator that jobs of a unit already hold go to the unit with
+    most jobs there, first those that fewest units claim; a unit's other jobs join it. Units
+    without such a place are placed as jobs alone would be.
+    """
+    held = _held(snap)
+    claims = [
+        (-sum(held.get(row) == devices for row in unit), u, devices)
+        for u, unit in enumerate(units)
+        for devices in {held[row] for row in unit if row in held and snap.on[row] == wanted[u]}
+    ]
+    place_of: dict[int, tuple[int, ...]] = {}
+    free = np.zeros(len(snap.cluster.node_of), dtype=bool)
+    free[snap.usable] = True
+    rivals = Counter(devices for _, _, devices in claims)
+    for _, _, u, devices in sorted((much, rivals[on], u, on) for much, u, on in claims):
+        if u not in place_of and free[list(devices)].all():
+            place_of[u] = devices
+            free[list(devices)] = False
+    elsewhere = [u for u in range(len(units)) if u not in place_of]
+    if elsewhere:
+        first = np.array([units[u][0] for u in elsewhere], dtype=np.int64)
+        placed = place(snap, free, first, np.array([wanted[u] for u in elsewhere]))
+        unit_of = {int(snap.job[units[u][0]]): u for u in elsewhere}
+        place_of.update({unit_of[p.job]: p.devices for p in placed})
+    return _changes(
+        snap,
+        held,
+        {row: place_of[u] for u, unit in enumerate(units) for row in unit if row != NOBODY},
+    )
+
+
+def _held(snap: Snapshot) -> dict[int, tuple[int, ...]]:
+    """Return rows → devices, of those that run and were not told to leave."""
+    lane, device = (snap.holds >= 0).nonzero()
+    found: dict[int, list[int]] = {}
+    for row, here in zip(snap.holds[lane, device].tolist(), device.tolist(), strict=True):
+        found.setdefault(row, []).append(here)
+    runs = (snap.lease >= 0).tolist()
+    return {row: tuple(sorted(devices)) for row, devices in found.items() if runs[row]}
+
+
+def _changes(
+    snap: Snapshot, held: dict[int, tuple[int, ...]], goal: dict[int, tuple[int, ...]]
+) -> tuple[IntArray, Placements]:
+    """Return the leases that end and the placements that start to come from one to the other."""
+    stop = [row for row, devices in held.items() if goal.get(row) != devices]
+    start = [
+        Placement(int(snap.job[row]), 0, devices)
+        for row, devices in goal.items()
+        if held.get(row) != devices
+    ]
+    return snap.lease[sorted(stop)], Placements.of(start) if start else NOTHING

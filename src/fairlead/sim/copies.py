@@ -1,0 +1,158 @@
+"""Copies of one job in the virtual cluster: each makes its part, the steps add up."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import Launch
+from fairlead.model.lease import Placement
+from fairlead.sim.record import FIRST_STEPS, Record
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy under its lease."""
+
+    unit: Placement
+    rate: float
+    """steps per second"""
+    held_from: float
+    works_from: float
+
+    @property
+    def part_done_at(self) -> float:
+        """When it has made as many steps as it may."""
+        return self.works_from + self.unit.max_steps / self.rate if self.rate else math.inf
+
+    def made(self, at: float) -> float:
+        """Return the steps it has made itself, never more than its part."""
+        return min(max(at - self.works_from, 0.0) * self.rate, self.unit.max_steps)
+
+
+class Copies:
+    """The leases of forked jobs: a job is done when the steps of all its copies reach its total.
+
+    A copy that has made its part gives up its devices; the steps of a copy count once, when its
+    lease ends.
+    """
+
+    def __init__(self, cluster: Cluster, record: Record, done: FloatArray) -> None:
+        self._cluster = cluster
+        self._record = record
+        self._done = done
+        """jobs → steps made under leases that have ended; the virtual cluster's own column"""
+        self._of: dict[int, _Copy] = {}
+        """lease → copy"""
+        self._leases: dict[int, list[int]] = {}
+        """job → leases of its copies"""
+        self._next: dict[int, tuple[float, float]] = {}
+        """job → when a copy has made its part, and when the job is done"""
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def are_copies(self, lease: IntArray) -> BoolArray:
+        """leases → it is a copy's."""
+        return np.array([number in self._of for number in lease.tolist()], dtype=bool)
+
+    def launch(self, command: Launch, rate: FloatArray, works_from: FloatArray, at: float) -> None:
+        """Start copies at these speeds, which work from then on."""
+        rows = zip(
+            command.lease.tolist(), command.on, rate.tolist(), works_from.tolist(), strict=True
+        )
+        for lease, unit, speed, begin in rows:
+            self._of[lease] = _Copy(unit, speed, at, begin)
+            self._leases.setdefault(unit.job, []).append(lease)
+        self._foresee(np.unique(command.on.job).tolist())
+
+    def next_at(self) -> float:
+        """Return when the next job or part of one is done."""
+        return min((min(times) for times in self._next.values()), default=math.inf)
+
+    def done_at(self, at: float) -> tuple[int | None, list[int]]:
+        """Return the job that is done now, if one is, and the leases that end with it or alone."""
+        for job, (part_at, job_at) in sorted(self._next.items()):
+            if job_at <= at:
+                return job, list(self._leases[job])
+            if part_at <= at:
+                mine = self._leases[job]
+                return None, [lease for lease in mine if self._of[lease].part_done_at <= at]
+        raise LookupError("no copy is done now")
+
+    def end(self, lease: Iterable[int], at: float, checkpoint_s: float | None) -> FloatArray:
+        """End leases; return the steps that each has made, and saved if it was lost.
+
+        A lost copy has a checkpoint of every ``checkpoint_s``; all others save as they leave.
+        """
+        made = []
+        touched: dict[int, None] = {}
+        for number in lease:
+            self._note_first_steps(self._of[number].unit.job, at)
+        for number in lease:
+            copy = self._of.pop(number)
+            job = copy.unit.job
+            until = at
+            if checkpoint_s is not None:
+                worked = max(at - copy.works_from, 0.0)
+                until = copy.works_from + worked // checkpoint_s * checkpoint_s
+            made.append(copy.made(until))
+            self._done[job] += made[-1]
+            self._credit(copy, at)
+            self._leases[job].remove(number)
+            touched[job] = None
+        self._foresee(touched)
+        return np.array(made)
+
+    def progress(self, at: float) -> tuple[IntArray, FloatArray]:
+        """Return the leases and the steps that each has made itself."""
+        made = [copy.made(at) for copy in self._of.values()]
+        return np.array(list(self._of), dtype=np.int64), np.array(made)
+
+    def _foresee(self, jobs: Iterable[int]) -> None:
+        for job in jobs:
+            mine = [self._of[lease] for lease in self._leases[job]]
+            if not mine:
+                del self._leases[job]
+                self._next.pop(job, None)
+                continue
+            total = self._record.jobs[job].total_steps
+            part_at = min(copy.part_done_at for copy in mine)
+            self._next[job] = part_at, self._reaches(job, total)
+
+    def _reaches(self, job: int, goal: float) -> float:
+        """Return when the steps of a job's copies add up to ``goal``; infinite if never.
+
+        The sum is a polyline with corners where copies begin to work or have made their part.
+        """
+        mine = [self._of[lease] for lease in self._leases[job]]
+        enough = goal - max(goal, 1.0) * 1e-9 - float(self._done[job])
+        corners = sorted({t for copy in mine for t in (copy.works_from, copy.part_done_at)})
+        before = 0.0
+        for corner, following in zip(corners, [*corners[1:], math.inf], strict=True):
+            before = sum(copy.made(corner) for copy in mine)
+            if before >= enough:
+                return corner
+            rate = sum(c.rate for c in mine if c.works_from <= corner < c.part_done_at)
+            if rate and corner + (enough - before) / rate < following:
+                return corner + (enough - before) / rate
+        return math.inf
+
+    def _note_first_steps(self, job: int, at: float) -> None:
+        record = self._record
+        if np.isnan(record.first_steps_at[job]):
+            when = self._reaches(job, min(FIRST_STEPS, record.jobs[job].total_steps))
+            if when <= at:
+                record.first_steps_at[job] = when
+
+    def _credit(self, copy: _Copy, at: float) -> None:
+        record, devices = self._record, np.array(copy.unit.devices)
+        kinds = self._cluster.accelerator_of[devices]
+        np.add.at(record.device_s[copy.unit.job], kinds, at - copy.held_from)
+        if record.intervals is not None:
+            job, first = np.array([copy.unit.job]), devices[:1]
+            start = np.array([copy.held_from])
+            record.intervals.add(job, first, np.array([len(devices)]), start, at)
