@@ -5,9 +5,12 @@ import pytest
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
+from fairlead.model.job import Tenant
 from fairlead.model.snapshot import snapshot_of
 from fairlead.policies.base import effective_speed
+from fairlead.policies.hierarchical import Hierarchical
 from fairlead.policies.max_min import MaxMin
+from fairlead.policies.tree import TOP, Tree, TreePath
 from fairlead.solve import MaxMinProblem, solve_max_min
 
 
@@ -67,3 +70,50 @@ def test_section_3_1_weight_two_is_entitled_to_twice_the_speed() -> None:
     )
     share = MaxMin().allocate(snapshot_of(Instance(cluster, jobs))).share
     np.testing.assert_allclose(share[:, 0], [2 / 3, 1 / 3], atol=1e-9)
+
+
+@pytest.mark.parametrize(("gpus", "first"), [(4, 1 / 3), (3, 2 / 3)])
+def test_section_4_3_hierarchy_raises_by_weight_and_then_redistributes(
+    gpus: int, first: float
+) -> None:
+    """§4.3: job weights 3, 1, 1, 1 inside one entity; at its cap job 1 hands its weight on.
+
+    With four GPUs the first level is 1, 1/3, 1/3, 1/3 and all end at 1; with three GPUs the
+    redistribution ends at 1, 2/3, 2/3, 2/3.
+    """
+    names = ["1", "2", "3", "4"]
+    jobs = tuple(
+        InstanceJob(id=name, speeds={"gpu": 5.0}, weight=weight, tenant="entity")
+        for name, weight in zip(names, (3.0, 1.0, 1.0, 1.0), strict=True)
+    )
+    snap = snapshot_of(Instance(Cluster.of({"gpu": gpus}), jobs))
+    share = Hierarchical().allocate(snap).share[:, 0]
+    rest = 1.0 if gpus == 4 else first
+    np.testing.assert_allclose(share, [1.0, rest, rest, rest], atol=1e-9)
+
+    tree = Tree(
+        parent=np.array([TOP, 0, 0, 0, 0]),
+        weight=np.array([1.0, 3.0, 1.0, 1.0, 1.0]),
+        turn=np.arange(5),
+        fifo=np.array([False]),
+        members=np.ones(4),
+    )
+    path = TreePath(tree, np.ones(4))
+    np.testing.assert_allclose(path.level(2.0), [1.0, 1 / 3, 1 / 3, 1 / 3])  # job 1 at its cap
+    np.testing.assert_allclose(path.rate(2.0), [0.0, 1 / 3, 1 / 3, 1 / 3])  # has handed on
+
+
+def test_figure_6_weights_go_to_the_next_in_the_queue_or_to_all() -> None:
+    """Figure 6: weights 1 and 2; jobs 1–3 of the first share alike, 4 and 5 queue up.
+
+    On two GPUs the queue's first job has a whole one and its second the rest of the entity's
+    four thirds; the three others share two thirds.
+    """
+    tenants = (Tenant("product", 1.0), Tenant("research", 2.0, inner="fifo"))
+    jobs = tuple(
+        InstanceJob(id=str(i), speeds={"gpu": 1.0}, tenant="product" if i <= 3 else "research")
+        for i in range(1, 6)
+    )
+    snap = snapshot_of(Instance(Cluster.of({"gpu": 2}), jobs, tenants))
+    share = Hierarchical().allocate(snap).share[:, 0]
+    np.testing.assert_allclose(share, [2 / 9, 2 / 9, 2 / 9, 1.0, 1 / 3], atol=1e-9)

@@ -107,11 +107,16 @@ class StageProgram:
             self._highs.changeCoeff(j, 0, value)
 
     def raise_water(
-        self, count: FloatArray, held: FloatArray, follows: BoolArray, ceiling: float
+        self,
+        count: FloatArray,
+        held: FloatArray,
+        follows: BoolArray | FloatArray,
+        ceiling: float,
     ) -> Vertex | None:
         """Return a vertex with the greatest t <= ceiling, or None if the held levels do not fit.
 
-        ``held`` is the level of each class that does not follow the water (0: none).
+        ``held`` is the level of each class that does not follow the water (0: none). In general
+        a class is to reach ``held + follows · t``.
         """
         water = count * follows
         self._sync(count, water, count * held)

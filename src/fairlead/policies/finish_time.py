@@ -1,0 +1,165 @@
+"""Finish-time fairness, the objective of Themis made aware of accelerators (Gavel §4.2)."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
+from fairlead.policies.climbing import climbed_allocation
+from fairlead.policies.isolated import Isolated
+from fairlead.policies.pair_speeds import PairSpeedsCache
+from fairlead.policies.unit_levels import climbed_units
+from fairlead.policies.units import UnitRules
+from fairlead.solve import Classes, MaxMinProblem, OptionProblem
+
+
+@dataclass(frozen=True)
+class FinishTime:
+    """Minimise the greatest finish-time ratio ρ, then the next greatest, and so on.
+
+    ρ compares when a job will finish with when it would have on an equal split of the cluster:
+
+        ρ = (elapsed + steps left / speed) / (isolated elapsed + steps left / isolated speed)
+
+    Isolated elapsed is the time that the steps made so far would have taken on an equal split
+    among as many jobs as there were; the isolated speed is that of the policy ``isolated`` now.
+    Objective and bound are the greatest ρ. ``agnostic`` takes a job's mean speed for its speed
+    everywhere, ``packed`` lets two jobs share devices where that pays, ``placement`` tells gangs
+    on one node from spread ones; what is isolated is alone and consolidated all the same.
+    """
+
+    agnostic: bool = False
+    packed: bool = False
+    placement: bool = False
+    _pairs: PairSpeedsCache = field(
+        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
+    )
+
+    def __post_init__(self) -> None:
+        refuse_blind_units(self)
+
+    @property
+    def realised_by(self) -> str:
+        """The mechanism for the rows and columns of these shares."""
+        return "units" if self.packed or self.placement else "shares"
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the shares under which the least favoured job finishes relatively earliest."""
+        if not len(snap.job):
+            return empty_allocation(snap)
+        speed = snap.speed
+        if self.agnostic:
+            speed = np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
+        speed = np.where(snap.gang[:, None] <= snap.capacity, speed, 0.0)
+        fastest = speed.max(axis=1)
+        runs = fastest > 0
+        safe = np.where(runs, fastest, 1.0)
+        # Levels are relative to a job's greatest speed, so that they are all of order 1.
+        gain = speed / safe[:, None]
+        alone_s = snap.steps_left / safe
+        isolated = (speed * Isolated().allocate(snap).share).sum(axis=1) / safe
+        isolated_s = snap.isolated_elapsed_s + alone_s / np.where(runs, isolated, 1.0)
+        path = RatioPath(alone_s, snap.elapsed_s, isolated_s, runs.astype(float))
+        if self.packed or self.placement:
+            return self._units(snap, path, 1.0 / safe)
+        problem = MaxMinProblem(gain, snap.gang.astype(float), runs.astype(float), snap.devices)
+        rows: IntArray = np.arange(len(runs))
+        found = climbed_allocation(snap, problem, path, rows, pooled=self.agnostic)
+
+        def worth() -> float:
+            level = (gain * found.share).sum(axis=1)
+            return float(path.ratio(level)[runs].max(initial=0.0))
+
+        def prove() -> Certificate:
+            assert found.prove is not None
+            proof = found.prove()
+            # A job alone on its fastest accelerator bounds the ratio whatever the prices.
+            bound = max(1.0 / proof.bound, float(path.ratio(np.ones(len(runs)))[runs].max()))
+            return Certificate(proof.prices, bound, (worth() - bound) / bound)
+
+        return replace(found, worth=worth, prove=prove)
+
+    def _units(self, snap: Snapshot, path: "RatioPath", scale: FloatArray) -> Allocation:
+        """Return the shares of units that do the same; a job's level is scale × speed."""
+        cap = np.zeros(len(scale))
+
+        def path_of(classes: Classes, problem: OptionProblem) -> RatioPath:
+            cap[:] = problem.cap[classes.index_of_member]
+            return path.of(classes.representative).within(problem.cap)
+
+        rules = UnitRules(self.packed, self.placement)
+        found = climbed_units(snap, scale, path.distinct, path_of, rules, self._pairs)
+
+        def worth() -> float:
+            assert found.speed is not None
+            return float(path.ratio(found.speed * scale)[cap > 0].max(initial=0.0))
+
+        def prove() -> Certificate:
+            assert found.prove is not None
+            proof = found.prove()
+            # A job that always runs its fastest way bounds the ratio whatever the prices.
+            least = float(path.ratio(cap)[cap > 0].max(initial=0.0))
+            bound = max(1.0 / proof.bound, least) if proof.bound > 0 else least
+            return Certificate(proof.prices, bound, (worth() - bound) / bound if bound else 0.0)
+
+        return replace(found, worth=worth, prove=prove)
+
+
+class RatioPath:
+    """The levels at which jobs have the common ratio ρ = 1 / theta, or stand at their caps.
+
+    A job at level L, of its greatest speed, has ρ = (elapsed + alone / L) / isolated.
+    """
+
+    def __init__(
+        self, alone_s: FloatArray, elapsed_s: FloatArray, isolated_s: FloatArray, cap: FloatArray
+    ) -> None:
+        self._alone_s, self._elapsed_s, self._isolated_s = alone_s, elapsed_s, isolated_s
+        self._cap = cap
+        # jobs → theta at which the cap is reached
+        self._full_at = cap * isolated_s / (alone_s + cap * elapsed_s)
+
+    @property
+    def top(self) -> float:
+        """The theta from which on everyone stands at its cap."""
+        return float(self._full_at.max(initial=0.0))
+
+    def level(self, theta: float) -> FloatArray:
+        """Return jobs → level at ``theta``."""
+        left_s = self._left_s(theta)
+        level: FloatArray = np.minimum(self._cap, self._alone_s * theta / left_s)
+        return level
+
+    def rate(self, theta: float) -> FloatArray:
+        """Return jobs → growth of the level just above ``theta``."""
+        rate = self._alone_s * self._isolated_s / self._left_s(theta) ** 2
+        return np.where(self._full_at <= theta, 0.0, rate)
+
+    def within(self, cap: FloatArray) -> "RatioPath":
+        """Return the path with these caps; nobody else is the worse or better for a cap."""
+        return RatioPath(self._alone_s, self._elapsed_s, self._isolated_s, cap)
+
+    @property
+    def distinct(self) -> FloatArray:
+        """jobs × 3 → what tells jobs apart on this path."""
+        return np.column_stack([self._alone_s, self._elapsed_s, self._isolated_s])
+
+    def of(self, rows: IntArray) -> "RatioPath":
+        """Return the path of some of the jobs."""
+        return RatioPath(
+            self._alone_s[rows], self._elapsed_s[rows], self._isolated_s[rows], self._cap[rows]
+        )
+
+    def ratio(self, level: FloatArray) -> FloatArray:
+        """Return jobs → ρ at these levels, infinite at 0."""
+        time_s = np.divide(self._alone_s, level, out=np.full(len(level), np.inf), where=level > 0)
+        ratio: FloatArray = (self._elapsed_s + time_s) / self._isolated_s
+        return ratio
+
+    def _left_s(self, theta: float) -> FloatArray:
+        """Return jobs → the time that the ratio leaves, times theta; no less than at the cap."""
+        at = np.minimum(theta, self._full_at)
+        return self._isolated_s - self._elapsed_s * at

@@ -1,0 +1,146 @@
+"""How a hierarchy of tenants shares the water: the path of the policy ``hierarchical``.
+
+The water is normalised speed. At theta each top-level tenant may have its weight times theta,
+and hands what it gets to its children, jobs and tenants alike:
+
+- fairness: to each in proportion to its weight, w_c · λ, but no more than its cap;
+- fifo: to the first in order of arrival up to its cap, then to the second, and so on.
+
+A tenant's cap is the sum of its children's, a job's what it can reach or, once stopped, what it
+has. This closed form is where the paper's iterations (Gavel §4.3) lead. There a job rises from
+t_m at a rate w_m, the w_m of a tenant's jobs sum to the tenant's weight, and a bottlenecked
+job's weight goes to the others by the tenant's own policy. So a tenant's total always rises at
+its weight times that of theta while any of its jobs can rise; under fairness the jobs that still
+rise have done so in proportion to their weights from the start, which makes their levels w_c · λ
+with one λ; and under fifo all of the weight is with the first job that is not bottlenecked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+
+TOP = -1
+"""instead of a tenant: the parent of those that have none"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """Tenants (nodes 0 to T - 1) and the classes of jobs in them (the nodes from T on)."""
+
+    parent: IntArray
+    """nodes → tenant that holds the node, TOP for none"""
+    weight: FloatArray
+    """nodes → weight among its siblings, that of all members for a class"""
+    turn: IntArray
+    """nodes → place in its parent's queue; only the order counts"""
+    fifo: BoolArray
+    """tenants → it serves its children in turn"""
+    members: FloatArray
+    """classes → jobs"""
+
+    @property
+    def tenants(self) -> int:
+        """How many nodes are tenants."""
+        return len(self.fifo)
+
+    def by_depth(self) -> list[IntArray]:
+        """Return the nodes at depth 0, 1 and so on."""
+        depth = np.zeros(len(self.parent), np.int64)
+        at = self.parent.copy()
+        while (at != TOP).any():
+            depth += at != TOP
+            at = np.where(at == TOP, TOP, self.parent[at])
+        return [np.flatnonzero(depth == d) for d in range(int(depth.max(initial=-1)) + 1)]
+
+
+class TreePath:
+    """The levels of a tree's classes of jobs when the water stands at theta."""
+
+    def __init__(self, tree: Tree, cap: FloatArray, layers: Sequence[IntArray] = ()) -> None:
+        self._tree = tree
+        self._layers = layers or tree.by_depth()
+        whole = np.zeros(len(tree.parent))
+        whole[tree.tenants :] = cap * tree.members
+        for nodes in reversed(self._layers[1:]):
+            np.add.at(whole, tree.parent[nodes], whole[nodes])
+        self._cap = whole
+        self._siblings = [_Siblings(tree, nodes, whole) for nodes in self._layers[1:]]
+
+    @property
+    def top(self) -> float:
+        """The theta from which on every tenant has all it can use."""
+        first = self._layers[0] if self._layers else np.zeros(0, np.int64)
+        return float((self._cap[first] / self._tree.weight[first]).max(initial=0.0))
+
+    def level(self, theta: float) -> FloatArray:
+        """Return classes → level of a member at ``theta``."""
+        water = np.zeros(len(self._cap))
+        for nodes in self._layers[:1]:
+            water[nodes] = np.minimum(self._tree.weight[nodes] * theta, self._cap[nodes])
+        for group in self._siblings:
+            group.pour(water)
+        level: FloatArray = water[self._tree.tenants :] / self._tree.members
+        return level
+
+    def rate(self, theta: float) -> FloatArray:
+        """Return classes → growth of a member's level just above ``theta``."""
+        water, rate = np.zeros(len(self._cap)), np.zeros(len(self._cap))
+        for nodes in self._layers[:1]:
+            want = self._tree.weight[nodes] * theta
+            water[nodes] = np.minimum(want, self._cap[nodes])
+            rate[nodes] = np.where(want < self._cap[nodes], self._tree.weight[nodes], 0.0)
+        for group in self._siblings:
+            group.pour(water, rate)
+        per_member: FloatArray = rate[self._tree.tenants :] / self._tree.members
+        return per_member
+
+    def within(self, cap: FloatArray) -> "TreePath":
+        """Return the path of the same tree with these caps of its classes."""
+        return TreePath(self._tree, cap, self._layers)
+
+
+class _Siblings:
+    """All nodes of one depth, side by side with their siblings in the order they fill up."""
+
+    def __init__(self, tree: Tree, nodes: IntArray, cap: FloatArray) -> None:
+        parent, weight = tree.parent[nodes], tree.weight[nodes]
+        fifo = tree.fifo[parent]
+        # Under fairness the child with the least cap for its weight fills up first.
+        key = np.where(fifo, tree.turn[nodes], cap[nodes] / weight)
+        order = np.lexsort((nodes, key, parent))
+        self._nodes, self._parent, self._fifo = nodes[order], parent[order], fifo[order]
+        self._weight, self._cap = weight[order], cap[nodes][order]
+        new = np.ones(len(order), bool)
+        new[1:] = self._parent[1:] != self._parent[:-1]
+        self._start = np.flatnonzero(new)  # groups → first child
+        self._group = np.cumsum(new) - 1  # children → group
+        size = np.diff(np.append(self._start, len(order)))
+        self._last = self._start + size - 1
+        before = np.cumsum(self._cap) - self._cap
+        self._before = before - before[self._start][self._group]
+        after = np.cumsum(self._weight[::-1])[::-1]
+        beyond = np.append(after, 0.0)[self._last + 1]
+        self._weight_on = after - beyond[self._group]  # of the child and those after it
+        # A fair child is full when its parent has so much.
+        self._full_at = self._before + key[order] * self._weight_on
+        self._whole = cap[self._parent[self._start]]
+
+    def pour(self, water: FloatArray, rate: FloatArray | None = None) -> None:
+        """Hand the parents' water, and the rates at which it rises, to these nodes."""
+        group, cap = self._group, self._cap
+        have = water[self._parent]
+        done = have >= self._whole[group]
+        full = self._full_at <= have
+        count = np.add.reduceat(full, self._start, dtype=np.int64)
+        turn = np.minimum(self._start + count, self._last)[group]  # the first that is not full
+        slope = self._weight / self._weight_on[turn]
+        fair = np.where(full, cap, np.minimum(cap, slope * (have - self._before[turn])))
+        queue = np.minimum(np.maximum(have - self._before, 0.0), cap)
+        water[self._nodes] = np.where(done, cap, np.where(self._fifo, queue, fair))
+        if rate is not None:
+            served = (self._before <= have) & (have < self._before + cap)
+            share = np.where(self._fifo, served, np.where(full, 0.0, slope))
+            rate[self._nodes] = np.where(done, 0.0, share * rate[self._parent])
