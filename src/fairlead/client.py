@@ -24,6 +24,7 @@ from fairlead.model.errors import FairleadError
 OVER = ("finished", "failed", "cancelled")
 """states that a job does not leave"""
 _LOGIN = "login.json"
+_IDLE_S = 2.0
 
 
 class ServerError(FairleadError):
@@ -39,6 +40,7 @@ class Client:
         self._url = urlsplit(url)
         self._token = token
         self._connection: client.HTTPConnection | None = None
+        self._used_at = 0.0
 
     @classmethod
     def found(cls) -> "Client":
@@ -106,6 +108,9 @@ class Client:
         """Return status, headers and body of an answer."""
         kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        if time.monotonic() - self._used_at > _IDLE_S:
+            self.close()  # the server may be about to close it
+        self._used_at = time.monotonic()
         try:
             if self._connection is None:
                 self._connection = kind(self._url.hostname or "", self._url.port, timeout=30)

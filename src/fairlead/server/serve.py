@@ -109,6 +109,7 @@ async def _listen(settings: ServeSettings, live: Live, tokens: Tokens) -> None:
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=3,
+        timeout_keep_alive=30,
     )
     server = uvicorn.Server(config)
     stopping = asyncio.create_task(live.broken.wait())

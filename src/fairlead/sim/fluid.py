@@ -40,7 +40,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
         if not len(active):
             at = next_arrival
             continue
-        table.steps[active] = done[active]
+        table.advance(active, done[active], scenario.cluster.counts)
         allocation = mechanism.policy.allocate(scheduler.snapshot(at, at))
         record.solves += 1
         rate, devices = pace.of(allocation, active)
