@@ -18,7 +18,7 @@ def allocate(
 
     Example:  fairlead allocate --instance instance.json --policy max-min
     """
-    from fairlead.cli.output import print_json, results, table
+    from fairlead.cli.output import print_json
     from fairlead.files import read_instance
     from fairlead.model.snapshot import snapshot_of
     from fairlead.registry import create
@@ -32,38 +32,76 @@ def allocate(
     if as_json:
         print_json(found)
         return
-    kinds = snap.cluster.accelerators
+    _show(policy, snap, allocation, found)
+
+
+def _show(policy: str, snap: Any, allocation: Any, found: dict[str, Any]) -> None:
+    """Print the shares, and apart from them the speeds where rows are not jobs."""
+    from fairlead.cli.output import results, table
+
+    kinds, speeds = _columns(snap, allocation), found["speeds"]
+    own = set(found["allocation"]) == set(speeds)
     rows = [
-        [row, *(f"{shares.get(kind, 0):.4f}" for kind in kinds), f"{found['speeds'][row]:.4g}"]
+        [row, *(f"{shares.get(kind, 0):.4f}" for kind in kinds)]
+        + ([f"{speeds[row]:.4g}"] if own else [])
         for row, shares in found["allocation"].items()
     ]
-    table(f"{policy}: objective {found['objective']}", ["job", *kinds, "steps/s"], rows)
+    what = {"jobs": "job" if own else "unit", "tenants": "tenant"}[allocation.rows]
+    unit = "steps/s" if allocation.rows == "jobs" else "normalised speed"
+    table(
+        f"{policy}: objective {found['objective']}", [what, *kinds, *([unit] if own else [])], rows
+    )
+    if not own:
+        table("speeds", ["job", unit], [[job, f"{speed:.4g}"] for job, speed in speeds.items()])
+    for late in allocation.late:
+        results.print(
+            f"{late.job} will be late: it needs {late.needed:.4g} steps/s, gets {late.given:.4g}"
+        )
+    for trade in allocation.trades:
+        results.print(
+            f"{trade.seller} gave {trade.buyer} {trade.fast_devices:.4g} {trade.fast} for"
+            f" {trade.slow_devices:.4g} {trade.slow} (price {trade.price:.4g}): {trade.why}"
+        )
     if found["certificate"]:
         proof = found["certificate"]
         results.print(f"bound {proof['bound']:.9g}, gap {proof['gap']:.1e}")
 
 
+def _columns(snap: Any, allocation: Any) -> list[str]:
+    """Return the columns' names: an accelerator, or one of its placements (v100/spread)."""
+    kinds = snap.cluster.accelerators
+    return [
+        kinds[c.accelerator] + (f"/{c.placement}" if c.placement else "")
+        for c in allocation.columns
+    ]
+
+
 def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[str, Any]:
+    from dataclasses import asdict
+
     from fairlead.policies.base import effective_speed
 
     kinds = snap.cluster.accelerators
+    columns = _columns(snap, allocation)
+    if allocation.rows == "tenants":
+        labels = [tenant.id for tenant in snap.tenants]
+        owners = [labels[member] for member in allocation.members[:, 0].tolist()]
+    else:
+        labels = snap.ids
+        owners = [labels[number] for number in snap.job.tolist()]
     names = [
-        "+".join(snap.ids[member] for member in members if member >= 0)
+        "+".join(labels[member] for member in members if member >= 0)
         for members in allocation.members.tolist()
     ]
     proof = allocation.prove() if allocation.prove else None
-    return {
+    found: dict[str, Any] = {
         "policy": policy,
         "objective": allocation.objective,
         "allocation": {
-            name: {
-                kinds[column.accelerator]: share
-                for column, share in zip(allocation.columns, shares, strict=True)
-                if share
-            }
+            name: {column: share for column, share in zip(columns, shares, strict=True) if share}
             for name, shares in zip(names, allocation.share.tolist(), strict=True)
         },
-        "speeds": dict(zip(names, effective_speed(snap, allocation).tolist(), strict=True)),
+        "speeds": dict(zip(owners, effective_speed(snap, allocation).tolist(), strict=True)),
         "solve_s": solve_s,
         "certificate": proof
         and {
@@ -72,6 +110,10 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
             "gap": proof.gap,
         },
     }
+    for key in ("late", "trades"):
+        if getattr(allocation, key):
+            found[key] = [asdict(entry) for entry in getattr(allocation, key)]
+    return found
 
 
 def policies(

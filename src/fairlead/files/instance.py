@@ -102,6 +102,7 @@ _TENANT: Mapping[str, Reader] = {
     "inner": name,
     "priority": whole,
     "guarantee": _quota,
+    "guarantee_in": name,
     "limit": _quota,
 }
 

@@ -73,6 +73,8 @@ class Tenant:
     """its jobs come before all jobs of tenants with a lower one"""
     guarantee: Mapping[str, float] = field(default_factory=dict)
     """accelerator → devices it has whenever it can use them; others borrow them meanwhile"""
+    guarantee_in: str = "devices"
+    """``speed``: it is kept by any devices that make as much of its jobs as these would"""
     limit: Mapping[str, float] = field(default_factory=dict)
     """accelerator → devices of which it never holds more"""
 
@@ -81,6 +83,12 @@ class Tenant:
         _require(_positive(self.weight), "tenants.weight", self.weight, "above 0 and finite")
         _require(
             self.inner in ("fairness", "fifo"), "tenants.inner", self.inner, "fairness or fifo"
+        )
+        _require(
+            self.guarantee_in in ("devices", "speed"),
+            "tenants.guarantee_in",
+            self.guarantee_in,
+            "devices or speed",
         )
         for name in ("guarantee", "limit"):
             for accelerator, devices in getattr(self, name).items():

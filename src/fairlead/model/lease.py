@@ -19,7 +19,8 @@ class Placement(NamedTuple):
     """One job (or one copy of it) on its devices: the form in which people read a plan.
 
     Copy 0 is the job itself. A forked job has copies from 1 on, which make steps for it at the
-    same time, each up to its part, ``max_steps``.
+    same time, each up to its part, ``max_steps``; a copy reports the steps it has made itself
+    under its lease, not those of the job in all.
     """
 
     job: int

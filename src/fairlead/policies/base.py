@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate, Column
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 
 
@@ -21,6 +22,23 @@ class Policy(Protocol):
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares this policy wants for the snapshot's jobs."""
         ...
+
+
+class _UnitOptions(Protocol):
+    @property
+    def agnostic(self) -> bool: ...
+    @property
+    def packed(self) -> bool: ...
+    @property
+    def placement(self) -> bool: ...
+
+
+def refuse_blind_units(policy: _UnitOptions) -> None:
+    """Raise UsageError where a policy is to ignore speeds and yet choose units by them."""
+    if policy.agnostic and policy.packed:
+        raise UsageError("agnostic,packed: which jobs to pack is chosen by measured speeds")
+    if policy.agnostic and policy.placement:
+        raise UsageError("agnostic,placement: placements differ by their speeds only")
 
 
 def mean_speed(speed: FloatArray, capacity: IntArray) -> FloatArray:
@@ -60,7 +78,7 @@ def empty_allocation(snap: Snapshot) -> Allocation:
 
 
 def effective_speed(snap: Snapshot, allocation: Allocation) -> FloatArray:
-    """Return rows → steps per second that the shares give: the speeds weighted by time."""
+    """Return jobs → steps per second that the shares give; with rows of tenants, tenants."""
     if allocation.speed is not None:
         return allocation.speed
     speed: FloatArray = (snap.speed * allocation.share).sum(axis=1)

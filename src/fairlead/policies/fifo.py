@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
+from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation
 
@@ -22,6 +23,16 @@ class Fifo:
 
     reads_progress: ClassVar[bool] = False
     agnostic: bool = False
+    packed: bool = False
+    placement: bool = False
+
+    def __post_init__(self) -> None:
+        if self.packed:
+            raise UsageError("fifo:packed: a partner from behind would slow the job in front")
+        if self.placement:
+            raise UsageError(
+                "fifo:placement: jobs hold whole devices, and the mechanism consolidates them"
+            )
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return all of the time on one accelerator for as many of the first jobs as fit."""
@@ -31,7 +42,7 @@ class Fifo:
         runs = (wish > 0).tolist()
         gangs = snap.profiles.gang.tolist()
         up = snap.capacity.tolist()
-        free = list(up)
+        free = snap.devices.tolist()
         share = np.zeros((len(snap.job), len(free)))
         waiting_order = np.lexsort((snap.job, snap.arrival_at))
         for row, profile in zip(

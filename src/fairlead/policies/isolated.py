@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, job_allocation
 
@@ -21,6 +22,13 @@ class Isolated:
     reads_progress: ClassVar[bool] = False
     agnostic: bool = False
     """accepted for symmetry: an equal split ignores speeds anyway"""
+    packed: bool = False
+    placement: bool = False
+
+    def __post_init__(self) -> None:
+        if self.packed or self.placement:
+            option = "packed" if self.packed else "placement"
+            raise UsageError(f"isolated:{option}: a partition shares nothing and chooses nothing")
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return capacity / (jobs × gang) for each accelerator, at most all of a job's time."""

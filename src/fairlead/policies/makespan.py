@@ -1,13 +1,16 @@
 """Finish all jobs as early as possible (Gavel §4.2)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import empty_allocation, mean_speed
+from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
 from fairlead.policies.levels import ClassTable, max_min_allocation
+from fairlead.policies.pair_speeds import PairSpeedsCache
+from fairlead.policies.unit_levels import flat_units
+from fairlead.policies.units import UnitRules
 from fairlead.solve import solve_max_min
 
 _NEGLIGIBLE = 1e-7
@@ -19,10 +22,24 @@ class Makespan:
 
     A job's level is the part of its remaining steps that it makes in a unit of time, so this is
     max-min over speed / steps left. Objective and bound are the makespan in seconds.
-    ``agnostic`` takes a job's mean speed for its speed everywhere.
+    ``agnostic`` takes a job's mean speed for its speed everywhere. ``packed`` lets two jobs share
+    devices where that pays; ``placement`` tells gangs on one node from spread ones.
     """
 
     agnostic: bool = False
+    packed: bool = False
+    placement: bool = False
+    _pairs: PairSpeedsCache = field(
+        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
+    )
+
+    def __post_init__(self) -> None:
+        refuse_blind_units(self)
+
+    @property
+    def realised_by(self) -> str:
+        """The mechanism for the rows and columns of these shares."""
+        return "units" if self.packed or self.placement else "shares"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that finish the snapshot's jobs earliest."""
@@ -39,6 +56,10 @@ class Makespan:
         runs = alone_s < np.inf
         longest_s = float(alone_s[runs].max(initial=0.0))
         share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
+        if self.packed or self.placement:
+            scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
+            rules = UnitRules(self.packed, self.placement)
+            return _in_seconds(flat_units(snap, scale, rules, self._pairs), unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = ClassTable.of(rate, snap.gang, snap.capacity)
         found = max_min_allocation(
@@ -48,15 +69,20 @@ class Makespan:
             lambda problem, _: solve_max_min(problem),
             pooled=self.agnostic,
         )
+        return _in_seconds(found, unit_s)
 
-        def prove() -> Certificate:
-            assert found.prove is not None
-            level = found.prove()
-            bound_s = unit_s / level.bound if level.bound else np.inf
-            return Certificate(level.prices, bound_s, level.gap)
 
-        def worth() -> float:
-            least = found.objective
-            return unit_s / least if least else np.inf
+def _in_seconds(found: Allocation, unit_s: float) -> Allocation:
+    """Return the allocation with its levels, parts done in ``unit_s``, turned into times."""
 
-        return replace(found, worth=worth, prove=prove)
+    def prove() -> Certificate:
+        assert found.prove is not None
+        level = found.prove()
+        bound_s = unit_s / level.bound if level.bound else np.inf
+        return Certificate(level.prices, bound_s, level.gap)
+
+    def worth() -> float:
+        least = found.objective
+        return unit_s / least if least else np.inf
+
+    return replace(found, worth=worth, prove=prove)

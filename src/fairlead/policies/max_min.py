@@ -6,10 +6,13 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Profiles, Snapshot
-from fairlead.policies.base import empty_allocation, mean_speed
+from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
 from fairlead.policies.levels import ClassTable, max_min_allocation
+from fairlead.policies.pair_speeds import PairSpeedsCache
+from fairlead.policies.unit_levels import flat_units
+from fairlead.policies.units import UnitRules
 from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
 
@@ -21,20 +24,33 @@ class MaxMin:
     its weight and multiplied by its gang, as in the paper. The paper maximises only the least
     one; the full lexicographic order settles which of its optima is taken. ``agnostic`` ignores
     what accelerators are: every job counts its time only, spread over all of them alike.
+    ``packed`` lets two jobs share devices where that pays; ``placement`` tells gangs on one node
+    from gangs spread over several. Both are normalised as jobs alone and consolidated are.
     """
 
     reads_progress: ClassVar[bool] = False
     agnostic: bool = False
+    packed: bool = False
+    placement: bool = False
     _cache: "_Cache" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        refuse_blind_units(self)
         object.__setattr__(self, "_cache", _Cache())
+
+    @property
+    def realised_by(self) -> str:
+        """The mechanism for the rows and columns of these shares."""
+        return "units" if self.packed or self.placement else "shares"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""
         if not len(snap.job):
             return empty_allocation(snap)
         cache = self._cache
+        if self.packed or self.placement:
+            scale = self._scale(snap)[snap.profile]
+            return flat_units(snap, scale, UnitRules(self.packed, self.placement), cache.pairs)
         table = cache.table
         if table is None or not cache.made_for(snap):
             table = self._classes(snap)
@@ -45,14 +61,17 @@ class MaxMin:
 
     def _classes(self, snap: Snapshot) -> ClassTable:
         profiles = snap.profiles
+        speed = (profiles.speed > 0).astype(float) if self.agnostic else profiles.speed
+        return ClassTable.of(speed * self._scale(snap)[:, None], profiles.gang, snap.capacity)
+
+    def _scale(self, snap: Snapshot) -> FloatArray:
+        """Return profiles → level reached per unit of speed."""
+        profiles = snap.profiles
         if self.agnostic:
-            speed = (profiles.speed > 0).astype(float)
-            normal = np.ones(len(speed))
+            normal = np.ones(len(profiles.gang))
         else:
-            speed = profiles.speed
-            normal = mean_speed(speed, snap.capacity)
-        scale = profiles.gang / (profiles.weight * np.where(normal > 0, normal, 1.0))
-        return ClassTable.of(speed * scale[:, None], profiles.gang, snap.capacity)
+            normal = mean_speed(profiles.speed, snap.capacity)
+        return profiles.gang / (profiles.weight * np.where(normal > 0, normal, 1.0))
 
 
 class _Cache:
@@ -60,6 +79,7 @@ class _Cache:
 
     def __init__(self) -> None:
         self._solver = MaxMinSolver()
+        self.pairs = PairSpeedsCache()
         self.table: ClassTable | None = None
         self._profiles: Profiles | None = None
         self._capacity = b""

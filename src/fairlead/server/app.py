@@ -277,6 +277,7 @@ async def list_tenants(live: LiveNow, who: Who) -> list[msg.TenantView]:
             inner=t.inner,  # type: ignore[arg-type]  # one of the two
             priority=t.priority,
             guarantee=dict(t.guarantee),
+            guarantee_in=t.guarantee_in,  # type: ignore[arg-type]  # one of the two
             limit=dict(t.limit),
         )
         for t in live.scheduler.jobs.tenants

@@ -100,6 +100,7 @@ class TenantView(_Message):
     inner: Literal["fairness", "fifo"] = "fairness"
     priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
     guarantee: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = {}
+    guarantee_in: Literal["devices", "speed"] = "devices"
     limit: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = {}
 
 

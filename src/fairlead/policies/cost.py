@@ -1,0 +1,62 @@
+"""The most steps for the money (Gavel §4.2)."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import empty_allocation, refuse_blind_units
+from fairlead.policies.pair_speeds import PairSpeedsCache
+from fairlead.policies.sums import choices, prices
+from fairlead.policies.units import UnitRules
+from fairlead.solve import best_ratio, best_sum
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Maximise total steps per second over the total price per hour of the devices held.
+
+    That ratio is greatest when only those run that make the most steps for their price; of all
+    allocations with that ratio the one with the greatest total speed is taken, then the least
+    device time. A packed unit pays for its devices once. The devices left are idle on purpose.
+
+    ``sum`` maximises instead the sum of speed / price of one device, weighted by time, as the
+    paper's published code does: a gang's price is then not multiplied by its devices, and
+    whatever can run does. ``agnostic`` takes a job's mean speed for its speed everywhere,
+    ``packed`` lets two jobs share devices, ``placement`` tells gangs on one node from spread ones.
+    """
+
+    reads_progress: ClassVar[bool] = False
+    fills_idle: ClassVar[bool] = False
+    """idle devices are not to be lent out: they cost"""
+    sum: bool = False
+    agnostic: bool = False
+    packed: bool = False
+    placement: bool = False
+    _pairs: PairSpeedsCache = field(
+        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
+    )
+
+    def __post_init__(self) -> None:
+        refuse_blind_units(self)
+
+    @property
+    def realised_by(self) -> str:
+        """The mechanism for the rows and columns of these shares."""
+        return "units" if self.packed or self.placement else "shares"
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the shares that make the most steps for their price."""
+        usd_per_hour = prices(snap)
+        if not len(snap.job):
+            return empty_allocation(snap)
+        rules = UnitRules(self.packed, self.placement)
+        nothing = np.zeros((len(snap.job), 0))
+        found = choices(snap, nothing, rules, self._pairs, agnostic=self.agnostic)
+        if self.sum:
+            best = best_sum(found.problem, found.speed / usd_per_hour[found.table.resource])
+        else:
+            best = best_ratio(found.problem, found.speed, found.cost(usd_per_hour))
+        return found.allocation(snap, best, plain=not (self.packed or self.placement))

@@ -1,0 +1,82 @@
+"""The most steps for the money while deadlines are met (Gavel §4.2)."""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Late
+from fairlead.model.arrays import FloatArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import effective_speed, empty_allocation, refuse_blind_units
+from fairlead.policies.pair_speeds import PairSpeedsCache
+from fairlead.policies.sums import choices, prices
+from fairlead.policies.units import UnitRules
+from fairlead.solve import best_ratio_above
+
+# Deadlines missed by less than this, relatively, are met: it is what rounding can do.
+_MET = 1e-6
+
+
+@dataclass(frozen=True)
+class CostSlo:
+    """Maximise speed over price, as ``cost`` does, with every job in time for its deadline.
+
+    A job with a deadline gets at least its steps left over the time left. Where not all can,
+    the sum of what they lack relative to what they need is least, before the ratio is greatest,
+    and the allocation names those that will be late. A job whose deadline has passed needs all
+    the speed it can have. ``agnostic`` plans with a job's mean speed everywhere; ``packed`` and
+    ``placement`` are those of ``cost``.
+    """
+
+    fills_idle: ClassVar[bool] = False
+    """idle devices are not to be lent out: they cost"""
+    agnostic: bool = False
+    packed: bool = False
+    placement: bool = False
+    _pairs: PairSpeedsCache = field(
+        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
+    )
+
+    def __post_init__(self) -> None:
+        refuse_blind_units(self)
+
+    @property
+    def realised_by(self) -> str:
+        """The mechanism for the rows and columns of these shares."""
+        return "units" if self.packed or self.placement else "shares"
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the cheapest shares in time, or the least late, and who will be late."""
+        usd_per_hour = prices(snap)
+        if not len(snap.job):
+            return empty_allocation(snap)
+        needed = needed_speed(snap)
+        rules = UnitRules(self.packed, self.placement)
+        # Deadlines that no job can be in time for are alike: as fast as it can.
+        found = choices(snap, needed, rules, self._pairs, agnostic=self.agnostic)
+        asked = needed[found.table.classes.representative]
+        floor = np.where(np.isinf(asked), found.problem.cap, asked)
+        best = best_ratio_above(found.problem, found.speed, found.cost(usd_per_hour), floor)
+        plain = not (self.packed or self.placement)
+        allocation = found.allocation(snap, best, plain=plain)
+        given = effective_speed(snap, allocation)
+        return replace(allocation, late=_late(snap, needed, given))
+
+
+def needed_speed(snap: Snapshot) -> FloatArray:
+    """Return jobs → steps per second that bring it to its deadline; infinite if that has passed.
+
+    0 for jobs without a deadline.
+    """
+    left_s = snap.deadline_at - snap.at
+    with np.errstate(divide="ignore"):
+        return np.where(left_s > 0, snap.steps_left / np.maximum(left_s, 0.0), np.inf)
+
+
+def _late(snap: Snapshot, needed: FloatArray, given: FloatArray) -> tuple[Late, ...]:
+    rows = (given < needed * (1 - _MET)).nonzero()[0]
+    return tuple(
+        Late(snap.ids[snap.job[row]], float(needed[row]), float(given[row]))
+        for row in rows.tolist()
+    )
