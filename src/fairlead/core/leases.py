@@ -240,7 +240,7 @@ class LeaseTable:
         self.next_epoch = saved["next_epoch"]
         self.n_leaving = int(np.count_nonzero(saved["leaving"]))
         self.simple = saved["simple"]
-        self.own_steps = dict(saved["own_steps"])
+        self.own_steps = dict(saved.get("own_steps", ()))
         self._free = list(saved["free"])
 
     def columns(self) -> dict[str, object]:
