@@ -6,7 +6,19 @@ from typing import Annotated
 import typer
 
 from fairlead import __version__
-from fairlead.cli import allocate, compare, replay, simulate, trace
+from fairlead.cli import (
+    allocate,
+    audit,
+    cluster,
+    compare,
+    demo,
+    explain,
+    jobs,
+    replay,
+    serve,
+    simulate,
+    trace,
+)
 from fairlead.cli.output import messages
 from fairlead.model.errors import FairleadError, UsageError
 
@@ -21,9 +33,25 @@ app = typer.Typer(
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("allocate")(allocate.allocate)
+app.command("audit")(audit.audit)
+app.command("explain")(explain.explain)
 app.command("policies")(allocate.policies)
 app.command("replay")(replay.replay)
 app.add_typer(trace.app, name="trace")
+app.command("serve")(serve.serve)
+app.command("submit")(jobs.submit)
+app.command("jobs")(jobs.jobs)
+app.command("job")(jobs.job)
+app.command("logs")(jobs.logs)
+app.command("cancel")(jobs.cancel)
+app.command("suspend")(jobs.suspend)
+app.command("resume")(jobs.resume)
+app.add_typer(cluster.tenants, name="tenants")
+app.add_typer(cluster.nodes, name="nodes")
+app.command("shares")(cluster.shares)
+app.add_typer(cluster.tokens, name="tokens")
+app.command("login")(cluster.login)
+app.command("demo")(demo.demo)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,79 @@
+"""Snapshots as they would be if something were different."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.cluster import Cluster, Node
+from fairlead.model.plan import NOBODY
+from fairlead.model.snapshot import Profiles, Snapshot
+
+
+def with_jobs(
+    snap: Snapshot,
+    rows: IntArray,
+    *,
+    speed: FloatArray | None = None,
+    gang: IntArray | None = None,
+    weight: FloatArray | None = None,
+) -> Snapshot:
+    """Return the snapshot in which these jobs have other speeds, gangs or weights.
+
+    Each array has one row for each of the jobs, ``speed`` a column for each accelerator.
+    """
+    old, theirs = snap.profiles, snap.profile[rows]
+    profile = snap.profile.copy()
+    profile[rows] = len(old.gang) + np.arange(len(rows))
+    workload = [*old.workload, *(old.workload[i] for i in theirs.tolist())] if old.workload else ()
+    profiles = Profiles(
+        speed=np.concatenate([old.speed, old.speed[theirs] if speed is None else speed]),
+        gang=np.concatenate([old.gang, old.gang[theirs] if gang is None else gang]),
+        weight=np.concatenate([old.weight, old.weight[theirs] if weight is None else weight]),
+        tenant=np.concatenate([old.tenant, old.tenant[theirs]]),
+        workload=workload,
+    )
+    return replace(snap, profiles=profiles, profile=profile)
+
+
+def with_tenant_weight(snap: Snapshot, tenant: int, weight: float) -> Snapshot:
+    """Return the snapshot in which a tenant has another weight."""
+    tenants = list(snap.tenants)
+    tenants[tenant] = replace(tenants[tenant], weight=weight)
+    return replace(snap, tenants=tuple(tenants))
+
+
+def with_device(snap: Snapshot, accelerator: int) -> Snapshot:
+    """Return the snapshot with one more device of an accelerator, on a node of its own.
+
+    Where each accelerator has one node and nothing runs, it joins that node, as if the cluster
+    had been described with one more.
+    """
+    cluster, capacity = snap.cluster, snap.capacity.copy()
+    name = cluster.accelerators[accelerator]
+    capacity[accelerator] += 1
+    room = None
+    if snap.room is not None:
+        room = snap.room.copy()
+        room[accelerator] += 1.0
+    n = len(cluster.accelerator_of)
+    if cluster.one_node_each and len(snap.usable) == n and (snap.holds == NOBODY).all():
+        nodes = tuple(
+            replace(node, devices=(*node.devices, name)) if name in node.devices else node
+            for node in cluster.nodes
+        )
+        usable = np.arange(n + 1)
+    else:
+        nodes = (*cluster.nodes, Node(f"{name}-more", (name,)))
+        usable = np.append(snap.usable, n)
+    column = np.full((snap.holds.shape[0], 1), NOBODY)
+    leases = snap.holds_lease
+    return replace(
+        snap,
+        cluster=Cluster(nodes, cluster.details),
+        capacity=capacity,
+        room=room,
+        usable=usable,
+        holds=np.concatenate([snap.holds, column], axis=1),
+        holds_lease=None if leases is None else np.concatenate([leases, column], axis=1),
+    )

@@ -1,0 +1,106 @@
+"""Who is due what of one accelerator: effective tickets (§3.2)."""
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+
+
+class Pool:
+    """One accelerator's devices, the tenants' tickets for them, and what their jobs can use.
+
+    Everybody has some tickets. Who needs less than its share is satisfied first, and the rest
+    is divided anew among the others: the weight readjustment of §3.2.
+    """
+
+    def __init__(self, tickets: FloatArray, devices: float) -> None:
+        self.tickets, self.devices = tickets, devices
+        self.demand = np.zeros(len(tickets))
+        """tenants → devices that its jobs at home here can use"""
+        self._due: FloatArray | None = None
+        self._level = np.inf
+        self._total = 0.0
+        self._curve: tuple[FloatArray, FloatArray] | None = None
+        self._prospects: dict[tuple[float, float], float] = {}
+        """by demand and tickets: tenants with the same have the same"""
+
+    def add(self, tenant: int, devices: float) -> None:
+        """Count devices that a tenant can use from now on; fewer if negative."""
+        # Who shares its devices among its jobs already takes no more from others.
+        shares = self._due is not None and self.demand[tenant] > self._due[tenant] + 1e-9
+        self.demand[tenant] += devices
+        if devices > 0 and shares:
+            self._total += devices
+        else:
+            self._due = None
+
+    def _divide(self) -> FloatArray:
+        self._curve = None
+        self._prospects.clear()
+        self._total = float(self.demand.sum())
+        if self._total <= self.devices:
+            self._level = np.inf
+            return self.demand.copy()
+        ratio, filled = self._filling()
+        place = int(np.searchsorted(filled, self.devices))
+        below, above = (ratio[place - 1], ratio[place]) if place else (0.0, ratio[0])
+        low, high = (filled[place - 1], filled[place]) if place else (0.0, filled[0])
+        self._level = below + (self.devices - low) * (above - below) / (high - low)
+        return np.minimum(self.demand, self._level * self.tickets)
+
+    def _filling(self) -> tuple[FloatArray, FloatArray]:
+        """Return levels at which a tenant is satisfied, ascending, and devices used at each."""
+        if self._curve is None:
+            ratio = self.demand / self.tickets
+            order = ratio.argsort(kind="stable")
+            ratio, demand, tickets = ratio[order], self.demand[order], self.tickets[order]
+            still_open = tickets.sum() - tickets.cumsum()
+            self._curve = ratio, demand.cumsum() + ratio * still_open
+        return self._curve
+
+    @property
+    def due(self) -> FloatArray:
+        """tenants → devices it is due: at most what its jobs can use."""
+        if self._due is None:
+            self._due = self._divide()
+        return self._due
+
+    def time(self, tenant: int, more: int) -> float:
+        """Return the part of the time for which jobs run if they could use so many devices more.
+
+        This is ticketsPerGPU once a job has come, by which Algorithm 2 judges an accelerator.
+        """
+        wish = float(self.demand[tenant]) + more
+        due = self.due
+        if self._total + more <= self.devices:
+            return 1.0
+        if self.demand[tenant] > due[tenant] + 1e-9:
+            return float(due[tenant]) / wish
+        return min(1.0, self.prospect(tenant) / wish)
+
+    def prospect(self, tenant: int) -> float:
+        """Return what a tenant would be due if it could use all devices."""
+        due = self.due
+        if self.demand[tenant] > due[tenant] + 1e-9:
+            return float(due[tenant])
+        mine, own = float(self.demand[tenant]), float(self.tickets[tenant])
+        if (mine, own) not in self._prospects:
+            # The curve with this tenant never satisfied: it adds what it takes beyond its demand.
+            ratio, filled = self._filling()
+            over = filled + np.maximum(ratio * own - mine, 0.0)
+            place = int(np.searchsorted(over, self.devices))
+            level = _crossing(ratio, over, place, self.devices, own)
+            self._prospects[mine, own] = max(level * own, mine)
+        return self._prospects[mine, own]
+
+
+def _crossing(
+    ratio: FloatArray, filled: FloatArray, place: int, devices: float, slope: float
+) -> float:
+    """Return the level at which a filling curve reaches the devices; beyond its end by slope."""
+    if place == len(ratio):
+        return float(ratio[-1] + (devices - filled[-1]) / slope)
+    below, low = (ratio[place - 1], filled[place - 1]) if place else (0.0, 0.0)
+    above, high = ratio[place], filled[place]
+    if high <= low:
+        return float(above)
+    return float(below + (devices - low) * (above - below) / (high - low))

@@ -1,0 +1,94 @@
+"""Tickets: what tenants are due of each accelerator, and their jobs of each node (§3.2)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+
+_SETTLED = 1e-7
+_ROUNDS = 32
+_LEAST = 1 / 16
+"""the part of its tickets that every job keeps, so that none starves"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sites:
+    """A cluster's sites: each node's devices of one accelerator; those of lost nodes are empty."""
+
+    kind: IntArray
+    """sites → accelerator"""
+    size: IntArray
+    """sites → devices that are up"""
+    of_device: IntArray
+    """devices → site"""
+
+    @classmethod
+    def of(cls, snap: Snapshot) -> "Sites":
+        """Return the sites of the snapshot's cluster."""
+        cluster = snap.cluster
+        kinds = len(cluster.accelerators)
+        code, index = np.unique(
+            cluster.node_of * kinds + cluster.accelerator_of, return_inverse=True
+        )
+        size = np.bincount(index[snap.usable], minlength=len(code))
+        return cls(code % kinds, size, index)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """What every job can use where: one entry for each site that it is at home on."""
+
+    row: IntArray
+    site: IntArray
+    devices: IntArray
+    gang: IntArray
+    """entries → the whole gang of the job"""
+    tenant: IntArray
+    """entries → tenant × accelerators + accelerator"""
+
+
+def settled(claims: Claims, sites: Sites, tickets: FloatArray, due: FloatArray) -> FloatArray:
+    """Return rows → devices' worth of tickets that its site can serve.
+
+    Eq. 3 divides a tenant's tickets evenly over its jobs, which is fair when all nodes carry
+    the same load. Where they do not, a job on a crowded node gets less than its tickets and one
+    on an empty node more. So whoever gets more than it is due in all (``due``, by tenant ×
+    accelerator) steps back where others want more, until it does not or nobody wants more.
+    Figure 1(d) needs this: its users get 3, 3 and 2 devices only if the jobs that run alone on
+    one server count for their owners on the other.
+    """
+    factor = np.ones_like(due)
+    part = claims.devices / claims.gang
+    base = tickets[claims.row] * part
+    served = np.zeros_like(tickets)
+    for _ in range(_ROUNDS):
+        given = _fill_sites(claims, sites, base * factor[claims.tenant])
+        before, served = served, np.full_like(tickets, np.inf)
+        np.minimum.at(served, claims.row, given / part)
+        served[np.isinf(served)] = 0.0
+        if np.abs(served - before).max(initial=0.0) <= _SETTLED:
+            break
+        got = np.bincount(claims.tenant, served[claims.row] * part, len(due))
+        ratio = np.divide(due, got, out=np.ones_like(due), where=got > 0)
+        factor = np.clip(factor * ratio, _LEAST, 1.0)
+    return served
+
+
+def _fill_sites(claims: Claims, sites: Sites, weight: FloatArray) -> FloatArray:
+    """Return entries → devices: each site's divided by weight, none above what it can use."""
+    count = len(sites)
+    open_: BoolArray = np.ones(len(weight), dtype=bool)
+    while True:
+        left = sites.size - np.bincount(claims.site, np.where(open_, 0, claims.devices), count)
+        mass = np.bincount(claims.site, np.where(open_, weight, 0.0), count)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            given = weight * (left / mass)[claims.site]
+        full = open_ & (given >= claims.devices)
+        if not full.any():
+            return np.where(open_, given, claims.devices)
+        open_ &= ~full

@@ -1,0 +1,159 @@
+"""Lottery scheduling of gangs, with and without backfilling: Gandiva_fair's baselines (§3.1)."""
+
+import heapq
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import move
+from fairlead.policies.tenant_rows import entitlements
+
+_MOST_DRAWS = 4096
+"""in one quantum; reached only where nearly all tickets belong to gangs that do not fit"""
+_64_BITS = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tombola:
+    """How many tickets were drawn so far, and which wins wait to be honoured."""
+
+    draws: int
+    queue: IntArray
+    """jobs that won a quantum and have not had it, oldest first; a job may have won several"""
+
+
+@dataclass(frozen=True)
+class Lottery:
+    """Draw tickets, normalised by gang, until the devices are taken or nobody fits.
+
+    A winner that does not fit, or that runs already, queues for a later quantum, once for every
+    win; who queues comes before new draws. With ``backfill`` it is passed over instead, which
+    starves large gangs. A job runs on the fastest accelerator with room for it.
+    """
+
+    reads_progress: ClassVar[bool] = False
+
+    round_s: float = 60.0
+    """the quantum"""
+    backfill: bool = False
+    """pass over winners that do not fit instead of letting them queue"""
+    seed: int = 0
+    """which tickets are drawn"""
+
+    def initial(self) -> Tombola:
+        """Return a memory without draws."""
+        return Tombola(0, NO_INTS)
+
+    def plan(self, snap: Snapshot, memory: Tombola) -> tuple[Plan, Tombola]:
+        """Return the winners of this quantum's draws."""
+        table = _Table(snap, self.seed, memory.draws)
+        queue: list[int] = []
+        if self.backfill:
+            table.draw_each_once()
+        else:
+            at = np.searchsorted(snap.job, memory.queue)
+            alive = np.isin(memory.queue, snap.job)
+            queue = table.honour(at[alive].tolist())
+            queue += table.draw_again_and_again()
+        until = snap.starts_at + self.round_s
+        plan = Plan(*move(snap, table.wanted), until, until)
+        return plan, Tombola(table.draws, snap.job[np.array(queue, dtype=np.int64)])
+
+
+class _Table:
+    """One quantum's draws under way."""
+
+    def __init__(self, snap: Snapshot, seed: int, draws: int) -> None:
+        self._seed, self.draws = seed, draws
+        self._gang: list[int] = snap.gang.tolist()
+        self._free: list[int] = snap.capacity.tolist()
+        speed = snap.speed
+        # Where a job runs already it stays, if there is room.
+        order = (-(speed + speed * (snap.on[:, None] == np.arange(speed.shape[1])))).argsort(1)
+        self._kinds = [
+            [k for k in kinds if speed[row, k] > 0] for row, kinds in enumerate(order.tolist())
+        ]
+        self._tickets: list[float] = tickets_per_device(snap).tolist()
+        self._waits = set(range(len(self._gang)))
+        self._smallest: list[list[tuple[int, int]]] = [[] for _ in self._free]
+        """accelerator → a heap of (gang, row) of those who can use it, some of whom run"""
+        for row, kinds in enumerate(self._kinds):
+            for kind in kinds:
+                self._smallest[kind].append((self._gang[row], row))
+        for heap in self._smallest:
+            heapq.heapify(heap)
+        self.wanted: IntArray = np.full(len(self._gang), -1, dtype=np.int64)
+
+    def honour(self, queue: list[int]) -> list[int]:
+        """Run whose win has waited; return the wins that go on waiting."""
+        return [row for row in queue if not self._run(row)]
+
+    def draw_again_and_again(self) -> list[int]:
+        """Draw from all tickets each time; return the wins that cannot be honoured now."""
+        odds = list(accumulate(self._tickets))
+        lost: list[int] = []
+        for _ in range(_MOST_DRAWS):
+            if not self._somebody_fits():
+                break
+            row = min(bisect_right(odds, self._uniform() * odds[-1]), len(odds) - 1)
+            if not self._run(row):
+                lost.append(row)
+        return lost
+
+    def draw_each_once(self) -> None:
+        """Draw from the tickets not drawn yet, and forget who does not fit."""
+        left = sorted(self._waits)
+        while left and self._somebody_fits():
+            odds = list(accumulate(self._tickets[row] for row in left))
+            at = min(bisect_right(odds, self._uniform() * odds[-1]), len(left) - 1)
+            row = left.pop(at)
+            if not self._run(row):
+                self._waits.discard(row)
+
+    def _somebody_fits(self) -> bool:
+        for free, heap in zip(self._free, self._smallest, strict=True):
+            while heap and heap[0][1] not in self._waits:
+                heapq.heappop(heap)
+            if heap and heap[0][0] <= free:
+                return True
+        return False
+
+    def _place(self, row: int) -> int | None:
+        gang, free = self._gang[row], self._free
+        return next((k for k in self._kinds[row] if free[k] >= gang), None)
+
+    def _run(self, row: int) -> bool:
+        kind = self._place(row) if row in self._waits else None
+        if kind is None:
+            return False
+        self._waits.discard(row)
+        self._free[kind] -= self._gang[row]
+        self.wanted[row] = kind
+        return True
+
+    def _uniform(self) -> float:
+        self.draws += 1
+        return _mixed(_mixed(self._seed) ^ self.draws) / (_64_BITS + 1)
+
+
+def tickets_per_device(snap: Snapshot) -> FloatArray:
+    """Return jobs → its tickets for each device of its gang (Eq. 1, by the jobs' weights)."""
+    tenants = max(len(snap.tenants), int(snap.tenant.max(initial=-1)) + 1)
+    mass = np.bincount(snap.tenant, snap.gang * snap.weight, tenants)
+    tickets = entitlements(snap.tenants, mass > 0)[snap.tenant]
+    found: FloatArray = tickets * snap.weight / mass[snap.tenant]
+    return found
+
+
+def _mixed(value: int) -> int:
+    """Return 64 well mixed bits of a number: the splitmix64 finaliser."""
+    value = (value + 0x9E3779B97F4A7C15) & _64_BITS
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _64_BITS
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _64_BITS
+    return value ^ (value >> 31)

@@ -1,0 +1,164 @@
+"""Gang-aware stride and its split over nodes (Gandiva_fair §3.1, Algorithm 1), as plain values.
+
+A job's *pass* is the virtual time at which it is due next; each quantum that it runs moves its
+pass on by its *stride*, gang / tickets. Who is due first runs first. Each node has a scheduler
+of its own, a ``Local``, so that it can decide on the node itself; ``Central`` only settles which
+gangs that span nodes run, and what they leave to the nodes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+_TIE = 9
+"""passes that agree to so many decimals are equal: sums of strides carry rounding errors"""
+
+
+def gang_aware(passes: Sequence[float], gang: Sequence[int], devices: int) -> list[int]:
+    """Return whom Algorithm 1 runs on so many devices: least pass first, each one that fits.
+
+    Of equal passes the smaller gang comes first, then the earlier entry. Who does not fit keeps
+    its pass, so that it comes first in the next quantum.
+    """
+    chosen = []
+    for i in sorted(range(len(gang)), key=lambda i: (round(passes[i], _TIE), gang[i], i)):
+        if gang[i] <= devices:
+            chosen.append(i)
+            devices -= gang[i]
+            if not devices:
+                break
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The scheduler of one node's small jobs; columns over these."""
+
+    devices: int
+    job: tuple[int, ...] = ()
+    gang: tuple[int, ...] = ()
+    tickets: tuple[float, ...] = ()
+    passes: tuple[float, ...] = ()
+
+    @property
+    def due(self) -> float:
+        """The least pass, at which new jobs join; 0 without jobs."""
+        return min(self.passes, default=0.0)
+
+    @property
+    def demand(self) -> int:
+        """Devices that its jobs can use at once."""
+        return sum(self.gang)
+
+    def joined(self, job: int, gang: int, tickets: float, late: float = 0.0) -> "Local":
+        """Return the scheduler with one more job, due when the first of the others is.
+
+        ``late`` is by how many of its strides it is due after that: 0 unless it comes from
+        another node, where it has run ahead.
+        """
+        at = self.due + late * gang / tickets
+        return replace(
+            self,
+            job=(*self.job, job),
+            gang=(*self.gang, gang),
+            tickets=(*self.tickets, tickets),
+            passes=(*self.passes, at),
+        )
+
+    def without(self, job: int) -> "Local":
+        """Return the scheduler without this job."""
+        keep = [i for i, mine in enumerate(self.job) if mine != job]
+        return Local(
+            self.devices,
+            tuple(self.job[i] for i in keep),
+            tuple(self.gang[i] for i in keep),
+            tuple(self.tickets[i] for i in keep),
+            tuple(self.passes[i] for i in keep),
+        )
+
+    def choose(self, devices: int | None = None) -> tuple[int, ...]:
+        """Return the jobs that run this quantum on so many devices, by default all."""
+        free = self.devices if devices is None else devices
+        return tuple(self.job[i] for i in gang_aware(self.passes, self.gang, free))
+
+    def charged(self, ran: Iterable[int], quanta: float = 1.0) -> "Local":
+        """Return the scheduler after these jobs have run for so many quanta."""
+        paid = set(ran)
+        passes = tuple(
+            at + quanta * gang / tickets if job in paid else at
+            for job, gang, tickets, at in zip(
+                self.job, self.gang, self.tickets, self.passes, strict=True
+            )
+        )
+        return replace(self, passes=passes)
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """A job whose gang spans nodes: what it needs of each, and when it is due."""
+
+    job: int
+    needs: Mapping[int, int]
+    """node → devices"""
+    due: float
+
+    @property
+    def gang(self) -> int:
+        """Devices that it needs at once."""
+        return sum(self.needs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """All small jobs of one node, which the central scheduler treats as one."""
+
+    node: int
+    demand: int
+    """devices that they can use at once"""
+    due: float
+
+
+@dataclass(frozen=True, slots=True)
+class Central:
+    """The scheduler of large jobs, among which every node's small jobs count as one job."""
+
+    room: Mapping[int, int]
+    """node → devices"""
+    large: tuple[Large, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+
+    def choose(self) -> "Turn":
+        """Return what runs this quantum: Algorithm 1 over large jobs and aggregates.
+
+        An aggregate takes what is free on its node, as far as its jobs can use it; the rest may
+        go to a large job that is due later.
+        """
+        free = dict(self.room)
+        turn = Turn()
+        entries: list[Large | Aggregate] = [*self.aggregates, *self.large]
+        for entry in sorted(entries, key=_by_pass):
+            if isinstance(entry, Aggregate):
+                taken = min(entry.demand, free[entry.node])
+                turn.left[entry.node] = taken
+                free[entry.node] -= taken
+            elif all(free[node] >= count for node, count in entry.needs.items()):
+                turn.large.append(entry.job)
+                for node, count in entry.needs.items():
+                    free[node] -= count
+        return turn
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the central scheduler has decided for one quantum."""
+
+    large: list[int] = field(default_factory=list)
+    """large jobs that run"""
+    left: dict[int, int] = field(default_factory=dict)
+    """node → devices on which it runs its own choice of small jobs"""
+
+
+def _by_pass(entry: Large | Aggregate) -> tuple[float, int, int]:
+    """Return the order of entries: by pass, then small jobs, then by job or node."""
+    if isinstance(entry, Aggregate):
+        return round(entry.due, _TIE), 0, entry.node
+    return round(entry.due, _TIE), entry.gang, entry.job
