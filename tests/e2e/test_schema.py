@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.e2e.live_server import LiveServer
 
 EXAMPLES = os.environ.get("FAIRLEAD_SCHEMA_EXAMPLES", "15")
@@ -28,11 +27,11 @@ def test_no_request_breaks_the_server_or_the_schema(tmp_path: Path) -> None:
         token = (server.data / "admin.token").read_text()
         # The events have no end, and a token revoked would end the test.
         left_out = ["--exclude-path", "/v1/events", "--exclude-path", "/v1/tokens/{token_id}"]
+        options = ["-H", f"Authorization: Bearer {token}", "-n", EXAMPLES, "--seed", "1"]
+        options += ["--checks", f"{CHECKS},content_type_conformance"]
+        options += ["--phases", "coverage,fuzzing", "--generation-database", "none"]
         said = subprocess.run(
-            [tool, "run", f"http://127.0.0.1:{server.port}/openapi.json", *left_out]
-            + ["-H", f"Authorization: Bearer {token}", "-n", EXAMPLES, "--seed", "1"]
-            + ["--checks", f"{CHECKS},content_type_conformance", "--phases", "coverage,fuzzing"]
-            + ["--generation-database", "none"],
+            [tool, "run", f"http://127.0.0.1:{server.port}/openapi.json", *left_out, *options],
             capture_output=True,
             text=True,
             check=False,

@@ -21,9 +21,9 @@ def allocate(
     from fairlead.cli.output import print_json
     from fairlead.files import read_instance
     from fairlead.model.snapshot import snapshot_of
-    from fairlead.registry import create
+    from fairlead.policies.ranks import policy_named
 
-    chosen = create("policies", policy)
+    chosen = policy_named(policy)
     snap = snapshot_of(read_instance(instance))
     started = time.perf_counter()
     allocation = chosen.allocate(snap)

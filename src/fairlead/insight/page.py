@@ -14,7 +14,7 @@ from fairlead.insight.summary import LABELS, details, worst_rows
 from fairlead.insight.words import percent, witness
 from fairlead.model.arrays import IntArray
 from fairlead.model.errors import SolveError
-from fairlead.sim.report.page import _figure, _head, _json, _resource
+from fairlead.sim.report.page import drawn, figures_json, page_head, resource
 from fairlead.sim.report.style import Figure, Palette, View, axis, picture
 from fairlead.sim.report.words import listed
 
@@ -30,17 +30,17 @@ def audit_page(audits: Sequence[Audit]) -> str:
     """Return one page of HTML that needs nothing but a browser."""
     figures = figures_of(audits)
     parts = [
-        _head(_title(audits)),
+        page_head(_title(audits)),
         f"<p class='lead'>{html.escape(_lead(audits))}</p>",
         _setting(audits[0]),
         "<h2>Figures</h2>",
         *([_worst(audits)] if len(audits) > 1 else []),
         *map(_details, audits),
-        *map(_figure, figures),
+        *map(drawn, figures),
         f"<footer>Made by fairlead {__version__}.</footer></main>",
         f"<script>{get_plotlyjs()}</script>",
-        f"<script type='application/json' id='figures'>{_json(figures)}</script>",
-        f"<script>{_resource('page.js')}</script></body></html>\n",
+        f"<script type='application/json' id='figures'>{figures_json(figures)}</script>",
+        f"<script>{resource('page.js')}</script></body></html>\n",
     ]
     return "\n".join(parts)
 

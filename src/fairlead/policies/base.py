@@ -24,16 +24,26 @@ class Policy(Protocol):
         ...
 
 
-class _UnitOptions(Protocol):
+class UnitOptions(Protocol):
+    """The options of policies whose shares may be those of units."""
+
     @property
-    def agnostic(self) -> bool: ...
+    def agnostic(self) -> bool:
+        """Whether speeds are ignored."""
+        ...
+
     @property
-    def packed(self) -> bool: ...
+    def packed(self) -> bool:
+        """Whether two jobs may share devices."""
+        ...
+
     @property
-    def placement(self) -> bool: ...
+    def placement(self) -> bool:
+        """Whether consolidated and spread gangs are told apart."""
+        ...
 
 
-def refuse_blind_units(policy: _UnitOptions) -> None:
+def refuse_blind_units(policy: UnitOptions) -> None:
     """Raise UsageError where a policy is to ignore speeds and yet choose units by them."""
     if policy.agnostic and policy.packed:
         raise UsageError("agnostic,packed: which jobs to pack is chosen by measured speeds")

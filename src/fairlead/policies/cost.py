@@ -59,4 +59,4 @@ class Cost:
             best = best_sum(found.problem, found.speed / usd_per_hour[found.table.resource])
         else:
             best = best_ratio(found.problem, found.speed, found.cost(usd_per_hour))
-        return found.allocation(snap, best, plain=not (self.packed or self.placement))
+        return found.allocation(snap, best, rules)

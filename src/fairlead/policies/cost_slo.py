@@ -58,8 +58,7 @@ class CostSlo:
         asked = needed[found.table.classes.representative]
         floor = np.where(np.isinf(asked), found.problem.cap, asked)
         best = best_ratio_above(found.problem, found.speed, found.cost(usd_per_hour), floor)
-        plain = not (self.packed or self.placement)
-        allocation = found.allocation(snap, best, plain=plain)
+        allocation = found.allocation(snap, best, rules)
         given = effective_speed(snap, allocation)
         return replace(allocation, late=_late(snap, needed, given))
 

@@ -10,6 +10,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation
+from fairlead.policies.quotas import QuotaRoom
 
 
 @dataclass(frozen=True)
@@ -42,21 +43,23 @@ class Fifo:
         runs = (wish > 0).tolist()
         gangs = snap.profiles.gang.tolist()
         up = snap.capacity.tolist()
-        free = snap.devices.tolist()
-        share = np.zeros((len(snap.job), len(free)))
+        room = QuotaRoom(snap)
+        share = np.zeros((len(snap.job), len(up)))
         waiting_order = np.lexsort((snap.job, snap.arrival_at))
         for row, profile in zip(
             waiting_order.tolist(), snap.profile[waiting_order].tolist(), strict=True
         ):
             gang = gangs[profile]
-            fitting = (j for j in orders[profile] if runs[profile][j] and free[j] >= gang)
+            fitting = (j for j in orders[profile] if runs[profile][j] and room.has(row, j, gang))
             best = next(fitting, None)
             if best is None:
+                if room.limited:
+                    continue  # what stops it may be its own tenant's limit
                 if any(runs[profile][j] and up[j] >= gang for j in orders[profile]):
                     break
                 continue  # too few devices are up for it to run at all: it blocks nobody
-            free[best] -= gang
+            room.take(row, best, gang)
             share[row, best] = 1.0
-            if not any(free):
+            if not any(room.free):
                 break
         return job_allocation(snap, share)

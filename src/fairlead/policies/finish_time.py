@@ -9,9 +9,9 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
 from fairlead.policies.climbing import climbed_allocation
-from fairlead.policies.isolated import Isolated
+from fairlead.policies.isolated import equal_split
 from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_levels import climbed_units
+from fairlead.policies.unit_levels import by_units, climbed_units
 from fairlead.policies.units import UnitRules
 from fairlead.solve import Classes, MaxMinProblem, OptionProblem
 
@@ -60,11 +60,11 @@ class FinishTime:
         # Levels are relative to a job's greatest speed, so that they are all of order 1.
         gain = speed / safe[:, None]
         alone_s = snap.steps_left / safe
-        isolated = (speed * Isolated().allocate(snap).share).sum(axis=1) / safe
+        isolated = (speed * equal_split(snap, snap.capacity.astype(np.float64))).sum(axis=1) / safe
         isolated_s = snap.isolated_elapsed_s + alone_s / np.where(runs, isolated, 1.0)
         path = RatioPath(alone_s, snap.elapsed_s, isolated_s, runs.astype(float))
-        if self.packed or self.placement:
-            return self._units(snap, path, 1.0 / safe)
+        if by_units(self, snap):
+            return self._units(snap, path, 1.0 / safe, speed)
         problem = MaxMinProblem(gain, snap.gang.astype(float), runs.astype(float), snap.devices)
         rows: IntArray = np.arange(len(runs))
         found = climbed_allocation(snap, problem, path, rows, pooled=self.agnostic)
@@ -82,7 +82,9 @@ class FinishTime:
 
         return replace(found, worth=worth, prove=prove)
 
-    def _units(self, snap: Snapshot, path: "RatioPath", scale: FloatArray) -> Allocation:
+    def _units(
+        self, snap: Snapshot, path: "RatioPath", scale: FloatArray, speed: FloatArray
+    ) -> Allocation:
         """Return the shares of units that do the same; a job's level is scale × speed."""
         cap = np.zeros(len(scale))
 
@@ -91,11 +93,13 @@ class FinishTime:
             return path.of(classes.representative).within(problem.cap)
 
         rules = UnitRules(self.packed, self.placement)
-        found = climbed_units(snap, scale, path.distinct, path_of, rules, self._pairs)
+        found = climbed_units(snap, scale, path.distinct, path_of, rules, self._pairs, speed)
 
         def worth() -> float:
-            assert found.speed is not None
-            return float(path.ratio(found.speed * scale)[cap > 0].max(initial=0.0))
+            reached = found.speed
+            if reached is None:
+                reached = (speed * found.share).sum(axis=1)
+            return float(path.ratio(reached * scale)[cap > 0].max(initial=0.0))
 
         def prove() -> Certificate:
             assert found.prove is not None

@@ -13,7 +13,7 @@ from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_un
 from fairlead.policies.climbing import climbed_allocation
 from fairlead.policies.pair_speeds import PairSpeedsCache
 from fairlead.policies.tree import TOP, Tree, TreePath
-from fairlead.policies.unit_levels import climbed_units
+from fairlead.policies.unit_levels import by_units, climbed_units
 from fairlead.policies.units import UnitRules
 from fairlead.solve import Classes, MaxMinProblem, merge
 
@@ -58,7 +58,7 @@ class Hierarchical:
         if not len(snap.job):
             return empty_allocation(snap)
         fifo = np.array([(self.inner or tenant.inner) == "fifo" for tenant in snap.tenants])
-        if self.packed or self.placement:
+        if by_units(self, snap):
             return self._units(snap, fifo)
         gain = self._gain(snap)
         classes = _classes(snap, gain, fifo)
@@ -76,8 +76,13 @@ class Hierarchical:
 
     def _units(self, snap: Snapshot, fifo: BoolArray) -> Allocation:
         """Return the shares of units at which nobody can rise, as those of jobs."""
-        normal = mean_speed(snap.speed, snap.capacity)
-        scale = snap.gang / np.where(normal > 0, normal, 1.0)
+        speed = None
+        scale = snap.gang.astype(float)
+        if self.agnostic:
+            speed = (snap.speed > 0).astype(float)
+        else:
+            normal = mean_speed(snap.speed, snap.capacity)
+            scale = scale / np.where(normal > 0, normal, 1.0)
         return climbed_units(
             snap,
             scale,
@@ -85,6 +90,7 @@ class Hierarchical:
             lambda classes, problem: TreePath(tree_of(snap, classes, fifo), problem.cap),
             UnitRules(self.packed, self.placement),
             self._pairs,
+            speed,
         )
 
     def _gain(self, snap: Snapshot) -> FloatArray:

@@ -6,9 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, job_allocation
+from fairlead.policies.quotas import Quotas, has_quotas
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,15 @@ class Isolated:
         """Return capacity / (jobs × gang) for each accelerator, at most all of a job's time."""
         if not len(snap.job):
             return empty_allocation(snap)
-        runs = (snap.speed > 0) & (snap.gang[:, None] <= snap.capacity)
-        share = np.where(runs, snap.capacity / (len(snap.job) * snap.gang[:, None]), 0.0)
-        share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+        share = equal_split(snap, snap.devices)
+        if has_quotas(snap):
+            share *= Quotas(snap).within_limits(share * snap.gang[:, None])
         return job_allocation(snap, share)
+
+
+def equal_split(snap: Snapshot, devices: FloatArray) -> FloatArray:
+    """Return jobs × accelerators → share with an equal part of these devices for every job."""
+    runs = (snap.speed > 0) & (snap.gang[:, None] <= snap.capacity)
+    share = np.where(runs, devices / (len(snap.job) * snap.gang[:, None]), 0.0)
+    share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+    return share

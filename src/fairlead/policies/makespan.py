@@ -9,7 +9,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
 from fairlead.policies.levels import ClassTable, max_min_allocation
 from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_levels import flat_units
+from fairlead.policies.unit_levels import by_units, flat_units
 from fairlead.policies.units import UnitRules
 from fairlead.solve import solve_max_min
 
@@ -56,10 +56,10 @@ class Makespan:
         runs = alone_s < np.inf
         longest_s = float(alone_s[runs].max(initial=0.0))
         share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
-        if self.packed or self.placement:
+        if by_units(self, snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
             rules = UnitRules(self.packed, self.placement)
-            return _in_seconds(flat_units(snap, scale, rules, self._pairs), unit_s)
+            return _in_seconds(flat_units(snap, scale, rules, self._pairs, speed), unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = ClassTable.of(rate, snap.gang, snap.capacity)
         found = max_min_allocation(

@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Profiles, Snapshot
 from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
 from fairlead.policies.levels import ClassTable, max_min_allocation
 from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_levels import flat_units
+from fairlead.policies.unit_levels import by_units, flat_units
 from fairlead.policies.units import UnitRules
 from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
@@ -48,9 +48,11 @@ class MaxMin:
         if not len(snap.job):
             return empty_allocation(snap)
         cache = self._cache
-        if self.packed or self.placement:
+        if by_units(self, snap):
             scale = self._scale(snap)[snap.profile]
-            return flat_units(snap, scale, UnitRules(self.packed, self.placement), cache.pairs)
+            rules = UnitRules(self.packed, self.placement)
+            speed = (snap.speed > 0).astype(float) if self.agnostic else None
+            return flat_units(snap, scale, rules, cache.pairs, speed)
         table = cache.table
         if table is None or not cache.made_for(snap):
             table = self._classes(snap)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, tenant_table
+from fairlead.policies.tenant_rows import Division, tenant_table, within_quotas
 from fairlead.solve import solve_envy_free
 
 
@@ -18,7 +18,7 @@ class OefCooperative:
     """
 
     reads_progress: ClassVar[bool] = False
-    realised_by: ClassVar[str] = "tenants"
+    realised_by: ClassVar[str] = "rounding"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the tenants' devices of each accelerator."""
@@ -35,4 +35,4 @@ class OefCooperative:
         def worth() -> float:
             return found.total
 
-        return Division(table, found.amount, worth, prove)
+        return within_quotas(snap, Division(table, found.amount, worth, prove))

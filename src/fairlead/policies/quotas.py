@@ -16,7 +16,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import mean_speed
 from fairlead.solve import Columns, ExtraRows, LinearProgram, merge, solve_lp
 
-_SLACK = 1e-9
+_SLACK = 1e-6
 """guarantees are kept up to this, relatively: they were found by a program with rounding"""
 
 
@@ -78,6 +78,38 @@ class Quotas:
         """Return accelerators → devices to be kept for holders that lie among these tenants."""
         mine = (self.inside <= tenants).all(axis=1) & ~self._nested()
         found: FloatArray = self.kept[mine].sum(axis=0)
+        return found
+
+    def within_limits(self, held: FloatArray) -> FloatArray:
+        """Return jobs × accelerators → the part of the devices held that limits allow."""
+        mine = self.inside[:, self.snap.tenant].astype(float)
+        used = mine @ held
+        part = np.minimum(1.0, self.limit / np.maximum(used, 1e-300))
+        allowed: FloatArray = np.where(mine[:, :, None] > 0, part[:, None, :], 1.0).min(axis=0)
+        return allowed
+
+    def divided(self, devices: FloatArray) -> FloatArray:
+        """Return tenants × accelerators → devices brought within the quotas.
+
+        On each accelerator by itself, what everyone has is scaled by one factor and held between
+        what can be kept of its guarantee and its limit, so that as many are given out as before,
+        if limits allow it. Quotas of tenants around others bound their sum in the same way.
+        """
+        own = [list(self.snap.tenants).index(holder) for holder in self.holders]
+        nested = self._nested()
+        low, high = np.zeros_like(devices), np.full_like(devices, np.inf)
+        for row, tenant in enumerate(own):
+            if self.inside[row].sum() == 1:
+                low[tenant], high[tenant] = self.kept[row], self.limit[row]
+        found = _scaled(devices, low, high, devices.sum(axis=0))
+        for row in (~nested & (self.inside.sum(axis=1) > 1)).nonzero()[0].tolist():
+            mine = self.inside[row]
+            whole = np.clip(found[mine].sum(axis=0), self.kept[row], self.limit[row])
+            before = found[mine].sum(axis=0)
+            found[mine] = _scaled(found[mine], low[mine], high[mine], whole)
+            spare = before - found[mine].sum(axis=0)
+            rest = found[~mine].sum(axis=0) + spare
+            found[~mine] = _scaled(found[~mine], low[~mine], high[~mine], rest)
         return found
 
     def rows(
@@ -202,6 +234,23 @@ class Quotas:
         return runs
 
 
+def _scaled(held: FloatArray, low: FloatArray, high: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return rows × columns, each column scaled and clipped so that it sums to ``whole``.
+
+    Found by bisection on the factor; who has nothing and is owed nothing stays at nothing.
+    """
+    least, most = np.zeros(held.shape[1]), np.full(held.shape[1], 1.0)
+    for _ in range(60):
+        short = np.clip(held * most, low, high).sum(axis=0) < whole
+        most = np.where(short, 2 * most, most)
+    for _ in range(100):
+        middle = (least + most) / 2
+        short = np.clip(held * middle, low, high).sum(axis=0) < whole
+        least, most = np.where(short, middle, least), np.where(short, most, middle)
+    found: FloatArray = np.clip(held * most, low, high)
+    return found
+
+
 class QuotaRoom:
     """Devices given out one gang at a time, within everyone's quota."""
 
@@ -211,6 +260,11 @@ class QuotaRoom:
         if self._quotas is not None:
             self._tenant = snap.tenant.tolist()
             self._used = np.zeros_like(self._quotas.kept)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there are quotas at all."""
+        return self._quotas is not None
 
     def has(self, row: int, kind: int, gang: int) -> bool:
         """Tell whether a job may have so many devices of a kind."""

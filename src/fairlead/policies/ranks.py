@@ -9,6 +9,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, effective_speed
+from fairlead.policies.quotas import Quotas, has_quotas
 from fairlead.registry import create
 
 
@@ -50,8 +51,15 @@ class Ranked:
         if len(ranks) == 1:
             return self.policy.allocate(snap)
         room, found = snap.devices, []
+        quotas = Quotas(snap) if has_quotas(snap) else None
+        later = np.ones(len(snap.tenants), dtype=bool)
         for rows in ranks:
-            part = snap.only(rows, room)
+            offered = room
+            if quotas is not None:
+                # A guarantee holds against those of higher rank, too.
+                later[snap.tenant[rows]] = False
+                offered = np.maximum(room - quotas.reserved(later), 0.0)
+            part = snap.only(rows, offered)
             allocation = self.policy.allocate(part)
             found.append((part, allocation))
             room = np.maximum(room - _held(part, allocation), 0.0).round(12)

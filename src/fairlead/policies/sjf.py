@@ -8,6 +8,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation, mean_speed
+from fairlead.policies.quotas import QuotaRoom
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class ShortestFirst:
         # Devices only become fewer, so one pass over all choices in order finds each time the
         # first that still fits.
         order = np.lexsort((kind, rank[row], left_s))
-        free, gang = snap.devices.tolist(), snap.gang.tolist()
-        share = np.zeros((len(snap.job), len(free)))
+        room, gang = QuotaRoom(snap), snap.gang.tolist()
+        share = np.zeros((len(snap.job), len(room.free)))
         placed = [False] * len(gang)
         for m, j in zip(row[order].tolist(), kind[order].tolist(), strict=True):
-            if not placed[m] and free[j] >= gang[m]:
+            if not placed[m] and room.has(m, j, gang[m]):
                 placed[m] = True
-                free[j] -= gang[m]
+                room.take(m, j, gang[m])
                 share[m, j] = 1.0
         return job_allocation(snap, share)

@@ -8,9 +8,9 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import job_allocation, mean_speed
+from fairlead.policies.base import mean_speed
 from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_shares import class_speed, unit_allocation
+from fairlead.policies.unit_shares import as_asked, class_speed, unit_allocation
 from fairlead.policies.units import UnitRules, UnitTable, unit_table
 from fairlead.solve import Best, OptionProblem
 
@@ -31,8 +31,8 @@ class Choices:
         """Return options → price of its devices for an hour; packed jobs pay once."""
         return self.table.size * usd_per_hour[self.table.resource]
 
-    def allocation(self, snap: Snapshot, best: Best, *, plain: bool) -> Allocation:
-        """Return the best times as shares of units; ``plain`` where every unit is one job."""
+    def allocation(self, snap: Snapshot, best: Best, rules: UnitRules) -> Allocation:
+        """Return the best times as shares of units."""
 
         def worth() -> float:
             return best.reached
@@ -40,7 +40,7 @@ class Choices:
         proof = best.proof
         prove = None if proof is None else lambda: proof
         found = unit_allocation(snap, self.table, best.time, worth=worth, prove=prove)
-        return job_allocation(snap, found.share, worth=worth, prove=prove) if plain else found
+        return as_asked(snap, found, rules)
 
     def class_speed(self, best: Best) -> FloatArray:
         """Return classes → steps per second of each member."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, TenantTable, tenant_table
+from fairlead.policies.tenant_rows import Division, TenantTable, tenant_table, within_quotas
 from fairlead.solve import MaxMinProblem, solve_equal, solve_max_min
 
 
@@ -20,7 +20,7 @@ class TenantMaxMin:
     """
 
     reads_progress: ClassVar[bool] = False
-    realised_by: ClassVar[str] = "tenants"
+    realised_by: ClassVar[str] = "rounding"
     capped: bool = False
 
     def allocate(self, snap: Snapshot) -> Allocation:
@@ -33,9 +33,8 @@ class TenantMaxMin:
         split = table.capacity / max(float(table.weight.sum()), 1e-300)
         gain = table.gain / (table.gain * split).sum(axis=1, keepdims=True)
         if self.capped:
-            return _capped(
-                table, MaxMinProblem(gain, table.weight**0, table.weight, table.capacity)
-            )
+            problem = MaxMinProblem(gain, table.weight**0, table.weight, table.capacity)
+            return within_quotas(snap, _capped(table, problem))
         found = solve_equal(gain, table.weight, table.capacity)
 
         def prove() -> Certificate:
@@ -44,7 +43,7 @@ class TenantMaxMin:
         def worth() -> float:
             return found.least
 
-        return Division(table, found.amount, worth, prove)
+        return within_quotas(snap, Division(table, found.amount, worth, prove))
 
 
 def _capped(table: TenantTable, problem: MaxMinProblem) -> Division:

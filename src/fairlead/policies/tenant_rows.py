@@ -15,6 +15,7 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import accelerator_columns
+from fairlead.policies.quotas import Quotas, has_quotas
 from fairlead.solve.classes import merge
 
 _DIGITS = 13
@@ -81,6 +82,23 @@ class Division:
             prove=None if nobody else self.prove,
             trades=self.trades,
         )
+
+
+def within_quotas(snap: Snapshot, division: Division) -> Division:
+    """Return the division with every tenant's devices brought within its quota.
+
+    What the policy has proved holds without quotas only, so the certificate goes.
+    """
+    if not has_quotas(snap):
+        return division
+    table = division.table
+    before = table.by_tenant(division.devices)[: len(snap.tenants)]
+    after = Quotas(snap).divided(before)
+    part = division.devices / np.maximum(before, 1e-300)[table.tenant]
+    by_weight = table.weight / np.bincount(table.tenant, table.weight, table.tenants)[table.tenant]
+    # Who had nothing of an accelerator divides what it is guaranteed by weight.
+    part = np.where(before[table.tenant] > 0, part, by_weight[:, None])
+    return Division(table, part * after[table.tenant], trades=division.trades)
 
 
 @runtime_checkable

@@ -48,4 +48,4 @@ class Throughput:
         nothing = np.zeros((len(snap.job), 0))
         found = choices(snap, nothing, rules, self._pairs, agnostic=self.agnostic)
         best = best_sum(found.problem, found.speed)
-        return found.allocation(snap, best, plain=not (self.packed or self.placement))
+        return found.allocation(snap, best, rules)

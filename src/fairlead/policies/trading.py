@@ -13,7 +13,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Trade
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, TenantTable, tenant_table
+from fairlead.policies.tenant_rows import Division, TenantTable, tenant_table, within_quotas
 
 _LEAST = 1e-9
 """devices, relative to all of the kind, and gains, relative to the speedup, not worth a trade"""
@@ -30,7 +30,7 @@ class Trading:
     """
 
     reads_progress: ClassVar[bool] = False
-    realised_by: ClassVar[str] = "tenants"
+    realised_by: ClassVar[str] = "rounding"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the tenants' devices of each accelerator, and the trades that led to them."""
@@ -47,7 +47,9 @@ class Trading:
         def worth() -> float:
             return float((table.gain * market.held).sum())
 
-        return Division(table, market.held, worth, trades=tuple(market.trades))
+        return within_quotas(
+            snap, Division(table, market.held, worth, trades=tuple(market.trades))
+        )
 
 
 class _Market:

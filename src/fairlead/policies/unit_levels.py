@@ -7,22 +7,34 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import UnitOptions
 from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_shares import unit_allocation
+from fairlead.policies.quotas import has_quotas
+from fairlead.policies.unit_shares import as_asked, unit_allocation
 from fairlead.policies.units import UnitRules, unit_table
 from fairlead.solve import Classes, FlatPath, OptionProblem, Path, fill_options
 
 PathOf = Callable[[Classes, OptionProblem], Path]
 
 
+def by_units(policy: UnitOptions, snap: Snapshot) -> bool:
+    """Tell whether a policy needs the program over units: for units proper, or for quotas."""
+    return policy.packed or policy.placement or has_quotas(snap)
+
+
 def flat_units(
-    snap: Snapshot, scale: FloatArray, rules: UnitRules, cache: PairSpeedsCache
+    snap: Snapshot,
+    scale: FloatArray,
+    rules: UnitRules,
+    cache: PairSpeedsCache,
+    speed: FloatArray | None = None,
 ) -> Allocation:
     """Return the lexicographic max-min shares of units, a job's level being scale × speed.
 
-    Objective and bound are the least level.
+    ``speed`` (jobs × accelerators) replaces the believed speeds. Objective and bound are the
+    least level.
     """
-    table = unit_table(snap, scale, rules, cache)
+    table = unit_table(snap, scale, rules, cache, speed)
     problem = table.problem(scale)
     solution = fill_options(problem, FlatPath(problem.cap))
 
@@ -33,7 +45,8 @@ def flat_units(
     def prove() -> Certificate:
         return solution.certify_least()
 
-    return unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    return as_asked(snap, found, rules)
 
 
 def climbed_units(
@@ -43,13 +56,14 @@ def climbed_units(
     path_of: PathOf,
     rules: UnitRules,
     cache: PairSpeedsCache,
+    speed: FloatArray | None = None,
 ) -> Allocation:
     """Return the shares of units at the end of a path, a job's level being scale × speed.
 
-    ``distinct`` (jobs × anything) is what the path tells apart besides. Objective and bound are
-    the theta at which the resources first stop somebody.
+    ``distinct`` (jobs × anything) is what the path tells apart besides, ``speed`` replaces the
+    believed speeds. Objective and bound are the theta at which the resources first stop somebody.
     """
-    table = unit_table(snap, np.column_stack([scale, distinct]), rules, cache)
+    table = unit_table(snap, np.column_stack([scale, distinct]), rules, cache, speed)
     problem = table.problem(scale)
     solution = fill_options(problem, path_of(table.classes, problem))
 
@@ -59,4 +73,5 @@ def climbed_units(
     def prove() -> Certificate:
         return solution.certify_theta()
 
-    return unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    return as_asked(snap, found, rules)

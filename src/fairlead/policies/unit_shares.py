@@ -12,7 +12,8 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.units import UnitTable
+from fairlead.policies.base import job_allocation
+from fairlead.policies.units import UnitRules, UnitTable
 from fairlead.solve import ALONE
 
 # Times of a class below this are rounding.
@@ -57,6 +58,13 @@ def unit_allocation(
         worth=worth,
         prove=prove,
     )
+
+
+def as_asked(snap: Snapshot, found: Allocation, rules: UnitRules) -> Allocation:
+    """Return the shares as plain jobs' where neither pairs nor placements were asked for."""
+    if rules.packed or rules.placement:
+        return found
+    return job_allocation(snap, found.share, worth=found.worth, prove=found.prove)
 
 
 def class_speed(table: UnitTable, time: FloatArray) -> FloatArray:

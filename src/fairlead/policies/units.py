@@ -5,7 +5,7 @@ is asked for in one placement. See ``fairlead.solve.options`` for the program ov
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
@@ -17,7 +17,8 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import Placement
 from fairlead.policies.base import accelerator_columns
 from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.solve import ALONE, Classes, OptionProblem, merge
+from fairlead.policies.quotas import Quotas, has_quotas
+from fairlead.solve import ALONE, Classes, ExtraRows, OptionProblem, merge
 from fairlead.solve.classes import fractions, row_hash
 
 _PLACEMENTS: tuple[Placement, ...] = ("consolidated", "spread")
@@ -43,6 +44,8 @@ class UnitTable:
     """options → steps per second of the first member"""
     speed_second: FloatArray
     tie: FloatArray
+    extra: ExtraRows | None = None
+    """the tenants' quotas"""
 
     @property
     def resource(self) -> IntArray:
@@ -66,6 +69,7 @@ class UnitTable:
             gain_first=self.speed_first * of_class[self.first],
             gain_second=self.speed_second * second,
             tie=self.tie,
+            extra=self.extra,
         )
 
 
@@ -94,7 +98,22 @@ def unit_table(
       relative speed's part of the time is as fast and leaves time over;
     - a spread gang that is no faster than a consolidated one.
     """
-    return _Builder(snap, distinct, rules, cache, speed).table()
+    if not has_quotas(snap):
+        return _Builder(snap, distinct, rules, cache, speed).table()
+    distinct = np.column_stack([distinct.reshape(len(snap.job), -1), snap.tenant])
+    table = _Builder(snap, distinct, rules, cache, speed).table()
+    member = np.append(table.classes.representative, -1)  # class ALONE has none
+    return replace(
+        table,
+        extra=Quotas(snap).rows(
+            member[table.first],
+            member[table.second],
+            table.resource,
+            table.size,
+            table.speed_first,
+            table.speed_second,
+        ),
+    )
 
 
 class _Builder:

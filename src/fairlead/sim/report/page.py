@@ -26,17 +26,17 @@ def report(comparison: Comparison, outcomes: Sequence[Outcome], asked: Asked) ->
     """Return the page; the same outcomes give the same page, apart from measured times."""
     figures = figures_of(comparison, outcomes)
     parts = [
-        _head(_title(comparison.policies)),
+        page_head(_title(comparison.policies)),
         f"<p class='lead'>{html.escape(summary(comparison, outcomes))}</p>",
         _setting(asked),
         "<h2>Key figures</h2>",
         _tables(comparison, outcomes),
-        *map(_figure, figures),
+        *map(drawn, figures),
         "" if any(o.timeline for o in outcomes) else _NO_TIMELINES,
         f"<footer>Made by fairlead {__version__}.</footer></main>",
         f"<script>{get_plotlyjs()}</script>",
-        f"<script type='application/json' id='figures'>{_json(figures)}</script>",
-        f"<script>{_resource('page.js')}</script></body></html>\n",
+        f"<script type='application/json' id='figures'>{figures_json(figures)}</script>",
+        f"<script>{resource('page.js')}</script></body></html>\n",
     ]
     return "\n".join(parts)
 
@@ -79,14 +79,15 @@ def _title(policies: Sequence[str]) -> str:
     return html.escape(f"{first} against {listed(others)}")
 
 
-def _head(title: str) -> str:
+def page_head(title: str) -> str:
+    """Return the beginning of a page of this house."""
     # The policy makes the promise that nothing is loaded from elsewhere one the browser keeps.
     return (
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none';"
         " script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:\">"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title} – Fairlead</title><style>{_resource('page.css')}</style></head>"
+        f"<title>{title} – Fairlead</title><style>{resource('page.css')}</style></head>"
         f"<body><main><h1>{title}</h1>"
     )
 
@@ -141,7 +142,8 @@ def _row(row: Row, unfinished: bool, *, base: bool) -> str:
     return f"<tr><th>{html.escape(row.policy)}</th>{''.join(cells)}</tr>"
 
 
-def _figure(figure: Figure) -> str:
+def drawn(figure: Figure) -> str:
+    """Return the place where a figure is drawn, with a button for each of its views."""
     buttons = "".join(
         f"<button type='button' data-view='{i}' aria-pressed='false'>"
         f"{html.escape(view.name)}</button>"
@@ -156,7 +158,8 @@ def _figure(figure: Figure) -> str:
     )
 
 
-def _json(figures: Sequence[Figure]) -> str:
+def figures_json(figures: Sequence[Figure]) -> str:
+    """Return what the page's script draws, safe inside a script element."""
     shown: dict[str, Any] = {
         figure.id: {
             "chosen": figure.chosen,
@@ -169,5 +172,6 @@ def _json(figures: Sequence[Figure]) -> str:
     return json.dumps(shown, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """Return a file that lies beside this one."""
     return files("fairlead.sim.report").joinpath(name).read_text(encoding="utf-8")
