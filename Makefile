@@ -18,10 +18,11 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@
 
-demo: setup  ## compare policies on the bundled data and write a report
+demo: setup  ## compare policies in a report, then run a small live cluster
 	$(BIN)/fairlead compare --policies max-min,max-min:agnostic,fifo,isolated \
 		--kind continuous-multiple --loads 2,2.5,3 --seeds 2 --jobs 150 --tenants 3 \
 		--out out/demo
+	$(BIN)/fairlead demo
 	@echo "Open out/demo/report.html in a browser."
 
 lint: setup  ## style, types and layers
@@ -35,6 +36,8 @@ test: lint docs  ## everything CI checks
 
 bench: setup  ## speed against cvxpy, and of whole simulations; fails outside benchmarks/ranges.toml
 	$(BIN)/python benchmarks/solver.py
+	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/insight.py
 	$(BIN)/python benchmarks/simulation.py
 
 docs: setup  ## build the documentation into site/

@@ -22,7 +22,13 @@ from fairlead.testing.mechanisms import (
     decision_s,
 )
 
-REALISES = {"shares": "max-min", "gavel": "max-min", "units": "max-min:packed", "tenants": "oef"}
+REALISES = {
+    "shares": "max-min",
+    "gavel": "max-min",
+    "units": "max-min:packed",
+    "tenants": "oef",
+    "rounding": "oef",
+}
 """mechanisms that realise a policy's shares, each with such a policy"""
 FLUID = {"ideal"}
 MOST_S = 0.25

@@ -177,7 +177,7 @@ def test_jobs_of_a_higher_priority_come_first_and_leave_the_rest() -> None:
         for name, priority in (("a", 0), ("b", 1))
     )
     snap = snapshot_of(Instance(Cluster.of({"gpu1": 4}), jobs))
-    mechanism = realise("oef")
+    mechanism = realise("oef", "tenants")
     assert isinstance(mechanism, Tenants)
     share = job_rows(mechanism.policy).allocate(snap).share
     np.testing.assert_allclose(share, 1.0)

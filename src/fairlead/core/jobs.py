@@ -11,13 +11,16 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import NOBODY
-from fairlead.model.snapshot import Profiles
+from fairlead.model.snapshot import Measurements, Profiles
 from fairlead.model.speeds import SpeedTable
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)
 _NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY, ISOLATED = range(7)
 FIRST_RECEIVED = len(_NUMBERS)
 """columns of JobTable.ints and .numbers, in these from FIRST_RECEIVED on the time received"""
+_MEASURED = MEASURED_AT, MEASURED_LEASE, SPEED, UTILIZATION, MEMORY = range(5)
+_UNMEASURED = (-np.inf, NOBODY, np.nan, np.nan, np.nan)
+"""columns of JobTable.measured, and what they hold before a job's first report"""
 
 
 class JobState(IntEnum):
@@ -42,10 +45,12 @@ class JobTable:
         self.tenants: list[Tenant] = []
         self._tenant_index: dict[str, int] = {}
         self._profile_index: dict[tuple[object, ...], int] = {}
-        self._profile_rows: list[tuple[FloatArray, int, float, int, str]] = []
+        self._profile_rows: list[tuple[FloatArray, int, float, int, str, int, int]] = []
         self._first_of_profile: list[Job] = []
         self._profiles: Profiles | None = None
         self._active: IntArray = np.zeros(0, dtype=np.int64)
+        self.measured: FloatArray = np.zeros((0, len(_MEASURED)))
+        """jobs → its last report; shorter than the table where the last jobs made none"""
         self._lay_out(
             np.zeros((64, len(_INTS)), dtype=np.int64),
             np.zeros((64, len(_NUMBERS) + len(cluster.accelerators))),
@@ -139,11 +144,44 @@ class JobTable:
     def profiles(self) -> Profiles:
         """The profiles of all jobs so far."""
         if self._profiles is None:
-            speed, gang, weight, tenant, workload = zip(*self._profile_rows, strict=True)
+            speed, gang, weight, tenant, workload, least, most = zip(
+                *self._profile_rows, strict=True
+            )
+            elastic = (least, most) != (gang, gang)
             self._profiles = Profiles(
-                np.array(speed), np.array(gang), np.array(weight), np.array(tenant), workload
+                np.array(speed),
+                np.array(gang),
+                np.array(weight),
+                np.array(tenant),
+                workload,
+                np.array(least) if elastic else None,
+                np.array(most) if elastic else None,
             )
         return self._profiles
+
+    def note_measured(self, job: int, report: tuple[float, float, float, float, float]) -> None:
+        """Keep a job's report (at, lease, speed, utilisation, memory) until its next one."""
+        missing = job + 1 - len(self.measured)
+        if missing > 0:
+            more = np.full((max(missing, len(self.measured)), len(_MEASURED)), _UNMEASURED)
+            self.measured = np.concatenate([self.measured, more])
+        self.measured[job] = report
+
+    def measurements(self, jobs: IntArray) -> Measurements | None:
+        """Return what these jobs last reported; None where no job ever has."""
+        if not len(self.measured):
+            return None
+        found = np.full((len(jobs), len(_MEASURED)), _UNMEASURED)
+        known = jobs < len(self.measured)
+        found[known] = self.measured[jobs[known]]
+        lease = found[:, MEASURED_LEASE].astype(np.int64)
+        return Measurements(
+            found[:, MEASURED_AT],
+            lease,
+            found[:, SPEED],
+            found[:, UTILIZATION],
+            found[:, MEMORY],
+        )
 
     def fitting(self, job: Job) -> FloatArray:
         """Return accelerators → believed speed of the job where it may and can run, else 0."""
@@ -169,13 +207,15 @@ class JobTable:
         if tenant is None:
             self.set_tenant(Tenant(job.tenant))
             tenant = self._tenant_index[job.tenant]
-        key = (job.workload, job.gang, job.weight, tenant, job.accelerators, job.memory_gib)
+        elastic = (job.min_gang or job.gang, job.max_gang or job.gang)
+        shape = (job.workload, job.gang, *elastic)
+        key = (*shape, job.weight, tenant, job.accelerators, job.memory_gib)
         known = self._profile_index.get(key)
         if known is None:
             row = self.fitting(job)
             known = self._profile_index[key] = len(self._profile_rows)
             self._first_of_profile.append(job)
-            self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload))
+            self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload, *elastic))
             self._profiles = None
         return known
 
@@ -218,8 +258,15 @@ class JobTable:
         count = len(self)
         self.ints[:count] = saved["ints"]
         self.numbers[:count] = saved["numbers"]
+        self.measured = saved.get("measured", self.measured)
         self._active = (self.state[:count] == JobState.ACTIVE).nonzero()[0]
 
     def columns(self) -> dict[str, IntArray | FloatArray]:
         """Return the columns that make up the table's state, up to the last job."""
-        return {"ints": self.ints[: len(self)], "numbers": self.numbers[: len(self)]}
+        columns: dict[str, IntArray | FloatArray] = {
+            "ints": self.ints[: len(self)],
+            "numbers": self.numbers[: len(self)],
+        }
+        if len(self.measured):
+            columns["measured"] = self.measured
+        return columns

@@ -65,6 +65,7 @@ class Scheduler(Generic[M]):
         self.plan_lead_s = plan_lead_s
         self._refills = mechanism if isinstance(mechanism, Refills) else None
         self._reads_progress = getattr(mechanism, "reads_progress", True)
+        self._reads_measured = getattr(mechanism, "reads_measured", False)
         self.jobs = JobTable(cluster, beliefs)
         self.leases = LeaseTable(cluster, self.jobs)
         self.usage = Usage()
@@ -205,8 +206,19 @@ class Scheduler(Generic[M]):
             jobs.advance(np.array([number]), in_all, self._capacity)
 
     def _measured(self, event: ev.Measured) -> list[Command]:
-        """Check that the lease is open: beliefs are fixed tables, so the log alone keeps it."""
-        self.leases.slots(np.array([event.lease]))
+        """Keep what a job has measured for mechanisms that read it; beliefs are fixed tables."""
+        slot = int(self.leases.slots(np.array([event.lease]))[0])
+        if self._reads_measured:
+            missing = math.nan
+            utilization, memory = event.utilization, event.memory_gib
+            report = (
+                event.at,
+                float(event.lease),
+                event.steps_per_s,
+                missing if utilization is None else utilization,
+                missing if memory is None else memory,
+            )
+            self.jobs.note_measured(int(self.leases.job[slot]), report)
         return []
 
     def _leases_ended(self, event: ev.LeasesEnded) -> list[Command]:
@@ -439,6 +451,7 @@ class Scheduler(Generic[M]):
             changes=self.changes,
             speeds=self.beliefs,
             isolated_elapsed_s=rows[:, ISOLATED],
+            measured=jobs.measurements(active) if self._reads_measured else None,
         )
 
     def _used(self, at: float) -> FloatArray:
@@ -472,7 +485,8 @@ class Scheduler(Generic[M]):
         return held
 
     def _leases_held(self, lanes: int) -> IntArray:
-        """Return lanes × devices → lease that holds the device, with so many lanes."""
-        held: IntArray = self.leases.lease[self.leases.holder]
+        """Return lanes × devices → lease that holds the device and stays, with so many lanes."""
+        stays = np.where(self.leases.leaving, NOBODY, self.leases.lease)
+        held: IntArray = stays[self.leases.holder]
         more = np.full((lanes - len(held), held.shape[1]), NOBODY, dtype=np.int64)
         return np.vstack([held, more])

@@ -1,0 +1,51 @@
+"""Fault simulation for long: many seeds on all cores, with progress; failing seeds are printed."""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+
+from fairlead.testing.faults import run
+
+_CHUNK = 50
+
+
+def run_chunk(first: int) -> tuple[int, int, list[tuple[int, str, str]]]:
+    """Run some seeds; return how many, their events, and those that broke a promise."""
+    events, broken = 0, []
+    for seed in range(first, first + _CHUNK):
+        result = run(seed)
+        events += result.events
+        if result.violation is not None:
+            broken.append((seed, result.violation.splitlines()[0], result.command))
+    return _CHUNK, events, broken
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    began = time.monotonic()
+    done = events = 0
+    broken: list[tuple[int, str, str]] = []
+    chunks = range(given.first, given.first + given.seeds, _CHUNK)
+    with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
+        for count, more, found in pool.imap_unordered(run_chunk, chunks):
+            done, events = done + count, events + more
+            broken += found
+            for _, violation, command in found:
+                print(f"\n{command}\n    {violation}")
+            took = time.monotonic() - began
+            left = (len(chunks) * _CHUNK - done) * took / done
+            progress = f"{done:,} seeds, {len(broken)} broken, {done / took:.0f}/s"
+            print(f"\r{progress}, {left / 60:.0f} min left   ", end="", flush=True)
+    took = time.monotonic() - began
+    print(f"\n{done:,} seeds, {events:,} events, {len(broken)} broken, in {took:.0f} s")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
