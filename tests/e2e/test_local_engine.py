@@ -242,7 +242,8 @@ def test_a_new_engine_adopts_what_runs_and_stops_strangers(bench: Bench) -> None
     async def first() -> None:
         for lease in (1, 2):
             await bench.engine.launch(bench.order(lease, "sleep", "1.5", job=f"j{lease}"))
-        await until((bench.root / "data/leases/2/members.json").exists)
+        for lease in (1, 2):
+            await until((bench.root / f"data/leases/{lease}/members.json").exists)
         await bench.engine.close()
 
     async def second() -> list[Ended]:

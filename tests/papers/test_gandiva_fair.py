@@ -11,10 +11,10 @@ import pytest
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Mechanism
-from fairlead.mechanisms.gandiva_fair import GandivaFair
-from fairlead.mechanisms.gandiva_fair_trading import ledger
+from fairlead.mechanisms.gandiva_fair.mechanism import GandivaFair
+from fairlead.mechanisms.gandiva_fair.stride import Local
+from fairlead.mechanisms.gandiva_fair.trading import ledger
 from fairlead.mechanisms.lottery import Lottery
-from fairlead.mechanisms.stride import Local
 from fairlead.model import events as ev
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster

@@ -13,10 +13,10 @@ from tests.shared_data import needs_shared, shared
 from fairlead.core import Scheduler
 from fairlead.files import read_speeds
 from fairlead.mechanisms.choose import realise
-from fairlead.mechanisms.hadar import Hadar, Rounds
-from fairlead.mechanisms.hadar_market import Bid, Cells, Market, State
-from fairlead.mechanisms.hadar_prices import Prices
-from fairlead.mechanisms.hadar_search import programme
+from fairlead.mechanisms.hadar.market import Bid, Cells, Market, State
+from fairlead.mechanisms.hadar.mechanism import Hadar, Rounds
+from fairlead.mechanisms.hadar.prices import Prices
+from fairlead.mechanisms.hadar.search import programme
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan

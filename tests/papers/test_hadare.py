@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fairlead.mechanisms.hadar import Hadar
-from fairlead.mechanisms.hadar_estimate import Device, Training, first_guess, guessed_speeds
-from fairlead.mechanisms.hadare import HadarE
+from fairlead.mechanisms.hadar.estimate import Device, Training, first_guess, guessed_speeds
+from fairlead.mechanisms.hadar.hadare import HadarE
+from fairlead.mechanisms.hadar.mechanism import Hadar
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, PlanReady
 from fairlead.model.job import Job

@@ -10,8 +10,8 @@ import pytest
 from tests.properties.test_rounding import Watch, watched
 from tests.tenant_instances import alike_table, random_cluster, random_table, tenants
 
-from fairlead.mechanisms.rounding import Rounding
-from fairlead.mechanisms.rounding_memory import throughputs
+from fairlead.mechanisms.rounding.mechanism import Rounding
+from fairlead.mechanisms.rounding.memory import throughputs
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedKey, SpeedTable

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.core import Scheduler, decode_event, encode_event, replay, state_bytes
 from fairlead.mechanisms.ideal import Ideal
-from fairlead.mechanisms.units import Units
+from fairlead.mechanisms.units.mechanism import Units
 from fairlead.model import events as ev
 from fairlead.model.allocation import Allocation, Column
 from fairlead.model.cluster import Cluster

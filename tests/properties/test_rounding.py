@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.tenant_instances import random_table
 
-from fairlead.mechanisms.rounding import Rounding
-from fairlead.mechanisms.rounding_memory import Deviations
+from fairlead.mechanisms.rounding.mechanism import Rounding
+from fairlead.mechanisms.rounding.memory import Deviations
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.plan import Plan

@@ -11,11 +11,11 @@ from tests.papers.test_gandiva_fair import Bench, same_speed, speed_table
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.mechanisms.choose import realise
-from fairlead.mechanisms.gandiva_fair import GandivaFair
-from fairlead.mechanisms.gandiva_fair_crowds import Crowd, Part
-from fairlead.mechanisms.gandiva_fair_memory import FairMemory
-from fairlead.mechanisms.gandiva_fair_owed import raised
-from fairlead.mechanisms.gandiva_fair_pools import Pool
+from fairlead.mechanisms.gandiva_fair.crowds import Crowd, Part
+from fairlead.mechanisms.gandiva_fair.mechanism import GandivaFair
+from fairlead.mechanisms.gandiva_fair.memory import FairMemory
+from fairlead.mechanisms.gandiva_fair.owed import raised
+from fairlead.mechanisms.gandiva_fair.pools import Pool
 from fairlead.mechanisms.lottery import Lottery
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster

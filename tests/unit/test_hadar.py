@@ -14,13 +14,13 @@ from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.core.jobs import JobState
 from fairlead.core.state import load_state, save_state
 from fairlead.mechanisms.choose import realise
-from fairlead.mechanisms.hadar import Hadar
-from fairlead.mechanisms.hadar_auction import Auction
-from fairlead.mechanisms.hadar_devices import choose_devices, renamed
-from fairlead.mechanisms.hadar_market import Bid, Cells, Deal, Market
-from fairlead.mechanisms.hadar_prices import Prices, horizon_s
-from fairlead.mechanisms.hadar_utilities import UTILITIES, Terms
-from fairlead.mechanisms.hadare import HadarE
+from fairlead.mechanisms.hadar.auction import Auction
+from fairlead.mechanisms.hadar.devices import choose_devices, renamed
+from fairlead.mechanisms.hadar.hadare import HadarE
+from fairlead.mechanisms.hadar.market import Bid, Cells, Deal, Market
+from fairlead.mechanisms.hadar.mechanism import Hadar
+from fairlead.mechanisms.hadar.prices import Prices, horizon_s
+from fairlead.mechanisms.hadar.utilities import UTILITIES, Terms
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.commands import Consolidate, Launch, Suspend

@@ -8,9 +8,9 @@ import pytest
 from tests.properties.test_rounding import Watch, watched
 
 from fairlead.mechanisms.choose import realise
-from fairlead.mechanisms.rounding import Rounding
-from fairlead.mechanisms.rounding_apportion import payable
-from fairlead.mechanisms.rounding_memory import Deviations, throughputs
+from fairlead.mechanisms.rounding.apportion import payable
+from fairlead.mechanisms.rounding.mechanism import Rounding
+from fairlead.mechanisms.rounding.memory import Deviations, throughputs
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import UsageError
 from fairlead.model.instance import Instance, InstanceJob

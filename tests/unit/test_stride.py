@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from fairlead.mechanisms.stride import Aggregate, Central, Large, Local, gang_aware
+from fairlead.mechanisms.gandiva_fair.stride import Aggregate, Central, Large, Local, gang_aware
 
 
 def _runs(local: Local, quanta: int) -> Counter[int]:

@@ -11,9 +11,9 @@ from fairlead.core import Scheduler, decode_event, encode_event
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.gavel import Gavel
 from fairlead.mechanisms.shares import Shares
-from fairlead.mechanisms.unit_account import UnitAccount, shares_of_units
-from fairlead.mechanisms.unit_choice import UnitChoice
-from fairlead.mechanisms.units import Units
+from fairlead.mechanisms.units.account import UnitAccount, shares_of_units
+from fairlead.mechanisms.units.choice import UnitChoice
+from fairlead.mechanisms.units.mechanism import Units
 from fairlead.model import events as ev
 from fairlead.model.allocation import Allocation, Column
 from fairlead.model.cluster import Cluster

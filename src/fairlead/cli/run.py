@@ -21,7 +21,7 @@ from fairlead.files import (
     read_tenants,
     read_trace,
 )
-from fairlead.mechanisms.base import Fluid
+from fairlead.mechanisms.base import Fluid, Trades
 from fairlead.mechanisms.choose import realise
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance
@@ -125,6 +125,12 @@ def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Schedul
         cpu_s=time.process_time() - cpu,
         wall_s=time.perf_counter() - started,
     )
+    mechanism = scenario.mechanism
+    if scheduler is not None and isinstance(mechanism, Trades):
+        made = mechanism.trades(
+            scheduler.memory, scheduler.jobs.tenants, scenario.cluster.accelerators
+        )
+        result = replace(result, trades=made)
     return result, record, scheduler
 
 

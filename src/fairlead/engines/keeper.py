@@ -5,6 +5,7 @@ It runs in a session of its own and outlives the server that started it:
 """
 
 import ctypes
+import errno
 import os
 import re
 import selectors
@@ -25,6 +26,8 @@ from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+"""the machine's failures, which do not count against a job's retries"""
 
 
 class Keeper:
@@ -58,7 +61,8 @@ class Keeper:
             self._start()
         except OSError as error:
             self._signal(signal.SIGKILL)
-            return Ended(order.lease, "failed", self._saved(), f"it did not start: {error}")
+            ending: Ending = "lost" if error.errno in _NO_ROOM else "failed"
+            return Ended(order.lease, ending, self._saved(), f"it did not start: {error}")
         began = time.monotonic()
         limit_s = order.time_limit_s or float("inf")
         while any(member.poll() is None for member in self._members):
@@ -116,11 +120,16 @@ class Keeper:
                     member.send_signal(number)
 
     def _watch(self, late: bool) -> None:
-        """Stop everyone when one member has failed, time is over, or memory is."""
+        """Stop everyone when one member has left or failed, time is over, or memory is."""
         codes = [member.poll() for member in self._members]
         bad = [code for code in codes if code not in (None, 0, LEFT, FAILED_TO_SAVE)]
         if bad and None in codes:
             self._stop(f"a member of the gang exited with {bad[0]}")
+        elif None in codes and (LEFT in codes or FAILED_TO_SAVE in codes):
+            # The rest follow at once, unless one that could not reach the server has left alone:
+            # then they would wait for it in a collective operation for ever.
+            self._stopping = True
+            self._kill_at = time.monotonic() + self._order.grace_s
         elif late:
             self._stop(f"time limit of {self._order.time_limit_s:g} s")
         elif self._order.memory_gib is not None:
@@ -248,14 +257,21 @@ def _memory_gib(pid: int) -> float:
     return pages * _PAGE / 2**30
 
 
+def keep(directory: Path) -> int:
+    """Run the lease of a directory to its end, unless another keeper does or did."""
+    held = lease_dir.hold(directory)
+    if held is None:
+        return 0
+    with held:
+        if lease_dir.read_ended(directory) is None:  # a lease is never run twice
+            order = lease_dir.read_order(directory)
+            lease_dir.write_ended(directory, Keeper(directory, order).run())
+    return 0
+
+
 def main() -> int:
     """Keep the lease whose directory is given."""
-    directory = Path(sys.argv[1])
-    held = lease_dir.hold(directory)
-    if held is None or lease_dir.read_ended(directory) is not None:
-        return 0  # another keeper lives here, or did: a lease is never run twice
-    lease_dir.write_ended(directory, Keeper(directory, lease_dir.read_order(directory)).run())
-    return 0
+    return keep(Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

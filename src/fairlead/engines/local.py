@@ -14,6 +14,7 @@ from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
 
 _POLL_S = 1.0
+_BEGINS_S = 0.05
 
 
 class LocalEngine:
@@ -25,6 +26,8 @@ class LocalEngine:
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
         self._watched: dict[int, int] = {}
         """lease → pidfd of its keeper"""
+        self._to_stop: set[int] = set()
+        """leases told to stop before their keepers were found"""
         self._progress: dict[int, float] = {}
         self._polling: asyncio.Task[None] | None = None
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -50,9 +53,11 @@ class LocalEngine:
     async def stop(self, lease: int) -> None:
         """Tell the keeper to stop its processes; it kills them after the grace of its order."""
         found = self._watched.get(lease)
-        if found is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(found, signal.SIGTERM)
+        if found is None:
+            self._to_stop.add(lease)
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(found, signal.SIGTERM)
 
     async def running(self) -> frozenset[int]:
         """Return the leases whose keepers live."""
@@ -100,14 +105,14 @@ class LocalEngine:
             with suppress(ProcessLookupError):
                 self._follow(lease, int(members["keeper"]), own=False)
                 return
-        if lease_dir.is_alive(directory):  # it has just begun: look again in a moment
-            asyncio.get_running_loop().call_later(0.05, self._watch, lease)
-            return
         self._report_end(lease)
 
     def _follow(self, lease: int, pid: int, *, own: bool) -> None:
         watched = os.pidfd_open(pid)
         self._watched[lease] = watched
+        if lease in self._to_stop:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(watched, signal.SIGTERM)
 
         def gone() -> None:
             asyncio.get_running_loop().remove_reader(watched)
@@ -121,11 +126,24 @@ class LocalEngine:
         asyncio.get_running_loop().add_reader(watched, gone)
 
     def _report_end(self, lease: int) -> None:
+        """Report how a lease ended; after that no keeper can run it any more."""
         directory = self._directory(lease)
-        ended = lease_dir.read_ended(directory)
-        if ended is None:
-            _kill_members(directory)
-            ended = Ended(lease, "lost", _saved(directory), "its keeper died")
+        try:
+            held = lease_dir.hold(directory)
+            if held is None:  # its keeper has just begun: look again in a moment
+                asyncio.get_running_loop().call_later(_BEGINS_S, self._watch, lease)
+                return
+            with held:
+                ended = lease_dir.read_ended(directory)
+                if ended is None:
+                    _kill_members(directory)
+                    ended = Ended(lease, "lost", _saved(directory), "its keeper died")
+                    # A keeper that the last server started may still be about to begin.
+                    lease_dir.write_ended(directory, ended)
+        except OSError:  # no room to say so: the lease is not over before it is said
+            asyncio.get_running_loop().call_later(_POLL_S, self._watch, lease)
+            return
+        self._to_stop.discard(lease)
         self._reports.put_nowait(ended)
 
     def _stop_stranger(self, directory: Path) -> None:
@@ -134,6 +152,8 @@ class LocalEngine:
         if members is not None:
             with suppress(ProcessLookupError):
                 os.kill(int(members["keeper"]), signal.SIGTERM)
+        elif lease_dir.is_alive(directory):  # it has just begun: look again in a moment
+            asyncio.get_running_loop().call_later(_BEGINS_S, self._stop_stranger, directory)
 
     async def _poll(self) -> None:
         """Look now and then how far jobs without the library say they are."""

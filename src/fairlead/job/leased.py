@@ -113,8 +113,8 @@ class LeasedRun(Run):
             lease.steps = self.steps_done
             if self.world_size == 1 and time.monotonic() - self._saved_at > self._every_s:
                 self._save_or_refuse()
-        if lease.saved_steps < self.steps_done:
-            self._save_or_refuse()
+        # Done only when it is saved: without room the steps are made again under a later lease.
+        self._save_or_leave()
         if self._total is not None and self.steps_done >= self._total:
             lease.close()
 
@@ -131,14 +131,17 @@ class LeasedRun(Run):
     def _leave(self) -> NoReturn:
         if self._lease.lost:
             self._exit(REFUSED, "refused: the lease is over")
+        self._save_or_leave()
+        self._exit(LEFT, f"left after step {self.steps_done}")
+
+    def _save_or_leave(self) -> None:
         try:
             if self._lease.saved_steps < self.steps_done:
                 self.checkpoint()
         except checkpoint.FencedError as error:
             self._exit(REFUSED, f"refused: {error}")
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             self._exit(FAILED_TO_SAVE, f"left without a checkpoint: {error}")
-        self._exit(LEFT, f"left after step {self.steps_done}")
 
     def _exit(self, status: int, why: str) -> NoReturn:
         _say(why)

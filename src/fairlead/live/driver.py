@@ -37,6 +37,8 @@ log = structlog.get_logger("fairlead.live")
 _MOST_AT_ONCE = 500
 _EVENTS_PER_STATE = 20_000
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 300.0
+_START_AGAIN_S = 5.0
+"""after a lease could not be started, for want of room on the disk or the like"""
 _OUTCOME: dict[str, ev.Outcome] = {
     "finished": "finished",
     "left": "left",
@@ -178,7 +180,7 @@ class Live:
         until = scheduler.round_end_at
         if until is not None:
             self._set_timer(cmd.SetTimer("RoundEnd", until))
-        if scheduler.pending is None:
+        if scheduler.pending is None or until is None:
             lead = self.setting.plan_lead_s
             self._set_timer(cmd.SetTimer("PlanDue", 0.0 if until is None else until - lead))
         jobs = self.scheduler.jobs
@@ -220,14 +222,22 @@ class Live:
     async def hold(self, job_id: str, who: str) -> None:
         """Let a job wait until it is released."""
         audit = Audit(self.clock.now(), who, "suspend", job_id)
-        await self._do(lambda at: [ev.JobHeld(at, job_id)], [audit, Put("hold", job_id, who)])
-        self._held_by_user.add(job_id)
+
+        def changes() -> Sequence[Change]:
+            self._held_by_user.add(job_id)  # at once: a retry that is due must not release it
+            return [audit, Put("hold", job_id, who)]
+
+        await self._do(lambda at: [ev.JobHeld(at, job_id)], changes)
 
     async def release(self, job_id: str, who: str) -> None:
         """Let a held job run again."""
         audit = Audit(self.clock.now(), who, "resume", job_id)
-        await self._do(lambda at: [ev.JobReleased(at, job_id)], [audit, Remove("hold", job_id)])
-        self._held_by_user.discard(job_id)
+
+        def changes() -> Sequence[Change]:
+            self._held_by_user.discard(job_id)
+            return [audit, Remove("hold", job_id)]
+
+        await self._do(lambda at: [ev.JobReleased(at, job_id)], changes)
 
     async def set_tenant(self, tenant: Tenant, who: str) -> None:
         """Add a tenant or change one."""
@@ -340,7 +350,9 @@ class Live:
         try:
             await self.engine.launch(order)
         except (FairleadError, OSError) as error:
-            self._end(Ended(order.lease, "failed", None, f"it did not start: {error}"))
+            # Our failure, not the job's: it does not count against the job's retries.
+            ended = Ended(order.lease, "lost", None, f"it could not be started: {error}")
+            self._put(lambda at: self._ended(at, ended, again_s=_START_AGAIN_S))
 
     def _renew(self, command: cmd.Renew) -> None:
         for lease in command.lease.tolist():
@@ -415,7 +427,7 @@ class Live:
     def _end(self, ended: Ended) -> None:
         self._put(lambda at: self._ended(at, ended))
 
-    def _ended(self, at: float, ended: Ended) -> Sequence[ev.Event]:
+    def _ended(self, at: float, ended: Ended, again_s: float | None = None) -> Sequence[ev.Event]:
         """Return what follows from the end of a lease's processes."""
         open_lease = self.leases.pop(ended.lease, None)
         if open_lease is None:
@@ -431,23 +443,24 @@ class Live:
         self.messages[spec.id] = ended.message
         ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
         active = jobs.state[number] in (JobState.ACTIVE, JobState.HELD)
-        if outcome != "failed" or not active:
+        if not active or (outcome != "failed" and again_s is None):
             return [ends]
         # Held before its lease ends, so that it is not started again at once.
-        failures = self.ledger.of(spec.id).failures + 1
-        if failures > spec.retries:
-            return [ev.JobFailed(at, spec.id), ends]
-        self._release_later(spec.id, min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S))
+        if again_s is None:
+            failures = self.ledger.of(spec.id).failures + 1
+            if failures > spec.retries:
+                return [ev.JobFailed(at, spec.id), ends]
+            again_s = min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S)
+        self._release_later(spec.id, again_s)
         return [ev.JobHeld(at, spec.id), ends]
 
     def _release_later(self, job_id: str, wait_s: float) -> None:
         """Let a job that failed try again after a while."""
 
-        def release() -> None:
-            if job_id not in self._held_by_user:
-                self._put(lambda at: [ev.JobReleased(at, job_id)])
+        def make(at: float) -> Sequence[ev.Event]:
+            return [] if job_id in self._held_by_user else [ev.JobReleased(at, job_id)]
 
-        asyncio.get_running_loop().call_later(wait_s, release)
+        asyncio.get_running_loop().call_later(wait_s, self._put, make)
 
     def _tell(self, kind: str, **what: object) -> None:
         log.info(kind, **what)

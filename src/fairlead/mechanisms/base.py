@@ -1,8 +1,10 @@
 """What a mechanism promises."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fairlead.model.arrays import IntArray
+from fairlead.model.job import Tenant
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -11,7 +13,11 @@ M = TypeVar("M")
 
 
 class Mechanism(Protocol[M]):
-    """Decides what runs, round by round; all it remembers is the value it returns."""
+    """Decides what runs, round by round; all it remembers is the value it returns.
+
+    One that promises that every job which can run does so again and again says so by
+    ``starves_nobody = True``, and the conformance suite holds it to that.
+    """
 
     def initial(self) -> M:
         """Return the memory before the first plan."""
@@ -28,6 +34,17 @@ class Refills(Protocol):
 
     def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
         """Return waiting jobs to start on some of the idle devices; solves nothing."""
+        ...
+
+
+@runtime_checkable
+class Trades(Protocol):
+    """A mechanism under which tenants trade devices, and that remembers who did."""
+
+    def trades(
+        self, memory: Any, tenants: Sequence[Tenant], accelerators: Sequence[str]
+    ) -> list[dict[str, object]]:
+        """Return the trades made and undone, oldest first."""
         ...
 
 

@@ -30,11 +30,28 @@ class Profiles:
     weight: FloatArray
     tenant: IntArray
     workload: Sequence[str] = ()
+    min_gang: IntArray | None = None
+    """the least devices that an elastic gang can do with; None: all gangs are fixed"""
+    max_gang: IntArray | None = None
+    """the most devices that an elastic gang can use; None: all gangs are fixed"""
 
     @cached_property
     def single(self) -> bool:
         """Whether every job needs one device only."""
         return bool((self.gang == 1).all())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurements:
+    """What jobs have last reported of themselves; one entry a job, NaN where nothing is known."""
+
+    at: FloatArray
+    """when it reported, minus infinity for never"""
+    lease: IntArray
+    """the lease under which it did, NOBODY for none"""
+    steps_per_s: FloatArray
+    utilization: FloatArray
+    memory_gib: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +102,8 @@ class Snapshot:
     isolated_elapsed_s: FloatArray = field(default_factory=lambda: np.zeros(0))
     """jobs → seconds that the steps made so far would have taken on an equal split among the
     jobs of the time; 0 where left out, or where nobody reads progress"""
+    measured: Measurements | None = None
+    """what jobs measured of themselves; None where none has reported, or nobody reads it"""
     room: FloatArray | None = None
     """accelerators → devices to share out, where others have taken some before; None: all"""
 
@@ -105,7 +124,7 @@ class Snapshot:
     def only(self, rows: IntArray, room: FloatArray) -> "Snapshot":
         """Return what a policy sees of some of the jobs, with fewer devices to share out."""
         mine = {name: getattr(self, name)[rows] for name in _JOB_COLUMNS}
-        return replace(self, room=room, **mine)
+        return replace(self, room=room, measured=None, **mine)
 
     @property
     def steps_left(self) -> FloatArray:

@@ -59,7 +59,8 @@ class _Run:
         self._reads_progress = getattr(mechanism, "reads_progress", True)
         beliefs = scenario.believed or scenario.speeds
         self.scheduler: Scheduler[Any] = Scheduler(scenario.cluster, beliefs, mechanism)
-        truth = Truth(scenario.cluster, scenario.speeds, scenario.jobs)
+        self._reads_measured = getattr(mechanism, "reads_measured", False)
+        truth = Truth(scenario.cluster, scenario.speeds, scenario.jobs, scenario.physics)
         self._virtual = VirtualCluster(
             scenario.cluster,
             truth,
@@ -141,6 +142,8 @@ class _Run:
         progress = self._virtual.progress(at) if self._reads_progress else None
         if progress is not None:
             self._send(progress)
+        for report in self._virtual.measured(at) if self._reads_measured else ():
+            self._send(report)
         self._send(PlanDue(at))
 
     def _send(self, event: Event) -> None:

@@ -41,6 +41,10 @@ class Partners:
                 touched.update(here)
         return touched
 
+    def near(self, devices: IntArray) -> set[int]:
+        """Return the jobs on these devices."""
+        return {job for device in devices.tolist() for job in self._on[device]}
+
     def devices(self, job: int) -> IntArray:
         """Return the devices that a job holds."""
         return self._devices[job]

@@ -27,6 +27,8 @@ class Record:
     rounds: int = 0
     solves: int = 0
     intervals: "Intervals | None" = None
+    use: "Use | None" = None
+    """how busy jobs kept their devices; only under physics"""
 
     @classmethod
     def of(cls, jobs: Sequence[Job], n_accelerators: int, *, intervals: bool) -> "Record":
@@ -71,3 +73,21 @@ class Intervals:
             np.concatenate(start),
             np.concatenate(end),
         )
+
+
+@dataclass(eq=False)
+class Use:
+    """How busy devices were kept: one entry for every time at one speed."""
+
+    _parts: list[tuple[float, float, float]] = field(default_factory=list)
+
+    def add(self, start: float, end: float, devices: float) -> None:
+        """Note that a job kept so many devices' worth of work busy from start to end."""
+        if end > start and devices:
+            self._parts.append((start, end, devices))
+
+    def mean(self, first_at: float, last_at: float) -> float:
+        """Return how many devices were busy on average between two instants."""
+        start, end, devices = np.array(self._parts or [(0.0, 0.0, 0.0)]).T
+        time = np.clip(end, first_at, last_at) - np.clip(start, first_at, last_at)
+        return float((time * devices).sum() / (last_at - first_at))

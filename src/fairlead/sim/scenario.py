@@ -10,6 +10,7 @@ from fairlead.model.events import Event, NodeLost, NodeReturned
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds import SpeedTable
+from fairlead.sim.physics import Physics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class Scenario:
     """how past use moves weights"""
     restore_cost_s: float = 0.0
     checkpoint_s: float = 3600.0
+    physics: Physics | None = None
+    """what else makes jobs slower than the speeds say; None: nothing"""
     node_events: Sequence[NodeLost | NodeReturned] = ()
     window: tuple[int, int] | None = None
     """stop when the jobs with these indices (first, last + 1) have finished"""

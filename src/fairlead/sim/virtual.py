@@ -8,11 +8,11 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch, Renew
-from fairlead.model.events import LeasesEnded, Outcome, Progress
+from fairlead.model.events import LeasesEnded, Measured, Outcome, Progress
 from fairlead.model.lease import SLOTS, Placements
 from fairlead.sim.copies import Copies
 from fairlead.sim.partners import Partners
-from fairlead.sim.record import FIRST_STEPS, Record
+from fairlead.sim.record import FIRST_STEPS, Record, Use
 from fairlead.sim.truth import Truth
 
 _PACE = TOTAL, DONE, RATE, HELD_FROM, WORKS_FROM, FINISH_AT, DEVICES, FIRST, MOVES = range(9)
@@ -44,7 +44,7 @@ class VirtualCluster:
     without progress. A job that leaves or finishes has checkpointed; one that is lost falls
     back to its last checkpoint, of which it makes one every ``checkpoint_s``. Jobs that share
     devices run at the speed they have beside their partners, from the moment one starts until it
-    ends.
+    ends. Physics adds what starting costs, and what neighbours on other devices do.
     """
 
     def __init__(
@@ -59,7 +59,10 @@ class VirtualCluster:
         n = len(record.jobs)
         self._cluster = cluster
         self._truth = truth
+        self._laws = truth.laws
         self._record = record
+        if self._laws is not None:
+            record.use = Use()
         self._restore_cost_s = restore_cost_s
         self._checkpoint_s = checkpoint_s
         self._pace = np.zeros((n, len(_PACE)))
@@ -76,7 +79,9 @@ class VirtualCluster:
         self._last_on = np.full(len(cluster.node_of), _NO_LEASE, dtype=np.int64)
         """device → the lease that started there last; not kept once there are partners"""
         self._partners: Partners | None = None
-        """who shares devices, as soon as anybody does"""
+        """who shares devices, as soon as anybody does, or from the start if neighbours matter"""
+        if self._laws is not None and self._laws.crowded:
+            self._partners = Partners(np.full(len(cluster.node_of), -1))
         self._touched: set[int] = set()
         """jobs whose partners have changed at this instant, not yet at their new speed"""
         self._touched_at = 0.0
@@ -140,13 +145,19 @@ class VirtualCluster:
         pace[:, DEVICES] = units.size
         pace[:, HELD_FROM] = at
         self._note_start(job, pace, first, at)
-        time = (pace[:, TOTAL] - pace[:, DONE]) / pace[:, RATE]
+        if self._laws is None:
+            time = (pace[:, TOTAL] - pace[:, DONE]) / pace[:, RATE]
+        else:
+            pace[:, RATE] *= self._not_checkpointing(job)
+            time = _time_left(pace)
         pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + time
         self._pace[job] = pace
         self._until = command.until
         self._note_finishing(job, finish_at, command.until)
         if self._partners is not None:
             self._touched |= self._partners.start(units)
+            if self._laws is not None and self._laws.crowded:
+                self._touched |= self._partners.near(self._laws.around(units.device))
             self._touched_at = at
 
     def _begins_sharing(self, command: Launch) -> bool:
@@ -177,6 +188,8 @@ class VirtualCluster:
             self._record.started_at[job[fresh]] = at
             pace[fresh, WORKS_FROM] = at
             pace[fresh, MOVES] = 0.0
+        if self._laws is not None:
+            pace[:, WORKS_FROM] += self._laws.start_s(job, before, first)
         pace[:, FIRST] = first
 
     def renew(self, command: Renew) -> None:
@@ -216,6 +229,8 @@ class VirtualCluster:
         if self._early:
             self._note_first_steps(job, pace, after)
         self._credit(job, pace, at)
+        if self._record.use is not None:
+            self._note_use(job, pace, at)
         if self._record.intervals is not None:
             self._note_interval(job, pace, at)
         pace[:, DONE] = after
@@ -226,6 +241,9 @@ class VirtualCluster:
             ended = job.tolist()
             for number in ended:
                 self._settled.pop(number, None)
+            if self._laws is not None and self._laws.crowded:
+                held = np.concatenate([self._partners.devices(number) for number in ended])
+                self._touched |= self._partners.near(self._laws.around(held))
             self._touched |= self._partners.end(ended)
             self._touched -= set(ended)
             self._touched_at = at
@@ -274,6 +292,8 @@ class VirtualCluster:
         fresh = self._pace[job, FIRST] < 0
         self._record.started_at[job[fresh]] = at
         works_from = np.where(fresh, at, at + self._restore_cost_s)
+        if self._laws is not None:
+            works_from += np.where(fresh, 0.0, self._laws.merge_s(job))
         self._copies.launch(mine, self._truth.speed(mine.on), works_from, at)
         self._pace[job, FIRST] = mine.on.device[mine.on.start[:-1]]
         return Launch(command.lease[~copy], units.where(~copy), command.until)
@@ -316,14 +336,25 @@ class VirtualCluster:
         pace = self._pace.take(job, axis=0)
         self._settle(job, pace, self._touched_at)
         for i, number in enumerate(job.tolist()):
-            devices = partners.devices(number)
-            pace[i, RATE] = self._truth.speed_with(number, devices, partners.beside(number))
+            devices, beside = partners.devices(number), partners.beside(number)
+            near = self._neighbours(number, devices, beside)
+            pace[i, RATE] = self._truth.speed_with(number, devices, beside, near)
             pace[i, DEVICES] = partners.portion(number)
-        time = np.full(len(job), np.inf)
-        np.divide(pace[:, TOTAL] - pace[:, DONE], pace[:, RATE], out=time, where=pace[:, RATE] > 0)
-        pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + time
+        if self._laws is not None:
+            pace[:, RATE] *= self._not_checkpointing(job)
+        pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + _time_left(pace)
         self._pace[job] = pace
         self._note_finishing(job, finish_at, self._until)
+
+    def _neighbours(
+        self, job: int, devices: IntArray, beside: list[int]
+    ) -> list[tuple[int, IntArray]]:
+        """Return the jobs on other devices of the same nodes, with their devices."""
+        if self._laws is None or not self._laws.crowded:
+            return []
+        assert self._partners is not None
+        near = self._partners.near(self._laws.around(devices)) - {job, *beside}
+        return [(other, self._partners.devices(other)) for other in sorted(near)]
 
     def _settle(self, job: IntArray, pace: FloatArray, at: float) -> None:
         """Enter into the columns what jobs have done until now."""
@@ -339,6 +370,8 @@ class VirtualCluster:
         if self._early:
             self._note_first_steps(job, pace, after)
         self._credit(job, pace, at)
+        if self._record.use is not None:
+            self._note_use(job, pace, at)
         pace[:, DONE] = after
         pace[:, HELD_FROM] = at
         pace[:, WORKS_FROM] = np.maximum(pace[:, WORKS_FROM], at)
@@ -384,3 +417,55 @@ class VirtualCluster:
             copies, made = self._copies.progress(at)
             lease, steps = np.concatenate([lease, copies]), np.concatenate([steps, made])
         return Progress(at, lease, steps)
+
+    # -- what jobs measure ----------------------------------------------------------------------
+
+    def measured(self, at: float) -> list[Measured]:
+        """Return what running jobs have measured of themselves by now."""
+        job = (self._lease >= 0).nonzero()[0]
+        job = job[self._pace[job, WORKS_FROM] < at]
+        reports = []
+        for number, rate in zip(job.tolist(), self._pace[job, RATE].tolist(), strict=True):
+            busy, memory = self._record.jobs[number].utilization, None
+            if self._laws is not None:
+                busy = self._busy(number, rate)
+                memory = self._laws.memory_gib(number)
+            else:
+                memory = self._record.jobs[number].memory_gib
+            reports.append(Measured(at, int(self._lease[number]), rate, busy, memory))
+        return reports
+
+    def _busy(self, job: int, rate: float) -> float | None:
+        """Return how busy a job keeps each of its devices at this speed."""
+        assert self._laws is not None
+        alone = self._laws.utilization(job)
+        if alone is None:
+            return None
+        best = self._truth.best(job, int(self._kind[job]), self._size(job))
+        return alone * rate / best if best else 0.0
+
+    def _size(self, job: int) -> int:
+        """Return how many devices a running job holds."""
+        if job in self._settled:
+            return round(self._settled[job].devices)
+        return round(float(self._pace[job, DEVICES]))
+
+    def _note_use(self, job: IntArray, pace: FloatArray, at: float) -> None:
+        assert self._record.use is not None
+        for i, number in enumerate(job.tolist()):
+            busy = self._busy(number, float(pace[i, RATE])) or 0.0
+            self._record.use.add(float(pace[i, WORKS_FROM]), at, busy * self._size(number))
+
+    def _not_checkpointing(self, job: IntArray) -> FloatArray:
+        """Return jobs → part of its time that is not spent on regular checkpoints."""
+        assert self._laws is not None
+        every = self._checkpoint_s
+        return np.array([self._laws.checkpointing(number, every) for number in job.tolist()])
+
+
+def _time_left(pace: FloatArray) -> FloatArray:
+    """Return jobs → seconds until it is done at its speed, infinite where it makes no steps."""
+    time = np.full(len(pace), np.inf)
+    left = pace[:, TOTAL] - pace[:, DONE]
+    np.divide(left, pace[:, RATE], out=time, where=pace[:, RATE] > 0)
+    return time

@@ -1,0 +1,246 @@
+"""Gandiva_fair: tickets, split stride, load balancing, trading (EuroSys 2020)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.mechanisms.gandiva_fair.allocation import Knowledge, allocate_all, newest_first
+from fairlead.mechanisms.gandiva_fair.devices import (
+    FreeDevices,
+    count_by_site,
+    held_by_row,
+    towards_homes,
+)
+from fairlead.mechanisms.gandiva_fair.homes import Homes
+from fairlead.mechanisms.gandiva_fair.memory import (
+    BUYER,
+    DEVICES,
+    NOWHERE,
+    PRICE,
+    SELLER,
+    TRADE_COLUMNS,
+    FairMemory,
+)
+from fairlead.mechanisms.gandiva_fair.moves import migrate, migrate_traded
+from fairlead.mechanisms.gandiva_fair.owed import bounded, owed_now, raised
+from fairlead.mechanisms.gandiva_fair.passes import Passes
+from fairlead.mechanisms.gandiva_fair.recall import (
+    brought_forward,
+    homes_and_passes,
+    seen_so_far,
+)
+from fairlead.mechanisms.gandiva_fair.stride import Aggregate, Central, Large, Local, gang_aware
+from fairlead.mechanisms.gandiva_fair.tickets import Sites
+from fairlead.mechanisms.gandiva_fair.trading import Market, entered, ledger
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.job import Tenant
+from fairlead.model.lease import Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+
+_FEW = 1e-6
+"""part of an accelerator's devices for which everybody keeps tickets: leftovers go to anyone"""
+
+
+@dataclass(frozen=True)
+class GandivaFair:
+    """Give tenants the device time that their tickets entitle them to, on every accelerator.
+
+    Jobs have a home: a node, or several for a gang that is larger. Each node runs those at home
+    on it by gang-aware stride; a central stride coordinates the gangs that span nodes. Homes are
+    chosen and changed so that all nodes carry the same load of tickets, and tenants trade
+    devices of one accelerator for another's where both gain.
+    """
+
+    reads_progress: ClassVar[bool] = False
+
+    round_s: float = 60.0
+    """the quantum"""
+    gain: float = 0.05
+    """least gain for which a job migrates: so much more speed"""
+    moves: int = 1
+    """migrations in one quantum, besides those that trades ask for"""
+    trading: bool = True
+    """trade devices between tenants"""
+    trade_devices: float = 1.0
+    """fast devices that change hands in one trade"""
+    make_up_s: float = 1800.0
+    """in which time a tenant gets what whole jobs and nodes made it miss; 0: not at all"""
+    profiling: bool = True
+    """believe a speed only once a job of the kind has run there"""
+
+    def initial(self) -> FairMemory:
+        """Return a memory without jobs."""
+        return FairMemory.empty()
+
+    def plan(self, snap: Snapshot, memory: FairMemory) -> tuple[Plan, FairMemory]:
+        """Return this quantum's jobs by split stride, after arrivals, trades and migrations."""
+        sites = Sites.of(snap)
+        before, needs = brought_forward(snap, memory, sites, self.round_s)
+        known = self._known(snap, memory)
+        market = Market(snap, known)
+        stands = market.keep(memory.trades)
+        made = np.zeros((0, TRADE_COLUMNS))
+        if self.trading:
+            found = list(market.trade(snap.starts_at, self.trade_devices))
+            made = np.array(found).reshape(-1, TRADE_COLUMNS)
+        floor = _FEW * snap.capacity / len(market.held)
+        homes = Homes(snap, sites, np.maximum(market.held, floor))
+        _return_home(homes, before, needs)
+        allocate_all(homes, known, (homes.home == NOWHERE).nonzero()[0])
+        owed = self._make_up(
+            homes, owed_now(snap, memory, sites, len(homes.tickets), self.round_s)
+        )
+        self._migrate(homes, known, made)
+        asked = homes.job_tickets()
+        served = memory.tickets if _same(memory, homes, asked) else homes.served(asked)
+        after = before.rehomed(homes.home, served, homes.needs)
+        until = snap.starts_at + self.round_s
+        plan = Plan(*towards_homes(snap, homes, choose(after, homes)), until, until)
+        undone = memory.trades[~stands]
+        return plan, FairMemory(
+            job=snap.job,
+            home=after.home,
+            passes=after.at,
+            asked=asked,
+            tickets=after.tickets,
+            tenant=homes.tenant,
+            received_s=snap.received_s,
+            spread=_spread(homes),
+            aggregate=after.aggregate,
+            seen=known.seen,
+            starts_at=snap.starts_at,
+            due=homes.dues(),
+            owed=owed,
+            trades=np.concatenate([memory.trades[stands], made]),
+            ledger=entered(memory.ledger, snap.starts_at, undone, made),
+        )
+
+    def trades(
+        self, memory: FairMemory, tenants: Sequence[Tenant], accelerators: Sequence[str]
+    ) -> list[dict[str, object]]:
+        """Return the trades made and undone, oldest first, by the names of tenants."""
+        return ledger(memory, tenants, accelerators)
+
+    def refill(self, snap: Snapshot, memory: FairMemory, idle: IntArray) -> Placements:
+        """Return who runs on devices that fell idle: jobs at home there, then new ones.
+
+        A new job takes the newest accelerator that is free, and is at home where it runs.
+        """
+        sites = Sites.of(snap)
+        free = FreeDevices(snap, sites, idle.tolist())
+        waits = np.ones(len(snap.job) + 1, dtype=bool)
+        waits[snap.holds] = False
+        home, passes = homes_and_passes(snap, memory)
+        for site, devices in free.at.items():
+            rows = (waits[:-1] & (home == site)).nonzero()[0]
+            columns = passes[rows].tolist(), snap.gang[rows].tolist()
+            for row in rows[gang_aware(*columns, len(devices))].tolist():
+                free.take(row, {site: int(snap.gang[row])})
+        newest, speed = newest_first(snap), snap.speed
+        order = sorted(free.at, key=lambda site: (newest.index(int(sites.kind[site])), site))
+        for row in (waits[:-1] & (home == NOWHERE)).nonzero()[0].tolist():
+            gang = int(snap.gang[row])
+            for site in order:
+                if speed[row, sites.kind[site]] > 0 and len(free.at[site]) >= gang:
+                    free.take(row, {site: gang})
+                    break
+        return free.placements()
+
+    def _known(self, snap: Snapshot, memory: FairMemory) -> Knowledge:
+        seen = seen_so_far(snap, memory)
+        if not self.profiling:
+            seen[:] = True
+        return Knowledge(snap.profiles.speed, seen, newest_first(snap))
+
+    def _make_up(self, homes: Homes, owed: FloatArray) -> FloatArray:
+        """Raise the tickets of those who missed something; return what stays owed."""
+        quanta = self.make_up_s / self.round_s
+        if not quanta:
+            return np.zeros_like(owed)
+        due, demand = homes.dues(), homes.demands()
+        homes.owing = raised(owed, due, demand, quanta)
+        return bounded(owed, due, demand, quanta)
+
+    def _migrate(self, homes: Homes, known: Knowledge, trades: FloatArray) -> None:
+        for trade in trades:
+            for party, count in ((SELLER, 1.0), (BUYER, trade[PRICE])):
+                most = math.ceil(trade[DEVICES] * count)
+                migrate_traded(homes, known, self.gain, int(trade[party]), most)
+        migrate(homes, known, self.gain, self.moves)
+
+
+def choose(passes: Passes, homes: Homes) -> list[int]:
+    """Return the rows that run this quantum: central stride, then every site's own (Figure 3)."""
+    room: list[int] = homes.sites.size.tolist()
+    local = local_schedulers(passes, room)
+    contested = sorted({site for where in homes.needs.values() for site in where})
+    central = Central(
+        {site: room[site] for site in contested},
+        tuple(Large(row, where, float(passes.at[row])) for row, where in homes.needs.items()),
+        tuple(
+            Aggregate(site, local[site].demand, float(passes.aggregate[site]))
+            for site in contested
+            if site in local
+        ),
+    )
+    turn = central.choose()
+    chosen = list(turn.large)
+    for site, scheduler in local.items():
+        chosen += scheduler.choose(turn.left.get(site))
+    return chosen
+
+
+def local_schedulers(passes: Passes, room: list[int]) -> dict[int, Local]:
+    """Return site → the scheduler of its small jobs, which are numbered by row."""
+    columns: dict[int, list[tuple[int, int, float, float]]] = {}
+    rows = (passes.home >= 0).nonzero()[0]
+    for row, site, gang, tickets, at in zip(
+        rows.tolist(),
+        passes.home[rows].tolist(),
+        passes.gang[rows].tolist(),
+        passes.tickets[rows].tolist(),
+        passes.at[rows].tolist(),
+        strict=True,
+    ):
+        columns.setdefault(site, []).append((row, gang, tickets, at))
+    made = {}
+    for site, entries in columns.items():
+        job, gangs, worth, due = zip(*entries, strict=True)
+        made[site] = Local(room[site], job, gangs, worth, due)
+    return made
+
+
+def _same(memory: FairMemory, homes: Homes, asked: FloatArray) -> bool:
+    """Return whether homes and tickets are those of the last quantum, to the last bit."""
+    return (
+        np.array_equal(memory.job, homes.snap.job)
+        and np.array_equal(memory.home, homes.home)
+        and np.array_equal(memory.asked, asked)
+        and np.array_equal(memory.spread, _spread(homes))
+    )
+
+
+def _return_home(homes: Homes, before: Passes, needs: Mapping[int, Mapping[int, int]]) -> None:
+    """Let jobs keep their homes; new ones that run already are at home where they run."""
+    small = (before.home >= 0).nonzero()[0]
+    homes.settle_in_as_before(small, before.home[small])
+    for row, where in needs.items():
+        homes.settle_in(row, where)
+    for row, devices in held_by_row(homes.snap).items():
+        where = count_by_site(homes.sites, devices)
+        if homes.home[row] == NOWHERE and len(where) == 1:
+            homes.settle_in(row, where)
+
+
+def _spread(homes: Homes) -> IntArray:
+    """Return rows of (job, site, devices) of gangs that span sites."""
+    found = [
+        (int(homes.snap.job[row]), site, devices)
+        for row, where in homes.needs.items()
+        for site, devices in where.items()
+    ]
+    return np.array(found, dtype=np.int64).reshape(-1, 3)

@@ -1,0 +1,65 @@
+"""What tenants were due and have not had: kept, and made up for later.
+
+Whole jobs seldom divide evenly over nodes, and a gang that needs a whole node shares its time
+with all others there, however few. So some tenants stay below their share whatever homes their
+jobs have. What they miss is added up, and more than the turns of a stride cycle explain raises
+their tickets until it is made up for; what others had too much lowers theirs.
+"""
+
+import numpy as np
+
+from fairlead.mechanisms.gandiva_fair.memory import SPREAD, FairMemory
+from fairlead.mechanisms.gandiva_fair.tickets import Sites
+from fairlead.model.arrays import FloatArray
+from fairlead.model.snapshot import Snapshot
+
+_TURNS = 2.0
+"""turns of each of a tenant's jobs that may be missed or had ahead within a cycle of strides"""
+_MOST = 2.0
+"""tickets are raised or lowered by at most this factor"""
+_FORGOTTEN = 0.001
+"""the part of what is owed that is forgotten in every quantum"""
+
+
+def owed_now(
+    snap: Snapshot, memory: FairMemory, sites: Sites, tenants: int, round_s: float
+) -> FloatArray:
+    """Return tenants × accelerators → devices × quanta due and not had until now."""
+    kinds = len(snap.capacity)
+    owed = np.zeros((tenants, kinds))
+    if len(memory.due):
+        quanta = (snap.starts_at - memory.starts_at) / round_s
+        owed[: len(memory.due)] = memory.owed * (1 - _FORGOTTEN) + memory.due * quanta
+        stays = np.isin(memory.job, snap.job)
+        rows = np.searchsorted(snap.job, memory.job[stays])
+        had = (snap.received_s[rows] - memory.received_s[stays]) / round_s
+        np.subtract.at(owed, snap.tenant[rows], had * snap.gang[rows][:, None])
+        gone = (~stays & (memory.home >= 0)).nonzero()[0]
+        # What a job had in the quantum in which it ended is not known: what it was due.
+        at = memory.tenant[gone], sites.kind[memory.home[gone]]
+        np.subtract.at(owed, at, memory.tickets[gone] * quanta)
+        for i in (~stays & (memory.home == SPREAD)).nonzero()[0].tolist():
+            site = memory.spread[memory.spread[:, 0] == memory.job[i], 1][0]
+            owed[memory.tenant[i], sites.kind[site]] -= memory.tickets[i] * quanta
+    active = np.bincount(snap.tenant, minlength=tenants) > 0
+    owed[~active] = 0.0
+    return owed
+
+
+def raised(owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float) -> FloatArray:
+    """Return tenants × accelerators → factor on tickets that makes up for it in so many quanta.
+
+    ``demand`` is what a tenant's jobs on an accelerator can use: one turn of each of them.
+    """
+    chance = _TURNS * demand
+    missed = np.sign(owed) * np.maximum(np.abs(owed) - chance, 0.0)
+    part = np.divide(missed, due * quanta, out=np.zeros_like(owed), where=due > 0)
+    factor: FloatArray = np.clip(1.0 + part, 1.0 / _MOST, _MOST)
+    return factor
+
+
+def bounded(owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float) -> FloatArray:
+    """Return what is owed, as far as the tickets can ever answer to it."""
+    most = _TURNS * demand + (_MOST - 1) * due * quanta
+    kept: FloatArray = np.clip(owed, -most, most)
+    return kept

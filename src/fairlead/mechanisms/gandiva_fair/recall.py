@@ -1,0 +1,69 @@
+"""The memory brought to a new snapshot: who is still there, and what has run since."""
+
+import numpy as np
+
+from fairlead.mechanisms.gandiva_fair.memory import NOWHERE, FairMemory
+from fairlead.mechanisms.gandiva_fair.passes import Passes
+from fairlead.mechanisms.gandiva_fair.tickets import Sites
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+
+
+def remembered(snap: Snapshot, memory: FairMemory) -> tuple[IntArray, IntArray]:
+    """Return the rows of jobs that are remembered, and their places in the memory."""
+    rows = np.isin(snap.job, memory.job).nonzero()[0]
+    return rows, np.searchsorted(memory.job, snap.job[rows])
+
+
+def homes_and_passes(snap: Snapshot, memory: FairMemory) -> tuple[IntArray, FloatArray]:
+    """Return rows → home and pass as of the last plan."""
+    home = np.full(len(snap.job), NOWHERE, dtype=np.int64)
+    passes = np.zeros(len(snap.job))
+    rows, at = remembered(snap, memory)
+    home[rows], passes[rows] = memory.home[at], memory.passes[at]
+    return home, passes
+
+
+def brought_forward(
+    snap: Snapshot, memory: FairMemory, sites: Sites, round_s: float
+) -> tuple[Passes, dict[int, dict[int, int]]]:
+    """Return homes and passes after what has run since, and row → site → devices of large jobs.
+
+    Jobs whose home is gone have none.
+    """
+    home, passes = homes_and_passes(snap, memory)
+    tickets, quanta = np.zeros(len(home)), np.zeros(len(home))
+    rows, at = remembered(snap, memory)
+    if len(rows):
+        tickets[rows] = memory.tickets[at]
+        received = snap.received_s[rows] - memory.received_s[at]
+        quanta[rows] = received.sum(axis=1) / round_s
+    aggregate = memory.aggregate if len(memory.aggregate) else np.full(len(sites), np.nan)
+    ran = Passes(home, snap.gang, tickets, passes, aggregate).charged(quanta)
+    kept = home.copy()
+    kept[(home >= 0) & (sites.size[home] < snap.gang)] = NOWHERE
+    needs = _needs(snap, memory)
+    for row, where in list(needs.items()):
+        if any(sites.size[site] < devices for site, devices in where.items()):
+            del needs[row]
+            kept[row] = NOWHERE
+    return Passes(kept, ran.gang, ran.tickets, ran.at, ran.aggregate), needs
+
+
+def _needs(snap: Snapshot, memory: FairMemory) -> dict[int, dict[int, int]]:
+    needs: dict[int, dict[int, int]] = {}
+    for job, site, devices in memory.spread.tolist():
+        row = int(np.searchsorted(snap.job, job))
+        if row < len(snap.job) and snap.job[row] == job:
+            needs.setdefault(row, {})[site] = devices
+    return needs
+
+
+def seen_so_far(snap: Snapshot, memory: FairMemory) -> BoolArray:
+    """Return profiles × accelerators → a job of the profile has run there."""
+    seen = np.zeros(snap.profiles.speed.shape, dtype=bool)
+    if len(memory.seen):
+        seen[: len(memory.seen)] = memory.seen
+    row, kind = (snap.received_s > 0).nonzero()
+    seen[snap.profile[row], kind] = True
+    return seen

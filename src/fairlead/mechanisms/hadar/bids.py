@@ -1,0 +1,130 @@
+"""What Hadar's jobs are worth on each accelerator: utilities from speeds and steps left."""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.mechanisms.hadar.market import Bid
+from fairlead.mechanisms.hadar.prices import Bidders, horizon_s
+from fairlead.mechanisms.hadar.utilities import Terms, Utility
+from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worth:
+    """jobs × accelerators → utility of running through from now on; 0 where it cannot run.
+
+    The first axis of ``together`` and ``spread`` is 0 for a job that stays on its devices and 1
+    for one that starts or moves, which costs a restart if it has run before.
+    """
+
+    gang: Sequence[int]
+    speed: FloatArray
+    """jobs × accelerators → steps per second on one node"""
+    together: FloatArray
+    spread: FloatArray
+    bidders: Bidders
+    at_speed: Callable[[FloatArray], FloatArray]
+    """jobs × any → speed to the utility of starting or moving to run through at that speed"""
+
+    @classmethod
+    def of(
+        cls, snap: Snapshot, utility: Utility, *, restart_s: float, round_s: float, horizon: float
+    ) -> "Worth":
+        """Return what a snapshot's jobs are worth; ``horizon`` 0 stands for Graham's bound."""
+        alone, spread = _speeds(snap)
+        fastest = np.maximum(alone, spread).max(axis=1)
+        terms = Terms.of(snap, fastest)
+        left = snap.steps_left[:, None]
+        begun = snap.received_s.sum(axis=1, keepdims=True) > 0.0
+        wait = [0.0 * begun, restart_s * begun]
+
+        def at_speed(speed: FloatArray, wait_s: FloatArray = wait[1]) -> FloatArray:
+            with np.errstate(divide="ignore"):
+                time = left / speed
+            return np.where(np.isinf(time), 0.0, utility(terms, terms.elapsed_s + wait_s + time))
+
+        kept, moved = (np.stack([at_speed(s, w) for s in (alone, spread)]) for w in wait)
+        worth = np.stack([kept, moved])
+        with np.errstate(divide="ignore"):
+            time = left / alone
+        slowest_s = np.where(np.isinf(time), 0.0, time).max(axis=1)
+        ends_s = horizon or horizon_s(snap.gang, slowest_s, len(snap.usable))
+        ends_s = max(ends_s, float(slowest_s.max(initial=0.0)))
+        bidders = Bidders(
+            snap.gang,
+            alone > 0.0,
+            worth[0].max(axis=0),
+            utility(terms, terms.elapsed_s + ends_s)[:, 0],
+            np.maximum(np.ceil(slowest_s / round_s), 1.0),
+        )
+        gang = snap.gang.tolist()
+        return cls(gang, alone, worth[:, 0], worth[:, 1], bidders, at_speed)
+
+    def bids(self, rows: Iterable[int], on: Sequence[int]) -> list[Bid]:
+        """Return the bids of some jobs, those first that can pay most per device.
+
+        ``on`` is jobs → accelerator held: a job that stays on its accelerator will mostly find
+        its devices again, so it bids there without the cost of a restart.
+        """
+        together, spread = self.together[1].tolist(), self.spread[1].tolist()
+        kept = self.together[0], self.spread[0]
+        found = []
+        for row in rows:
+            mine, apart = together[row], spread[row]
+            if on[row] >= 0:
+                mine[on[row]] = float(kept[0][row, on[row]])
+                apart[on[row]] = float(kept[1][row, on[row]])
+            found.append(Bid(row, self.gang[row], mine, apart))
+        return sorted(found, key=lambda bid: -max(*bid.together, *bid.spread) / bid.gang)
+
+    def utility(self, row: int, kinds: Iterable[int], *, one_node: bool, stays: bool) -> float:
+        """Return the utility of a job on devices of these accelerators: the slowest decides."""
+        table = self.together if one_node else self.spread
+        worth: FloatArray = table[0 if stays else 1, row]
+        return min(float(worth[kind]) for kind in kinds)
+
+
+def _speeds(snap: Snapshot) -> tuple[FloatArray, FloatArray]:
+    """Return jobs × accelerators → speed with the gang on one node and on several.
+
+    The speed is that of a gang which has this accelerator as its slowest; 0 where it cannot or
+    may not run.
+    """
+    profiles, table = snap.profiles, snap.speeds
+    together = profiles.speed.copy()
+    spread = profiles.speed.copy()
+    if table is not None:
+        kinds = snap.cluster.accelerators
+        for p in np.unique(snap.profile[snap.gang > 1]).tolist():
+            workload, gang = profiles.workload[p], int(profiles.gang[p])
+            measured = table.row(workload, gang, kinds)
+            together[p] = _member_speed(profiles.speed[p], measured, snap.cluster.counts >= gang)
+            for k in (together[p] > 0.0).nonzero()[0].tolist():
+                spread[p, k] = table.speed(workload, (kinds[k],) * gang, placement="spread")
+    return together.take(snap.profile, axis=0), spread.take(snap.profile, axis=0)
+
+
+def _member_speed(speed: FloatArray, measured: FloatArray, fits: BoolArray) -> FloatArray:
+    """Return accelerators → speed as a member of a mixed gang.
+
+    A profile has no speed where the cluster has too few devices for the whole gang, but some of
+    the gang may run there. A job that may not use an accelerator which has enough of them is
+    restricted, and gets no others either.
+    """
+    if (fits & (measured > 0.0) & (speed <= 0.0)).any():
+        return speed
+    return np.where(fits, speed, measured)
+
+
+def held_devices(snap: Snapshot, up: Container[int]) -> dict[int, tuple[int, ...]]:
+    """Return row → devices that are up, of the jobs that hold some or wait for some given."""
+    held: dict[int, list[int]] = {}
+    lane, device = (snap.holds >= 0).nonzero()
+    rows = snap.holds[lane, device].tolist()
+    for row, here in zip(rows, device.tolist(), strict=True):
+        if here in up:
+            held.setdefault(row, []).append(here)
+    return {row: tuple(sorted(devices)) for row, devices in held.items()}

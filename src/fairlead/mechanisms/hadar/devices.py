@@ -1,0 +1,90 @@
+"""From counts of devices by node to the devices themselves, moving as few jobs as possible."""
+
+from collections.abc import Mapping, Sequence
+
+from fairlead.mechanisms.hadar.market import Cells, Deal
+
+Devices = tuple[int, ...]
+
+
+def choose_devices(
+    cells: Cells, deals: Mapping[int, Deal], held: Mapping[int, Devices], idle: set[int]
+) -> dict[int, Devices]:
+    """Return job → devices, all of them ``idle``: in each cell first those it holds already."""
+    chosen: dict[int, list[int]] = {row: [] for row in deals}
+    wanting: list[list[tuple[int, int]]] = [[] for _ in cells.devices]
+    for row, deal in deals.items():
+        for cell, count in deal.take:
+            wanting[cell].append((row, count))
+    for cell, wants in enumerate(wanting):
+        free = [device for device in cells.devices[cell] if device in idle]
+        missing: list[tuple[int, int]] = []
+        for row, count in wants:
+            own = [device for device in held.get(row, ()) if device in free][:count]
+            free = [device for device in free if device not in own] if own else free
+            chosen[row] += own
+            missing.append((row, count - len(own)))
+        for row, count in missing:
+            chosen[row] += free[:count]
+            del free[:count]
+    return {row: tuple(sorted(devices)) for row, devices in chosen.items()}
+
+
+def renamed(
+    cells: Cells, deals: Mapping[int, Deal], held: Mapping[int, Devices]
+) -> dict[int, Deal]:
+    """Return the same deals with equal nodes exchanged so that jobs stay where they are.
+
+    Nodes with the same devices are worth the same to everybody, so it is a matter of names
+    which of them runs what; the names that leave most devices with their jobs are taken first.
+    """
+    shape = _shapes(cells)
+    keys = list(zip(cells.node, cells.kind, strict=True))
+    cell_at = {key: cell for cell, key in enumerate(keys)}
+    place_of = {d: key for key, here in zip(keys, cells.devices, strict=True) for d in here}
+    stays: dict[tuple[int, int], int] = {}
+    for row, deal in deals.items():
+        held_at: dict[tuple[int, int], int] = {}
+        for device in held.get(row, ()):
+            where = place_of[device]
+            held_at[where] = held_at.get(where, 0) + 1
+        for cell, count in deal.take:
+            planned, kind = cells.node[cell], cells.kind[cell]
+            for (node, other), devices in held_at.items():
+                if other == kind and shape[node] == shape[planned]:
+                    pair = planned, node
+                    stays[pair] = stays.get(pair, 0) + min(count, devices)
+    name = _matched(stays, shape)
+    return {
+        row: deal._replace(
+            take=tuple((cell_at[name[cells.node[c]], cells.kind[c]], n) for c, n in deal.take)
+        )
+        for row, deal in deals.items()
+    }
+
+
+def _shapes(cells: Cells) -> dict[int, Sequence[tuple[int, int]]]:
+    """Return node → the accelerators and numbers of its devices that are up."""
+    shape: dict[int, list[tuple[int, int]]] = {}
+    for node, kind, devices in zip(cells.node, cells.kind, cells.devices, strict=True):
+        shape.setdefault(node, []).append((kind, len(devices)))
+    return {node: tuple(here) for node, here in shape.items()}
+
+
+def _matched(stays: Mapping[tuple[int, int], int], shape: Mapping[int, object]) -> dict[int, int]:
+    """Return planned node → node, one to one within each shape, most that stay first."""
+    name: dict[int, int] = {}
+    used: set[int] = set()
+    pairs = sorted(stays, key=lambda pair: (-stays[pair], pair[0] != pair[1], pair))
+    for planned, node in pairs:
+        if planned not in name and node not in used:
+            name[planned] = node
+            used.add(node)
+    open_nodes: dict[object, list[int]] = {}
+    for node in sorted(shape, reverse=True):
+        if node not in used:
+            open_nodes.setdefault(shape[node], []).append(node)
+    for planned in sorted(shape):
+        if planned not in name:
+            name[planned] = open_nodes[shape[planned]].pop()
+    return name

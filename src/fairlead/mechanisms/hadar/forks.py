@@ -1,0 +1,87 @@
+"""Which jobs get further copies, and on which nodes: HadarE's forking (§V-A)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fairlead.mechanisms.hadar.auction import Auction
+from fairlead.mechanisms.hadar.devices import Devices
+from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.snapshot import Snapshot
+
+
+def fork(
+    snap: Snapshot, auction: Auction, first: Mapping[int, Devices], most: int
+) -> dict[int, list[Devices]]:
+    """Return job → its copies' devices: the first one's and those that idle nodes can take.
+
+    One after another, the copy is added that is worth most per device: the utility that the
+    job gains by the speed of one more node, less the restart that forking costs a running job.
+    A copy is a whole gang on one node, at most one a node and ``most`` a job; a gang spread
+    over nodes is not forked.
+    """
+    running = {row: [devices] for row, devices in first.items()}
+    taken = {device for devices in first.values() for device in devices}
+    free = [[d for d in devices if d not in taken] for devices in auction.cells.devices]
+    offers = _Offers(snap, auction, first)
+    while any(free) and most > 1:
+        best = offers.best([len(here) for here in free])
+        if best is None:
+            break
+        row, cell = best
+        gang = auction.worth.gang[row]
+        running[row].append(tuple(free[cell][:gang]))
+        del free[cell][:gang]
+        offers.add(row, cell, full=len(running[row]) >= most)
+    return running
+
+
+class _Offers:
+    """Rows × cells → what one more copy would be worth per device."""
+
+    def __init__(self, snap: Snapshot, auction: Auction, first: Mapping[int, Devices]) -> None:
+        self._auction = auction
+        self._kind = np.array(auction.cells.kind, dtype=np.int64)
+        self._node = np.array(auction.cells.node, dtype=np.int64)
+        self._gang = snap.gang
+        n = len(snap.job)
+        self._pace: FloatArray = np.zeros((n, 1))
+        """rows → speed of the copies so far"""
+        self._now: FloatArray = np.zeros((n, 1))
+        """rows → utility of the copies so far"""
+        self._may: BoolArray = np.zeros((n, len(self._kind)), dtype=bool)
+        """rows × cells → the job may have a copy there"""
+        kind_of, node_of = snap.cluster.accelerator_of, snap.cluster.node_of
+        for row, devices in first.items():
+            kinds = kind_of[list(devices)]
+            nodes = set(node_of[list(devices)].tolist())
+            if len(nodes) > 1:
+                continue
+            stays = auction.held.get(row) == devices
+            self._pace[row] = auction.worth.speed[row, kinds].min()
+            self._now[row] = auction.worth.utility(row, kinds, one_node=True, stays=stays)
+            self._may[row] = (auction.worth.speed[row, self._kind] > 0) & (
+                self._node != nodes.pop()
+            )
+
+    def best(self, free: list[int]) -> tuple[int, int] | None:
+        """Return the row and cell of the copy worth most, None if none is worth anything."""
+        speed = self._auction.worth.speed
+        gain = self._auction.worth.at_speed(self._pace + speed) - self._now
+        per_device = (gain / self._gang[:, None])[:, self._kind]
+        fits = self._may & (np.array(free) >= self._gang[:, None])
+        per_device[~fits] = 0.0
+        at = int(per_device.argmax())
+        if per_device.ravel()[at] <= 0.0:
+            return None
+        row, cell = divmod(at, len(self._kind))
+        return row, cell
+
+    def add(self, row: int, cell: int, *, full: bool) -> None:
+        """Note that the job has a copy there now."""
+        worth = self._auction.worth
+        self._pace[row] += worth.speed[row, self._kind[cell]]
+        self._now[row] = worth.at_speed(self._pace)[row]
+        self._may[row, self._node == self._node[cell]] = False
+        if full:
+            self._may[row] = False

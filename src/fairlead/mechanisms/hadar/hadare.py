@@ -1,0 +1,180 @@
+"""HadarE: jobs forked into copies that train on several nodes at once (§V)."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.mechanisms.hadar.auction import Auction, Options
+from fairlead.mechanisms.hadar.bids import held_devices
+from fairlead.mechanisms.hadar.devices import Devices
+from fairlead.mechanisms.hadar.forks import fork
+from fairlead.model.arrays import NO_INTS, IntArray
+from fairlead.model.errors import UsageError
+from fairlead.model.lease import NOTHING, Placement, Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tracker:
+    """The job tracker (§V-A): where copies run, and whose steps should be done by the end."""
+
+    copies: Placements
+    """the copies of forked jobs in the last round"""
+    ending: IntArray
+    """jobs whose parts were to be done within that round"""
+    sold_at: float
+    """when all devices were last sold anew"""
+    changes: int
+    """the snapshot's count of changes then"""
+
+
+@dataclass(frozen=True)
+class HadarE(Options):
+    """Run Hadar's jobs, and copies of them on the nodes that these leave idle.
+
+    A round's first copies are Hadar's plan. Then every idle node gets a copy of the job to which
+    it is worth most, each job on as many nodes as there are. The steps left are divided among
+    a job's copies by speed. When the round ends all copies of a job stop, their steps are added
+    up and what they have learnt is merged, from which the next round's copies start. A job with
+    one copy goes on undisturbed. Steps left over from a round that was to be a job's last
+    are made on those of its nodes that were done first.
+    """
+
+    copies: int = 0
+    """how many copies a job may have at most; 0: as many as there are nodes"""
+
+    def __post_init__(self) -> None:
+        Options.__post_init__(self)
+        if self.copies < 0:
+            raise UsageError("copies must be 0 or more")
+
+    def initial(self) -> Tracker:
+        """Return a tracker of nothing."""
+        return Tracker(NOTHING, NO_INTS, -math.inf, -1)
+
+    def plan(self, snap: Snapshot, memory: Tracker) -> tuple[Plan, Tracker]:
+        """Return the round's first and further copies, and where these are."""
+        whole = held_devices(snap, set(snap.usable.tolist()))
+        plain = {row: devices for row, devices in whole.items() if snap.lease[row] >= 0}
+        pinned = self._last_rounds(snap, memory, whole)
+        auction = self._auction(snap, plain, pinned)
+        stale = memory.changes != snap.changes or (
+            snap.starts_at - memory.sold_at >= self.reconsider_s
+        )
+        first = auction.decide(again=stale)
+        most = self.copies or len(set(snap.cluster.node_of[snap.usable].tolist()))
+        running = fork(snap, auction, first, most)
+        running |= pinned
+        stop, start, copies = _difference(snap, auction, running, plain)
+        tracker = Tracker(
+            copies,
+            self._ending(snap, auction, running),
+            snap.starts_at if stale else memory.sold_at,
+            snap.changes,
+        )
+        until = snap.starts_at + self.round_s
+        return Plan(stop, start, until, until, stale), tracker
+
+    def _auction(
+        self, snap: Snapshot, plain: Mapping[int, Devices], pinned: Mapping[int, list[Devices]]
+    ) -> Auction:
+        """Return an auction of all devices and jobs that are not pinned."""
+        taken = {device for copies in pinned.values() for one in copies for device in one}
+        held = {
+            row: devices
+            for row, devices in plain.items()
+            if row not in pinned and taken.isdisjoint(devices)
+        }
+        return Auction(
+            self,
+            snap,
+            devices=[device for device in snap.usable.tolist() if device not in taken],
+            held=held,
+            rows=[row for row in range(len(snap.job)) if row not in pinned],
+        )
+
+    def _last_rounds(
+        self, snap: Snapshot, memory: Tracker, held: Mapping[int, Devices]
+    ) -> dict[int, list[Devices]]:
+        """Return job → copies, of jobs that should have ended and some of whose nodes are done.
+
+        As many of these nodes are used as the steps left need within a round.
+        """
+        late: dict[int, list[Devices]] = {}
+        ending = set(memory.ending.tolist())
+        up = set(snap.usable.tolist())
+        row_of = {job: row for row, job in enumerate(snap.job.tolist())}
+        for copy in memory.copies:
+            row = row_of.get(copy.job)
+            if row is None or copy.job not in ending or not up.issuperset(copy.devices):
+                continue
+            if not set(copy.devices).intersection(held.get(row, ())):
+                late.setdefault(row, []).append(copy.devices)
+        return {row: self._enough(snap, row, done) for row, done in late.items()}
+
+    def _enough(self, snap: Snapshot, row: int, done: list[Devices]) -> list[Devices]:
+        speed = snap.profiles.speed[snap.profile[row]][snap.cluster.accelerator_of]
+        done = sorted(done, key=lambda devices: (-float(speed[devices[0]]), devices))
+        left = float(snap.steps_left[row])
+        for count in range(1, len(done)):
+            if left <= self.round_s * sum(float(speed[d[0]]) for d in done[:count]):
+                return done[:count]
+        return done
+
+    def _ending(
+        self, snap: Snapshot, auction: Auction, running: Mapping[int, list[Devices]]
+    ) -> IntArray:
+        """Return the forked jobs whose steps left should be made within the round."""
+        found = []
+        for row, copies in running.items():
+            pace = sum(_speed(snap, auction, row, devices) for devices in copies)
+            if len(copies) > 1 and snap.steps_left[row] <= pace * self.round_s * (1.0 + 1e-9):
+                found.append(int(snap.job[row]))
+        return np.array(sorted(found), dtype=np.int64)
+
+
+def _difference(
+    snap: Snapshot,
+    auction: Auction,
+    running: Mapping[int, list[Devices]],
+    plain: Mapping[int, Devices],
+) -> tuple[IntArray, Placements, Placements]:
+    """Return the leases to stop, what starts, and the copies of forked jobs among that.
+
+    Copies are numbered from 1 on (§V-A); a job that is not forked is its own copy 0.
+    """
+    keep: set[int] = set()
+    whole: list[Placement] = []
+    parts: list[Placement] = []
+    for row in sorted(running):
+        job, copies = int(snap.job[row]), running[row]
+        if len(copies) > 1:
+            speed = [_speed(snap, auction, row, devices) for devices in copies]
+            left = float(snap.steps_left[row])
+            for i, devices in enumerate(copies):
+                part = left * speed[i] / sum(speed)
+                parts.append(Placement(job, i + 1, devices, part))
+        elif plain.get(row) == copies[0]:
+            keep.add(int(snap.lease[row]))
+        else:
+            whole.append(Placement(job, 0, copies[0]))
+    stop = [lease for lease in _leases(snap) if lease not in keep]
+    start = Placements.of([*whole, *parts])
+    return np.array(stop, dtype=np.int64), start, Placements.of(parts)
+
+
+def _speed(snap: Snapshot, auction: Auction, row: int, devices: Devices) -> float:
+    """Return the believed speed of a copy; forked copies are on one node each."""
+    kinds = snap.cluster.accelerator_of[list(devices)]
+    return float(auction.worth.speed[row, kinds].min())
+
+
+def _leases(snap: Snapshot) -> Iterable[int]:
+    """Return all leases that run and were not told to leave, ascending."""
+    if snap.holds_lease is None:
+        return sorted(snap.lease[snap.lease >= 0].tolist())
+    held = snap.holds_lease[snap.holds >= 0]
+    return [int(lease) for lease in np.unique(held[held >= 0])]

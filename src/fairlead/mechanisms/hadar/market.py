@@ -1,0 +1,236 @@
+"""Hadar's FIND_ALLOC: the devices that pay a job best at the prices of the moment."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import nsmallest
+from typing import NamedTuple
+
+from fairlead.mechanisms.hadar.prices import Prices
+from fairlead.model.cluster import Cluster
+
+FULL = math.inf
+"""asked for where no device is left: nobody can pay it"""
+
+
+class Bid(NamedTuple):
+    """What a job offers for running through on its gang, by the slowest accelerator in it."""
+
+    row: int
+    gang: int
+    together: Sequence[float]
+    """accelerators → utility when the whole gang is on one node; 0 where it cannot run"""
+    spread: Sequence[float]
+    """accelerators → utility when it is on several nodes"""
+
+
+class Deal(NamedTuple):
+    """A gang's devices, as counts of cells, with what they are worth and what they cost."""
+
+    take: tuple[tuple[int, int], ...]
+    """(cell, devices) pairs"""
+    utility: float
+    cost: float
+
+    @property
+    def payoff(self) -> float:
+        """Utility less cost: the dual variable of the job (line 29 of Algorithm 2)."""
+        return self.utility - self.cost
+
+
+class State(NamedTuple):
+    """How many devices of each cell are free, and the price of one."""
+
+    free: tuple[int, ...]
+    price: list[float]
+    total: int
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The devices that are up by node and accelerator, cells of one accelerator side by side."""
+
+    kind: Sequence[int]
+    node: Sequence[int]
+    devices: Sequence[tuple[int, ...]]
+
+    @classmethod
+    def of(cls, cluster: Cluster, usable: Iterable[int]) -> "Cells":
+        """Return the cells of these devices."""
+        found: dict[tuple[int, int], list[int]] = {}
+        kinds, nodes = cluster.accelerator_of.tolist(), cluster.node_of.tolist()
+        for device in usable:
+            found.setdefault((kinds[device], nodes[device]), []).append(device)
+        keys = sorted(found)
+        return cls(
+            [kind for kind, _ in keys],
+            [node for _, node in keys],
+            [tuple(found[key]) for key in keys],
+        )
+
+    @cached_property
+    def ranges(self) -> Sequence[tuple[int, int]]:
+        """accelerators → first cell and the one after the last."""
+        count = max(self.kind, default=-1) + 1
+        spans = []
+        for kind in range(count):
+            mine = [cell for cell, other in enumerate(self.kind) if other == kind]
+            spans.append((mine[0], mine[-1] + 1) if mine else (0, 0))
+        return spans
+
+    @cached_property
+    def mixed_nodes(self) -> Sequence[Sequence[int]]:
+        """The cells of each node that has several accelerators."""
+        by_node: dict[int, list[int]] = {}
+        for cell, node in enumerate(self.node):
+            by_node.setdefault(node, []).append(cell)
+        return [cells for cells in by_node.values() if len(cells) > 1]
+
+
+@dataclass(frozen=True)
+class Market:
+    """The cells on offer with their price bounds."""
+
+    cells: Cells
+    capacity: Sequence[int]
+    """cells → devices that count as the whole in Eq. 5"""
+    prices: Prices
+    communication: float
+    """part of its utility that a gang on very many nodes pays for talking across them"""
+    mixed: bool = True
+    """whether a gang may have devices of several accelerators"""
+
+    def opening(self, free: Sequence[int]) -> State:
+        """Return the state in which so many devices of each cell are free."""
+        price = [self._price(cell, left) for cell, left in enumerate(free)]
+        return State(tuple(free), price, sum(free))
+
+    def sell(self, state: State, deal: Deal) -> State:
+        """Return the state after a deal: fewer devices free, dearer (lines 10-12)."""
+        free, price, total = list(state.free), state.price.copy(), state.total
+        for cell, count in deal.take:
+            left = free[cell] = free[cell] - count
+            price[cell] = self._price(cell, left)
+            total -= count
+        return State(tuple(free), price, total)
+
+    def _price(self, cell: int, left: int) -> float:
+        return self._price_list[cell][left]
+
+    @cached_property
+    def _price_list(self) -> Sequence[Sequence[float]]:
+        """cells → devices left → price of one."""
+        known: dict[tuple[int, int], list[float]] = {}
+        found = []
+        for kind, of in zip(self.cells.kind, self.capacity, strict=True):
+            if (kind, of) not in known:
+                rising = [self.prices.price(kind, of - left, of) for left in range(1, of + 1)]
+                known[kind, of] = [FULL, *rising]
+            found.append(known[kind, of])
+        return found
+
+    def find(self, state: State, bid: Bid) -> Deal | None:
+        """Return FIND_ALLOC: the deal with the greatest payoff above 0, None if there is none.
+
+        The paper takes the cheapest allocation, as if all ended at the same time; a slower but
+        cheaper one would then always win, so ours weighs what it costs against what it yields.
+        """
+        if state.total < bid.gang:
+            return None
+        if bid.gang == 1:
+            return self._one_device(state, bid)
+        best = self._together(state, bid)
+        for deal in self._spread(state, bid, best.payoff if best else 0.0):
+            if best is None or deal.payoff > best.payoff:
+                best = deal
+        return best
+
+    def _one_device(self, state: State, bid: Bid) -> Deal | None:
+        price, best, found = state.price, 0.0, None
+        for worth, (first, last) in zip(bid.together, self.cells.ranges, strict=False):
+            if worth > best:
+                least = min(price[first:last], default=FULL)
+                if worth - least > best:
+                    best, found = worth - least, (first, worth, least)
+        if found is None:
+            return None
+        first, worth, least = found
+        return Deal(((price.index(least, first), 1),), worth, least)
+
+    def _together(self, state: State, bid: Bid) -> Deal | None:
+        """Return the best deal for which the gang stays on one node (line 24)."""
+        free, price, gang = state.free, state.price, bid.gang
+        best: Deal | None = None
+        for (first, last), worth in zip(self.cells.ranges, bid.together, strict=False):
+            room = [(price[c], c) for c in range(first, last) if free[c] >= gang]
+            if room and worth > 0.0:
+                least, cell = min(room)
+                best = _better(best, Deal(((cell, gang),), worth, gang * least))
+        if self.mixed:
+            for cells in self.cells.mixed_nodes:
+                for allowed in self._prefixes(bid.together):
+                    order = sorted((price[c], c) for c in cells if self.cells.kind[c] in allowed)
+                    deal = self._fill(state, bid, bid.together, [c for _, c in order])
+                    best = _better(best, deal)
+        return best
+
+    def _spread(self, state: State, bid: Bid, enough: float) -> list[Deal]:
+        """Return deals on several nodes (line 25): the cheapest, and those on fewest nodes."""
+        free, price, kind = state.free, state.price, self.cells.kind
+        found = []
+        for allowed in self._prefixes(bid.spread):
+            cells = [c for c, left in enumerate(free) if left and kind[c] in allowed]
+            if not cells:
+                continue
+            # No deal here can pay better than the best member at the least price on two nodes.
+            most = max(bid.spread[k] for k in allowed) * (1.0 - self.communication / 2.0)
+            if most - bid.gang * min(price[c] for c in cells) <= enough:
+                continue
+            cheap = nsmallest(bid.gang, cells, key=lambda c: (price[c], c))
+            few = nsmallest(bid.gang, cells, key=lambda c: (-free[c], price[c], c))
+            for order in (cheap, few):
+                deal = self._fill(state, bid, bid.spread, order)
+                if deal is not None:
+                    found.append(deal)
+        return found
+
+    def _prefixes(self, worth: Sequence[float]) -> list[tuple[int, ...]]:
+        """Return the sets of accelerators to choose from: all as fast as one, or one alone."""
+        order = sorted((k for k, u in enumerate(worth) if u > 0.0), key=lambda k: -worth[k])
+        if not self.mixed:
+            return [(k,) for k in order]
+        return [tuple(order[: i + 1]) for i in range(len(order))]
+
+    def _fill(
+        self, state: State, bid: Bid, worth: Sequence[float], order: Iterable[int]
+    ) -> Deal | None:
+        """Take devices of the cells in this order until the gang is whole."""
+        left, take, cost = bid.gang, [], 0.0
+        for cell in order:
+            count = min(left, state.free[cell])
+            if count:
+                take.append((cell, count))
+                cost += count * state.price[cell]
+                left -= count
+            if not left:
+                break
+        if left:
+            return None
+        # The slowest member sets the pace (Eq. 1b).
+        utility = min(worth[self.cells.kind[cell]] for cell, _ in take)
+        nodes = len({self.cells.node[cell] for cell, _ in take})
+        return Deal(tuple(take), utility, cost + self.communication_cost(utility, nodes))
+
+    def communication_cost(self, utility: float, nodes: int) -> float:
+        """Return what a gang pays for talking across nodes (line 27).
+
+        In a ring of n nodes each sends (n - 1)/n of the model across the network per step.
+        """
+        return self.communication * utility * (1.0 - 1.0 / nodes)
+
+
+def _better(best: Deal | None, deal: Deal | None) -> Deal | None:
+    if deal is None or deal.payoff <= (best.payoff if best else 0.0):
+        return best
+    return deal

@@ -1,0 +1,67 @@
+"""Hadar: gangs on mixed accelerators, chosen round by round by dual prices (§III)."""
+
+import math
+from dataclasses import dataclass
+
+from fairlead.mechanisms.hadar.auction import Auction, Options
+from fairlead.model.arrays import IntArray
+from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import towards
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What Hadar remembers: when all devices were last sold anew, and counts of rounds."""
+
+    sold_at: float = -math.inf
+    changes: int = -1
+    """the snapshot's count of changes then"""
+    planned: int = 0
+    disturbed: int = 0
+    """rounds in which a running job was moved or stopped"""
+
+
+@dataclass(frozen=True)
+class Hadar(Options):
+    """Run the jobs that pay best at prices that rise as nodes fill up.
+
+    A device's price grows from U_min on an empty node to U_max on a full one (Eqs. 5-7). Each
+    job gets the devices with the greatest payoff (utility less price; FIND_ALLOC), mixed
+    accelerators included, and a dynamic programme over the queue decides who is admitted
+    (Algorithm 2). Running jobs keep their devices unless a plan made anew is worth more in all,
+    restarts counted; only jobs whose devices change restart. Old jobs that wait may be passed
+    over for new ones for as long as these come: nothing is promised against starvation.
+    """
+
+    at_once: bool = False
+    """let waiting jobs use devices that fall idle within a round"""
+
+    def initial(self) -> Rounds:
+        """Return the memory before the first round."""
+        return Rounds()
+
+    def plan(self, snap: Snapshot, memory: Rounds) -> tuple[Plan, Rounds]:
+        """Return the round's plan, and the count of rounds."""
+        auction = Auction(self, snap)
+        stale = memory.changes != snap.changes or (
+            snap.starts_at - memory.sold_at >= self.reconsider_s
+        )
+        stop, start = towards(snap, auction.placements(auction.decide(again=stale)))
+        seen = Rounds(
+            snap.starts_at if stale else memory.sold_at,
+            snap.changes,
+            memory.planned + 1,
+            memory.disturbed + bool(len(stop)),
+        )
+        until = snap.starts_at + self.round_s
+        return Plan(stop, start, until, until, stale), seen
+
+    def refill(self, snap: Snapshot, memory: Rounds, idle: IntArray) -> Placements:
+        """Return waiting jobs for the idle devices, if they may start within a round."""
+        del memory
+        if not self.at_once:
+            return NOTHING
+        auction = Auction(self, snap)
+        return Placements.of(auction.placements(auction.beside(set(idle.tolist()))))

@@ -1,0 +1,193 @@
+"""OEF's placement: devices of tenants in rounds of whole devices (OEF §4.3, §4.4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.mechanisms.rounding.apportion import Apportionment
+from fairlead.mechanisms.rounding.memory import Deviations
+from fairlead.mechanisms.rounding.placing import settle
+from fairlead.mechanisms.rounding.spans import span_idle, span_own
+from fairlead.mechanisms.selection import Choice
+from fairlead.mechanisms.tenants import job_rows
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import UsageError
+from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import place
+from fairlead.policies.base import Policy
+
+_SPANS = ("never", "idle", "own")
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Give tenants whole devices, so that over time they have what the policy divides.
+
+    The deviation of every tenant and accelerator is carried from round to round, and whoever
+    would first fall behind by more than a gang is served first. Within a tenant the
+    job that has gone longest without service comes first. Gangs sit on one node where they can.
+    """
+
+    starves_nobody: ClassVar[bool] = True
+    policy: Policy
+    round_s: float = 300.0
+    reallocate_s: float = 3600.0
+    """how long an allocation stands when nothing changes but the progress of jobs"""
+    spans: str = "idle"
+    """which gangs may span accelerators, at the speed of the slowest member: never any; such as
+    would else wait beside idle devices (idle); or, as in the paper, such as their tenant has
+    enough devices for, but of several accelerators (own)"""
+    _shares: Policy = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.spans not in _SPANS:
+            raise UsageError(f"spans={self.spans!r} is not one of {', '.join(_SPANS)}")
+        object.__setattr__(self, "_shares", job_rows(self.policy))
+
+    @property
+    def reads_progress(self) -> bool:
+        """Whether the policy looks at the steps that jobs have made."""
+        return getattr(self._shares, "reads_progress", True)
+
+    def initial(self) -> Deviations:
+        """Return a memory without tenants."""
+        return Deviations.empty()
+
+    def plan(self, snap: Snapshot, memory: Deviations) -> tuple[Plan, Deviations]:
+        """Return the round's gangs, and the deviations to go on from."""
+        memory = memory.brought_forward(snap, self.round_s)
+        stale = memory.changes != snap.changes or (
+            self.reads_progress and snap.starts_at - memory.solved_at >= self.reallocate_s
+        )
+        if stale:
+            memory = memory.reallocated(self._shares, snap)
+        round_ = _new_round(snap, memory)
+        wanted, spans = self._choose(snap, memory, round_)
+        stop, start, goal = settle(snap, wanted, spans)
+        until = snap.starts_at + self.round_s
+        memory = memory.noted(round_.due, snap, goal)
+        return Plan(stop, start, until, until, stale), memory
+
+    def refill(self, snap: Snapshot, memory: Deviations, idle: IntArray) -> Placements:
+        """Return waiting jobs for the idle devices: first those of tenants that had them.
+
+        A device given to a tenant is its own until the round ends. What its jobs do not use
+        goes to others, first to those to whom most is owed there; it is not counted for them.
+        """
+        lacks, owed = memory.standing(snap)
+        busy = np.zeros(len(snap.job) + 1, dtype=bool)
+        busy[snap.holds] = True
+        waits = (~busy[:-1]).nonzero()[0]
+        free = np.bincount(snap.cluster.accelerator_of[idle], minlength=len(snap.capacity))
+        at, column = ((snap.speed[waits] > 0) & (free > 0)).nonzero()
+        if not len(at):
+            return NOTHING
+        row = waits[at]
+        tenant = snap.tenant[row]
+        keys = (
+            row,
+            -waiting_s(snap, memory.last_served(snap))[row],
+            -owed[tenant, column],
+            lacks[tenant, column] <= 0,
+            ranks(snap)[row],
+        )
+        order = np.lexsort(keys)
+        choice = Choice.of(snap.gang, free.tolist())
+        choice.pick(row[order], column[order])
+        rows = (choice.wanted >= 0).nonzero()[0]
+        if not len(rows):
+            return NOTHING
+        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
+        is_idle[idle] = True
+        return place(snap, is_idle, rows, choice.wanted[rows])
+
+    def _choose(
+        self, snap: Snapshot, memory: Deviations, round_: Apportionment
+    ) -> tuple[IntArray, dict[int, dict[int, int]]]:
+        """Return rows → accelerator, -1 for none, and the gangs that span several."""
+        rank = ranks(snap)
+        first = np.full(len(memory.name), np.inf)
+        np.minimum.at(first, memory.member, rank)
+        spans: dict[int, dict[int, int]] = {}
+        if self.spans == "own":
+            spans = span_own(round_)
+        else:
+            round_.serve()
+        round_.fill(memory.gain, first.tolist())
+        wanted = _stay_put(snap, round_.picked)
+        for row in [row for row, counts in spans.items() if len(counts) == 1]:
+            wanted[row] = next(iter(spans.pop(row)))
+        if self.spans == "idle" and any(round_.free):
+            rows = np.array([row for waiting in round_.waiting for row in waiting], dtype=int)
+            order = np.lexsort((rows, memory.served_at[rows], rank[rows]))
+            spans = span_idle(snap, round_.free, rows[order].tolist())
+        return wanted, spans
+
+
+def _new_round(snap: Snapshot, memory: Deviations) -> Apportionment:
+    """Return the round with everything still to be given."""
+    member, count = memory.member, len(memory.name)
+    first_come = np.array([tenant.inner == "fifo" for tenant in snap.tenants] or [False])
+    in_order = first_come[np.minimum(snap.tenant, len(first_come) - 1)]
+    # Longest without service first (OEF §6.1.3), or in order of arrival.
+    turn = np.where(in_order, 0.0, -waiting_s(snap, memory.served_at))
+    order = np.lexsort((snap.job, snap.arrival_at, turn, -snap.priority, member))
+    ends = np.searchsorted(member[order], np.arange(1, count + 1)).tolist()
+    rows = order.tolist()
+    here = np.zeros(memory.ideal.shape, dtype=np.int64)
+    runs = (snap.on >= 0).nonzero()[0]
+    np.add.at(here, (member[runs], snap.on[runs]), snap.gang[runs])
+    return Apportionment(
+        due=memory.dev + memory.ideal,
+        ideal=memory.ideal,
+        gang=memory.gang.tolist(),
+        missed=memory.missed,
+        early=[len(np.unique(memory.gang[can])) > 1 for can in memory.gain.T > 0],
+        here=here,
+        waiting=[rows[a:b][::-1] for a, b in zip([0, *ends], ends, strict=False)],
+        free=snap.capacity.tolist(),
+    )
+
+
+def waiting_s(snap: Snapshot, served_at: FloatArray) -> FloatArray:
+    """Return jobs → seconds without service, times the job's weight."""
+    return (snap.starts_at - served_at) * snap.weight
+
+
+def ranks(snap: Snapshot) -> FloatArray:
+    """Return jobs → place of its priority, 0 for the highest."""
+    by_tenant = np.array([tenant.priority for tenant in snap.tenants] or [0])
+    if not by_tenant.any() and not snap.priority.any():
+        return np.zeros(len(snap.job))
+    key = np.column_stack([-by_tenant[snap.tenant], -snap.priority])
+    rank = np.unique(key, axis=0, return_inverse=True)[1]
+    return rank.ravel().astype(float)
+
+
+def _stay_put(snap: Snapshot, picked: Sequence[tuple[int, int, int]]) -> IntArray:
+    """Return rows → accelerator, -1 for none, with as few moves as possible.
+
+    Jobs of one virtual tenant can stand in for one another, so whoever already runs on one of the
+    accelerators that they were given stays there.
+    """
+    wanted = np.full(len(snap.job), -1, dtype=np.int64)
+    alike: dict[int, tuple[list[int], list[int]]] = {}
+    on = snap.on.tolist()
+    for i, row, j in picked:
+        rows, places = alike.setdefault(i, ([], []))
+        rows.append(row)
+        places.append(j)
+    for rows, places in alike.values():
+        movers = []
+        for row in rows:
+            if on[row] in places:
+                places.remove(on[row])
+                wanted[row] = on[row]
+            else:
+                movers.append(row)
+        wanted[movers] = places
+    return wanted

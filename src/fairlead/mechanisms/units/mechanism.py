@@ -1,0 +1,113 @@
+"""Rounds that realise the shares of units of one or more jobs (Gavel §3.2, §5, Algorithm 1)."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.mechanisms.entries import Entries
+from fairlead.mechanisms.selection import Choice
+from fairlead.mechanisms.shares import fills_idle, urgent
+from fairlead.mechanisms.units.account import UnitAccount
+from fairlead.mechanisms.units.choice import UnitChoice, rows_of_units
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.plan import NOBODY, Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import move_units, place
+from fairlead.policies.base import Policy
+
+
+@dataclass(frozen=True)
+class Units:
+    """Run in each round the units to which time is owed most urgently, each job in one of them.
+
+    A unit is one job or several that share devices. Time owed is counted as for jobs alone
+    (``shares``), for every unit on its own. Devices that no share claims, or that fall idle in
+    mid-round, go to waiting jobs alone, unless the policy leaves them idle on purpose.
+    """
+
+    policy: Policy
+    round_s: float = 360.0
+    reallocate_s: float = 3600.0
+    """how long an allocation stands when nothing changes but the progress of jobs"""
+    stay: float = 0.5
+    """how much more urgent it is to go on than to start: fewer preemptions, up to about 1"""
+
+    @property
+    def reads_progress(self) -> bool:
+        """Whether the policy looks at the steps that jobs have made."""
+        return getattr(self.policy, "reads_progress", True)
+
+    def initial(self) -> UnitAccount:
+        """Return an account without jobs."""
+        return UnitAccount.empty()
+
+    def plan(self, snap: Snapshot, memory: UnitAccount) -> tuple[Plan, UnitAccount]:
+        """Return the units to which most is owed, and the account to go on from."""
+        account = memory.brought_forward(snap)
+        stale = account.changes != snap.changes or (
+            self.reads_progress and snap.starts_at - account.solved_at >= self.reallocate_s
+        )
+        if stale:
+            allocation = self.policy.allocate(snap)
+            account = account.reallocated(allocation, snap, carry_s=self.round_s)
+        members = rows_of_units(account.packed, snap.job)
+        wanted, ran = self._choose(snap, account, members)
+        units = members[list(wanted)].tolist()
+        until = snap.starts_at + self.round_s
+        stop, start = move_units(snap, units, list(wanted.values()))
+        return Plan(stop, start, until, until, stale), replace(account, ran=ran)
+
+    def refill(self, snap: Snapshot, memory: UnitAccount, idle: IntArray) -> Placements:
+        """Return waiting jobs for the idle devices: first those to which time is owed there."""
+        account = memory.brought_forward(snap)
+        n, kinds = snap.received_s.shape
+        free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds)
+        busy = np.zeros(n + 1, dtype=bool)
+        busy[snap.holds] = True
+        choice = Choice.of(snap.gang, free.tolist(), busy[:-1].tolist())
+        row, column, weight = urgent(account.tables[:, :n], self.round_s)
+        usable = ~busy[row] & (free > 0)[column]
+        choice.assign(Entries(row[usable], column[usable], weight[usable]))
+        if any(choice.free) and fills_idle(self.policy):
+            choice.fill(snap.speed, _owed_to_jobs(account))
+        rows = (choice.wanted >= 0).nonzero()[0]
+        if not len(rows):
+            return NOTHING
+        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
+        is_idle[idle] = True
+        return place(snap, is_idle, rows, choice.wanted[rows])
+
+    def _choose(
+        self, snap: Snapshot, account: UnitAccount, members: IntArray
+    ) -> tuple[dict[int, int], IntArray]:
+        """Return units → accelerator of those that run, and jobs → unit it runs in."""
+        n = len(snap.job)
+        gang = snap.gang
+        unit, column, weight = urgent(account.tables, self.round_s)
+        inside = members[unit]
+        there = (inside >= 0) & (snap.on[inside] == column[:, None])
+        weight += self.stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
+        entries = Entries(unit, column, weight)
+        choice = UnitChoice(members, gang[members[:, 0]], entries, snap.capacity.tolist(), n)
+        choice.assign()
+        wanted = choice.wanted
+        ran = np.array(choice.unit_of[:-1], dtype=np.int64)
+        if any(choice.free) and fills_idle(self.policy):
+            alone = Choice.of(gang, choice.free, (ran >= 0).tolist())
+            alone.fill(snap.speed, _owed_to_jobs(account))
+            rows = (alone.wanted >= 0).nonzero()[0]
+            ran[rows] = rows
+            wanted |= dict(zip(rows.tolist(), alone.wanted[rows].tolist(), strict=True))
+        return wanted, ran
+
+
+def _owed_to_jobs(account: UnitAccount) -> FloatArray:
+    """Return jobs × accelerators → time owed to all of a job's units together."""
+    n = len(account.job)
+    owed = account.owed_s[:n].copy()
+    for members in account.packed.T:
+        inside = members != NOBODY
+        row = np.searchsorted(account.job, members[inside])
+        np.add.at(owed, row, account.owed_s[n:][inside])
+    return owed

@@ -1,0 +1,270 @@
+"""What must hold whatever goes wrong, checked as things happen against what really did."""
+
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from fairlead.core.jobs import JobState
+from fairlead.job import checkpoint
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.testing.faults_machine import Process
+
+
+@cache
+def chain(steps: int) -> int:
+    """Return a number that only these steps, each made once and in order, lead to."""
+    value = 0
+    for i in range(steps):
+        value = (value * 1_103_515_245 + i + 12_345) & 0x7FFF_FFFF
+    return value
+
+
+@dataclass
+class Truth:
+    """What has really become of one job."""
+
+    total: int
+    gang: int
+    accelerators: tuple[str, ...] | None
+    train: bool
+    """it uses the library"""
+    committed: int = 0
+    """steps in the checkpoint in force"""
+    committed_by: int = -1
+    fence: int = -1
+    counted: float = 0.0
+    """steps that the scheduler counts as saved"""
+    written: float = 0.0
+    """the same, as far as the store has it"""
+    crashes: int = 0
+    """how often its processes were made to fail, or could not start"""
+
+
+@dataclass
+class Checks:
+    """Keeps the truth and compares."""
+
+    stop: Callable[[], None]
+    now: Callable[[], float]
+    violation: str | None = None
+    events: int = 0
+    truth: dict[str, Truth] = field(default_factory=dict)
+    acknowledged: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
+    may_be_cancelled: set[str] = field(default_factory=set)
+    """whose cancellation was asked for; the answer may have been lost"""
+    held: set[str] = field(default_factory=set)
+    may_be_held: set[str] = field(default_factory=set)
+    drained: set[str] = field(default_factory=set)
+    undone: Counter[str] = field(default_factory=Counter)
+    """job or node → how often its release or return was asked for"""
+    turned: set[str] = field(default_factory=set)
+    """nodes that an operator has ever wanted down"""
+    weights: dict[str, float] = field(default_factory=dict)
+    made: dict[int, int] = field(default_factory=dict)
+    """lease → steps in the memory of its first rank"""
+    touched: set[int] = field(default_factory=set)
+    """leases during whose life something went wrong"""
+    devices: dict[tuple[str, int], Process] = field(default_factory=dict)
+    trace: list[tuple[float, *tuple[object, ...]]] = field(default_factory=list)
+    """what happened, and what followed from it"""
+
+    def require(self, holds: object, problem: str) -> None:
+        """Note the first violation and end the run."""
+        if not holds and self.violation is None:
+            self.violation = f"at {self.now():.3f} s: {problem}"
+            self.stop()
+
+    def note(self, *what: object) -> None:
+        """Remember what happened, for whoever replays this run."""
+        self.trace.append((self.now(), *what))
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def replaced(self, path: str, me: Process | None) -> None:
+        """Look at a file of a checkpoint directory that has just been replaced."""
+        directory, name = os.path.split(path)
+        if name not in ("fence", "latest.json"):
+            return
+        job = self.truth[directory.split(os.sep)[-2]]
+        if name == "fence":
+            fence = checkpoint.fence(directory)
+            self.require(fence >= job.fence, f"the fence of {directory} fell to {fence}")
+            job.fence = fence
+            return
+        found = checkpoint.latest(directory)
+        assert found is not None
+        assert me is not None
+        who = f"lease {found.lease} at step {found.steps}"
+        self.require(found.lease == me.lease, f"{who}: committed by lease {me.lease}")
+        self.require(found.lease >= job.fence, f"{who}: committed behind fence {job.fence}")
+        self.require(found.steps >= job.committed, f"{who}: {job.committed} were committed")
+        self.require(found.steps <= job.total, f"{who}: the job has {job.total}")
+        self.require(len(found.files) == job.gang, f"{who}: {found.files} of {job.gang}")
+        job.committed, job.committed_by = found.steps, found.lease
+        self.note(f"{who}: committed by {me.name}")
+        for rank in range(job.gang):
+            self._check_saved(directory, rank, found.steps, who)
+
+    def _check_saved(self, directory: str, rank: int, steps: int, who: str) -> None:
+        try:
+            payload = checkpoint.read(directory, rank)
+        except OSError as error:
+            self.require(False, f"{who}: rank {rank} cannot be read: {error}")
+            return
+        assert payload is not None
+        self.loaded(pickle.loads(payload)["model"], steps, f"{who}, rank {rank}")
+
+    def loaded(self, model: dict[str, int], steps: int, who: str) -> None:
+        """Require that a state is that after exactly these steps."""
+        good = model == {"made": steps, "chain": chain(steps)}
+        self.require(good, f"{who}: the state is not that after {steps} steps: {model}")
+
+    # -- processes ------------------------------------------------------------------------------
+
+    def started(self, process: Process) -> None:
+        """Look at a member of a gang that starts now."""
+        order = process.order
+        assert order is not None
+        job = self.truth[order.job]
+        mine = order.devices[process.rank]
+        other = self.devices.get(mine)
+        if other is not None and other.alive:
+            self.require(
+                False, f"lease {order.lease} and {other.lease} run on {mine} at the same time"
+            )
+        self.devices[mine] = process
+        self.note(f"{process.name} of {order.job} starts on {mine}")
+        self.require(len(order.devices) == job.gang, f"{order.job} runs on {order.devices}")
+        if job.accelerators is not None:
+            fits = set(order.accelerators) <= set(job.accelerators)
+            self.require(fits, f"{order.job} may not run on {order.accelerators}")
+
+    def touch(self, leases: Iterable[int]) -> None:
+        """Note that something went wrong for these leases."""
+        self.touched.update(leases)
+
+    def kept(self, keeper: Process, ended: Any, *, asked: bool | None) -> None:
+        """Look at how a lease ended of whose keeper all was well."""
+        order = keeper.order
+        if order is None or ended is None or order.lease in self.touched:
+            return
+        who = f"lease {order.lease} of {order.job}"
+        self.require(
+            ended.ending in ("left", "finished"),
+            f"{who}: nothing went wrong, but it ended as {ended}",
+        )
+        if not self.truth[order.job].train:
+            return
+        saved = self.truth[order.job].committed
+        made = self.made.get(order.lease, saved)
+        self.require(saved == made, f"{who} made {made} steps and saved {saved}: {ended}")
+        self.require(ended.steps in (None, saved), f"{who} reports {ended.steps}, not {saved}")
+        if ended.ending == "left":
+            self.require(asked is not False, f"{who} left without being asked to")
+        else:
+            self.require(saved == order.total_steps, f"{who} finished with {saved} steps")
+
+    # -- the scheduler --------------------------------------------------------------------------
+
+    def handled(self, live: Any, event: ev.Event, commands: list[cmd.Command]) -> None:
+        """Look at the scheduler after an event."""
+        self.events += 1
+        scheduler = live.scheduler
+        jobs, leases = scheduler.jobs, scheduler.leases
+        states, saved = jobs.state[: len(jobs)].tolist(), jobs.saved_steps[: len(jobs)].tolist()
+        for job_id, state, steps in zip(jobs.ids, states, saved, strict=True):
+            truth = self.truth.get(job_id)
+            if truth is None:
+                continue
+            self.require(steps <= truth.total, f"{job_id}: {steps} of {truth.total} counted")
+            if truth.counted != steps:
+                self.require(steps >= truth.counted, f"{job_id} fell back to {steps} steps")
+                truth.counted = steps
+            if truth.train:
+                self.require(
+                    steps <= truth.committed, f"{job_id}: {steps} counted, {truth.committed} made"
+                )
+                if state == JobState.FINISHED:
+                    done = steps == truth.committed == truth.total
+                    self.require(done, f"{job_id} finished with {steps} of {truth.total} steps")
+            if state == JobState.FAILED:
+                self.require(
+                    truth.crashes > live.specs[job_id].retries,
+                    f"{job_id} was given up after {truth.crashes} crashes",
+                )
+        open_ = leases.open
+        held = leases.holder[leases.holder >= 0].tolist()
+        self.require(set(held) <= set(open_.tolist()), "a device is held by no open lease")
+        holders = leases.job[open_].tolist()
+        self.require(len(set(holders)) == len(holders), "a job has two leases")
+        self.require(
+            sum(jobs.jobs[job].gang for job in holders) == len(held),
+            "leases and devices do not match",
+        )
+        for command in commands:
+            if isinstance(command, cmd.Launch):
+                self._launched(live, command)
+        del event
+
+    def _launched(self, live: Any, command: cmd.Launch) -> None:
+        cluster, jobs = live.scheduler.cluster, live.scheduler.jobs
+        for placement in command.on:
+            job_id = jobs.ids[placement.job]
+            active = jobs.state[placement.job] == JobState.ACTIVE
+            self.require(active, f"{job_id} is launched though it is not to run")
+            self.require(job_id not in self.held, f"{job_id} is launched though it is held")
+            self.require(job_id not in self.cancelled, f"{job_id} is launched though cancelled")
+            for device in placement.devices:
+                node = cluster.nodes[cluster.node_of[device]].id
+                self.require(node not in self.drained, f"{job_id} is launched on drained {node}")
+
+    def settled(self) -> None:
+        """Note that the store holds all that was handled so far."""
+        for truth in self.truth.values():
+            truth.written = truth.counted
+
+    def rebuilt(self, live: Any) -> None:
+        """Look at what a server knows after a restart."""
+        jobs = live.scheduler.jobs
+        for job_id, truth in self.truth.items():
+            known = job_id in jobs.number
+            self.require(known, f"{job_id} has run and is lost")
+            if known:
+                truth.counted = float(jobs.saved_steps[jobs.number[job_id]])
+                good = truth.written <= truth.counted
+                self.require(good, f"{job_id} fell back to {truth.counted} steps")
+        for job_id in sorted(self.acknowledged):
+            known = job_id in jobs.number and job_id in live.specs
+            self.require(known, f"{job_id} was acknowledged and is lost")
+            if not known:
+                return
+            state = jobs.state[jobs.number[job_id]]
+            if job_id in self.cancelled:
+                self.require(state == JobState.CANCELLED, f"{job_id} is not cancelled any more")
+            if job_id in self.held:
+                self.require(state != JobState.ACTIVE, f"{job_id} is not held any more")
+        down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.down}
+        self.require(self.drained <= down, f"{self.drained - down} are not drained any more")
+        weights = {tenant.id: tenant.weight for tenant in jobs.tenants}
+        for tenant, weight in self.weights.items():
+            self.require(weights.get(tenant) == weight, f"tenant {tenant} lost its weight")
+
+    def ended(self, live: Any) -> None:
+        """Require that every job has come to its end."""
+        jobs = live.scheduler.jobs
+        for job_id, number in jobs.number.items():
+            state = JobState(int(jobs.state[number]))
+            good = {JobState.FINISHED}
+            if job_id in self.cancelled:
+                good = {JobState.CANCELLED}
+            elif live.specs[job_id].retries < 100:
+                good.add(JobState.FAILED)
+            elif job_id in self.may_be_cancelled:
+                good.add(JobState.CANCELLED)
+            self.require(state in good, f"{job_id} never came to its end: {state.name}")

@@ -1,0 +1,268 @@
+"""What goes wrong, and what operators do meanwhile."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fairlead.live.spec import JobSpec
+from fairlead.model import events as ev
+from fairlead.model.errors import FairleadError
+from fairlead.model.job import Tenant
+from fairlead.store import Audit
+from fairlead.testing.faults_machine import Process
+from fairlead.testing.faults_plan import Happening
+from fairlead.testing.faults_server import Server
+
+if TYPE_CHECKING:
+    from fairlead.testing.faults_world import World
+
+# -- what operators do --------------------------------------------------------------------------
+
+
+async def submit(world: "World", server: Server, spec: JobSpec) -> None:
+    """Hand in a job."""
+    made = await server.live.submit(spec, "operator")
+    world.checks.acknowledged.add(made.id)
+
+
+async def _cancel(world: "World", server: Server, job_id: str) -> None:
+    world.checks.may_be_cancelled.add(job_id)
+    try:
+        await server.live.cancel(job_id, "operator")
+    except FairleadError:
+        return  # it had ended
+    world.checks.cancelled.add(job_id)
+
+
+async def _hold(world: "World", server: Server, job_id: str, for_s: float) -> None:
+    world.checks.may_be_held.add(job_id)
+    world.loop.call_later(for_s, world.client, release, job_id)
+    undone = world.checks.undone[job_id]
+    try:
+        await server.live.hold(job_id, "operator")
+    except FairleadError:
+        return
+    if world.checks.undone[job_id] == undone:
+        world.checks.held.add(job_id)
+
+
+async def release(world: "World", server: Server, job_id: str) -> None:
+    """Let a held job run again."""
+    world.checks.undone[job_id] += 1
+    world.checks.held.discard(job_id)
+    try:
+        await server.live.release(job_id, "operator")
+    except FairleadError:
+        return
+
+
+async def _drain(world: "World", server: Server, node: str, for_s: float) -> None:
+    world.checks.turned.add(node)
+    world.loop.call_later(for_s, world.client, give_back, node)
+    undone = world.checks.undone[node]
+    await _turn(server, ev.NodeLost, node)
+    if world.checks.undone[node] == undone:
+        world.checks.drained.add(node)
+
+
+async def give_back(world: "World", server: Server, node: str) -> None:
+    """Use a drained node again."""
+    world.checks.undone[node] += 1
+    world.checks.drained.discard(node)
+    await _turn(server, ev.NodeReturned, node)
+
+
+async def _turn(server: Server, kind: Any, node: str) -> None:
+    audit = Audit(0.0, "operator", "node", node)
+    await server.live.change(lambda at: kind(at, node), audit)
+
+
+async def _tenant(world: "World", server: Server, name: str, weight: float) -> None:
+    world.checks.weights.pop(name, None)
+    await server.live.set_tenant(Tenant(name, weight=weight), "operator")
+    world.checks.weights[name] = weight
+
+
+async def _priority(world: "World", server: Server, job_id: str, priority: int) -> None:
+    del world
+    jobs = server.live.scheduler.jobs
+    job = replace(jobs.jobs[jobs.number[job_id]], priority=priority)
+    audit = Audit(0.0, "operator", "change", job_id)
+    try:
+        await server.live.change(lambda at: ev.JobChanged(at, job), audit)
+    except FairleadError:
+        return
+
+
+def _act(world: "World", happening: Happening) -> None:
+    what, checks = happening.what, world.checks
+    job = _one(sorted(checks.acknowledged), happening)
+    node = _one([node.id for node in world.plan.cluster.nodes], happening)
+    if what == "submit":
+        world.client(submit, JobSpec(command=("train",), workload="small", steps=3))
+    elif what == "drain":
+        if node in world.machine.cut:
+            return
+        world.client(_drain, node, happening.for_s)
+    elif what == "tenant":
+        world.client(_tenant, ("red", "blue")[int(2 * happening.pick)], 1.0 + happening.for_s)
+    elif job is None:
+        return
+    elif what == "cancel":
+        world.client(_cancel, job)
+    elif what == "hold":
+        world.client(_hold, job, happening.for_s)
+    else:
+        world.client(_priority, job, int(happening.for_s))
+
+
+# -- what goes wrong ----------------------------------------------------------------------------
+
+
+def _server_dies(world: "World", happening: Happening) -> None:
+    world.kill_server(happening.for_s)
+
+
+def _server_dies_at_a_gate(world: "World", happening: Happening) -> None:
+    if world.server is not None:
+        world.server.dies_at = int(happening.pick * 12)
+
+
+def _server_stops(world: "World", happening: Happening) -> None:
+    server = world.server
+    if server is None or not server.started:
+        return
+    world.touch()
+
+    async def stop() -> None:
+        world.network.server = None
+        await server.live.stop()
+        if world.server is server:
+            world.kill_server(happening.for_s)
+
+    task = world.loop.create_task(stop())
+    world.background.add(task)
+    task.add_done_callback(world.background.discard)
+
+
+def _store_fails(world: "World", happening: Happening) -> None:
+    if world.server is not None:
+        world.server.next_write = ("before", "after")[int(2 * happening.pick)]
+
+
+def _power_fails(world: "World", happening: Happening) -> None:
+    world.touch()
+    world.kill_server(happening.for_s)
+    world.machine.end_all()
+    world.disk.lose_power()
+
+
+def _crash(world: "World", victims: Sequence[Process]) -> None:
+    for process in victims:
+        world.checks.touch([process.lease])
+        world.machine.kill(process)
+
+
+def _member_dies(world: "World", happening: Happening) -> None:
+    victim = _one(world.jobs.members(), happening)
+    _crash(world, [] if victim is None else [victim])
+
+
+def _keeper_dies(world: "World", happening: Happening) -> None:
+    victim = _one(world.jobs.keepers(), happening)
+    _crash(world, [] if victim is None else [victim])
+
+
+def _gang_dies(world: "World", happening: Happening) -> None:
+    victim = _one(world.jobs.members(), happening)
+    if victim is not None:
+        _crash(world, [one for one in world.jobs.members() if one.lease == victim.lease])
+
+
+def _job_is_cut_off(world: "World", happening: Happening) -> None:
+    job = _one(sorted(world.checks.acknowledged), happening)
+    if job is not None:
+        world.touch()
+        world.network.cut_jobs.add(job)
+        world.loop.call_later(3 * happening.for_s, _reach_job, world, job)
+
+
+def _reach_job(world: "World", job: str) -> None:
+    world.touch()
+    world.network.cut_jobs.discard(job)
+
+
+def _node_is_cut_off(world: "World", happening: Happening) -> None:
+    node = _one([node.id for node in world.plan.cluster.nodes], happening)
+    if node in world.machine.cut or node in world.checks.turned:
+        return  # a node is lost or drained: the scheduler knows one way of being down
+    world.touch()
+    world.machine.cut.add(node)
+    for member in world.jobs.members():
+        if node in member.nodes and member.node != node:
+            world.machine.kill(member)  # the engine ends the parts of gangs that it still reaches
+    if world.server is not None:
+        world.server.engine.lose(node)
+    world.loop.call_later(3 * happening.for_s, world.find_node, node)
+
+
+def _disk_is_full(world: "World", happening: Happening) -> None:
+    world.touch()
+    world.disk.full = True
+    world.loop.call_later(happening.for_s, _make_room, world)
+
+
+def _make_room(world: "World") -> None:
+    world.touch()
+    world.disk.full = False
+
+
+def _clock_jumps(world: "World", happening: Happening) -> None:
+    world.wall_offset += (happening.pick - 0.5) * 10_000.0
+
+
+def _time_stalls(world: "World", happening: Happening) -> None:
+    world.touch()
+    world.loop.stall(happening.for_s)
+
+
+def _job_is_slow(world: "World", happening: Happening) -> None:
+    job = _one(sorted(world.checks.acknowledged), happening)
+    if job is not None:
+        world.touch()
+        world.jobs.slow_s[job] = happening.for_s
+        world.loop.call_later(2 * happening.for_s, _hurry, world, job)
+
+
+def _hurry(world: "World", job: str) -> None:
+    world.touch()
+    world.jobs.slow_s.pop(job, None)
+
+
+def _job_cannot_start(world: "World", happening: Happening) -> None:
+    world.jobs.fails_to_start += 1 + int(2 * happening.pick)
+
+
+def _one(among: Sequence[Any], happening: Happening) -> Any:
+    return among[int(happening.pick * len(among))] if among else None
+
+
+HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
+    **dict.fromkeys(("cancel", "hold", "drain", "tenant", "priority", "submit"), _act),
+    "server dies": _server_dies,
+    "server dies at a gate": _server_dies_at_a_gate,
+    "server stops": _server_stops,
+    "store fails": _store_fails,
+    "power fails": _power_fails,
+    "member dies": _member_dies,
+    "keeper dies": _keeper_dies,
+    "gang dies": _gang_dies,
+    "job is cut off": _job_is_cut_off,
+    "node is cut off": _node_is_cut_off,
+    "disk is full": _disk_is_full,
+    "clock jumps": _clock_jumps,
+    "time stalls": _time_stalls,
+    "job is slow": _job_is_slow,
+    "job cannot start": _job_cannot_start,
+}
+"""what → how it happens"""

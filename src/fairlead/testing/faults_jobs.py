@@ -1,0 +1,157 @@
+"""Job processes and keepers of the simulation: our own code, on simulated processes."""
+
+import random
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairlead.engines import keeper, lease_dir
+from fairlead.job.leased import LeasedRun
+from fairlead.testing.faults_checks import Checks, Truth
+from fairlead.testing.faults_loop import Event
+from fairlead.testing.faults_machine import Machine, Process
+
+_LATEST_START_S = 0.4
+"""a keeper is a Python program: it takes this long to begin"""
+
+
+class Jobs:
+    """Starts keepers and members, and knows what runs where."""
+
+    def __init__(self, machine: Machine, checks: Checks, rng: random.Random) -> None:
+        self._machine = machine
+        self._checks = checks
+        self._rng = rng
+        self._met: dict[int, _Meeting] = {}
+        self.slow_s: dict[str, float] = {}
+        """job → how much longer a step takes"""
+        self.fails_to_start = 0
+        """how many of the next members do not start"""
+        self.asked: Callable[[int], bool | None] = lambda _: None
+        """lease → whether the scheduler wants it to leave, None if nobody knows"""
+        machine.on_exit = self._exited
+
+    def keepers(self) -> list[Process]:
+        """Return the keepers that live."""
+        return [one for one in self._machine.processes.values() if one.rank < 0]
+
+    def members(self) -> list[Process]:
+        """Return the members of gangs that live."""
+        return [one for one in self._machine.processes.values() if one.rank >= 0]
+
+    def leases(self) -> set[int]:
+        """Return the leases of which a process lives."""
+        return {one.lease for one in self._machine.processes.values()}
+
+    # -- keepers --------------------------------------------------------------------------------
+
+    def spawn_keeper(self, directory: str) -> int:
+        """Start the keeper of a lease; return its process number."""
+        order = lease_dir.read_order(Path(directory))
+        process = self._machine.spawn(
+            f"keeper {order.lease}",
+            lambda _: sys.exit(keeper.keep(Path(directory))),
+            nodes={node for node, _ in order.devices},
+            after_s=self._rng.uniform(0.0, _LATEST_START_S),
+        )
+        process.masked = True
+        process.order = order
+        gang = len(order.devices)
+        if order.job not in self._checks.truth:
+            self._checks.truth[order.job] = Truth(
+                order.total_steps or 0,
+                gang,
+                _allowed(order.environment),
+                order.command[0] == "train",
+            )
+        return process.pid
+
+    def _exited(self, process: Process) -> None:
+        assert process.order is not None
+        order = process.order
+        self._checks.note(f"{process.name} exits with {process.returncode}")
+        if process.rank >= 0:
+            if not process.returncode:
+                return
+            if process.returncode in (1, -9):
+                self._checks.truth[order.job].crashes += 1
+            return
+        directory = Path(order.checkpoint_dir).parents[2] / "leases" / str(order.lease)
+        ended = lease_dir.read_ended(directory)
+        self._checks.kept(process, ended, asked=self.asked(order.lease))
+
+    # -- members --------------------------------------------------------------------------------
+
+    def spawn_member(self, command: Any, *, env: Mapping[str, str], **_: Any) -> Process:
+        """Stand in for ``subprocess.Popen``."""
+        parent = self._machine.me
+        assert parent is not None
+        assert parent.order is not None
+        if self.fails_to_start:
+            self.fails_to_start -= 1
+            self._checks.truth[parent.order.job].crashes += 1
+            self._checks.touch([parent.lease])
+            raise OSError("it cannot be started")
+        rank = int(env["FAIRLEAD_RANK"])
+        train = command[0] == "train"
+        process = self._machine.spawn(
+            f"lease {parent.lease} rank {rank}",
+            lambda me: self._train(me, env) if train else self._just_run(float(command[1])),
+            parent=parent,
+            nodes=parent.nodes,
+        )
+        process.order, process.rank = parent.order, rank
+        self._checks.started(process)
+        return process
+
+    def _just_run(self, for_s: float) -> None:
+        """Be a job without the library: it is done after a while."""
+        self._machine.fibres.sleep(for_s)
+
+    def _train(self, me: Process, env: Mapping[str, str]) -> None:
+        order = me.order
+        assert order is not None
+        run = LeasedRun(order.lease, env)
+        model = {"made": 0, "chain": 0}
+        run.register(model=model)
+        self._checks.loaded(model, run.steps_done, f"{me.name} begins")
+        gang = len(order.devices)
+        if gang > 1 and order.lease not in self._met:
+            self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)
+        for i in run.steps(range(order.total_steps or 0)):
+            more_s = self.slow_s.get(order.job)
+            if more_s:
+                self._checks.touch([order.lease])
+                self._machine.fibres.sleep(more_s)
+            if gang > 1:
+                self._met[order.lease].meet(me.rank, i)
+            model["chain"] = (model["chain"] * 1_103_515_245 + i + 12_345) & 0x7FFF_FFFF
+            model["made"] += 1
+            if me.rank == 0:
+                self._checks.made[order.lease] = model["made"]
+
+
+class _Meeting:
+    """A collective operation: nobody goes on before all members of the gang are there."""
+
+    def __init__(self, event: Callable[[], Event], gang: int) -> None:
+        self._make = event
+        self._all = event()
+        self._gang = gang
+        self._there: dict[int, int] = {}
+
+    def meet(self, rank: int, step: int) -> None:
+        """Wait until all ranks have come to this step."""
+        self._there[rank] = step
+        if len(self._there) == self._gang and min(self._there.values()) >= step:
+            self._all.set()
+            self._all = self._make()
+            return
+        while len(self._there) < self._gang or min(self._there.values()) < step:
+            self._all.wait()
+
+
+def _allowed(environment: Mapping[str, str]) -> tuple[str, ...] | None:
+    found = environment.get("ALLOWED")
+    return tuple(found.split(",")) if found else None

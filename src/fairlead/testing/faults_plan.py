@@ -1,0 +1,166 @@
+"""From a seed to a small cluster, its jobs, and all that goes wrong."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fairlead.live.spec import JobSpec
+from fairlead.mechanisms.queues import preempting, refilling
+from fairlead.mechanisms.shares import Shares
+from fairlead.mechanisms.srtf import Srtf
+from fairlead.mechanisms.tiresias import Tiresias
+from fairlead.model.arrays import IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.lease import Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds import SpeedKey, SpeedTable
+from fairlead.placement import move
+from fairlead.policies.isolated import Isolated
+
+KINDS = ("v100", "k80")
+SPEEDS = SpeedTable(
+    {
+        SpeedKey(name, gang, kind): speed * gang**0.5
+        for name, row in {"big": (4.0, 1.0), "small": (3.0, 2.0)}.items()
+        for gang in (1, 2)
+        for kind, speed in zip(KINDS, row, strict=True)
+    }
+)
+FAULTS = (
+    *("server dies", "server dies", "server dies at a gate", "server dies at a gate"),
+    *("server stops", "store fails", "power fails", "member dies", "member dies"),
+    *("keeper dies", "gang dies", "job is cut off", "node is cut off", "node is cut off"),
+    *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
+)
+ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit")
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that goes wrong or that somebody does, and for how long."""
+
+    at: float
+    what: str
+    for_s: float
+    pick: float
+    """in [0, 1): whom it hits"""
+
+
+@dataclass
+class Scenario:
+    """All that a seed decides beforehand."""
+
+    seed: int
+    cluster: Cluster
+    mechanism: Any
+    jobs: list[tuple[float, JobSpec]]
+    happenings: list[Happening]
+    trouble: float
+    """how likely calls and messages are late, lost or doubled"""
+    slow_disk: float
+    events_per_state: int
+    quiet_at: float
+    """from then on nothing goes wrong any more"""
+    real_store: bool
+    plan_lead_s: float
+    rng: random.Random = field(repr=False)
+
+
+def scenario(seed: int) -> Scenario:
+    """Return what happens under a seed, always the same."""
+    rng = random.Random(seed)
+    counts = rng.choice(({"v100": 1, "k80": 1}, {"v100": 2, "k80": 1}, {"v100": 2, "k80": 2}))
+    round_s = rng.choice((2.0, 4.0))
+    jobs = sorted(
+        ((rng.choice((0.0, rng.uniform(0.0, 8.0))), _job(rng, counts)) for _ in range(_few(rng))),
+        key=lambda one: one[0],
+    )
+    calm = rng.random() < 0.25
+    quiet_at = rng.uniform(6.0, 20.0)
+    n_faults = rng.choice((0, 1, 1, 2, 3, 4))
+    whats = [rng.choice(FAULTS) for _ in range(n_faults)]
+    whats += [rng.choice(ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
+    happenings = sorted(
+        (
+            Happening(rng.uniform(0.0, quiet_at), what, rng.uniform(0.5, 8.0), rng.random())
+            for what in whats
+        ),
+        key=lambda one: one.at,
+    )
+    return Scenario(
+        seed=seed,
+        cluster=Cluster.of(counts, per_node=rng.choice((1, 1, 2))),
+        mechanism=_mechanism(rng, round_s),
+        jobs=jobs,
+        happenings=happenings,
+        trouble=0.0 if calm else rng.choice((0.02, 0.2)),
+        slow_disk=0.0 if calm else rng.choice((0.0, 0.2)),
+        events_per_state=rng.choice((7, 25, 10_000)),
+        quiet_at=quiet_at,
+        real_store=seed % 50 == 7,
+        plan_lead_s=round_s * rng.choice((0.0, 0.25)),
+        rng=rng,
+    )
+
+
+def _few(rng: random.Random) -> int:
+    return rng.choice((1, 2, 2, 3, 4))
+
+
+def _job(rng: random.Random, counts: dict[str, int]) -> JobSpec:
+    gang = 2 if max(counts.values()) > 1 and rng.random() < 0.3 else 1
+    fits = [kind for kind in KINDS if counts[kind] >= gang]
+    only = (rng.choice(fits),) if rng.random() < 0.15 else None
+    steps = rng.randint(3, 14)
+    shell = rng.random() < 0.1
+    return JobSpec(
+        command=("shell", f"{rng.uniform(0.5, 2.0):.3f}") if shell else ("train",),
+        tenant=rng.choice(("red", "blue")),
+        workload=rng.choice(("big", "small")),
+        gang=gang,
+        steps=steps,
+        priority=rng.choice((0, 0, 0, 1)),
+        accelerators=only,
+        environment={} if only is None else {"ALLOWED": ",".join(only)},
+        retries=rng.choice((1000, 1000, 1000, 1)),
+        grace_s=rng.choice((2.0, 5.0)),
+    )
+
+
+def _mechanism(rng: random.Random, round_s: float) -> Any:
+    kind = rng.random()
+    if kind < 0.6:
+        return Turns(round_s=round_s)
+    if kind < 0.75:
+        return Srtf(round_s=round_s)
+    if kind < 0.9:
+        return Tiresias(round_s=round_s, threshold_s=3.0)
+    return Shares(policy=Isolated(), round_s=round_s)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Runs those who have had least time so far: jobs stop and move in nearly every round."""
+
+    round_s: float
+
+    def initial(self) -> None:
+        """Return nothing: the time that jobs have had is all it goes by."""
+
+    def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
+        """Return the jobs that have had least time."""
+        until = snap.starts_at + self.round_s
+        wanted = preempting(snap, _least_served(snap), fastest=True)
+        return Plan(*move(snap, wanted), until, until), memory
+
+    def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
+        """Return waiting jobs in the same order for devices that have fallen idle."""
+        del memory
+        return refilling(snap, _least_served(snap), idle, fastest=True)
+
+
+def _least_served(snap: Snapshot) -> IntArray:
+    return np.lexsort((snap.job, snap.received_s.sum(axis=1)))

@@ -1,0 +1,250 @@
+"""The world of one run: a machine, its disk and network, and servers that come and go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from fairlead.core.jobs import JobState
+from fairlead.live.driver import Setting
+from fairlead.live.spec import JobSpec
+from fairlead.store import Store
+from fairlead.testing.faults_checks import Checks
+from fairlead.testing.faults_disk import Disk
+from fairlead.testing.faults_happenings import HAPPENINGS, give_back, release, submit
+from fairlead.testing.faults_jobs import Jobs
+from fairlead.testing.faults_loop import StalledError, VirtualLoop
+from fairlead.testing.faults_machine import Machine, Process
+from fairlead.testing.faults_network import Network
+from fairlead.testing.faults_plan import SPEEDS, Happening, Scenario
+from fairlead.testing.faults_server import Server, ServerDiedError
+from fairlead.testing.faults_shims import on_simulated_machine
+from fairlead.testing.faults_store import Memory, MemoryStore
+
+_LONGEST_S = 2000.0
+"""of virtual time until all jobs must have ended"""
+_EPOCH = 1_700_000_000.0
+
+
+class World:
+    """One simulated cluster and what happens to it."""
+
+    def __init__(self, plan: Scenario, home: Path) -> None:
+        self.plan = plan
+        self.rng = plan.rng
+        self.loop = VirtualLoop()
+        self.machine = Machine(self.loop, self.rng)
+        self.checks = Checks(self.loop.stop, self.loop.time)
+        self.network = Network(self.machine, self.rng)
+        self.disk = Disk(self.machine, self.rng)
+        self.jobs = Jobs(self.machine, self.checks, self.rng)
+        self.memory = Memory()
+        self.home = home
+        self.wall_offset = _EPOCH
+        self.server: Server | None = None
+        self._last: Server | None = None
+        self.background: set[asyncio.Task[None]] = set()
+        self.quiet = False
+        self.setting = Setting(
+            cluster=plan.cluster,
+            beliefs=SPEEDS,
+            mechanism=plan.mechanism,
+            data=home,
+            plan_lead_s=plan.plan_lead_s,
+            environment=self._environment,
+        )
+        self.disk.slow = plan.slow_disk
+        self.network.trouble = plan.trouble
+        self.disk.on_replace = lambda path: self.checks.replaced(path, self.machine.me)
+        self.network.on_trouble = self.disk.on_full = self._touch_one
+        self.disk.on_server = self._gate
+        self.jobs.asked = self._asked
+        self.loop.set_exception_handler(self._unexpected)
+
+    def run(self) -> None:
+        """Let everything happen."""
+        shims = on_simulated_machine(
+            self.machine,
+            self.disk,
+            self.network,
+            self.jobs,
+            wall=lambda: self.loop.time() + self.wall_offset,
+            events_per_state=self.plan.events_per_state,
+        )
+        asyncio.set_event_loop(self.loop)
+        with shims:
+            try:
+                main = self.loop.create_task(self._main())
+                self.loop.run_until_complete(main)
+            except StalledError as error:
+                self.checks.require(False, str(error))
+            except RuntimeError:  # the loop was stopped at a violation
+                assert self.checks.violation is not None
+            finally:
+                self._clean_up()
+
+    def _clean_up(self) -> None:
+        self.machine.end_all()
+        if self.server is not None:
+            self._drop_server()
+        pending = asyncio.all_tasks(self.loop)
+        for task in pending:
+            task.cancel()
+        self.checks.stop = lambda: None
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()  # whether it was to stop or not, it has now
+        self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        asyncio.set_event_loop(None)
+        self.loop.close()
+
+    async def _main(self) -> None:
+        plan, loop = self.plan, self.loop
+        self._start_server()
+        for at, spec in plan.jobs:
+            loop.call_at(at, self.client, submit, spec)
+        for happening in plan.happenings:
+            loop.call_at(happening.at, self._happen, happening)
+        await asyncio.sleep(plan.quiet_at)
+        self._heal()
+        while not self._all_ended():
+            if loop.time() > _LONGEST_S:
+                assert self.server is not None
+                self.checks.ended(self.server.live)
+                return
+            await asyncio.sleep(1.0)
+        assert self.server is not None
+        self.checks.ended(self.server.live)
+
+    def _happen(self, happening: Happening) -> None:
+        self.checks.note(happening)
+        HAPPENINGS[happening.what](self, happening)
+
+    def _all_ended(self) -> bool:
+        server = self.server
+        if server is None or not server.started or server.clients:
+            return False
+        jobs = server.live.scheduler.jobs
+        waits = (JobState.ACTIVE, JobState.HELD)
+        return not any(state in waits for state in jobs.state[: len(jobs)].tolist())
+
+    def _heal(self) -> None:
+        """Let nothing go wrong from now on, and undo what operators have asked for."""
+        self.quiet = True
+        self.disk.full = False
+        self.disk.slow = self.network.trouble = 0.0
+        self.network.cut_jobs.clear()
+        self.jobs.slow_s.clear()
+        self.jobs.fails_to_start = 0
+        for node in sorted(self.machine.cut):
+            self.find_node(node)
+        if self.server is not None:
+            self.server.trouble = 0.0
+            self.server.dies_at = self.server.next_write = None
+        # Also those whose release or return was under way when a server died.
+        for node in sorted(self.checks.turned):
+            self.client(give_back, node)
+        for job_id in sorted(self.checks.may_be_held):
+            self.client(release, job_id)
+
+    # -- the server -----------------------------------------------------------------------------
+
+    def _environment(self, lease: int, spec: JobSpec, kinds: tuple[str, ...]) -> dict[str, str]:
+        del lease
+        return {
+            "FAIRLEAD_URL": "http://simulated",
+            "FAIRLEAD_JOB_TOKEN": "none",
+            "FAIRLEAD_LEASE_S": f"{2 * self.plan.mechanism.round_s:g}",
+            "FAIRLEAD_EMULATED_STEPS_PER_S": f"{SPEEDS.speed(spec.workload, kinds):.17g}",
+            "FAIRLEAD_CHECKPOINT_S": "2.5",
+        }
+
+    def _start_server(self) -> None:
+        if self.server is not None:
+            return
+        store: Any = MemoryStore(self.memory)
+        if self.plan.real_store:
+            store = Store(f"sqlite:///{self.home / 'fairlead.db'}")
+        self.checks.note("a server starts")
+        trouble = 0.0 if self.quiet else self.plan.trouble
+        server = Server(store, self.setting, self.checks, self.rng, trouble=trouble)
+        self.server = server
+        server.on_death = lambda _: self.kill_server(self.rng.uniform(0.1, 6.0))
+        server.engine.cut = set(self.machine.cut)
+        if self._last is not None:
+            if not self.plan.real_store:
+                self._last.write_late()
+            server.live.before = self._last.live
+        self._last = server
+        server.watch(self.loop.create_task(self._boot(server)))
+
+    async def _boot(self, server: Server) -> None:
+        try:
+            server.gate()
+            await server.live.start()
+        except ServerDiedError:
+            return
+        server.started = True
+        self.checks.note("the server is up")
+        self.network.server = server.live.renew
+
+    def kill_server(self, down_s: float) -> None:
+        """End the server where it stands; another one starts after a while."""
+        if self.server is not None:
+            self.touch()
+            self._drop_server()
+        self.loop.call_later(down_s, self._start_server)
+
+    def _drop_server(self) -> None:
+        server, self.server = self.server, None
+        assert server is not None
+        self.network.server = None
+        server.die()
+
+    def _gate(self) -> None:
+        if self.server is not None:
+            self.server.gate()
+
+    def _asked(self, lease: int) -> bool | None:
+        if self.server is None or not self.server.started:
+            return None
+        found = self.server.live.leases.get(lease)
+        return None if found is None else found.leaving
+
+    def _unexpected(self, _: object, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, ServerDiedError):
+            return
+        self.checks.require(False, f"unexpected: {context.get('message')}: {error!r}")
+
+    # -- what happenings use --------------------------------------------------------------------
+
+    def client(self, call: "Callable[..., Awaitable[None]]", *given: Any) -> None:
+        """Make a call to the server; when none is up, a little later."""
+        server = self.server
+        if server is None or not server.started:
+            self.loop.call_later(0.5, self.client, call, *given)
+            return
+        server.watch(asyncio.ensure_future(call(self, server, *given)))
+
+    def touch(self) -> None:
+        """Note that all that runs now may end otherwise than it would."""
+        self.checks.touch(self.jobs.leases())
+        if self.server is not None:
+            self.checks.touch(self.server.live.leases)
+
+    def _touch_one(self, process: Process) -> None:
+        self.checks.touch([process.lease])
+
+    def find_node(self, node: str) -> None:
+        """Reach a node again: the engine ends what it gave up there, then reports it."""
+        if node not in self.machine.cut:
+            return
+        self.touch()
+        self.machine.cut.discard(node)
+        for keeper in self.jobs.keepers():
+            if node in keeper.nodes:
+                self.machine.kill(keeper)
+        if self.server is not None:
+            self.server.engine.cut.discard(node)
+            self.loop.call_soon(self.server.engine.find, node)

@@ -1,0 +1,310 @@
+"""Mutates the code of leases, fencing and recovery, and counts what fault simulation finds.
+
+``python tests/mutations/mutate.py --count 100`` makes so many small mutations, each in a process
+of its own and in memory only, runs up to 500 seeds against each, and lists those that survive.
+"""
+
+import argparse
+import ast
+import importlib.abc
+import importlib.machinery
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+TARGETS: dict[str, str] = {
+    "fairlead.live.driver": "start _rebuild _take_over _resume_timers submit hold release renew"
+    " _take_in _save _launch _start_processes _renew _suspend _set_timer _ended _release_later",
+    "fairlead.live.leases": "renew",
+    "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _tidy"
+    " _locked _replace",
+    "fairlead.job.lease": "begin may_start ask_to_leave _keep _turn _decide _renew",
+    "fairlead.job.leased": "_restore _on_signal register checkpoint steps _save_or_refuse _leave"
+    " _save_or_leave",
+    "fairlead.core.leases": "slots is_open of_job on_devices vacating leave start _hold _number"
+    " close restore saved columns",
+    "fairlead.core.scheduler": "_take_out _job_released _save_steps _leases_ended _node_lost"
+    " _node_returned _plan_due _plan_ready _round_end _apply _adapt _react _idle_devices"
+    " _launch_ready _launch _renew _suspend",
+    "fairlead.store.store": "append save_state load_state load_events documents _check _apply",
+}
+"""module → the functions that keep the promises"""
+
+_IGNORED = (
+    "log.",
+    "self._tell",
+    "_say",
+    "metrics",
+    "steps_per_s",
+    "heard_at",
+    "decisions_s",
+    "own_steps",
+    "simple",
+    "packed",
+    "copy",
+    "usage",
+    "messages",
+    "Audit",
+    "elapsed",
+    "ledger",
+    "_began",
+)
+"""what mentions these keeps no promise of ours: messages, figures, forks and packed jobs"""
+
+_FLIPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One small change of one function."""
+
+    module: str
+    number: int
+    line: int
+    what: str
+
+    @property
+    def name(self) -> str:
+        """Where it is found again."""
+        return f"{self.module}:{self.number}"
+
+
+def mutations(module: str) -> list[Mutation]:
+    """Return all mutations of a module's target functions."""
+    tree = _parse(module)
+    return [
+        Mutation(module, number, line, what)
+        for number, (line, what, _) in enumerate(_places(tree, module))
+    ]
+
+
+def mutated(module: str, number: int) -> ast.Module:
+    """Return the module with one mutation."""
+    tree = _parse(module)
+    for found, (_, _, change) in enumerate(_places(tree, module)):
+        if found == number:
+            change()
+            return ast.fix_missing_locations(tree)
+    raise SystemExit(f"{module} has no mutation {number}")
+
+
+def _parse(module: str) -> ast.Module:
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+
+
+def _places(tree: ast.Module, module: str) -> Iterator[tuple[int, str, Any]]:
+    """Yield line, description and a call that makes the change, for every place."""
+    wanted = TARGETS[module].split()
+    for function in ast.walk(tree):
+        if (
+            isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+            and function.name in wanted
+        ):
+            for node in list(ast.walk(function)):
+                yield from _of_node(node, function.name)
+
+
+def _of_node(node: ast.AST, where: str) -> Iterator[tuple[int, str, Any]]:
+    text = _text(node)
+    # A block may hold a small promise all the same: its parts are looked at by themselves.
+    block = isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try)
+    if not block and any(word in text for word in _IGNORED):
+        return
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        flip = _FLIPS[type(node.ops[0])]
+        yield node.lineno, f"{where}: {text} → {flip.__name__}", _setter(node, "ops", [flip()])
+    if isinstance(node, ast.If | ast.While) and not isinstance(
+        node.test, ast.Compare | ast.Constant
+    ):
+        test = _text(node.test)
+        if not any(word in test for word in _IGNORED):
+            negated = ast.UnaryOp(ast.Not(), node.test)
+            yield node.lineno, f"{where}: not ({test})", _setter(node, "test", negated)
+    if isinstance(node, ast.BoolOp):
+        other: ast.boolop = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield node.lineno, f"{where}: and/or in {text}", _setter(node, "op", other)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        swap = {"max": "min", "min": "max"}.get(node.func.id)
+        if swap:
+            yield node.lineno, f"{where}: {text} → {swap}", _setter(node.func, "id", swap)
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield node.lineno, f"{where}: {text} → not", _setter(node, "value", not node.value)
+    yield from _dropped(node, where)
+
+
+def _dropped(node: ast.AST, where: str) -> Iterator[tuple[int, str, Any]]:
+    """Yield the statements of a block that can be left out."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if not isinstance(block, list):
+            continue
+        for index, statement in enumerate(block):
+            text = _text(statement)
+            droppable = isinstance(statement, ast.Raise | ast.AugAssign | ast.Delete) or (
+                isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Call | ast.Await)
+            )
+            if isinstance(statement, ast.Assign):
+                droppable = all(
+                    isinstance(target, ast.Attribute | ast.Subscript)
+                    for target in statement.targets
+                )
+            if droppable and not any(word in text for word in _IGNORED):
+                drop = _dropper(block, index)
+                yield statement.lineno, f"{where}: without {text}", drop
+
+
+def _setter(node: ast.AST, name: str, value: object) -> Any:
+    return lambda: setattr(node, name, value)
+
+
+def _dropper(block: list[ast.stmt], index: int) -> Any:
+    return lambda: block.__setitem__(index, ast.copy_location(ast.Pass(), block[index]))
+
+
+def _text(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split()) if isinstance(node, ast.expr | ast.stmt) else ""
+    return text if len(text) < 100 else text[:97] + "…"
+
+
+# -- one mutation, in a process of its own ------------------------------------------------------
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module in its mutated form."""
+
+    def __init__(self, module: str, number: int) -> None:
+        self._module = module
+        self._code = compile(mutated(module, number), module, "exec", dont_inherit=True)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        del target
+        if name != self._module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        assert spec is not None
+        spec.loader = self
+        return spec
+
+    def create_module(self, spec: Any) -> None:
+        del spec
+
+    def exec_module(self, module: Any) -> None:
+        exec(self._code, module.__dict__)
+
+
+def _try_one(name: str, seeds: int) -> None:
+    """Run seeds against one mutation until one finds it; write the outcome as JSON."""
+    module, _, number = name.partition(":")
+    finder = _Finder(module, int(number))
+    for loaded in [found for found in sys.modules if found.startswith("fairlead")]:
+        del sys.modules[loaded]
+    sys.meta_path.insert(0, finder)
+    signal.signal(signal.SIGALRM, _hangs)
+    found, why = 0, ""
+    try:
+        from fairlead.testing.faults import run  # noqa: PLC0415  # under the finder
+
+        for seed in range(seeds):
+            found = seed
+            signal.alarm(20)
+            why = run(seed, real_store=module.startswith("fairlead.store") or None).violation or ""
+            if why:
+                break
+    except BaseException as error:  # whatever a mutation breaks is found
+        why = f"{type(error).__name__}: {error}"
+    sys.stdout.write(json.dumps({"seed": found, "why": why.splitlines()[0] if why else ""}) + "\n")
+    sys.stdout.flush()
+    # Threads of a broken run may never end.
+    signal.alarm(0)
+    sys.stdout.close()
+    raise SystemExit(0)
+
+
+def _hangs(*_: object) -> None:
+    raise TimeoutError("it hangs")
+
+
+# -- all of them --------------------------------------------------------------------------------
+
+
+def _try_all(chosen: Sequence[Mutation], seeds: int, processes: int) -> int:
+    began = time.monotonic()
+
+    def one(mutation: Mutation) -> dict[str, Any]:
+        command = [sys.executable, __file__, "--one", mutation.name, "--seeds", str(seeds)]
+        try:
+            said = subprocess.run(
+                command, capture_output=True, text=True, timeout=300, check=False
+            ).stdout
+            answer: dict[str, Any] = json.loads(said.splitlines()[-1])
+        except (subprocess.TimeoutExpired, IndexError, ValueError):
+            answer = {"seed": 0, "why": "the process hung or died"}
+        return answer
+
+    survivors: list[Mutation] = []
+    write = sys.stdout.write
+    with ThreadPoolExecutor(processes) as pool:
+        for mutation, answer in zip(chosen, pool.map(one, chosen), strict=True):
+            outcome = (
+                f"seed {answer['seed']}: {answer['why'][:90]}" if answer["why"] else "SURVIVES"
+            )
+            write(f"{mutation.name} line {mutation.line}: {mutation.what}\n    {outcome}\n")
+            sys.stdout.flush()
+            if not answer["why"]:
+                survivors.append(mutation)
+    found = len(chosen) - len(survivors)
+    write(f"{found} of {len(chosen)} mutations found ({found / len(chosen):.1%}) within")
+    write(f" {seeds} seeds each, in {time.monotonic() - began:.0f} s\n")
+    for mutation in survivors:
+        write(f"  survives: {mutation.name} line {mutation.line}: {mutation.what}\n")
+    return 0 if found >= 0.9 * len(chosen) else 1
+
+
+def main() -> int:
+    """Try mutations, or one of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="mutations to try, 0 for all")
+    parser.add_argument("--seeds", type=int, default=500)
+    parser.add_argument("--sample", type=int, default=0, help="which sample of them")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--module", help="only this one")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        _try_one(given.one, given.seeds)
+    modules = [given.module] if given.module else list(TARGETS)
+    every = [mutation for module in modules for mutation in mutations(module)]
+    chosen = every
+    if given.count and given.count < len(every):
+        rng = random.Random(given.sample)
+        chosen = sorted(rng.sample(every, given.count), key=lambda one: (one.module, one.number))
+    sys.stdout.write(f"{len(chosen)} of {len(every)} mutations\n")
+    return _try_all(chosen, given.seeds, given.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""The live system under faults: whatever goes wrong, its promises hold. See testing/faults.py."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.job import lease
+from fairlead.live import driver
+from fairlead.store import Audit, FencedError, Put, Remove, Store
+from fairlead.testing.faults import Result, main, run
+from fairlead.testing.faults_plan import ACTIONS, FAULTS, scenario
+from fairlead.testing.faults_store import Memory, MemoryStore
+
+SEEDS, SHARDS = int(os.environ.get("FAIRLEAD_FAULT_SEEDS", "2000")), 20
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_promises_hold_under_faults(shard: int) -> None:
+    for seed in range(shard, SEEDS, SHARDS):
+        result = run(seed)
+        assert result.violation is None, f"{result.violation}\nreplay: {result.command}"
+
+
+def test_runs_are_not_vacuous() -> None:
+    """A few hundred seeds contain every kind of fault, and jobs that really run and move."""
+    plans = [scenario(seed) for seed in range(300)]
+    seen = {happening.what for plan in plans for happening in plan.happenings}
+    assert seen == {*FAULTS, *ACTIONS}
+    results = [run(seed) for seed in range(40)]
+    assert sum(result.events for result in results) > 500
+    text = "\n".join(str(line[1]) for result in results for line in result.trace)
+    for sign in ("exits with 85", "exits with 0", "committed by", "the server dies"):
+        assert text.count(sign) >= 5, sign
+
+
+def test_a_seed_replays_exactly() -> None:
+    def told(result: Result) -> list[str]:
+        return [f"{at} {[str(one) for one in what]}" for at, *what in result.trace]
+
+    for seed in (3, 57, 111):  # the second uses the real store
+        first, second = run(seed), run(seed)
+        assert told(first) == told(second)
+        assert len(first.trace) > 5
+
+
+def _first_found(seeds: int) -> int | None:
+    return next((seed for seed in range(seeds) if run(seed).violation), None)
+
+
+def test_a_fence_that_lets_everybody_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairlead.job import checkpoint  # noqa: PLC0415  # only this test breaks it
+
+    monkeypatch.setattr(checkpoint, "fence", lambda _: -1)
+    assert _first_found(300) is not None
+
+
+def test_a_lease_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease.Lease, "may_start", lambda self: not self.lost)
+    assert _first_found(300) is not None
+
+
+def test_a_driver_that_acts_before_it_writes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = driver.Live._take_in
+
+    async def hasty(self: driver.Live, batch: Any) -> None:
+        for one in batch:
+            if one.answer is not None and not one.answer.done():
+                one.answer.set_result(None)
+        await honest(self, batch)
+
+    monkeypatch.setattr(driver.Live, "_take_in", hasty)
+    assert _first_found(500) is not None
+
+
+def test_a_failing_seed_is_printed_as_one_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lease.Lease, "may_start", lambda self: not self.lost)
+    seed = _first_found(300)
+    assert seed is not None
+    assert run(seed).command == f"python -m fairlead.testing.faults --seed {seed}"
+    assert main(["--seed", str(seed)]) == 1
+    assert f"seed {seed}: " in capsys.readouterr().out.splitlines()[-1]
+
+
+# -- the store in memory behaves as the real one ------------------------------------------------
+
+
+def _in_memory(_: Path) -> Callable[[], Any]:
+    memory = Memory()
+    return lambda: MemoryStore(memory)
+
+
+def _on_disk(home: Path) -> Callable[[], Any]:
+    return lambda: Store(f"sqlite:///{home / 'fairlead.db'}")
+
+
+@pytest.fixture(params=[_in_memory, _on_disk])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    opened: list[Any] = []
+    make = request.param(tmp_path)
+
+    def open_one() -> Any:
+        opened.append(make())
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+def _seen(store: Any) -> dict[str, Any]:
+    return {
+        "events": [(record.seq, record.body) for record in store.load_events(0)],
+        "late events": [(record.seq, record.body) for record in store.load_events(3)],
+        "state": store.load_state(),
+        "documents": {kind: store.documents(kind) for kind in ("job", "hold", "none")},
+        "audit": store.audit_trail(limit=3),
+    }
+
+
+def test_only_one_holds_the_lock(open_store: Callable[[], Any]) -> None:
+    first, second = open_store(), open_store()
+    token = first.acquire("a")
+    assert token == 1
+    assert second.acquire("b") is None
+    first.append(token, 1, ["x"])
+    first.close()
+    assert second.acquire("b") == 2
+    with pytest.raises(FencedError):
+        second.append(token, 2, ["late"], [Put("job", "late", "")])
+    with pytest.raises(FencedError):
+        second.save_state(token, 1, "late")
+    assert _seen(second)["events"] == [(1, "x")]
+    assert _seen(second)["documents"]["job"] == {}
+
+
+def test_a_batch_is_written_whole_or_not_at_all(open_store: Callable[[], Any]) -> None:
+    store = open_store()
+    token = store.acquire("a")
+    store.append(token, 1, ["a", "b"], [Put("job", "j1", "one"), Audit(1.0, "me", "do", "j1")])
+    before = _seen(store)
+    with pytest.raises(Exception, match=r".+"):  # each database has its own error for this
+        store.append(token, 2, ["again", "c"], [Put("job", "j2", "two")])
+    assert _seen(store) == before
+
+
+def test_both_stores_tell_the_same_after_the_same_calls(tmp_path: Path) -> None:
+    for number in range(12):
+        rng = random.Random(number)
+        (home := tmp_path / str(number)).mkdir()
+        made = [_in_memory(home), _on_disk(home)]
+        stores = [make() for make in made]
+        tokens = [store.acquire("a") for store in stores]
+        seq = saved = 0
+        for _ in range(25):
+            kind = rng.random()
+            calls: tuple[str, tuple[Any, ...]]
+            if kind < 0.7:
+                bodies = [f"event {rng.random()}" for _ in range(rng.randint(0, 3))]
+                changes = [
+                    rng.choice(
+                        (
+                            Put("job", f"j{rng.randint(1, 3)}", str(rng.random())),
+                            Put("hold", f"j{rng.randint(1, 3)}", "me"),
+                            Remove("hold", f"j{rng.randint(1, 3)}"),
+                            Audit(rng.random(), "me", "do", "it", "so"),
+                        )
+                    )
+                    for _ in range(rng.randint(0, 4))
+                ]
+                calls = ("append", (seq + 1, bodies, changes))
+                seq += len(bodies)
+            elif kind < 0.85 and seq > saved:
+                saved = seq
+                calls = ("save_state", (seq, str(rng.random())))
+            else:
+                for store in stores:
+                    store.close()
+                stores = [make() for make in made]
+                tokens = [store.acquire("a") for store in stores]
+                continue
+            name, given = calls
+            for store, token in zip(stores, tokens, strict=True):
+                getattr(store, name)(token, *given)
+            assert _seen(stores[0]) == _seen(stores[1])
+        assert tokens[0] == tokens[1]
+        for store in stores:
+            store.close()
