@@ -77,8 +77,8 @@ class FinishTime:
             assert found.prove is not None
             proof = found.prove()
             # A job alone on its fastest accelerator bounds the ratio whatever the prices.
-            bound = max(1.0 / proof.bound, float(path.ratio(np.ones(len(runs)))[runs].max()))
-            return Certificate(proof.prices, bound, (worth() - bound) / bound)
+            least = float(path.ratio(np.ones(len(runs)))[runs].max(initial=0.0))
+            return _certificate(proof, least, worth())
 
         return replace(found, worth=worth, prove=prove)
 
@@ -106,10 +106,15 @@ class FinishTime:
             proof = found.prove()
             # A job that always runs its fastest way bounds the ratio whatever the prices.
             least = float(path.ratio(cap)[cap > 0].max(initial=0.0))
-            bound = max(1.0 / proof.bound, least) if proof.bound > 0 else least
-            return Certificate(proof.prices, bound, (worth() - bound) / bound if bound else 0.0)
+            return _certificate(proof, least, worth())
 
         return replace(found, worth=worth, prove=prove)
+
+
+def _certificate(proof: Certificate, least: float, reached: float) -> Certificate:
+    """Return what prices and ``least`` prove of the greatest ratio; 0 where nobody can run."""
+    bound = max(1.0 / proof.bound, least) if proof.bound > 0 else least
+    return Certificate(proof.prices, bound, (reached - bound) / bound if bound else 0.0)
 
 
 class RatioPath:
