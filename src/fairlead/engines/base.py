@@ -24,6 +24,8 @@ class Order:
     """(node, number on the node) of every device of the gang; one process runs on each"""
     accelerators: tuple[str, ...]
     """devices → accelerator"""
+    visible: tuple[str, ...] = ()
+    """devices → what CUDA_VISIBLE_DEVICES calls it; empty where devices are emulated"""
     checkpoint_dir: str
     log_dir: str
     total_steps: int | None = None

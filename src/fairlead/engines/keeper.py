@@ -222,6 +222,8 @@ def _environment(order: Order, rank: int) -> dict[str, str]:
         "WORLD_SIZE": str(len(order.devices)),
         "PYTHONUNBUFFERED": "1",
     }
+    if order.visible:
+        found["CUDA_VISIBLE_DEVICES"] = order.visible[rank]
     if order.total_steps is not None:
         found["FAIRLEAD_STEPS"] = str(order.total_steps)
     return found

@@ -48,6 +48,7 @@ def read_order(directory: Path) -> Order:
         raise FileNotFoundError(directory / "order.json")
     found["command"] = tuple(found["command"])
     found["accelerators"] = tuple(found["accelerators"])
+    found["visible"] = tuple(found.get("visible", ()))
     found["devices"] = tuple((node, number) for node, number in found["devices"])
     return Order(**found)
 

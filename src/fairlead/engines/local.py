@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from fairlead.engines import lease_dir
@@ -20,9 +21,11 @@ _BEGINS_S = 0.05
 class LocalEngine:
     """Starts a keeper for each lease and hears of its end, also of those it did not start."""
 
-    def __init__(self, data: Path, cluster: Cluster) -> None:
+    def __init__(self, data: Path, cluster: Cluster, visible: tuple[str, ...] = ()) -> None:
+        """Run on this machine's cluster of one node, whose devices CUDA calls ``visible``."""
         self._root = data / "leases"
         self._cluster = cluster
+        self._visible = visible
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
         self._watched: dict[int, int] = {}
         """lease → pidfd of its keeper"""
@@ -43,6 +46,9 @@ class LocalEngine:
             if order.lease not in self._watched:
                 self._watch(order.lease)
             return
+        if self._visible:
+            names = tuple(self._visible[number] for _, number in order.devices)
+            order = replace(order, visible=names)
         lease_dir.write_order(directory, order)
         self._follow(order.lease, _start_keeper(directory), own=True)
         if order.progress_pattern is not None:

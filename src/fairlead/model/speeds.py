@@ -37,6 +37,8 @@ class SpeedTable:
 
     steps_per_s: Mapping[SpeedKey, float]
     source: str = ""
+    assumed: float | None = None
+    """speed of one device for workloads that were never measured; None: they are refused"""
     _rows: dict[tuple[str, int, tuple[str, ...]], FloatArray] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -99,6 +101,8 @@ class SpeedTable:
     def require(self, workload: str, gang: int) -> None:
         """Raise InputError unless the table can tell this gang's speed somewhere."""
         gangs = self.gangs.get(workload)
+        if gangs is None and self.assumed is not None:
+            return
         if gangs is None:
             raise InputError(
                 f"the speeds table{self._named} has no workload {workload!r}",
@@ -121,6 +125,8 @@ class SpeedTable:
         self, workload: str, gang: int, accelerator: str, placement: Placement, partner: str | None
     ) -> float:
         known = self.steps_per_s
+        if self.assumed is not None and workload not in self.gangs:
+            return gang * self.assumed if partner is None else 0.0
         found = known.get(SpeedKey(workload, gang, accelerator, placement, partner))
         if found is None and placement == "spread":
             found = known.get(SpeedKey(workload, gang, accelerator, "consolidated", partner))

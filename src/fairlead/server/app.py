@@ -81,19 +81,20 @@ def _problem(status: int, code: str, message: str, field: str | None) -> JSONRes
 
 
 # -- who asks ---------------------------------------------------------------------------------
+# Coroutines though they wait for nothing: FastAPI would call plain functions in threads.
 
 
-def _live(request: Request) -> Live:
+async def _live(request: Request) -> Live:
     found: Live = request.app.state.live
     return found
 
 
-def _tokens(request: Request) -> Tokens:
+async def _tokens(request: Request) -> Tokens:
     found: Tokens = request.app.state.tokens
     return found
 
 
-def _bearer(request: Request) -> str:
+async def _bearer(request: Request) -> str:
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer" or not text:
         raise DeniedError("a token is needed: Authorization: Bearer …", known=False)
@@ -105,7 +106,7 @@ TokensNow = Annotated[Tokens, Depends(_tokens)]
 Bearer = Annotated[str, Depends(_bearer)]
 
 
-def _who(bearer: Bearer, tokens: TokensNow, live: LiveNow) -> Principal:
+async def _who(bearer: Bearer, tokens: TokensNow, live: LiveNow) -> Principal:
     return tokens.recognise(bearer, live.clock.now())
 
 

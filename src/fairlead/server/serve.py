@@ -6,13 +6,14 @@ import json
 import os
 import secrets
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 import uvicorn
 
 from fairlead.data import DEFAULT_SPEEDS
+from fairlead.engines.gpus import find_gpus
 from fairlead.engines.local import LocalEngine
 from fairlead.files import read_cluster, read_speeds
 from fairlead.live.driver import Live, Setting
@@ -20,6 +21,7 @@ from fairlead.live.orders import Environment
 from fairlead.live.spec import JobSpec
 from fairlead.mechanisms.base import Fluid
 from fairlead.mechanisms.choose import realise
+from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.speeds import SpeedTable
 from fairlead.server.app import make_app
@@ -125,10 +127,11 @@ async def _listen(settings: ServeSettings, live: Live, tokens: Tokens) -> None:
 
 
 def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, LocalEngine]:
-    if settings.emulate is None:
-        raise UsageError("no devices were found on this machine; try --emulate v100=2,k80=4")
-    cluster = read_cluster(settings.emulate)
+    cluster, visible = _devices(settings)
     speeds = read_speeds(settings.speeds or DEFAULT_SPEEDS)
+    if visible:
+        # Nobody has measured these devices yet: all are alike until somebody has.
+        speeds = replace(speeds, assumed=1.0)
     mechanism = realise(settings.policy, settings.mechanism, settings.round_s)
     if isinstance(mechanism, Fluid):
         raise UsageError("a fluid mechanism gives fractions of devices: for simulation only")
@@ -141,20 +144,33 @@ def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, LocalEng
         plan_lead_s=min(0.25 * round_s, 30.0),
         environment=_environment(settings, tokens, speeds, round_s),
     )
-    return setting, LocalEngine(settings.data.absolute(), cluster)
+    return setting, LocalEngine(settings.data.absolute(), cluster, visible)
+
+
+def _devices(settings: ServeSettings) -> tuple[Cluster, tuple[str, ...]]:
+    """Return the devices to schedule, and what CUDA calls each; emulated ones have no names."""
+    if settings.emulate is not None:
+        return read_cluster(settings.emulate), ()
+    gpus = find_gpus()
+    if not gpus:
+        raise UsageError("no GPUs were found on this machine; try --emulate v100=2,k80=4")
+    node = Node(os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
+    return Cluster((node,)), tuple(gpu.uuid for gpu in gpus)
 
 
 def _environment(
     settings: ServeSettings, tokens: Tokens, speeds: SpeedTable, round_s: float
 ) -> Environment:
     def found(lease: int, spec: JobSpec, kinds: tuple[str, ...]) -> dict[str, str]:
-        speed = speeds.speed(spec.workload, kinds)
-        return {
+        given = {
             "FAIRLEAD_URL": settings.url,
             "FAIRLEAD_JOB_TOKEN": tokens.lease_token(lease),
             "FAIRLEAD_LEASE_S": f"{2 * round_s:g}",
-            "FAIRLEAD_EMULATED_STEPS_PER_S": f"{speed:.17g}",
         }
+        if settings.emulate is not None:
+            speed = speeds.speed(spec.workload, kinds)
+            given["FAIRLEAD_EMULATED_STEPS_PER_S"] = f"{speed:.17g}"
+        return given
 
     return found
 

@@ -1,0 +1,133 @@
+"""Share one card, cut into MIG devices of three sizes, among training jobs: really.
+
+Measures how fast each workload is on each kind of device, then runs the same jobs twice, with a
+policy that knows these speeds and with one that does not, and writes what came of it.
+
+``python run.py OUT.json [ROUND_S]``; needs a GPU cut by ``nvidia-smi mig`` (see README.md).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fairlead.client import Client, ServerError
+from fairlead.engines.gpus import Gpu, find_gpus
+
+HERE = Path(__file__).parent
+WIDTHS = {"small": 1024, "medium": 4096, "large": 8192}
+SECONDS = {"small": 40.0, "medium": 45.0, "large": 50.0}
+"""how long a job of each workload takes alone on the largest device"""
+PROBE = """
+import sys, time, torch
+width = int(sys.argv[1])
+model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(8)]).cuda()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+data = torch.randn(64, width, device="cuda")
+def step():
+    optimizer.zero_grad(set_to_none=True)
+    torch.nn.functional.mse_loss(model(data), data).backward()
+    optimizer.step()
+for _ in range(20): step()
+torch.cuda.synchronize(); began, steps = time.time(), 0
+while time.time() - began < 3.0:
+    for _ in range(10): step()
+    torch.cuda.synchronize(); steps += 10
+print(steps / (time.time() - began))
+"""
+
+
+def measure(gpus: tuple[Gpu, ...]) -> dict[str, dict[str, float]]:
+    """Return workload → accelerator → steps per second, each measured alone."""
+    first = {gpu.accelerator: gpu for gpu in reversed(gpus)}
+    found: dict[str, dict[str, float]] = {}
+    for name, width in WIDTHS.items():
+        found[name] = {}
+        for kind, gpu in first.items():
+            said = subprocess.run(
+                [sys.executable, "-c", PROBE, str(width)],
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            found[name][kind] = float(said.stdout)
+            print(f"{name:8} {kind:16} {found[name][kind]:8.1f} steps/s", flush=True)
+    return found
+
+
+def run(policy: str, round_s: float, speeds: dict[str, dict[str, float]]) -> dict[str, object]:
+    """Serve the jobs under a policy and return what came of them."""
+    data = Path(tempfile.mkdtemp(prefix="fairlead-mig-"))
+    rows = ["workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s"]
+    rows += [f"{w},1,{k},,,{v}," for w, row in speeds.items() for k, v in row.items()]
+    (data / "speeds.csv").write_text("\n".join(rows) + "\n")
+    command = [sys.executable, "-m", "fairlead", "serve", "--data", str(data), "--port", "8655"]
+    command += ["--round", str(round_s), "--policy", policy, "--speeds", str(data / "speeds.csv")]
+    with (data / "log").open("ab") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        client = connect(data)
+        ids = []
+        for name, width in list(WIDTHS.items()) * 2:
+            steps = int(SECONDS[name] * max(speeds[name].values()))
+            made = client.submit(
+                [sys.executable, str(HERE / "train.py"), str(width), str(steps)],
+                workload=name,
+                steps=steps,
+                name=name,
+            )
+            ids.append(made["id"])
+        jobs = [client.wait(job_id, timeout_s=400) for job_id in ids]
+    finally:
+        server.terminate()
+        server.wait(30)
+    first = min(job["submitted_at"] for job in jobs)
+    spans = [job["ended_at"] - job["submitted_at"] for job in jobs]
+    return {
+        "policy": policy,
+        "mean_completion_s": sum(spans) / len(spans),
+        "makespan_s": max(job["ended_at"] for job in jobs) - first,
+        "exact_steps": all(job["steps_done"] == job["total_steps"] for job in jobs),
+        "preemptions": sum(job["preemptions"] for job in jobs),
+        "jobs": [
+            {
+                key: job[key]
+                for key in ("name", "state", "steps_done", "total_steps", "preemptions",
+                            "accelerators_used", "leases")
+            }
+            for job in jobs
+        ],
+    }  # fmt: skip
+
+
+def connect(data: Path) -> Client:
+    """Return a client once the server answers."""
+    for _ in range(200):
+        try:
+            client = Client("http://127.0.0.1:8655", (data / "admin.token").read_text())
+            client.get("/v1/jobs")
+            return client
+        except (OSError, ServerError):
+            time.sleep(0.2)
+    raise SystemExit((data / "log").read_text()[-2000:])
+
+
+def main() -> None:
+    gpus = find_gpus()
+    if len({gpu.accelerator for gpu in gpus}) < 2:
+        sys.exit("one kind of device only: cut the card with nvidia-smi mig first")
+    speeds = measure(gpus)
+    round_s = float(sys.argv[2]) if len(sys.argv) > 2 else 15.0
+    runs = [run(policy, round_s, speeds) for policy in ("max-min", "max-min:agnostic")]
+    found = {"devices": [gpu.accelerator for gpu in gpus], "speeds": speeds, "runs": runs}
+    Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
+    for one in runs:
+        print(json.dumps({k: v for k, v in one.items() if k != "jobs"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""What ``fairlead serve`` can be told, and by whom: flags, then environment, then a file."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import sqlalchemy as sa
+from pydantic import Field, TypeAdapter, ValidationError
+
+from fairlead.files.fields import quoted, unknown
+from fairlead.files.text import read_text
+from fairlead.model.errors import InputError
+
+FILE = "fairlead.toml"
+"""what is read from the data directory when no file is named"""
+PREFIX = "FAIRLEAD_"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+DEFAULT_DATA = "~/.fairlead"
+
+Positive = Field(gt=0, le=1e12, allow_inf_nan=False)
+
+
+def _about(text: str, **limits: Any) -> Any:
+    return Field(description=text, **limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """All that ``fairlead serve`` can be told; descriptions say what is to be given."""
+
+    data: Annotated[Path, _about("a directory for the database, logs and checkpoints")]
+    host: Annotated[
+        str, _about("an address to listen on; elsewhere than here needs TLS", min_length=1)
+    ] = "127.0.0.1"
+    port: Annotated[int, _about("a port from 1 to 65535", ge=1, le=65535)] = 8642
+    policy: Annotated[str, _about("a policy, see `fairlead policies`", min_length=1)] = "max-min"
+    mechanism: Annotated[str | None, _about("a mechanism, see `fairlead policies`")] = None
+    round_s: Annotated[float | None, Positive, _about("seconds above 0")] = None
+    emulate: Annotated[
+        str | None, _about("devices to emulate, as in v100=2,k80=4, or a YAML file")
+    ] = None
+    speeds: Annotated[str | None, _about("a table of speeds, CSV or Gavel JSON")] = None
+    database: Annotated[
+        str | None, _about("an address such as postgresql+psycopg://user@host/name")
+    ] = None
+    tls_certificate: Annotated[Path | None, _about("a PEM file")] = None
+    tls_key: Annotated[Path | None, _about("a PEM file")] = None
+    standby_s: Annotated[
+        float, _about("seconds to wait for another scheduler's end, 0 or more", ge=0, le=1e12)
+    ] = 0.0
+    log_format: Annotated[Literal["text", "json"], _about("text or json")] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _about("debug, info, warning or error")
+    ] = "info"
+    requests_per_s: Annotated[
+        float, Positive, _about("requests a second that a token may make, above 0")
+    ] = 1000.0
+    requests_burst: Annotated[
+        int, _about("requests that a token may make at once, at least 1", ge=1, le=10**9)
+    ] = 10_000
+    renewals_per_s: Annotated[
+        float, Positive, _about("renewals a second that a lease may make, above 0")
+    ] = 1000.0
+    body_mib: Annotated[float, Positive, _about("MiB that a request may hold, above 0")] = 4.0
+
+    @property
+    def url(self) -> str:
+        """Where clients on this machine reach the server."""
+        scheme = "https" if self.tls_certificate else "http"
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::", *LOOPBACK) else self.host
+        return f"{scheme}://{host}:{self.port}"
+
+    @property
+    def store_url(self) -> str:
+        """The database's address."""
+        return self.database or f"sqlite:///{self.data / 'fairlead.db'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as it is in force."""
+
+    name: str
+    value: object
+    origin: str
+    """flag, default, a variable's name, or file and line"""
+
+    @property
+    def shown(self) -> object:
+        """The value without secrets, as JSON can say it."""
+        if self.name == "database" and isinstance(self.value, str):
+            return _without_password(self.value)
+        return str(self.value) if isinstance(self.value, Path) else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The settings in force, each with whoever said so."""
+
+    settings: ServeSettings
+    listed: tuple[Setting, ...]
+    file: Path | None
+
+
+def effective(
+    flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None
+) -> Effective:
+    """Return the settings: of flags that are not None, else the environment, else the file.
+
+    Without a file, ``fairlead.toml`` in the data directory is read if it is there.
+    """
+    said: dict[str, tuple[object, str]] = {}
+    for name in NAMES:
+        variable = variable_of(name)
+        if flags.get(name) is not None:
+            said[name] = (flags[name], "flag")
+        elif environ.get(variable):
+            said[name] = (environ[variable], variable)
+    if file is None:
+        data = Path(str(said.get("data", (DEFAULT_DATA, ""))[0])).expanduser()
+        file = data / FILE if (data / FILE).is_file() else None
+    if file is not None:
+        said = {**_read(file), **said}
+    said.setdefault("data", (DEFAULT_DATA, "default"))
+    values = {name: _checked(name, *given) for name, given in said.items()}
+    values["data"] = values["data"].expanduser().absolute()
+    settings = ServeSettings(**values)
+    _agree(settings)
+    listed = (
+        Setting(name, getattr(settings, name), said[name][1] if name in said else "default")
+        for name in NAMES
+    )
+    return Effective(settings, tuple(listed), file)
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def description_of(name: str) -> str:
+    """Return what is to be given for a setting."""
+    found = [m.description for m in get_args(_HINTS[name])[1:] if m.description]
+    return str(found[0])
+
+
+def _read(path: Path) -> dict[str, tuple[object, str]]:
+    """Return the settings of a file, with where each stands."""
+    text = read_text(path)
+    try:
+        found = tomllib.loads(text.body)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"at line (\d+)", str(error))
+        raise InputError(
+            f"it is not TOML ({str(error).partition(' (at')[0]})",
+            fix="correct it there",
+            source=text.name,
+            line=int(place[1]) if place else None,
+        ) from None
+    said = {}
+    for name, value in found.items():
+        line = _line_of(name, text.body)
+        if name not in NAMES:
+            raise unknown("setting", name, NAMES).within(source=text.name, line=line, field=name)
+        said[name] = (_beside(path, name, value), f"{path}:{line}")
+    return said
+
+
+def _beside(path: Path, name: str, value: object) -> object:
+    """Return a path of the file as seen from where the file is, not from where we are."""
+    if not isinstance(value, str):
+        return value
+    there = path.parent / Path(value).expanduser()
+    is_path = name in ("data", "tls_certificate", "tls_key")
+    return str(there) if is_path or (name in ("speeds", "emulate") and there.is_file()) else value
+
+
+def _line_of(name: str, body: str) -> int | None:
+    for number, line in enumerate(body.split("\n"), start=1):
+        if re.match(rf"\s*(\[\s*)?[\"']?{re.escape(name)}[\"']?\s*([.=\]])", line):
+            return number
+    return None
+
+
+def _checked(name: str, value: object, origin: str) -> Any:
+    try:
+        if isinstance(value, bool):  # which would pass as a number
+            raise ValueError
+        return _ADAPTERS[name].validate_python(value)
+    except (ValidationError, ValueError):
+        source, _, line = origin.rpartition(":")
+        raise InputError(
+            f"{quoted(value)} is not possible",
+            fix=f"give {description_of(name)}",
+            source=source or (origin if origin != "flag" else None),
+            line=int(line) if source and line.isdigit() else None,
+            field=name,
+        ) from None
+
+
+def _agree(settings: ServeSettings) -> None:
+    """Refuse settings that cannot go together."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if (certificate is None) != (key is None):
+        missing = "tls_key" if key is None else "tls_certificate"
+        raise InputError("TLS needs a certificate and its key", fix="give both", field=missing)
+    if settings.host not in LOOPBACK and certificate is None:
+        raise InputError(
+            f"{quoted(settings.host)} would send tokens in the clear",
+            fix="give tls_certificate and tls_key, or listen on 127.0.0.1 behind a proxy that has"
+            " them",
+            field="host",
+        )
+    for name in ("tls_certificate", "tls_key"):
+        path = getattr(settings, name)
+        if path is not None and not path.is_file():
+            raise InputError(f"there is no file {path}", fix="check the path", field=name)
+    if settings.database is not None:
+        try:
+            sa.make_url(settings.database)
+        except sa.exc.ArgumentError:
+            fix = f"give {description_of('database')}"
+            raise InputError("it is no database's address", fix=fix, field="database") from None
+
+
+def unread(environ: Iterable[str]) -> list[str]:
+    """Return the variables that look like settings and are none, for whoever misspelt one."""
+    known = {variable_of(name) for name in NAMES}
+    return sorted(v for v in environ if v.startswith(PREFIX) and v not in known | _CLIENTS)
+
+
+def _without_password(url: str) -> str:
+    return sa.make_url(url).render_as_string(hide_password=True)
+
+
+_HINTS = get_type_hints(ServeSettings, include_extras=True)
+NAMES = tuple(field.name for field in fields(ServeSettings))
+_ADAPTERS = {name: TypeAdapter(_HINTS[name]) for name in NAMES}
+_CLIENTS = {"FAIRLEAD_URL", "FAIRLEAD_TOKEN"}
