@@ -18,8 +18,8 @@ from fairlead.client import Client, ServerError
 from fairlead.engines.gpus import Gpu, find_gpus
 
 HERE = Path(__file__).parent
-WIDTHS = {"small": 1024, "medium": 4096, "large": 8192}
-SECONDS = {"small": 40.0, "medium": 45.0, "large": 50.0}
+WIDTHS = {"small": 512, "medium": 2048, "large": 4096}
+SECONDS = {"small": 40.0, "medium": 40.0, "large": 40.0}
 """how long a job of each workload takes alone on the largest device"""
 PROBE = """
 import sys, time, torch
@@ -121,7 +121,7 @@ def main() -> None:
     if len({gpu.accelerator for gpu in gpus}) < 2:
         sys.exit("one kind of device only: cut the card with nvidia-smi mig first")
     speeds = measure(gpus)
-    round_s = float(sys.argv[2]) if len(sys.argv) > 2 else 15.0
+    round_s = float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
     runs = [run(policy, round_s, speeds) for policy in ("max-min", "max-min:agnostic")]
     found = {"devices": [gpu.accelerator for gpu in gpus], "speeds": speeds, "runs": runs}
     Path(sys.argv[1]).write_text(json.dumps(found, indent=1))

@@ -152,6 +152,16 @@ def test_job_moves_to_a_free_device_only_when_its_own_lease_has_ended() -> None:
     assert launched(list(made.handle(left))) == {0: (2,)}
 
 
+def test_job_that_finishes_instead_of_moving_is_not_started_again() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, -1, -1, -1))
+    old = np.array([lease_of(made, 0)])
+    assert launched(ready(made, 360.0, plan(-1, -1, 0, -1))) == {}
+    done = ev.LeasesEnded(361.0, old, np.array([100.0]), "finished")
+    assert launched(list(made.handle(done))) == {}
+    assert made.jobs.state[0] == JobState.FINISHED
+
+
 def test_gang_that_changes_some_devices_ends_and_starts_whole() -> None:
     made = scheduler()
     ready(made, 0.0, plan(0, 0, -1, -1))

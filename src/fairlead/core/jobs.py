@@ -143,6 +143,10 @@ class JobTable:
     @property
     def profiles(self) -> Profiles:
         """The profiles of all jobs so far."""
+        if self._profiles is None and not self._profile_rows:
+            none = np.zeros(0, dtype=np.int64)
+            kinds = len(self._cluster.accelerators)
+            self._profiles = Profiles(np.zeros((0, kinds)), none, np.zeros(0), none)
         if self._profiles is None:
             speed, gang, weight, tenant, workload, least, most = zip(
                 *self._profile_rows, strict=True

@@ -49,6 +49,7 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
         "waiting": scheduler.waiting,
         "pending": scheduler.pending,
         "down": sorted(scheduler.down),
+        "cordoned": sorted(scheduler.cordoned),
         "changes": scheduler.changes,
         "version": scheduler.version,
         "planning": scheduler.planning,

@@ -6,6 +6,7 @@ from typing import Any, Generic, cast
 
 import numpy as np
 
+from fairlead.core.cordon import pinned
 from fairlead.core.history import Usage
 from fairlead.core.jobs import (
     ARRIVAL,
@@ -71,6 +72,7 @@ class Scheduler(Generic[M]):
         self.usage = Usage()
         self.memory: M = mechanism.initial()
         self.down: set[int] = set()
+        self.cordoned: set[int] = set()
         self.changes = 0
         self.version = 0
         self.planning = False
@@ -98,6 +100,7 @@ class Scheduler(Generic[M]):
             ev.Measured: self._measured,
             ev.NodeLost: self._node_lost,
             ev.NodeReturned: self._node_returned,
+            ev.NodeCordoned: self._node_cordoned,
             ev.PlanDue: self._plan_due,
             ev.PlanReady: self._plan_ready,
             ev.RoundEnd: self._round_end,
@@ -239,6 +242,8 @@ class Scheduler(Generic[M]):
                 if self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
                     self.jobs.end(number, JobState.FINISHED)
                     commands += self._suspend(self.leases.of_job(number))
+            # Told to move, a job may have finished instead of leaving.
+            self.waiting = self.waiting.where(self.jobs.state[self.waiting.job] == JobState.ACTIVE)
         commands += self._launch_ready(event.at)
         if event.outcome != "left":
             self.changes += 1
@@ -261,28 +266,39 @@ class Scheduler(Generic[M]):
         self.changes += 1
         return self._react(event.at)
 
+    def _node_cordoned(self, event: ev.NodeCordoned) -> list[Command]:
+        node = self._node(event.node)
+        (self.cordoned.add if event.cordoned else self.cordoned.discard)(node)
+        self._refresh_devices()
+        self.changes += 1
+        self.waiting = self.waiting.where(~self.waiting.any_device(~self._is_open))
+        return self._react(event.at)
+
     def _node(self, name: str) -> int:
         for index, node in enumerate(self.cluster.nodes):
             if node.id == name:
                 return index
         raise ProtocolError(f"there is no node {name!r}")
 
-    def set_down(self, nodes: set[int]) -> None:
-        """Say which nodes are down, when a saved state is restored."""
-        self.down = nodes
+    def set_nodes(self, down: set[int], cordoned: set[int]) -> None:
+        """Say which nodes are down or cordoned, when a saved state is restored."""
+        self.down, self.cordoned = down, cordoned
         self._refresh_devices()
 
     def _refresh_devices(self) -> None:
         self._capacity = capacity(self.cluster, self.down)
         self._is_up: BoolArray = ~np.isin(self.cluster.node_of, list(self.down))
+        self._is_cordoned: BoolArray = np.isin(self.cluster.node_of, list(self.cordoned))
+        self._is_open: BoolArray = self._is_up & ~self._is_cordoned
         self._usable = self._is_up.nonzero()[0]
 
     # -- rounds ---------------------------------------------------------------------------------
 
     def _plan_due(self, event: ev.PlanDue) -> list[Command]:
-        if not len(self.jobs.active):
+        if len(self.jobs.active) == len(self._pinned()[0]):
+            # Nobody is to be scheduled; what runs on cordoned nodes does so until it ends.
             self.round_end_at = None
-            return [SetTimer("RoundEnd", None)]
+            return [*self._renew(math.inf), SetTimer("RoundEnd", None)]
         if self.usage.due(event.at):
             self.changes += self.usage.count(event.at, self._used(event.at), self.jobs.tenants)
         self.version += 1
@@ -335,8 +351,13 @@ class Scheduler(Generic[M]):
         """
         start, leases = plan.start, self.leases
         active = self.jobs.state[start.job] == JobState.ACTIVE
-        self.waiting = start = start.where(active & ~start.any_device(~self._is_up))
         stop = plan.stop[leases.is_open(plan.stop)]
+        stays, closed = self._pinned()
+        if len(stays):
+            active &= ~np.isin(start.job, stays)
+            stop = stop[~np.isin(leases.job[stop & (SLOTS - 1)], stays)]
+        shut = ~self._is_open | closed
+        self.waiting = start = start.where(active & ~start.any_device(shut))
         wanted = np.zeros(len(self._is_up), dtype=bool)
         wanted[start.device] = True
         there = leases.lease[leases.on_devices(wanted)]
@@ -367,7 +388,7 @@ class Scheduler(Generic[M]):
         return [self._launch(more, at)] if len(more) else []
 
     def _idle_devices(self) -> IntArray:
-        idle = self._is_up & (self.leases.holder < 0).all(axis=0)
+        idle = self._is_open & (self.leases.holder < 0).all(axis=0)
         idle[self.waiting.device] = False
         return idle.nonzero()[0]
 
@@ -418,21 +439,27 @@ class Scheduler(Generic[M]):
     def snapshot(self, at: float, starts_at: float) -> Snapshot:
         """Return the active jobs and what they hold, time received projected to ``starts_at``."""
         jobs, leases = self.jobs, self.leases
-        active = jobs.active
+        active, slots = jobs.active, leases.staying
+        usable, up = self._usable, self._capacity
+        if self.cordoned:
+            stays, closed = self._pinned()
+            active = active[~np.isin(active, stays)]
+            slots = slots[~np.isin(leases.job[slots], stays)]
+            usable = (self._is_up & ~closed).nonzero()[0]
+            up = np.bincount(self.cluster.accelerator_of[usable], minlength=len(up))
         rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
-        slots = leases.staying
         row_of = np.searchsorted(active, leases.job[slots])
         leases.credit(slots, row_of, starts_at, rows)
         if leases.n_leaving:
             leaving = ~leases.is_open(ints[:, LEASE])
             ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
-        holds = self._rows_held(slots, row_of)
+        holds = self._rows_held(slots, row_of, active)
         return Snapshot(
             at=at,
             starts_at=starts_at,
             cluster=self.cluster,
-            capacity=self._capacity,
-            usable=self._usable,
+            capacity=up,
+            usable=usable,
             tenants=self.usage.moved(jobs.tenants),
             profiles=self.usage.moved_profiles(jobs.profiles),
             job=active,
@@ -446,7 +473,7 @@ class Scheduler(Generic[M]):
             on=ints[:, ON],
             lease=ints[:, LEASE],
             holds=holds,
-            holds_lease=None if leases.simple else self._leases_held(len(holds)),
+            holds_lease=None if leases.simple else self._leases_held(len(holds), slots),
             ids=jobs.ids,
             changes=self.changes,
             speeds=self.beliefs,
@@ -468,7 +495,13 @@ class Scheduler(Generic[M]):
         count = len(jobs.tenants)
         return np.bincount(profiles.tenant[profile], held.sum(axis=1), count).astype(float)
 
-    def _rows_held(self, slots: IntArray, row_of: IntArray) -> IntArray:
+    def _pinned(self) -> tuple[IntArray, BoolArray]:
+        """Return the jobs that cordons keep in place, and the devices closed to all others."""
+        if not self.cordoned:
+            return NO_INTS, self._is_cordoned
+        return pinned(self.leases, self._is_cordoned)
+
+    def _rows_held(self, slots: IntArray, row_of: IntArray, active: IntArray) -> IntArray:
         """Return lanes × devices → row of the job that holds the device or waits for it."""
         row_of_slot = np.full(len(self.leases.lease), NOBODY, dtype=np.int64)
         row_of_slot[slots] = row_of
@@ -479,14 +512,14 @@ class Scheduler(Generic[M]):
             lanes = np.flatnonzero((held[:, devices] < 0).all(axis=1))
             if not len(lanes):
                 held = np.vstack([held, np.full_like(held[:1], NOBODY)])
-            held[lanes[0] if len(lanes) else -1, devices] = np.searchsorted(
-                self.jobs.active, unit.job
-            )
+            row = np.searchsorted(active, unit.job)
+            held[lanes[0] if len(lanes) else -1, devices] = row
         return held
 
-    def _leases_held(self, lanes: int) -> IntArray:
-        """Return lanes × devices → lease that holds the device and stays, with so many lanes."""
-        stays = np.where(self.leases.leaving, NOBODY, self.leases.lease)
+    def _leases_held(self, lanes: int, slots: IntArray) -> IntArray:
+        """Return lanes × devices → which of these leases holds the device, with so many lanes."""
+        stays = np.full(len(self.leases.lease), NOBODY, dtype=np.int64)
+        stays[slots] = self.leases.lease[slots]
         held: IntArray = stays[self.leases.holder]
         more = np.full((lanes - len(held), held.shape[1]), NOBODY, dtype=np.int64)
         return np.vstack([held, more])

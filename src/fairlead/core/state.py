@@ -19,6 +19,7 @@ def save_state(scheduler: Scheduler[Any]) -> str:
         "usage": scheduler.usage.columns(),
         **{name: getattr(scheduler, name) for name in _PLAIN},
         "down": sorted(scheduler.down),
+        "cordoned": sorted(scheduler.cordoned),
     }
     return json.dumps(encode_value(state), separators=(",", ":"))
 
@@ -33,7 +34,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
     scheduler.usage.restore(state["usage"])
     for name in _PLAIN:
         setattr(scheduler, name, state[name])
-    scheduler.set_down(set(state["down"]))
+    scheduler.set_nodes(set(state["down"]), set(state.get("cordoned", ())))
 
 
 _PLAIN = (
