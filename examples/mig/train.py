@@ -27,7 +27,7 @@ def main() -> None:
         optimizer.step()
         if i % 20 == 0:
             torch.cuda.synchronize() if device == "cuda" else None
-            run.report(loss=float(loss))
+            run.report(loss=loss.item())
 
 
 if __name__ == "__main__":
