@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import client
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ OVER = ("finished", "failed", "cancelled")
 """states that a job does not leave"""
 _LOGIN = "login.json"
 _IDLE_S = 2.0
+_TRIES, _LONGEST_WAIT_S = 5, 10.0
+"""when the server asks to be asked less often"""
+_SILENCE_S = 60.0
+"""after which a stream of events is given up; the server says something every 15 s"""
 
 
 class ServerError(FairleadError):
@@ -43,9 +47,9 @@ class Client:
         self._used_at = 0.0
 
     @classmethod
-    def found(cls) -> "Client":
+    def found(cls, data: Path | None = None) -> "Client":
         """Return the client that the environment, a login or the server's data describe."""
-        data = Path(os.environ.get("FAIRLEAD_DATA", "~/.fairlead")).expanduser()
+        data = data or Path(os.environ.get("FAIRLEAD_DATA", "~/.fairlead")).expanduser()
         login = _read(data / _LOGIN)
         server = _read(data / "server.json")
         url = os.environ.get("FAIRLEAD_URL") or login.get("url") or server.get("url")
@@ -84,6 +88,27 @@ class Client:
             time.sleep(0.3)
         return found
 
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield what happens on the server, as it happens, until it stops.
+
+        An event has ``event`` (job.submitted, job.changed, lease.started, lease.ended,
+        server.stopping), ``at``, and for most ``job``.
+        """
+        connection = self._connect(_SILENCE_S)
+        try:
+            path = self._url.path.rstrip("/") + "/v1/events"
+            connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise _refusal(answer.status, answer.read())
+            while line := answer.readline():
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+        except (OSError, client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        finally:
+            connection.close()
+
     def get(self, path: str, **query: object) -> Any:
         """Return what the server shows."""
         given = {key: value for key, value in query.items() if value is not None}
@@ -95,25 +120,27 @@ class Client:
 
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Return the answer's JSON, None without a body; ServerError says why it was refused."""
-        status, _, text = self.raw(method, path, body)
-        found = json.loads(text) if text else None
-        if status < 400:
-            return found
-        problem = (found or {}).get("error", {})
-        raise ServerError(str(problem.get("message") or f"the server answered {status}"))
+        status, headers, text = self.raw(method, path, body)
+        for _ in range(_TRIES):
+            if status != 429:
+                break
+            time.sleep(min(float(headers.get("retry-after", 1)), _LONGEST_WAIT_S))
+            status, headers, text = self.raw(method, path, body)
+        if status >= 400:
+            raise _refusal(status, text)
+        return json.loads(text) if text else None
 
     def raw(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of an answer."""
-        kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         if time.monotonic() - self._used_at > _IDLE_S:
             self.close()  # the server may be about to close it
         self._used_at = time.monotonic()
         try:
             if self._connection is None:
-                self._connection = kind(self._url.hostname or "", self._url.port, timeout=30)
+                self._connection = self._connect(30.0)
             self._connection.request(
                 method,
                 self._url.path.rstrip("/") + path,
@@ -121,18 +148,34 @@ class Client:
                 headers,
             )
             answer = self._connection.getresponse()
-            return answer.status, dict(answer.headers), answer.read()
+            found = {name.lower(): value for name, value in answer.headers.items()}
+            return answer.status, found, answer.read()
         except (OSError, client.HTTPException) as error:
             self.close()
-            where = f"{self._url.scheme}://{self._url.netloc}"
-            raise ServerError(f"{where} does not answer ({error}); is the server up?") from None
+            raise self._unreachable(error) from None
 
+    def _connect(self, timeout_s: float) -> client.HTTPConnection:
+        kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
+        return kind(self._url.hostname or "", self._url.port, timeout=timeout_s)
+
+    def _unreachable(self, error: Exception) -> ServerError:
+        where = f"{self._url.scheme}://{self._url.netloc}"
+        return ServerError(f"{where} does not answer ({error}); is the server up?")
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _refusal(status: int, text: bytes) -> ServerError:
+    """Return why a request was refused, in the server's words if they can be read."""
+    try:
+        message = json.loads(text)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = f"the server answered {status}"
+    return ServerError(str(message))
 
 
 def job_path(job_id: str, *rest: str) -> str:

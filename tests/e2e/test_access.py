@@ -26,17 +26,21 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "POST /v1/jobs/{job_id}/resume": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/jobs/{job_id}/cancel": (OK, 409, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/jobs/{job_id}/logs": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/jobs/{job_id}/explain": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
     "POST /v1/leases/{lease}/renew": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
     "GET /v1/tenants": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "PUT /v1/tenants/{tenant_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/shares": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /v1/nodes": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "POST /v1/nodes/{node}/cordon": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/drain": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/return": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "DELETE /v1/tokens/{token_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/audit": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/about": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/instance": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /v1/events": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /metrics": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /healthz": (OK, OK, OK, OK, OK, OK),
@@ -144,6 +148,21 @@ def test_tenants_see_their_own_jobs_only(clients: dict[str, Client]) -> None:
     assert {job["tenant"] for job in clients["own"].get("/v1/jobs")} == {"own"}
     assert clients["other"].get("/v1/jobs") == []
     assert mine["id"] in {job["id"] for job in clients["viewer"].get("/v1/jobs")}
+
+
+def test_an_admin_may_share_a_tenants_jobs_with_another_to_see_not_to_change(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
+    mine = clients["own"].submit(["sleep", "60"], workload="small")["id"]
+    said = server.cli("tokens", "make", "friend", "--tenant", "other", "--sees", "own", "--json")
+    made = json.loads(said.stdout)
+    assert made["sees"] == ["own"]
+    friend = Client(f"http://127.0.0.1:{server.port}", made["token"])
+    assert mine in {job["id"] for job in friend.get("/v1/jobs")}
+    assert friend.raw("GET", f"/v1/jobs/{mine}/logs")[0] == 200
+    assert friend.raw("POST", f"/v1/jobs/{mine}/cancel")[0] == 403
+    friend.close()
+    clients["own"].post(f"/v1/jobs/{mine}/cancel")
 
 
 def test_a_revoked_and_an_expired_token_are_useless(

@@ -13,6 +13,7 @@ from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from fairlead.files.text import Text
     from fairlead.insight.audit import Audit
     from fairlead.model.snapshot import Snapshot
 
@@ -27,9 +28,13 @@ class By(StrEnum):
 def audit(
     *,
     policy: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(help="What is audited, see `fairlead policies`; repeat it to compare."),
-    ],
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Audit the server's jobs as they are now, by its policy."),
+    ] = False,
     instance: Annotated[
         list[Path] | None,
         typer.Option(help="The jobs and devices, as JSON; repeat it for the worst of several."),
@@ -81,10 +86,13 @@ def audit(
     limits = [Limit.parse(text) for text in fail_if or ()]
     moment = {"--at": at, "--cluster": cluster, "--speeds": speeds, "--mechanism": mechanism,
               "--round": round_s}  # fmt: skip
+    instances: Sequence[Path | Text] = instance or []
+    if live:
+        policy, instances = _ask_server(policy, instance, trace)
+    if not policy:
+        raise UsageError("audit needs --policy POLICY, see `fairlead policies`")
     audits = [
-        found
-        for spec in policy
-        for found in _audits(spec, instance or [], trace, moment, by, lies)
+        found for spec in policy for found in _audits(spec, instances, trace, moment, by, lies)
     ]
     if report is not None:
         _write_report(report, audits)
@@ -94,9 +102,26 @@ def audit(
         raise AuditError("; ".join(broken))
 
 
+def _ask_server(
+    policy: list[str] | None, instance: list[Path] | None, trace: str | None
+) -> "tuple[list[str], list[Text]]":
+    """Return the policy that a server runs, unless others were named, and its jobs."""
+    import json
+
+    from fairlead.client import Client
+    from fairlead.files.text import Text
+
+    if instance or trace:
+        raise UsageError("--live takes the server's jobs; leave out --instance and --trace")
+    server = Client.found()
+    found = server.get("/v1/instance")
+    jobs = Text("the server now", json.dumps(found))
+    return policy or [server.get("/v1/about")["policy"]], [jobs]
+
+
 def _audits(
     spec: str,
-    instances: Sequence[Path],
+    instances: "Sequence[Path | Text]",
     trace: str | None,
     moment: Mapping[str, object],
     by: By | None,
@@ -121,22 +146,22 @@ def _audits(
 
 
 def _snapshots(
-    spec: str, instances: Sequence[Path], trace: str | None, moment: Mapping[str, object]
+    spec: str, instances: "Sequence[Path | Text]", trace: str | None, moment: Mapping[str, object]
 ) -> "Iterator[tuple[str, Snapshot]]":
-    from fairlead.files import read_instance
+    from fairlead.files.instance import parse_instance
+    from fairlead.files.text import read_text
     from fairlead.model.snapshot import snapshot_of
 
     if (trace is None) == (not instances):
-        raise UsageError("audit needs --instance FILE, or --trace FILE --at SECONDS")
+        raise UsageError("audit needs --instance FILE, --live, or --trace FILE --at SECONDS")
     if trace is None:
         for option, value in moment.items():
             if value is not None:
                 raise UsageError(f"{option} goes with --trace; leave it out with --instance")
-        for path in instances:
-            yield (
-                path.name.removesuffix(".gz").removesuffix(".json"),
-                snapshot_of(read_instance(path)),
-            )
+        for given in instances:
+            text = read_text(given) if isinstance(given, Path) else given
+            where = given.name.removesuffix(".gz").removesuffix(".json")
+            yield where, snapshot_of(parse_instance(text))
         return
     at = moment["--at"]
     if not isinstance(at, float):

@@ -3,14 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fairlead.cli.options import Json
 
 tenants = typer.Typer(help="List tenants, or set one's weight, parent and quotas.")
-nodes = typer.Typer(help="List nodes, take them out of use and put them back.")
+nodes = typer.Typer(help="List nodes; cordon, drain and return them.")
 tokens = typer.Typer(help="Make, list and revoke tokens.")
 
 Quota = Annotated[
@@ -94,7 +94,7 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     rows = [
         [
             one["id"],
-            "up" if one["up"] else "down",
+            _standing(one),
             _quota_text(one["devices"]),
             f"{one['busy']}/{sum(one['devices'].values())}",
         ]
@@ -103,15 +103,30 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     table(f"{len(found)} nodes", ["node", "state", "devices", "busy"], rows, figures=False)
 
 
+@nodes.command("cordon")
+def cordon(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False) -> None:
+    """Start nothing new on a node; what runs there goes on until it ends.
+
+    Example:  fairlead nodes cordon v100-0
+    """
+    _turn(node, "cordon", as_json)
+
+
 @nodes.command("drain")
 def drain(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False) -> None:
-    """Have all jobs leave a node, and start none there."""
+    """Have all jobs checkpoint and leave a node, and start none there.
+
+    Example:  fairlead nodes drain v100-0
+    """
     _turn(node, "drain", as_json)
 
 
 @nodes.command("return")
 def put_back(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False) -> None:
-    """Use a drained node again."""
+    """Use a drained or cordoned node again.
+
+    Example:  fairlead nodes return v100-0
+    """
     _turn(node, "return", as_json)
 
 
@@ -161,6 +176,10 @@ def make_token(
     *,
     role: Annotated[str, typer.Option(help="admin, tenant or viewer.")] = "tenant",
     tenant: Annotated[str | None, typer.Option(help="For the role tenant.")] = None,
+    sees: Annotated[
+        list[str] | None,
+        typer.Option(help="Another tenant whose jobs are shown to it; give it several times."),
+    ] = None,
     lasts: Annotated[float | None, typer.Option(help="Seconds until it expires.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -171,7 +190,7 @@ def make_token(
     from fairlead.cli.output import print_json
     from fairlead.client import Client
 
-    body = {"name": name, "role": role, "tenant": tenant, "lasts_s": lasts}
+    body = {"name": name, "role": role, "tenant": tenant, "sees": sees or [], "lasts_s": lasts}
     found = Client.found().post("/v1/tokens", body)
     if as_json:
         print_json(found)
@@ -214,7 +233,11 @@ def _turn(node: str, what: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        typer.echo(f"{node}: {'up' if found['up'] else 'down'}")
+        typer.echo(f"{node}: {_standing(found)}")
+
+
+def _standing(node: dict[str, Any]) -> str:
+    return "down" if not node["up"] else "cordoned" if node["cordoned"] else "up"
 
 
 def _quota(given: list[str] | None, option: str) -> dict[str, float]:

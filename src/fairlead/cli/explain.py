@@ -5,13 +5,25 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.options import Json, PolicyOption
+from fairlead.cli.options import Json
+from fairlead.model.errors import UsageError
 
 
 def explain(
     who: Annotated[str, typer.Argument(metavar="JOB|TENANT", help="Whom it is about.")],
-    instance: Annotated[Path, typer.Option(help="The jobs and devices, as JSON.")],
-    policy: PolicyOption = "max-min",
+    instance: Annotated[
+        Path | None,
+        typer.Option(
+            help="The jobs and devices, as JSON.", show_default="the server's, as they are now"
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="Who should get what: see `fairlead policies`.",
+            show_default="max-min, or what the server runs",
+        ),
+    ] = None,
     tenant: Annotated[
         bool, typer.Option("--tenant", help="It is a tenant, though a job has this id too.")
     ] = False,
@@ -21,7 +33,10 @@ def explain(
 
     From the prices of the devices: what binds it, and what its speed costs. For every change
     (another accelerator, a smaller gang, more weight, one more device) the allocation is solved
-    again, so gains are exact as long as nothing else changes.
+    again, so gains are exact as long as nothing else changes. Without --instance the server is
+    asked about one of its jobs.
+
+    Example:  fairlead explain j7
 
     Example:  fairlead explain job-7 --instance instance.json --policy max-min
     """
@@ -32,6 +47,10 @@ def explain(
     from fairlead.model.snapshot import snapshot_of
     from fairlead.policies.ranks import policy_named
 
+    if instance is None:
+        _explain_live(who, policy, tenant=tenant, as_json=as_json)
+        return
+    policy = policy or "max-min"
     snap = snapshot_of(read_instance(instance))
     chosen = policy_named(policy)
     found = find(snap, chosen, who, name=policy, tenant=tenant)
@@ -39,4 +58,20 @@ def explain(
         print_json(found.as_dict())
         return
     for paragraph in paragraphs(found):
+        results.print(paragraph, highlight=False, markup=False)
+
+
+def _explain_live(job_id: str, policy: str | None, *, tenant: bool, as_json: bool) -> None:
+    from fairlead.cli.output import print_json, results
+    from fairlead.client import Client, job_path
+
+    if policy is not None or tenant:
+        raise UsageError(
+            "--policy and --tenant go with --instance: the server runs its own policy"
+        )
+    found = Client.found().get(job_path(job_id, "explain"))
+    if as_json:
+        print_json(found)
+        return
+    for paragraph in found["text"]:
         results.print(paragraph, highlight=False, markup=False)

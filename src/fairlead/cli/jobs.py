@@ -1,7 +1,6 @@
-"""``fairlead submit``, ``jobs``, ``job``, ``logs``, ``cancel``, ``suspend``, ``resume``."""
+"""``fairlead jobs``, ``job``, ``logs``, ``cancel``, ``suspend``, ``resume``, ``priority``."""
 
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,99 +10,50 @@ from fairlead.cli.options import Json
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
 
-def submit(
-    command: Annotated[list[str], typer.Argument(help="What to run, after --.")],
-    *,
-    name: Annotated[str, typer.Option(help="A name for people.")] = "",
-    tenant: Annotated[str | None, typer.Option(help="Who it is for.")] = None,
-    workload: Annotated[str, typer.Option(help="What decides its speed: model, batch.")] = "",
-    gang: Annotated[int, typer.Option(help="Devices it needs at once.", min=1)] = 1,
-    steps: Annotated[int | None, typer.Option(help="Steps it makes.", min=1)] = None,
-    weight: Annotated[float, typer.Option(help="Entitlement relative to others.")] = 1.0,
-    priority: Annotated[int, typer.Option(help="Higher ones come first.")] = 0,
-    deadline: Annotated[float | None, typer.Option(help="Seconds from now.")] = None,
-    accelerators: Annotated[
-        str | None, typer.Option(help="Those it may use, e.g. v100,p100. Default: all.")
-    ] = None,
-    memory: Annotated[float | None, typer.Option(help="GiB that a device must have.")] = None,
-    retries: Annotated[int, typer.Option(help="Times it may crash.", min=0)] = 3,
-    grace: Annotated[float, typer.Option(help="Seconds to leave in.")] = 30.0,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds a lease may last.")] = None,
-    progress: Annotated[
-        str | None, typer.Option(help=r"For other programs: a pattern such as 'step (\d+)'.")
-    ] = None,
-    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for its processes.")] = None,
-    directory: Annotated[Path | None, typer.Option(help="Where it runs. Default: here.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Submit a job and print its id.
-
-    Example:  fairlead submit --workload ResNet-50 --steps 5000 -- python train.py
-    """
-    from fairlead.cli.output import print_json
-    from fairlead.client import Client
-    from fairlead.model.errors import UsageError
-
-    environment = {}
-    for pair in env or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--env {pair!r} is not NAME=VALUE")
-        environment[key] = value
-    body: dict[str, object] = {
-        "command": command,
-        "name": name,
-        "tenant": tenant,
-        "workload": workload,
-        "gang": gang,
-        "steps": steps,
-        "weight": weight,
-        "priority": priority,
-        "deadline_s": deadline,
-        "accelerators": accelerators.split(",") if accelerators else None,
-        "memory_gib": memory,
-        "retries": retries,
-        "grace_s": grace,
-        "time_limit_s": time_limit,
-        "progress_pattern": progress,
-        "environment": environment,
-        "directory": str((directory or Path.cwd()).absolute()),
-    }
-    made = Client.found().post("/v1/jobs", body)
-    if as_json:
-        print_json(made)
-    else:
-        typer.echo(made["id"])
-
-
 def jobs(
     *,
-    state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(help="Only these: queued, running, suspended, finished, failed, cancelled."),
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Only jobs with such a name, e.g. 'sweep-*'.")
+    ] = None,
+    multijob: Annotated[str | None, typer.Option(help="Only tries of this search.")] = None,
+    last: Annotated[int | None, typer.Option(help="Only so many newest ones.", min=1)] = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", "-w", help="Go on showing them as they change, until Ctrl-C."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs, oldest first."""
-    from fairlead.cli.output import print_json, table
+    """List jobs, oldest first.
+
+    With --watch the list follows the server's events; with --json, too, these events are
+    written, one JSON document a line.
+
+    Example:  fairlead jobs --state running --watch
+    """
+    from fairlead.cli import watch as view
+    from fairlead.cli.output import print_json, results
     from fairlead.client import Client
 
-    found = Client.found().get("/v1/jobs", state=state, tenant=tenant, limit=10_000)
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        [
-            job["id"],
-            job["name"],
-            job["tenant"],
-            job["state"],
-            job["accelerator"] or "",
-            _progress(job),
-            str(job["preemptions"]),
-        ]
-        for job in found
-    ]
-    heads = ["id", "name", "tenant", "state", "on", "steps", "preemptions"]
-    table(f"{len(found)} jobs", heads, rows, figures=False)
+    server = Client.found()
+    wanted = {"state": state, "tenant": tenant, "name": name, "multijob": multijob}
+
+    def listed() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = server.get("/v1/jobs", **wanted, limit=10_000)
+        return found[-last:] if last else found
+
+    if watch and as_json:
+        view.write_events(server)
+    elif watch:
+        view.follow(server, listed)
+    elif as_json:
+        print_json(listed())
+    else:
+        results.print(view.drawn(listed()))
 
 
 def job(
@@ -114,13 +64,16 @@ def job(
 ) -> None:
     """Show one job.
 
-    With --wait the exit status says whether it finished.
+    With --wait the exit status says whether it finished; on a terminal a bar shows its steps.
+
+    Example:  fairlead job j1 --wait
     """
+    from fairlead.cli import watch as view
     from fairlead.cli.output import print_json, table
     from fairlead.client import Client
 
     server = Client.found()
-    found = server.wait(job_id) if wait else server.job(job_id)
+    found = view.wait(server, job_id) if wait else server.job(job_id)
     if as_json:
         print_json(found)
     else:
@@ -173,6 +126,27 @@ def resume(job_id: JobId, as_json: Json = False) -> None:
     _act(job_id, "resume", as_json)
 
 
+def priority(
+    job_id: JobId,
+    number: Annotated[int, typer.Argument(metavar="N", help="Higher ones come first.")],
+    as_json: Json = False,
+) -> None:
+    """Let a job come before all of its tenant's rank with a lower number.
+
+    It counts from the next round on.
+
+    Example:  fairlead priority j7 10
+    """
+    from fairlead.cli.output import print_json
+    from fairlead.client import Client, job_path
+
+    found = Client.found().ask("PATCH", job_path(job_id), {"priority": number})
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"{job_id}: priority {found['priority']}")
+
+
 def _act(job_id: str, what: str, as_json: bool) -> None:
     from fairlead.cli.output import print_json
     from fairlead.client import Client, job_path
@@ -182,11 +156,6 @@ def _act(job_id: str, what: str, as_json: bool) -> None:
         print_json(found)
     else:
         typer.echo(f"{job_id}: {found['state']}")
-
-
-def _progress(job: dict[str, Any]) -> str:
-    done, total = job["steps_done"], job["total_steps"]
-    return f"{done:.0f}/{total}" if total else f"{done:.0f}"
 
 
 def _shown(value: object) -> str:

@@ -11,12 +11,15 @@ from fairlead.cli import (
     audit,
     cluster,
     compare,
+    config,
     demo,
+    doctor,
     explain,
     jobs,
     replay,
     serve,
     simulate,
+    submit,
     trace,
 )
 from fairlead.cli.output import messages
@@ -39,18 +42,21 @@ app.command("policies")(allocate.policies)
 app.command("replay")(replay.replay)
 app.add_typer(trace.app, name="trace")
 app.command("serve")(serve.serve)
-app.command("submit")(jobs.submit)
+app.add_typer(config.app, name="config")
+app.command("submit", context_settings={"allow_interspersed_args": False})(submit.submit)
 app.command("jobs")(jobs.jobs)
 app.command("job")(jobs.job)
 app.command("logs")(jobs.logs)
 app.command("cancel")(jobs.cancel)
 app.command("suspend")(jobs.suspend)
 app.command("resume")(jobs.resume)
+app.command("priority", context_settings={"ignore_unknown_options": True})(jobs.priority)
 app.add_typer(cluster.tenants, name="tenants")
 app.add_typer(cluster.nodes, name="nodes")
 app.command("shares")(cluster.shares)
 app.add_typer(cluster.tokens, name="tokens")
 app.command("login")(cluster.login)
+app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
 

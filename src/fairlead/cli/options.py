@@ -24,6 +24,10 @@ RoundOption = Annotated[
 RestoreCostOption = Annotated[
     float, typer.Option(help="Seconds that a job loses when it starts again.", min=0)
 ]
+PhysicsOption = Annotated[
+    str,
+    typer.Option(help="What slows jobs beyond the speeds: none, gandiva, or a JSON or YAML file."),
+]
 TenantsOption = Annotated[
     Path | None,
     typer.Option(

@@ -29,6 +29,7 @@ from fairlead.sim.driver import simulate
 from fairlead.sim.event_log import EventLog
 from fairlead.sim.generate import default_trace
 from fairlead.sim.metrics import Result, summarise
+from fairlead.sim.physics_file import read_physics
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
@@ -45,6 +46,7 @@ class Setup:
     mechanism: str | None = None
     round_s: float | None = None
     restore_cost_s: float = 0.0
+    physics: str = "none"
     believed: str | None = None
     failures: Path | None = None
     window: str | None = None
@@ -56,6 +58,9 @@ class Setup:
 def scenario_of(setup: Setup) -> Scenario:
     """Read the files that a setup names and check that they fit each other."""
     mechanism = realise(setup.policy, setup.mechanism, setup.round_s)
+    physics = read_physics(setup.physics)
+    if physics is not None and isinstance(mechanism, Fluid):
+        raise UsageError("--physics: a fluid mechanism places nothing; leave out --physics")
     cluster = read_cluster(setup.cluster)
     speeds = read_speeds(setup.speeds)
     trace = read_trace(setup.trace) if setup.trace else default_trace()
@@ -71,6 +76,7 @@ def scenario_of(setup: Setup) -> Scenario:
         tenants=Instance(cluster, tenants=tenancy.tenants).tenants,
         history=tenancy.history,
         restore_cost_s=setup.restore_cost_s,
+        physics=physics,
         node_events=read_node_events(setup.failures, cluster) if setup.failures else (),
         window=window,
         intervals=setup.intervals,

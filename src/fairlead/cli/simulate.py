@@ -9,6 +9,7 @@ from fairlead.cli.options import (
     ClusterOption,
     Json,
     MechanismOption,
+    PhysicsOption,
     PolicyOption,
     RestoreCostOption,
     RoundOption,
@@ -38,6 +39,7 @@ def simulate(
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
     restore_cost: RestoreCostOption = 0.0,
+    physics: PhysicsOption = "none",
     failures: Annotated[
         Path | None, typer.Option(help="CSV of at_s,node,event (lost or returned).")
     ] = None,
@@ -66,6 +68,7 @@ def simulate(
         mechanism=mechanism,
         round_s=round_s,
         restore_cost_s=restore_cost,
+        physics=physics,
         believed=believed,
         failures=failures,
         tenants_file=tenants_file,

@@ -295,6 +295,10 @@ class Scheduler(Generic[M]):
     # -- rounds ---------------------------------------------------------------------------------
 
     def _plan_due(self, event: ev.PlanDue) -> list[Command]:
+        if self.round_end_at is None:
+            self.pending = None  # the round for which it was made is over
+        elif self.pending is not None:
+            return []  # it is there already: once it applies, the one after it is asked for
         if len(self.jobs.active) == len(self._pinned()[0]):
             # Nobody is to be scheduled; what runs on cordoned nodes does so until it ends.
             self.round_end_at = None

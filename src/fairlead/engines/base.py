@@ -36,6 +36,14 @@ class Order:
     time_limit_s: float | None = None
     progress_pattern: str | None = None
     """regular expression with one group, the number of steps made, for jobs without the library"""
+    tenant: str = ""
+    """whose job it is, for engines that start processes as the tenant's own user"""
+    first_rank: int = 0
+    """of the members started here: a gang over several machines has an order for each of them"""
+    world_size: int | None = None
+    """members of the whole gang; None when all are started here"""
+    meets_at: str = ""
+    """host:port where the members of a gang over several machines meet"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Keeper:
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        if self._stopping:
+        if not self.gather():
             return Ended(order.lease, "left", self._saved(), "it was stopped before it began")
         try:
             self._start()
@@ -67,6 +67,7 @@ class Keeper:
         limit_s = order.time_limit_s or float("inf")
         while any(member.poll() is None for member in self._members):
             self._pump(_TICK_S)
+            self.tick()
             now = time.monotonic()
             if now >= self._kill_at:
                 self._signal(signal.SIGKILL)
@@ -76,16 +77,23 @@ class Keeper:
         self._sweep()
         return self._ended()
 
+    def gather(self) -> bool:
+        """Wait for the rest of the gang, where there is one elsewhere; False: do not start."""
+        return not self._stopping
+
+    def tick(self) -> None:
+        """Do what is to be done several times a second while members run."""
+
     def _start(self) -> None:
         order = self._order
         shared = {**os.environ, **order.environment, **_rendezvous(order)}
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
-        for rank in range(len(order.devices)):
+        for index in range(len(order.devices)):
             reading, writing = os.pipe()
             member = subprocess.Popen(
                 order.command,
                 cwd=order.directory or None,
-                env={**shared, **_environment(order, rank)},
+                env={**shared, **_environment(order, index)},
                 stdin=subprocess.DEVNULL,
                 stdout=writing,
                 stderr=subprocess.STDOUT,
@@ -94,7 +102,7 @@ class Keeper:
             )
             os.close(writing)
             os.set_blocking(reading, False)
-            log = LogFile(Path(order.log_dir) / f"{order.lease}.{rank}.log")
+            log = LogFile(Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log")
             self._members.append(member)
             self._logs[reading] = (log, b"")
             self._selector.register(reading, selectors.EVENT_READ)
@@ -205,38 +213,49 @@ class Keeper:
         return "failed"
 
 
-def _environment(order: Order, rank: int) -> dict[str, str]:
+def _environment(order: Order, index: int) -> dict[str, str]:
     """Return what one member of the gang finds in its environment."""
-    numbers = ",".join(str(number) for _, number in order.devices)
+    node = order.devices[index][0]
+    here = [i for i, (at, _) in enumerate(order.devices) if at == node]
+    rank, local_rank = str(order.first_rank + index), str(here.index(index))
+    world_size = str(order.world_size or len(order.devices))
     found = {
         "FAIRLEAD_JOB": order.job,
         "FAIRLEAD_LEASE": str(order.lease),
-        "FAIRLEAD_RANK": str(rank),
-        "FAIRLEAD_LOCAL_RANK": str(rank),
-        "FAIRLEAD_WORLD_SIZE": str(len(order.devices)),
-        "FAIRLEAD_ACCELERATOR": order.accelerators[rank],
-        "FAIRLEAD_DEVICES": numbers,
+        "FAIRLEAD_RANK": rank,
+        "FAIRLEAD_LOCAL_RANK": local_rank,
+        "FAIRLEAD_WORLD_SIZE": world_size,
+        "FAIRLEAD_ACCELERATOR": order.accelerators[index],
+        "FAIRLEAD_NODE": node,
+        "FAIRLEAD_DEVICES": ",".join(str(order.devices[i][1]) for i in here),
         "FAIRLEAD_CHECKPOINT_DIR": order.checkpoint_dir,
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(len(order.devices)),
+        "RANK": rank,
+        "LOCAL_RANK": local_rank,
+        "WORLD_SIZE": world_size,
         "PYTHONUNBUFFERED": "1",
     }
     if order.visible:
-        found["CUDA_VISIBLE_DEVICES"] = order.visible[rank]
+        found["CUDA_VISIBLE_DEVICES"] = order.visible[index]
     if order.total_steps is not None:
         found["FAIRLEAD_STEPS"] = str(order.total_steps)
     return found
 
 
 def _rendezvous(order: Order) -> Mapping[str, str]:
-    """Return where the members of a gang meet: a port that was free a moment ago."""
+    """Return where the members of a gang meet: if nobody said, at a port that is free here."""
+    if order.meets_at:
+        host, _, port = order.meets_at.rpartition(":")
+        return {"MASTER_ADDR": host, "MASTER_PORT": port}
     if len(order.devices) == 1:
         return {}
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port of this machine that was free a moment ago."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
 
 
 def _die_with_parent() -> None:
@@ -259,7 +278,7 @@ def _memory_gib(pid: int) -> float:
     return pages * _PAGE / 2**30
 
 
-def keep(directory: Path) -> int:
+def keep(directory: Path, kind: type[Keeper] = Keeper) -> int:
     """Run the lease of a directory to its end, unless another keeper does or did."""
     held = lease_dir.hold(directory)
     if held is None:
@@ -267,7 +286,7 @@ def keep(directory: Path) -> int:
     with held:
         if lease_dir.read_ended(directory) is None:  # a lease is never run twice
             order = lease_dir.read_order(directory)
-            lease_dir.write_ended(directory, Keeper(directory, order).run())
+            lease_dir.write_ended(directory, kind(directory, order).run())
     return 0
 
 

@@ -50,7 +50,13 @@ class LocalEngine:
             names = tuple(self._visible[number] for _, number in order.devices)
             order = replace(order, visible=names)
         lease_dir.write_order(directory, order)
-        self._follow(order.lease, _start_keeper(directory), own=True)
+        keeper = _start_keeper(directory)
+        try:
+            self._follow(order.lease, keeper, own=True)
+        except OSError:  # no descriptor is left: what cannot be watched must not run
+            os.kill(keeper, signal.SIGKILL)
+            os.waitpid(keeper, 0)
+            raise
         if order.progress_pattern is not None:
             self._progress[order.lease] = -1.0
             self._polling = self._polling or asyncio.create_task(self._poll())

@@ -87,8 +87,8 @@ def write(directory: str, lease: int, steps: int, rank: int, payload: bytes) -> 
             os.fsync(file.fileno())
         os.replace(path + ".tmp", path)
     except OSError:
-        for left in (path + ".tmp", path):
-            _remove(left)
+        # Never the file itself: it may be in force, of an earlier try whose commit seemed to fail.
+        _remove(path + ".tmp")
         raise
     return name
 

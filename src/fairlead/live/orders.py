@@ -39,6 +39,7 @@ class Orders:
         return Order(
             lease=lease,
             job=spec.id,
+            tenant=spec.tenant,
             command=spec.command,
             directory=spec.directory,
             environment={**spec.environment, **self.environment(lease, spec, kinds)},

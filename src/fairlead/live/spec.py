@@ -23,6 +23,10 @@ class JobSpec:
     tenant: str = DEFAULT_TENANT
     workload: str = ""
     gang: int = 1
+    min_gang: int | None = None
+    max_gang: int | None = None
+    multijob: str | None = None
+    """the search that it is one try of"""
     steps: int | None = None
     weight: float = 1.0
     priority: int = 0
@@ -60,6 +64,9 @@ class JobSpec:
             workload=self.workload,
             total_steps=float(self.steps or UNKNOWN_STEPS),
             gang=self.gang,
+            min_gang=self.min_gang,
+            max_gang=self.max_gang,
+            multijob=self.multijob,
             arrival_at=at,
             tenant=self.tenant,
             weight=self.weight,

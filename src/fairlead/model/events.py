@@ -126,6 +126,15 @@ class NodeReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCordoned:
+    """Nothing new is to start on a node, while what runs there goes on; or that is over."""
+
+    at: float
+    node: str
+    cordoned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class PlanDue:
     """It is time to ask for the next plan, early enough to renew leases."""
 
@@ -163,6 +172,7 @@ Event = (
     | Measured
     | NodeLost
     | NodeReturned
+    | NodeCordoned
     | PlanDue
     | PlanReady
     | RoundEnd

@@ -4,13 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from fairlead import __version__
 from fairlead.core.jobs import JobState
@@ -21,36 +23,53 @@ from fairlead.model.errors import FairleadError, InputError, ProtocolError
 from fairlead.model.job import DEFAULT_TENANT, Tenant, check_quotas
 from fairlead.server import messages as msg
 from fairlead.server.auth import DeniedError, Principal, Tokens
+from fairlead.server.insights import About, insights
+from fairlead.server.limits import BodyLimit, BusyError, Gates, Limits, retry_after
+from fairlead.server.logs import AccessLog
 from fairlead.server.metrics import render
 from fairlead.server.views import job_state, job_view, node_views, share_views
+from fairlead.server.who import (
+    Bearer,
+    LiveNow,
+    MissingError,
+    TokensNow,
+    Who,
+    find,
+    gates_of,
+    owned,
+    refused,
+)
 from fairlead.store import Audit
 
-_STATUS = {"input": 422, "usage": 400, "protocol": 409, "missing": 404, "fenced": 503}
+_STATUS = {"input": 422, "usage": 400, "protocol": 409, "missing": 404, "fenced": 503, "busy": 429}
 _TROUBLE: dict[int | str, dict[str, Any]] = {
-    status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 422, 429)
+    status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 422, 429)
 }
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 _MOST_LOG = 1 << 20
+_UNKNOWN, _DEFAULT_LIMITS = About(), Limits()
 
 
-class MissingError(FairleadError):
-    """There is nothing of this name, or nothing that may be shown."""
-
-    code = "missing"
-
-
-def make_app(live: Live, tokens: Tokens) -> FastAPI:
-    """Return the application that serves a live scheduler."""
+def make_app(
+    live: Live,
+    tokens: Tokens,
+    *,
+    about: About = _UNKNOWN,
+    limits: Limits = _DEFAULT_LIMITS,
+    log_all: bool = False,
+) -> ASGIApp:
+    """Return the application that serves a live scheduler; ``log_all`` logs renewals, too."""
     app = FastAPI(title="Fairlead", version=__version__, responses=_TROUBLE)
-    app.state.live, app.state.tokens = live, tokens
+    app.state.live, app.state.tokens, app.state.about = live, tokens, about
+    app.state.gates = Gates(limits)
     app.add_exception_handler(FairleadError, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _unusable)
-    for router in (jobs, leases, tenants, nodes, tokens_, rest):
+    for router in (jobs, leases, tenants, nodes, tokens_, insights, rest):
         app.include_router(router)
-    return app
+    return AccessLog(BodyLimit(app, limits.body_bytes), all_paths=log_all)
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
@@ -59,7 +78,10 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, DeniedError):
         status = 403 if error.known else 401
     field = error.field if isinstance(error, InputError) else None
-    return _problem(status, error.code, str(error), field)
+    found = _problem(status, error.code, str(error), field)
+    if isinstance(error, BusyError):
+        found.headers["Retry-After"] = retry_after(error)
+    return found
 
 
 async def _unusable(_: Request, error: Exception) -> JSONResponse:
@@ -80,47 +102,6 @@ def _problem(status: int, code: str, message: str, field: str | None) -> JSONRes
     return JSONResponse(body, status, headers)
 
 
-# -- who asks ---------------------------------------------------------------------------------
-# Coroutines though they wait for nothing: FastAPI would call plain functions in threads.
-
-
-async def _live(request: Request) -> Live:
-    found: Live = request.app.state.live
-    return found
-
-
-async def _tokens(request: Request) -> Tokens:
-    found: Tokens = request.app.state.tokens
-    return found
-
-
-async def _bearer(request: Request) -> str:
-    kind, _, text = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not text:
-        raise DeniedError("a token is needed: Authorization: Bearer …", known=False)
-    return text
-
-
-LiveNow = Annotated[Live, Depends(_live)]
-TokensNow = Annotated[Tokens, Depends(_tokens)]
-Bearer = Annotated[str, Depends(_bearer)]
-
-
-async def _who(bearer: Bearer, tokens: TokensNow, live: LiveNow) -> Principal:
-    return tokens.recognise(bearer, live.clock.now())
-
-
-Who = Annotated[Principal, Depends(_who)]
-
-
-def _find(live: Live, who: Principal, job_id: str) -> int:
-    """Return a job's number if it exists and is shown to whoever asks."""
-    number = live.scheduler.jobs.number.get(job_id)
-    if number is None or not who.may_see(live.scheduler.jobs.jobs[number].tenant):
-        raise MissingError(f"there is no job {job_id!r}")
-    return number
-
-
 # -- jobs ---------------------------------------------------------------------------------------
 
 jobs = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -131,6 +112,12 @@ async def submit(new: msg.NewJob, live: LiveNow, who: Who) -> msg.JobView:
     """Submit a job; it is on disk when this returns."""
     tenant = new.tenant or who.tenant or DEFAULT_TENANT
     who.require_tenant(tenant)
+    if any("=" in kind for kind in new.accelerators or ()):
+        raise InputError(
+            "a job has one gang on all accelerators",
+            fix="give names without counts, and gang",
+            field="accelerators",
+        )
     values = new.model_dump()
     values["command"] = tuple(new.command)
     values["accelerators"] = tuple(new.accelerators) if new.accelerators else None
@@ -144,14 +131,20 @@ async def list_jobs(
     who: Who,
     state: msg.State | None = None,
     tenant: str | None = None,
+    name: Annotated[str | None, Query(max_length=128)] = None,
+    multijob: str | None = None,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> list[msg.JobView]:
-    """List jobs, oldest first, from the ``after``-th on."""
+    """List jobs, oldest first, from the ``after``-th on; ``name`` is a pattern such as lr-*."""
     found = []
     for number in range(after, len(live.scheduler.jobs)):
-        owner = live.scheduler.jobs.jobs[number].tenant
-        if not who.may_see(owner) or (tenant is not None and owner != tenant):
+        job = live.scheduler.jobs.jobs[number]
+        if not who.may_see(job.tenant) or tenant not in (None, job.tenant):
+            continue
+        if multijob not in (None, job.multijob):
+            continue
+        if name is not None and not fnmatchcase(live.specs[job.id].name, name):
             continue
         if state is None or job_state(live, number) == state:
             found.append(job_view(live, number))
@@ -163,13 +156,13 @@ async def list_jobs(
 @jobs.get("/{job_id}")
 async def show(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
     """Show one job."""
-    return job_view(live, _find(live, who, job_id))
+    return job_view(live, find(live, who, job_id))
 
 
 @jobs.patch("/{job_id}")
 async def change(job_id: str, new: msg.JobChange, live: LiveNow, who: Who) -> msg.JobView:
     """Change a job's priority, weight or deadline."""
-    number = _owned(live, who, job_id)
+    number = owned(live, who, job_id)
     given = {key: value for key, value in new.model_dump().items() if value is not None}
     job = replace(live.scheduler.jobs.jobs[number], **given)
     audit = Audit(live.clock.now(), who.name, "change", job_id, json.dumps(given))
@@ -180,7 +173,7 @@ async def change(job_id: str, new: msg.JobChange, live: LiveNow, who: Who) -> ms
 @jobs.post("/{job_id}/cancel")
 async def cancel(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
     """End a job for good."""
-    number = _owned(live, who, job_id)
+    number = owned(live, who, job_id)
     await live.cancel(job_id, who.name)
     return job_view(live, number)
 
@@ -188,7 +181,7 @@ async def cancel(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
 @jobs.post("/{job_id}/suspend")
 async def suspend(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
     """Have a job checkpoint, leave its devices, and wait."""
-    number = _owned(live, who, job_id)
+    number = owned(live, who, job_id)
     await live.hold(job_id, who.name)
     return job_view(live, number)
 
@@ -196,7 +189,7 @@ async def suspend(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
 @jobs.post("/{job_id}/resume")
 async def resume(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
     """Let a suspended job run again."""
-    number = _owned(live, who, job_id)
+    number = owned(live, who, job_id)
     if live.scheduler.jobs.state[number] == JobState.HELD:
         await live.release(job_id, who.name)
     return job_view(live, number)
@@ -214,7 +207,7 @@ async def logs(
 
     The header Fairlead-Next says from where to go on.
     """
-    _find(live, who, job_id)
+    find(live, who, job_id)
     home = live.orders.home(job_id) / "logs"
     text = await asyncio.to_thread(_read_logs, home, rank, after)
     headers = {"Fairlead-Next": str(after + len(text))}
@@ -238,12 +231,6 @@ def _read_logs(home: Path, rank: int, after: int) -> bytes:
     return found
 
 
-def _owned(live: Live, who: Principal, job_id: str) -> int:
-    number = _find(live, who, job_id)
-    who.require_tenant(live.scheduler.jobs.jobs[number].tenant)
-    return number
-
-
 # -- leases -------------------------------------------------------------------------------------
 
 leases = APIRouter(prefix="/v1/leases", tags=["leases"])
@@ -251,11 +238,17 @@ leases = APIRouter(prefix="/v1/leases", tags=["leases"])
 
 @leases.post("/{lease}/renew")
 async def renew(
-    lease: int, told: msg.Renewal, live: LiveNow, tokens: TokensNow, bearer: Bearer
+    lease: int,
+    told: msg.Renewal,
+    request: Request,
+    live: LiveNow,
+    tokens: TokensNow,
+    bearer: Bearer,
 ) -> msg.Renewed:
     """Take in a job's progress and say how long its lease lasts; for job processes only."""
     if not tokens.is_lease_token(bearer, lease):
-        raise DeniedError("the token is not this lease's", known=False)
+        raise refused(request, DeniedError("the token is not this lease's", known=False))
+    gates_of(request).renewals.take(lease)
     answer = live.renew(lease, told.model_dump())
     if answer is None:
         raise ProtocolError(f"lease {lease} is over")
@@ -332,9 +325,18 @@ async def drain(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     return await _turn(node, live, who, "drain", lambda at: ev.NodeLost(at, node))
 
 
+@nodes.post("/{node}/cordon")
+async def cordon(node: str, live: LiveNow, who: Who) -> msg.NodeView:
+    """Start nothing new on a node; what runs there goes on until it ends."""
+    return await _turn(node, live, who, "cordon", lambda at: ev.NodeCordoned(at, node))
+
+
 @nodes.post("/{node}/return")
 async def put_back(node: str, live: LiveNow, who: Who) -> msg.NodeView:
-    """Use a drained node again."""
+    """Use a drained or cordoned node again."""
+    if any(view.id == node and view.cordoned for view in node_views(live)):
+        open_ = ev.NodeCordoned(0.0, node, cordoned=False)
+        await _turn(node, live, who, "return", lambda at: replace(open_, at=at))
     return await _turn(node, live, who, "return", lambda at: ev.NodeReturned(at, node))
 
 
@@ -363,7 +365,7 @@ async def make_token(
         raise InputError("whose is it", fix="name the tenant", field="tenant")
     at = live.clock.now()
     text, token, change = tokens.make(
-        new.name, new.role, tenant=new.tenant, at=at, lasts_s=new.lasts_s
+        new.name, new.role, tenant=new.tenant, at=at, lasts_s=new.lasts_s, sees=new.sees
     )
     await live.write([change, Audit(at, who.name, "token", token.id, new.name)])
     return _token_view(token, text)
@@ -406,6 +408,7 @@ def _token_view(token: Any, text: str | None = None) -> msg.TokenView:
         name=token.name,
         role=token.role,
         tenant=token.tenant,
+        sees=list(token.sees),
         created_at=token.created_at,
         expires_at=token.expires_at,
         token=text,
@@ -438,6 +441,8 @@ async def _follow(live: Live, who: Principal) -> AsyncIterator[str]:
             number = jobs.number.get(str(found.get("job")))
             if number is None or who.may_see(jobs.jobs[number].tenant):
                 yield f"event: {found['event']}\ndata: {json.dumps(found)}\n\n"
+            if found["event"] == "server.stopping":
+                return
     finally:
         live.listeners.discard(mine)
 

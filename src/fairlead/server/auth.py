@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -30,10 +31,12 @@ class Principal:
     name: str
     role: Role
     tenant: str | None = None
+    sees: Sequence[str] = ()
+    """other tenants whose jobs an admin has shared with it"""
 
     def may_see(self, tenant: str) -> bool:
         """Tell whether jobs of a tenant are shown to it."""
-        return self.role != "tenant" or tenant == self.tenant
+        return self.role != "tenant" or tenant == self.tenant or tenant in self.sees
 
     def require(self, *roles: Role) -> None:
         """Refuse whoever has none of these roles."""
@@ -58,6 +61,7 @@ class Token:
     tenant: str | None = None
     created_at: float = 0.0
     expires_at: float | None = None
+    sees: Sequence[str] = ()
 
 
 class Tokens:
@@ -75,11 +79,12 @@ class Tokens:
         tenant: str | None = None,
         at: float,
         lasts_s: float | None = None,
+        sees: Sequence[str] = (),
     ) -> tuple[str, Token, Change]:
         """Return a new token, shown this once, what is kept of it, and how to keep that."""
         id_, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         expires_at = None if lasts_s is None else at + lasts_s
-        token = Token(id_, name, role, _digest(secret), tenant, at, expires_at)
+        token = Token(id_, name, role, _digest(secret), tenant, at, expires_at, tuple(sees))
         self._by_id[id_] = token
         return f"fl_{id_}_{secret}", token, Put("token", id_, json.dumps(asdict(token)))
 
@@ -106,7 +111,7 @@ class Tokens:
             raise DeniedError("the token is not known", known=False)
         if token.expires_at is not None and at >= token.expires_at:
             raise DeniedError("the token has expired", known=False)
-        return Principal(token.name, token.role, token.tenant)
+        return Principal(token.name, token.role, token.tenant, token.sees)
 
     def lease_token(self, lease: int) -> str:
         """Return the token of a lease: good for nothing but its renewal."""

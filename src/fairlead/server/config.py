@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from fairlead.files.fields import quoted, unknown
 from fairlead.files.text import read_text
-from fairlead.model.errors import InputError
+from fairlead.model.errors import InputError, UsageError
 
 FILE = "fairlead.toml"
 """what is read from the data directory when no file is named"""
@@ -39,6 +39,9 @@ class ServeSettings:
     policy: Annotated[str, _about("a policy, see `fairlead policies`", min_length=1)] = "max-min"
     mechanism: Annotated[str | None, _about("a mechanism, see `fairlead policies`")] = None
     round_s: Annotated[float | None, Positive, _about("seconds above 0")] = None
+    engine: Annotated[
+        str, _about("an engine: local, or as in slurm:partition=gpu", min_length=1)
+    ] = "local"
     emulate: Annotated[
         str | None, _about("devices to emulate, as in v100=2,k80=4, or a YAML file")
     ] = None
@@ -104,6 +107,10 @@ class Effective:
     listed: tuple[Setting, ...]
     file: Path | None
 
+    def origin(self, name: str) -> str:
+        """Return who said what a setting is."""
+        return next(one.origin for one in self.listed if one.name == name)
+
 
 def effective(
     flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None
@@ -154,11 +161,12 @@ def _read(path: Path) -> dict[str, tuple[object, str]]:
         found = tomllib.loads(text.body)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+)", str(error))
+        last = len(text.body.rstrip().split("\n"))
         raise InputError(
             f"it is not TOML ({str(error).partition(' (at')[0]})",
             fix="correct it there",
             source=text.name,
-            line=int(place[1]) if place else None,
+            line=int(place[1]) if place else last,
         ) from None
     said = {}
     for name, value in found.items():
@@ -191,14 +199,18 @@ def _checked(name: str, value: object, origin: str) -> Any:
             raise ValueError
         return _ADAPTERS[name].validate_python(value)
     except (ValidationError, ValueError):
-        source, _, line = origin.rpartition(":")
-        raise InputError(
-            f"{quoted(value)} is not possible",
-            fix=f"give {description_of(name)}",
-            source=source or (origin if origin != "flag" else None),
-            line=int(line) if source and line.isdigit() else None,
-            field=name,
-        ) from None
+        found = InputError(
+            f"{quoted(value)} is not possible", fix=f"give {description_of(name)}", field=name
+        )
+        raise placed(found, origin) from None
+
+
+def placed(error: InputError, origin: str) -> InputError:
+    """Return an error with where the setting at fault was given."""
+    source, _, line = origin.rpartition(":")
+    if source and line.isdigit():
+        return error.within(source=source, line=int(line))
+    return error if origin in ("flag", "default") else error.within(source=origin)
 
 
 def _agree(settings: ServeSettings) -> None:
@@ -208,11 +220,9 @@ def _agree(settings: ServeSettings) -> None:
         missing = "tls_key" if key is None else "tls_certificate"
         raise InputError("TLS needs a certificate and its key", fix="give both", field=missing)
     if settings.host not in LOOPBACK and certificate is None:
-        raise InputError(
-            f"{quoted(settings.host)} would send tokens in the clear",
-            fix="give tls_certificate and tls_key, or listen on 127.0.0.1 behind a proxy that has"
-            " them",
-            field="host",
+        raise UsageError(
+            f"field 'host': {quoted(settings.host)} would send tokens in the clear; give"
+            " tls_certificate and tls_key, or listen on 127.0.0.1 behind a proxy that has them"
         )
     for name in ("tls_certificate", "tls_key"):
         path = getattr(settings, name)

@@ -21,6 +21,9 @@ class NewJob(_Message):
     tenant: Name | None = None
     workload: Annotated[str, Field(max_length=128)] = ""
     gang: Annotated[int, Field(ge=1, le=100_000)] = 1
+    min_gang: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    max_gang: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    multijob: Name | None = None
     steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
@@ -47,6 +50,7 @@ class JobView(_Message):
     gang: int
     weight: float
     priority: int
+    multijob: str | None
     steps_done: float
     total_steps: int | None
     accelerator: str | None
@@ -110,6 +114,7 @@ class NewToken(_Message):
     name: Name
     role: Literal["admin", "tenant", "viewer"] = "tenant"
     tenant: Name | None = None
+    sees: Annotated[list[Name], Field(max_length=1000)] = []
     lasts_s: Seconds | None = None
 
 
@@ -120,6 +125,7 @@ class TokenView(_Message):
     name: str
     role: str
     tenant: str | None
+    sees: list[str]
     created_at: float
     expires_at: float | None
     token: str | None = None
@@ -131,6 +137,7 @@ class NodeView(_Message):
     id: str
     rack: str
     up: bool
+    cordoned: bool
     devices: dict[str, int]
     busy: int
 
@@ -144,6 +151,17 @@ class ShareView(_Message):
     received: float
     device_hours: float
     jobs: int
+
+
+class AboutView(_Message):
+    """The server and how it was started."""
+
+    version: str
+    policy: str
+    mechanism: str
+    round_s: float | None
+    cluster: dict[str, int]
+    now: float
 
 
 class Problem(BaseModel):

@@ -6,13 +6,15 @@ import json
 import os
 import secrets
 import signal
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 import uvicorn
 
 from fairlead.data import DEFAULT_SPEEDS
+from fairlead.engines.base import Engine
 from fairlead.engines.gpus import find_gpus
 from fairlead.engines.local import LocalEngine
 from fairlead.files import read_cluster, read_speeds
@@ -24,44 +26,16 @@ from fairlead.mechanisms.choose import realise
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.speeds import SpeedTable
+from fairlead.registry import create
 from fairlead.server.app import make_app
 from fairlead.server.auth import Tokens
+from fairlead.server.config import ServeSettings
+from fairlead.server.insights import About
+from fairlead.server.limits import Limits
+from fairlead.server.logs import set_up
 from fairlead.store import Change, Put, Store
 
 log = structlog.get_logger("fairlead.serve")
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServeSettings:
-    """All that ``fairlead serve`` can be told."""
-
-    data: Path
-    host: str = "127.0.0.1"
-    port: int = 8642
-    policy: str = "max-min"
-    mechanism: str | None = None
-    round_s: float | None = None
-    emulate: str | None = None
-    speeds: str | None = None
-    database: str | None = None
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    standby_s: float = 0.0
-    """how long to wait for another scheduler on the same store to end"""
-
-    @property
-    def url(self) -> str:
-        """Where clients on this machine reach the server."""
-        scheme = "https" if self.tls_certificate else "http"
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::", *_LOOPBACK) else self.host
-        return f"{scheme}://{host}:{self.port}"
-
-    @property
-    def store_url(self) -> str:
-        """The database's address."""
-        return self.database or f"sqlite:///{self.data / 'fairlead.db'}"
 
 
 class TakenError(FairleadError):
@@ -72,15 +46,11 @@ class TakenError(FairleadError):
 
 def serve(settings: ServeSettings) -> None:
     """Run until a signal ends it; jobs go on without the server."""
+    set_up(settings.log_format, settings.log_level)
     asyncio.run(_serve(settings))
 
 
 async def _serve(settings: ServeSettings) -> None:
-    if settings.host not in _LOOPBACK and settings.tls_certificate is None:
-        raise UsageError(
-            f"--host {settings.host} would send tokens in the clear; give --tls-certificate and"
-            " --tls-key, or listen on 127.0.0.1 behind a proxy that has them"
-        )
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = Store(settings.store_url)
     token = store.acquire(f"{os.uname().nodename}:{os.getpid()}", wait_s=settings.standby_s)
@@ -89,7 +59,7 @@ async def _serve(settings: ServeSettings) -> None:
             f"another scheduler works on {settings.data}; stop it, or give --standby SECONDS"
         )
     tokens = _tokens(settings, store, token)
-    setting, engine = _setting(settings, tokens)
+    setting, engine = await _setting(settings, tokens)
     live = Live(store, engine, setting, token)
     await live.start()
     _write_private(settings.data / "server.json", json.dumps({"url": settings.url}))
@@ -99,37 +69,77 @@ async def _serve(settings: ServeSettings) -> None:
     finally:
         await live.stop()
         store.close()
+        log.info("server.stopped")
 
 
 async def _listen(settings: ServeSettings, live: Live, tokens: Tokens) -> None:
+    app = make_app(
+        live,
+        tokens,
+        about=About(settings.policy, settings.mechanism),
+        limits=_limits(settings),
+        log_all=settings.log_level == "debug",
+    )
     config = uvicorn.Config(
-        make_app(live, tokens),
+        app,
         host=settings.host,
         port=settings.port,
         log_config=None,
         access_log=False,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=5,
         timeout_keep_alive=30,
     )
-    server = uvicorn.Server(config)
-    stopping = asyncio.create_task(live.broken.wait())
+    server = _Server(config)
+    _stop_on_signals(server, live)
+    breaking = asyncio.create_task(live.broken.wait())
     serving = asyncio.create_task(server.serve())
-    done, _ = await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait({breaking, serving}, return_when=asyncio.FIRST_COMPLETED)
     if serving not in done:
         # The store or the driver failed: only a fresh start from what is written is safe.
         os.kill(os.getpid(), signal.SIGKILL)
-    stopping.cancel()
+    breaking.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await stopping
+        await breaking
     await serving
 
 
-def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, LocalEngine]:
-    cluster, visible = _devices(settings)
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn would raise them again before the store is closed."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _stop_on_signals(server: uvicorn.Server, live: Live) -> None:
+    """Stop accepting and finish requests on the first signal; on the second do not wait."""
+
+    def stop(name: str) -> None:
+        log.info("server.stopping", signal=name)
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        live.end_streams()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number.name)
+
+
+def _limits(settings: ServeSettings) -> Limits:
+    return Limits(
+        requests_per_s=settings.requests_per_s,
+        requests_burst=settings.requests_burst,
+        renewals_per_s=settings.renewals_per_s,
+        body_bytes=int(settings.body_mib * (1 << 20)),
+    )
+
+
+async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, Engine]:
+    engine, emulated = _engine(settings)
+    cluster = await engine.inventory()
     speeds = read_speeds(settings.speeds or DEFAULT_SPEEDS)
-    if visible:
+    if not emulated:
         # Nobody has measured these devices yet: all are alike until somebody has.
         speeds = replace(speeds, assumed=1.0)
     mechanism = realise(settings.policy, settings.mechanism, settings.round_s)
@@ -142,9 +152,23 @@ def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, LocalEng
         mechanism=mechanism,
         data=settings.data.absolute(),
         plan_lead_s=min(0.25 * round_s, 30.0),
-        environment=_environment(settings, tokens, speeds, round_s),
+        environment=_environment(settings, tokens, speeds if emulated else None, round_s),
     )
-    return setting, LocalEngine(settings.data.absolute(), cluster, visible)
+    return setting, engine
+
+
+def _engine(settings: ServeSettings) -> tuple[Engine, bool]:
+    """Return what starts processes, and whether its accelerators are emulated."""
+    if settings.engine == "local":
+        cluster, visible = _devices(settings)
+        return LocalEngine(settings.data.absolute(), cluster, visible), not visible
+    if settings.emulate is not None:
+        raise UsageError(
+            "--emulate makes devices of this machine; to emulate the speeds of a cluster's devices"
+            " give --engine NAME:emulate"
+        )
+    engine: Engine = create("engines", settings.engine, data=settings.data.absolute())
+    return engine, bool(getattr(engine, "emulate", False))
 
 
 def _devices(settings: ServeSettings) -> tuple[Cluster, tuple[str, ...]]:
@@ -159,16 +183,20 @@ def _devices(settings: ServeSettings) -> tuple[Cluster, tuple[str, ...]]:
 
 
 def _environment(
-    settings: ServeSettings, tokens: Tokens, speeds: SpeedTable, round_s: float
+    settings: ServeSettings, tokens: Tokens, emulated: SpeedTable | None, round_s: float
 ) -> Environment:
+    url = settings.url
+    if settings.host in ("0.0.0.0", "::"):  # jobs may run on other machines
+        url = url.replace("127.0.0.1", os.uname().nodename, 1)
+
     def found(lease: int, spec: JobSpec, kinds: tuple[str, ...]) -> dict[str, str]:
         given = {
-            "FAIRLEAD_URL": settings.url,
+            "FAIRLEAD_URL": url,
             "FAIRLEAD_JOB_TOKEN": tokens.lease_token(lease),
             "FAIRLEAD_LEASE_S": f"{2 * round_s:g}",
         }
-        if settings.emulate is not None:
-            speed = speeds.speed(spec.workload, kinds)
+        if emulated is not None:
+            speed = emulated.speed(spec.workload, kinds)
             given["FAIRLEAD_EMULATED_STEPS_PER_S"] = f"{speed:.17g}"
         return given
 

@@ -36,6 +36,7 @@ def job_view(live: Live, number: int) -> JobView:
         gang=job.gang,
         weight=job.weight,
         priority=job.priority,
+        multijob=job.multijob,
         steps_done=min(steps, float(spec.steps)) if spec.steps else steps,
         total_steps=spec.steps,
         accelerator=on,
@@ -77,6 +78,7 @@ def node_views(live: Live) -> list[NodeView]:
                 id=node.id,
                 rack=node.rack,
                 up=index not in scheduler.down,
+                cordoned=index in scheduler.cordoned,
                 devices=counts,
                 busy=int(np.count_nonzero(held & mine)),
             )

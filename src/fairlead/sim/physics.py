@@ -6,7 +6,7 @@ each workload. Without physics the table alone decides.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fairlead.model.errors import UsageError
@@ -120,4 +120,3 @@ class Physics:
 
 
 _PLAIN = Nature()
-NATURE_PARTS = {part.name for part in fields(Nature)}

@@ -41,7 +41,5 @@ def gandiva_physics() -> Physics:
     natures = dict(_NATURES)
     for workload, packing in gandiva_packing().items():
         known = natures.get(workload, natures[OTHERS])
-        natures[workload] = replace(
-            known, packed=packing.ratio, utilization=packing.utilization
-        )
+        natures[workload] = replace(known, packed=packing.ratio, utilization=packing.utilization)
     return Physics(natures=natures, topology=Topology(per_switch=2, per_socket=2))

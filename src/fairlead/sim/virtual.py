@@ -11,6 +11,7 @@ from fairlead.model.commands import Launch, Renew
 from fairlead.model.events import LeasesEnded, Measured, Outcome, Progress
 from fairlead.model.lease import SLOTS, Placements
 from fairlead.sim.copies import Copies
+from fairlead.sim.gauge import Gauge
 from fairlead.sim.partners import Partners
 from fairlead.sim.record import FIRST_STEPS, Record, Use
 from fairlead.sim.truth import Truth
@@ -63,6 +64,7 @@ class VirtualCluster:
         self._record = record
         if self._laws is not None:
             record.use = Use()
+        self._gauge = Gauge(truth, record)
         self._restore_cost_s = restore_cost_s
         self._checkpoint_s = checkpoint_s
         self._pace = np.zeros((n, len(_PACE)))
@@ -424,37 +426,30 @@ class VirtualCluster:
         """Return what running jobs have measured of themselves by now."""
         job = (self._lease >= 0).nonzero()[0]
         job = job[self._pace[job, WORKS_FROM] < at]
-        reports = []
-        for number, rate in zip(job.tolist(), self._pace[job, RATE].tolist(), strict=True):
-            busy, memory = self._record.jobs[number].utilization, None
-            if self._laws is not None:
-                busy = self._busy(number, rate)
-                memory = self._laws.memory_gib(number)
-            else:
-                memory = self._record.jobs[number].memory_gib
-            reports.append(Measured(at, int(self._lease[number]), rate, busy, memory))
-        return reports
+        return [
+            self._gauge.report(
+                at, int(self._lease[number]), number, rate, int(self._kind[number]), size
+            )
+            for number, rate, size in zip(
+                job.tolist(), self._pace[job, RATE].tolist(), self._sizes(job), strict=True
+            )
+        ]
 
-    def _busy(self, job: int, rate: float) -> float | None:
-        """Return how busy a job keeps each of its devices at this speed."""
-        assert self._laws is not None
-        alone = self._laws.utilization(job)
-        if alone is None:
-            return None
-        best = self._truth.best(job, int(self._kind[job]), self._size(job))
-        return alone * rate / best if best else 0.0
-
-    def _size(self, job: int) -> int:
-        """Return how many devices a running job holds."""
-        if job in self._settled:
-            return round(self._settled[job].devices)
-        return round(float(self._pace[job, DEVICES]))
+    def _sizes(self, job: IntArray) -> list[int]:
+        """Return how many devices running jobs hold, shared or not."""
+        settled, devices = self._settled, self._pace[job, DEVICES].tolist()
+        return [
+            round(settled[number].devices if number in settled else held)
+            for number, held in zip(job.tolist(), devices, strict=True)
+        ]
 
     def _note_use(self, job: IntArray, pace: FloatArray, at: float) -> None:
-        assert self._record.use is not None
-        for i, number in enumerate(job.tolist()):
-            busy = self._busy(number, float(pace[i, RATE])) or 0.0
-            self._record.use.add(float(pace[i, WORKS_FROM]), at, busy * self._size(number))
+        begin, rate = pace[:, WORKS_FROM].tolist(), pace[:, RATE].tolist()
+        kinds, sizes = self._kind[job].tolist(), self._sizes(job)
+        for number, start, speed, kind, size in zip(
+            job.tolist(), begin, rate, kinds, sizes, strict=True
+        ):
+            self._gauge.note_use(number, start, at, speed, kind, size)
 
     def _not_checkpointing(self, job: IntArray) -> FloatArray:
         """Return jobs → part of its time that is not spent on regular checkpoints."""

@@ -11,6 +11,8 @@ from typing import Any, TextIO
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from fairlead.model.errors import FairleadError
 from fairlead.store import tables
@@ -19,6 +21,12 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _ADVISORY = 0x6661_6972  # "fair": the key of PostgreSQL's advisory lock
 _POLL_S = 0.5
 _PAGE = 2000
+
+
+class StoreError(FairleadError):
+    """The database cannot be reached or read."""
+
+    code = "store"
 
 
 class FencedError(FairleadError):
@@ -205,6 +213,21 @@ class Store:
         found = connection.execute(query).scalar()
         if found != token:
             raise FencedError(f"a scheduler with token {found} has taken over from {token}")
+
+
+def schema_state(url: str) -> tuple[str | None, str | None]:
+    """Return the schema that a database has, None for none, and the newest; changes nothing."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    newest = ScriptDirectory.from_config(config).get_current_head()
+    engine = sa.create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision(), newest
+    except sa.exc.SQLAlchemyError as error:
+        raise StoreError(f"the database cannot be read: {str(error).splitlines()[0]}") from None
+    finally:
+        engine.dispose()
 
 
 def _apply(connection: sa.Connection, change: Change) -> None:

@@ -8,11 +8,18 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from fairlead.core.jobs import JobState
-from fairlead.job import checkpoint
+from fairlead.job import FAILED_TO_SAVE, LEFT, checkpoint
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.testing.faults_machine import Process
+
+_LATE_S = 7.0
+"""how long a member may go on after its lease: a call that runs into its time limit, a retry"""
+CHECKPOINT_S = 2.5
+"""how often jobs of one member save their state"""
 
 
 @cache
@@ -36,6 +43,7 @@ class Truth:
     committed: int = 0
     """steps in the checkpoint in force"""
     committed_by: int = -1
+    committed_at: float = 0.0
     fence: int = -1
     counted: float = 0.0
     """steps that the scheduler counts as saved"""
@@ -68,8 +76,13 @@ class Checks:
     weights: dict[str, float] = field(default_factory=dict)
     made: dict[int, int] = field(default_factory=dict)
     """lease → steps in the memory of its first rank"""
+    disk_was_full: bool = False
+    times: dict[int, tuple[str, float, float]] = field(default_factory=dict)
+    """lease → its job, when it was launched, and when it ended"""
     touched: set[int] = field(default_factory=set)
     """leases during whose life something went wrong"""
+    crashed: set[int] = field(default_factory=set)
+    """leases of which a member was made to die"""
     devices: dict[tuple[str, int], Process] = field(default_factory=dict)
     trace: list[tuple[float, *tuple[object, ...]]] = field(default_factory=list)
     """what happened, and what followed from it"""
@@ -107,6 +120,7 @@ class Checks:
         self.require(found.steps <= job.total, f"{who}: the job has {job.total}")
         self.require(len(found.files) == job.gang, f"{who}: {found.files} of {job.gang}")
         job.committed, job.committed_by = found.steps, found.lease
+        job.committed_at = self.now()
         self.note(f"{who}: committed by {me.name}")
         for rank in range(job.gang):
             self._check_saved(directory, rank, found.steps, who)
@@ -140,10 +154,55 @@ class Checks:
             )
         self.devices[mine] = process
         self.note(f"{process.name} of {order.job} starts on {mine}")
+        self.require(job.fence == order.lease, f"{process.name} starts, its fence is not raised")
         self.require(len(order.devices) == job.gang, f"{order.job} runs on {order.devices}")
         if job.accelerators is not None:
             fits = set(order.accelerators) <= set(job.accelerators)
             self.require(fits, f"{order.job} may not run on {order.accelerators}")
+
+    def stepped(self, process: Process) -> None:
+        """Look at a member that starts a step."""
+        late_s = self.now() - process.valid_until
+        self.require(
+            late_s < _LATE_S or process.told_to_leave,
+            f"{process.name} goes on {late_s:.1f} s after its lease",
+        )
+        self.require(not process.told_it_is_over, f"{process.name} goes on without a lease")
+        order = process.order
+        assert order is not None
+        if len(order.devices) == 1 and order.lease not in self.touched:
+            since = max(process.began_at, self.truth[order.job].committed_at)
+            soon = self.now() - since < 2 * CHECKPOINT_S
+            self.require(soon, f"{process.name} has saved nothing since {since:.1f} s")
+
+    def member_ended(self, process: Process) -> None:
+        """Look at a member that has exited."""
+        assert process.order is not None
+        if process.returncode in (1, -9):
+            self.truth[process.order.job].crashes += 1
+        if process.returncode in (0, LEFT) and process.rank == 0:
+            truth, made = self.truth[process.order.job], self.made.get(process.lease)
+            if truth.train and made is not None:
+                saved = made == truth.committed and truth.committed_by == process.lease
+                self.require(
+                    saved, f"{process.name} left, {truth.committed} of {made} steps saved"
+                )
+        if process.returncode in (LEFT, FAILED_TO_SAVE) and not process.told_to_leave:
+            over = self.now() >= process.valid_until or self.disk_was_full
+            self.require(
+                over, f"{process.name} left without being told to, or its lease being over"
+            )
+
+    def renewed(self, live: Any, lease: int, answer: dict[str, object] | None) -> None:
+        """Look at what the server answers to a renewal."""
+        found = live.leases.get(lease)
+        if answer is None or answer["leave"] or found is None:
+            self.require((answer is None) == (found is None), f"lease {lease} is told {answer}")
+            return
+        valid_s = float(str(answer["valid_s"]))
+        left_s = found.until - live.clock.now()
+        good = 0 <= valid_s <= max(left_s, 0.0) + 1e-6 and (valid_s > 0 or left_s <= 1e-6)
+        self.require(good, f"lease {lease} has {left_s} s left and is told {valid_s}")
 
     def touch(self, leases: Iterable[int]) -> None:
         """Note that something went wrong for these leases."""
@@ -152,9 +211,13 @@ class Checks:
     def kept(self, keeper: Process, ended: Any, *, asked: bool | None) -> None:
         """Look at how a lease ended of whose keeper all was well."""
         order = keeper.order
-        if order is None or ended is None or order.lease in self.touched:
+        if order is None or ended is None:
             return
         who = f"lease {order.lease} of {order.job}"
+        if order.lease in self.crashed and asked is False:
+            self.require(ended.ending != "left", f"{who} crashed, but {ended}")
+        if order.lease in self.touched:
+            return
         self.require(
             ended.ending in ("left", "finished"),
             f"{who}: nothing went wrong, but it ended as {ended}",
@@ -209,13 +272,45 @@ class Checks:
         )
         for command in commands:
             if isinstance(command, cmd.Launch):
-                self._launched(live, command)
-        del event
+                self._launched(live, command, event.at)
+        if isinstance(event, ev.LeasesEnded):
+            self._check_time(live, event)
 
-    def _launched(self, live: Any, command: cmd.Launch) -> None:
+    def _check_limits(self, scheduler: Any, launched: set[str]) -> None:
+        """Require of tenants whose jobs were launched that they hold no more than they may."""
+        jobs, leases, cluster = scheduler.jobs, scheduler.leases, scheduler.cluster
+        for tenant in jobs.tenants:
+            if tenant.id not in launched:
+                continue  # its limit may have come after its leases
+            for kind, most in tenant.limit.items():
+                mine = [
+                    slot
+                    for slot in leases.staying.tolist()
+                    if jobs.jobs[leases.job[slot]].tenant == tenant.id
+                ]
+                on = cluster.accelerator_of[np.isin(leases.holder, mine).any(axis=0)]
+                held = np.count_nonzero(on == cluster.accelerators.index(kind))
+                self.require(held <= most, f"tenant {tenant.id} holds {held} {kind}, not {most}")
+
+    def _check_time(self, live: Any, event: ev.LeasesEnded) -> None:
+        """Require that a job has been credited with the time of all its leases, no more."""
+        jobs = live.scheduler.jobs
+        for lease in event.lease.tolist():
+            job, since, _ = self.times[lease]
+            self.times[lease] = job, since, event.at
+            mine = [ended - began for of, began, ended in self.times.values() if of == job]
+            if jobs.lease[jobs.number[job]] >= 0:
+                continue  # the next one was launched at once
+            counted = float(jobs.received_s[jobs.number[job]].sum())
+            self.require(
+                abs(counted - sum(mine)) < 1e-3, f"{job} held devices for {mine}, not {counted}"
+            )
+
+    def _launched(self, live: Any, command: cmd.Launch, at: float) -> None:
         cluster, jobs = live.scheduler.cluster, live.scheduler.jobs
-        for placement in command.on:
+        for lease, placement in zip(command.lease.tolist(), command.on, strict=True):
             job_id = jobs.ids[placement.job]
+            self.times[lease] = job_id, at, at
             active = jobs.state[placement.job] == JobState.ACTIVE
             self.require(active, f"{job_id} is launched though it is not to run")
             self.require(job_id not in self.held, f"{job_id} is launched though it is held")
@@ -223,6 +318,7 @@ class Checks:
             for device in placement.devices:
                 node = cluster.nodes[cluster.node_of[device]].id
                 self.require(node not in self.drained, f"{job_id} is launched on drained {node}")
+        self._check_limits(live.scheduler, {jobs.jobs[p.job].tenant for p in command.on})
 
     def settled(self) -> None:
         """Note that the store holds all that was handled so far."""

@@ -77,9 +77,11 @@ async def _turn(server: Server, kind: Any, node: str) -> None:
     await server.live.change(lambda at: kind(at, node), audit)
 
 
-async def _tenant(world: "World", server: Server, name: str, weight: float) -> None:
+async def set_tenant(world: "World", server: Server, name: str, weight: float) -> None:
+    """Give a tenant its weight and limits."""
     world.checks.weights.pop(name, None)
-    await server.live.set_tenant(Tenant(name, weight=weight), "operator")
+    made = Tenant(name, weight=weight, limit=world.plan.limits.get(name, {}))
+    await server.live.set_tenant(made, "operator")
     world.checks.weights[name] = weight
 
 
@@ -105,7 +107,7 @@ def _act(world: "World", happening: Happening) -> None:
             return
         world.client(_drain, node, happening.for_s)
     elif what == "tenant":
-        world.client(_tenant, ("red", "blue")[int(2 * happening.pick)], 1.0 + happening.for_s)
+        world.client(set_tenant, ("red", "blue")[int(2 * happening.pick)], 1.0 + happening.for_s)
     elif job is None:
         return
     elif what == "cancel":
@@ -160,6 +162,8 @@ def _power_fails(world: "World", happening: Happening) -> None:
 def _crash(world: "World", victims: Sequence[Process]) -> None:
     for process in victims:
         world.checks.touch([process.lease])
+        if process.rank >= 0:
+            world.checks.crashed.add(process.lease)
         world.machine.kill(process)
 
 
@@ -184,7 +188,7 @@ def _job_is_cut_off(world: "World", happening: Happening) -> None:
     if job is not None:
         world.touch()
         world.network.cut_jobs.add(job)
-        world.loop.call_later(3 * happening.for_s, _reach_job, world, job)
+        world.loop.call_later(5 * happening.for_s, _reach_job, world, job)
 
 
 def _reach_job(world: "World", job: str) -> None:
@@ -208,7 +212,7 @@ def _node_is_cut_off(world: "World", happening: Happening) -> None:
 
 def _disk_is_full(world: "World", happening: Happening) -> None:
     world.touch()
-    world.disk.full = True
+    world.disk.full = world.checks.disk_was_full = True
     world.loop.call_later(happening.for_s, _make_room, world)
 
 
@@ -223,6 +227,8 @@ def _clock_jumps(world: "World", happening: Happening) -> None:
 
 def _time_stalls(world: "World", happening: Happening) -> None:
     world.touch()
+    for member in world.jobs.members():
+        member.valid_until += happening.for_s  # it cannot leave while nobody runs
     world.loop.stall(happening.for_s)
 
 

@@ -70,12 +70,9 @@ class Jobs:
     def _exited(self, process: Process) -> None:
         assert process.order is not None
         order = process.order
-        self._checks.note(f"{process.name} exits with {process.returncode}")
+        self._checks.note(f"{process.name} exits with {process.returncode}", process.error)
         if process.rank >= 0:
-            if not process.returncode:
-                return
-            if process.returncode in (1, -9):
-                self._checks.truth[order.job].crashes += 1
+            self._checks.member_ended(process)
             return
         directory = Path(order.checkpoint_dir).parents[2] / "leases" / str(order.lease)
         ended = lease_dir.read_ended(directory)
@@ -88,12 +85,15 @@ class Jobs:
         parent = self._machine.me
         assert parent is not None
         assert parent.order is not None
-        if self.fails_to_start:
-            self.fails_to_start -= 1
+        rank = int(env["FAIRLEAD_RANK"])
+        cut = self._machine.cut
+        # The engine starts nothing on nodes it reaches for a gang that it has given up.
+        given_up = bool(parent.nodes & cut) and parent.order.devices[rank][0] not in cut
+        if self.fails_to_start or given_up:
+            self.fails_to_start -= not given_up
             self._checks.truth[parent.order.job].crashes += 1
             self._checks.touch([parent.lease])
             raise OSError("it cannot be started")
-        rank = int(env["FAIRLEAD_RANK"])
         train = command[0] == "train"
         process = self._machine.spawn(
             f"lease {parent.lease} rank {rank}",
@@ -112,24 +112,44 @@ class Jobs:
     def _train(self, me: Process, env: Mapping[str, str]) -> None:
         order = me.order
         assert order is not None
+        fibres = self._machine.fibres
+        me.began_at = self._machine.loop.time()
+        me.valid_until = me.began_at + float(env["FAIRLEAD_LEASE_S"])
         run = LeasedRun(order.lease, env)
         model = {"made": 0, "chain": 0}
-        run.register(model=model)
+        # One kind of job keeps its state in a dict, the other in an object.
+        run.register(model=model if (order.total_steps or 0) % 2 else _Model(model))
         self._checks.loaded(model, run.steps_done, f"{me.name} begins")
         gang = len(order.devices)
         if gang > 1 and order.lease not in self._met:
             self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)
         for i in run.steps(range(order.total_steps or 0)):
+            self._checks.stepped(me)
             more_s = self.slow_s.get(order.job)
             if more_s:
                 self._checks.touch([order.lease])
-                self._machine.fibres.sleep(more_s)
-            if gang > 1:
+                fibres.sleep(more_s)
+            if gang > 1:  # its members are not equally fast
+                fibres.sleep(self._rng.uniform(0.0, 0.1))
                 self._met[order.lease].meet(me.rank, i)
+                fibres.sleep(self._rng.uniform(0.0, 0.3))
             model["chain"] = (model["chain"] * 1_103_515_245 + i + 12_345) & 0x7FFF_FFFF
             model["made"] += 1
             if me.rank == 0:
                 self._checks.made[order.lease] = model["made"]
+
+
+class _Model:
+    """What training libraries have: an object that gives and takes its state."""
+
+    def __init__(self, state: dict[str, int]) -> None:
+        self._state = state
+
+    def state_dict(self) -> dict[str, int]:
+        return self._state
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._state.update(state)
 
 
 class _Meeting:

@@ -32,6 +32,13 @@ class Process:
         self.order: Order | None = None
         self.rank = -1
         """in its gang; -1 for a keeper"""
+        self.valid_until = 0.0
+        """when its lease is over, as far as it was told"""
+        self.told_to_leave = False
+        self.told_it_is_over = False
+        self.began_at = 0.0
+        self.error: BaseException | None = None
+        """what it died of, if it was not killed"""
         self.send_signal: Callable[[int], None]
 
     def poll(self) -> int | None:
@@ -136,6 +143,7 @@ class Machine:
             code = error.code if isinstance(error.code, int) else 1
         elif error is not None:
             code = 1
+            process.error = error
         self.kill(process, code)
 
     def end_all(self) -> None:

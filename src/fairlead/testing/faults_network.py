@@ -46,7 +46,14 @@ class Network:
         self._travel(me)
         if self.server is not server:
             raise ConnectionResetError
-        return (409, {}) if answer is None else (200, dict(answer))
+        if answer is None:
+            me.told_it_is_over = True
+            return 409, {}
+        if answer["leave"]:
+            me.told_to_leave = True
+        else:
+            me.valid_until = machine.loop.time() + float(str(answer["valid_s"]))
+        return 200, dict(answer)
 
     def _again(self, server: Renew, lease: int, told: dict[str, object]) -> None:
         if self.server is server:
@@ -54,6 +61,9 @@ class Network:
 
     def _travel(self, process: Process) -> None:
         fibres, rng = self._machine.fibres, self._rng
+        assert process.order is not None
+        if len(process.order.devices) > 1:  # so that its members are told at different times
+            fibres.sleep(rng.uniform(0.0, 0.1))
         if not self.reaches(process):
             self.on_trouble(process)
             fibres.sleep(_TIMEOUT_S)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.live.spec import JobSpec
+from fairlead.mechanisms.capacity import Capacity
 from fairlead.mechanisms.queues import preempting, refilling
 from fairlead.mechanisms.shares import Shares
 from fairlead.mechanisms.srtf import Srtf
@@ -29,6 +30,7 @@ SPEEDS = SpeedTable(
         for kind, speed in zip(KINDS, row, strict=True)
     }
 )
+_ROUNDS_S = (2.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0, 30.0)
 FAULTS = (
     *("server dies", "server dies", "server dies at a gate", "server dies at a gate"),
     *("server stops", "store fails", "power fails", "member dies", "member dies"),
@@ -56,6 +58,8 @@ class Scenario:
     seed: int
     cluster: Cluster
     mechanism: Any
+    limits: dict[str, dict[str, float]]
+    """tenant → accelerator → devices of which it never holds more"""
     jobs: list[tuple[float, JobSpec]]
     happenings: list[Happening]
     trouble: float
@@ -72,14 +76,18 @@ class Scenario:
 def scenario(seed: int) -> Scenario:
     """Return what happens under a seed, always the same."""
     rng = random.Random(seed)
+    mechanism = _mechanism(rng, round_s := rng.choice(_ROUNDS_S))
+    limits = {"red": {"v100": 1.0}} if isinstance(mechanism, Capacity) else {}
     counts = rng.choice(({"v100": 1, "k80": 1}, {"v100": 2, "k80": 1}, {"v100": 2, "k80": 2}))
-    round_s = rng.choice((2.0, 4.0))
     jobs = sorted(
-        ((rng.choice((0.0, rng.uniform(0.0, 8.0))), _job(rng, counts)) for _ in range(_few(rng))),
+        (
+            (rng.choice((0.0, rng.uniform(0.0, 8.0))), _job(rng, counts, mechanism))
+            for _ in range(_few(rng))
+        ),
         key=lambda one: one[0],
     )
     calm = rng.random() < 0.25
-    quiet_at = rng.uniform(6.0, 20.0)
+    quiet_at = rng.uniform(6.0, 24.0)
     n_faults = rng.choice((0, 1, 1, 2, 3, 4))
     whats = [rng.choice(FAULTS) for _ in range(n_faults)]
     whats += [rng.choice(ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
@@ -93,14 +101,15 @@ def scenario(seed: int) -> Scenario:
     return Scenario(
         seed=seed,
         cluster=Cluster.of(counts, per_node=rng.choice((1, 1, 2))),
-        mechanism=_mechanism(rng, round_s),
+        mechanism=mechanism,
+        limits=limits,
         jobs=jobs,
         happenings=happenings,
         trouble=0.0 if calm else rng.choice((0.02, 0.2)),
         slow_disk=0.0 if calm else rng.choice((0.0, 0.2)),
         events_per_state=rng.choice((7, 25, 10_000)),
         quiet_at=quiet_at,
-        real_store=seed % 50 == 7,
+        real_store=seed % 25 == 7,
         plan_lead_s=round_s * rng.choice((0.0, 0.25)),
         rng=rng,
     )
@@ -110,14 +119,17 @@ def _few(rng: random.Random) -> int:
     return rng.choice((1, 2, 2, 3, 4))
 
 
-def _job(rng: random.Random, counts: dict[str, int]) -> JobSpec:
-    gang = 2 if max(counts.values()) > 1 and rng.random() < 0.3 else 1
+def _job(rng: random.Random, counts: dict[str, int], mechanism: Any) -> JobSpec:
+    gangs = not isinstance(mechanism, Capacity)  # some would never fit into the limits
+    gang = 2 if gangs and max(counts.values()) > 1 and rng.random() < 0.3 else 1
     fits = [kind for kind in KINDS if counts[kind] >= gang]
     only = (rng.choice(fits),) if rng.random() < 0.15 else None
-    steps = rng.randint(3, 14)
-    shell = rng.random() < 0.1
+    steps = rng.choice((rng.randint(3, 14), rng.randint(3, 14), rng.randint(10, 40)))
+    shell = rng.random() < 0.12
+    # What keeps nothing of its work must not be moved again and again.
+    lasts_s = 1.0 if isinstance(mechanism, Turns | Shares) else rng.choice((2.0, 40.0))
     return JobSpec(
-        command=("shell", f"{rng.uniform(0.5, 2.0):.3f}") if shell else ("train",),
+        command=("shell", f"{lasts_s:g}") if shell else ("train",),
         tenant=rng.choice(("red", "blue")),
         workload=rng.choice(("big", "small")),
         gang=gang,
@@ -136,8 +148,10 @@ def _mechanism(rng: random.Random, round_s: float) -> Any:
         return Turns(round_s=round_s)
     if kind < 0.75:
         return Srtf(round_s=round_s)
-    if kind < 0.9:
+    if kind < 0.85:
         return Tiresias(round_s=round_s, threshold_s=3.0)
+    if kind < 0.92:
+        return Capacity(round_s=round_s)
     return Shares(policy=Isolated(), round_s=round_s)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from fairlead.core.jobs import JobState
 from fairlead.live.driver import Setting
 from fairlead.live.spec import JobSpec
+from fairlead.model.lease import SLOTS
 from fairlead.store import Store
-from fairlead.testing.faults_checks import Checks
+from fairlead.testing.faults_checks import CHECKPOINT_S, Checks
 from fairlead.testing.faults_disk import Disk
-from fairlead.testing.faults_happenings import HAPPENINGS, give_back, release, submit
+from fairlead.testing.faults_happenings import HAPPENINGS, give_back, release, set_tenant, submit
 from fairlead.testing.faults_jobs import Jobs
 from fairlead.testing.faults_loop import StalledError, VirtualLoop
 from fairlead.testing.faults_machine import Machine, Process
@@ -23,6 +24,8 @@ from fairlead.testing.faults_store import Memory, MemoryStore
 
 _LONGEST_S = 2000.0
 """of virtual time until all jobs must have ended"""
+_LEAVES_S = 20.0
+"""longer than any job's grace"""
 _EPOCH = 1_700_000_000.0
 
 
@@ -45,6 +48,7 @@ class World:
         self._last: Server | None = None
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
+        self._leaving_since: dict[int, float] = {}
         self.setting = Setting(
             cluster=plan.cluster,
             beliefs=SPEEDS,
@@ -101,6 +105,8 @@ class World:
     async def _main(self) -> None:
         plan, loop = self.plan, self.loop
         self._start_server()
+        for name in sorted(plan.limits):
+            self.client(set_tenant, name, 1.0)
         for at, spec in plan.jobs:
             loop.call_at(at, self.client, submit, spec)
         for happening in plan.happenings:
@@ -113,8 +119,20 @@ class World:
                 self.checks.ended(self.server.live)
                 return
             await asyncio.sleep(1.0)
+            self._check_leaving()
         assert self.server is not None
         self.checks.ended(self.server.live)
+
+    def _check_leaving(self) -> None:
+        """Require that leases end soon after they are told to, once nothing goes wrong."""
+        if self.server is None or not self.server.started:
+            self._leaving_since.clear()
+            return
+        for lease, found in self.server.live.leases.items():
+            if found.leaving:
+                since = self._leaving_since.setdefault(lease, self.loop.time())
+                late = self.loop.time() - since > _LEAVES_S
+                self.checks.require(not late, f"lease {lease} was told to leave and does not")
 
     def _happen(self, happening: Happening) -> None:
         self.checks.note(happening)
@@ -156,7 +174,7 @@ class World:
             "FAIRLEAD_JOB_TOKEN": "none",
             "FAIRLEAD_LEASE_S": f"{2 * self.plan.mechanism.round_s:g}",
             "FAIRLEAD_EMULATED_STEPS_PER_S": f"{SPEEDS.speed(spec.workload, kinds):.17g}",
-            "FAIRLEAD_CHECKPOINT_S": "2.5",
+            "FAIRLEAD_CHECKPOINT_S": f"{CHECKPOINT_S:g}",
         }
 
     def _start_server(self) -> None:
@@ -186,7 +204,14 @@ class World:
             return
         server.started = True
         self.checks.note("the server is up")
-        self.network.server = server.live.renew
+        self.network.server = lambda lease, told: self._renew(server, lease, told)
+
+    def _renew(
+        self, server: Server, lease: int, told: dict[str, object]
+    ) -> dict[str, object] | None:
+        answer = server.live.renew(lease, told)
+        self.checks.renewed(server.live, lease, answer)
+        return answer
 
     def kill_server(self, down_s: float) -> None:
         """End the server where it stands; another one starts after a while."""
@@ -208,8 +233,10 @@ class World:
     def _asked(self, lease: int) -> bool | None:
         if self.server is None or not self.server.started:
             return None
-        found = self.server.live.leases.get(lease)
-        return None if found is None else found.leaving
+        leases, slot = self.server.live.scheduler.leases, lease & (SLOTS - 1)
+        if slot >= len(leases.lease) or leases.lease[slot] != lease:
+            return None
+        return bool(leases.leaving[slot])
 
     def _unexpected(self, _: object, context: dict[str, Any]) -> None:
         error = context.get("exception")
