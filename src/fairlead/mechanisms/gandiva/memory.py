@@ -1,0 +1,223 @@
+"""What Gandiva knows of jobs: measured by themselves, or remembered from plan to plan."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+
+import numpy as np
+
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+
+Rank = tuple[float, float]
+"""a tenant's priority and a job's own; the greater one comes first"""
+Home = dict[int, int]
+"""server → devices of it; empty while a job has no home"""
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One job while a plan is made; a memory keeps the fields from ``pass_s`` on."""
+
+    row: int
+    job: int
+    floor: int
+    """the least devices it can do with: its gang, unless it is declared elastic"""
+    gang: int
+    ceiling: int
+    """the most devices it can use"""
+    weight: float
+    rank: Rank
+    lease: int
+    pass_s: float = 0.0
+    """time had over weight: who has least is served next"""
+    received_s: float = 0.0
+    """time had in all, as of the last plan"""
+    shared_weight: float = 1.0
+    """weight of the unit in which it ran last"""
+    size: float = 0.0
+    """devices it was given last"""
+    kind: float = -1.0
+    """accelerator to which ``best`` belongs"""
+    best: float = math.nan
+    """most steps per second measured there, alone and in one server, at its own size"""
+    now: float = math.nan
+    """steps per second measured last"""
+    utilization: float = math.nan
+    """measured alone"""
+    memory_gib: float = math.nan
+    """measured alone"""
+    moved_at: float = -math.inf
+    """when it was last moved away from interference"""
+    apart: float = 0.0
+    """1 when it was, so that nobody is moved back beside it"""
+    failures: float = 0.0
+    """packings of it that were undone"""
+    enough: float = math.inf
+    """size beyond which growing was measured to be of no use"""
+    grown_from: float = 0.0
+    """its size before it last grew"""
+    speed_before: float = math.nan
+    """steps per second at that size"""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it is declared to grow and shrink."""
+        return self.floor < self.ceiling
+
+
+_FIELDS = [part.name for part in fields(Task)]
+_KEPT = tuple(_FIELDS[_FIELDS.index("pass_s") :])
+"""what a memory keeps of a task, in order"""
+_GIVEN = attrgetter(*_KEPT)
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """Jobs on the same devices, most often one, and where they belong."""
+
+    tasks: list[Task]
+    home: Home = field(default_factory=dict)
+    total: float = math.nan
+    """measured speeds of its jobs, each over its speed alone, added up; NaN while unknown"""
+    joined: int = 0
+    """how many of its jobs, the last ones, are packed on trial"""
+    bar: float = 0.0
+    """what its total has to exceed for them to stay"""
+
+    @property
+    def job(self) -> int:
+        """The number of its first job."""
+        return self.tasks[0].job
+
+    @property
+    def need(self) -> int:
+        """How many devices it needs at least."""
+        return self.tasks[0].floor
+
+    @property
+    def rank(self) -> Rank:
+        """The highest rank of its jobs."""
+        return max(task.rank for task in self.tasks)
+
+    @property
+    def weight(self) -> float:
+        """The weights of its jobs together: packed, they get the time that they had apart."""
+        return sum(task.weight for task in self.tasks)
+
+    @property
+    def pass_s(self) -> float:
+        """When it is its turn, the mean over its jobs."""
+        return sum(task.pass_s for task in self.tasks) / len(self.tasks)
+
+    @property
+    def utilization(self) -> float:
+        """How busy its jobs keep a device together, as measured of each alone."""
+        return sum(task.utilization for task in self.tasks)
+
+    @property
+    def memory_gib(self) -> float:
+        """What its jobs need together; nothing for those that did not tell."""
+        return sum(0.0 if math.isnan(t.memory_gib) else t.memory_gib for t in self.tasks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What Gandiva keeps from one plan to the next."""
+
+    at: float
+    changes: int
+    """the snapshot's count of changes at the last plan"""
+    job: IntArray
+    facts: FloatArray
+    """jobs × what is kept of each"""
+    units: tuple[tuple[int, ...], ...]
+    """the jobs of every unit that has a home"""
+    homes: tuple[tuple[tuple[int, int], ...], ...]
+    """units → servers and how many devices of each"""
+    trials: FloatArray
+    """units × (total speed, how many jobs are on trial, what the total has to exceed)"""
+    failed: tuple[tuple[int, int], ...]
+    """pairs of jobs whose packing was undone, the smaller number first"""
+    load: IntArray
+    """servers → devices wanted there"""
+    changed_at: FloatArray
+    """servers → when that last changed"""
+
+    @classmethod
+    def empty(cls) -> "Memory":
+        """Return what is known before the first plan: nothing."""
+        none = np.zeros((0, len(_KEPT)))
+        return cls(-math.inf, -1, NO_INTS, none, (), (), np.zeros((0, 3)), (), NO_INTS, none[:, 0])
+
+    @classmethod
+    def of(
+        cls,
+        snap: Snapshot,
+        units: Sequence[Unit],
+        failed: Iterable[tuple[int, int]],
+        load: IntArray,
+        changed_at: FloatArray,
+    ) -> "Memory":
+        """Return what is to be kept of a plan."""
+        tasks = sorted((task for unit in units for task in unit.tasks), key=lambda task: task.job)
+        facts = [_GIVEN(task) for task in tasks]
+        homed = [unit for unit in units if unit.home]
+        trials = [(unit.total, unit.joined, unit.bar) for unit in homed]
+        there = set(snap.job.tolist())
+        return cls(
+            snap.starts_at,
+            snap.changes,
+            np.array([task.job for task in tasks], dtype=np.int64),
+            np.array(facts, dtype=np.float64).reshape(len(tasks), len(_KEPT)),
+            tuple(tuple(task.job for task in unit.tasks) for unit in homed),
+            tuple(tuple(sorted(unit.home.items())) for unit in homed),
+            np.array(trials, dtype=np.float64).reshape(len(homed), 3),
+            tuple(sorted(pair for pair in failed if set(pair) <= there)),
+            load,
+            changed_at,
+        )
+
+
+def tasks_of(snap: Snapshot, memory: Memory) -> dict[int, Task]:
+    """Return job → task for all jobs of the snapshot, with what is remembered and measured."""
+    profiles = snap.profiles
+    gang, weight = profiles.gang.tolist(), profiles.weight.tolist()
+    least = gang if profiles.min_gang is None else profiles.min_gang.tolist()
+    most = gang if profiles.max_gang is None else profiles.max_gang.tolist()
+    of_tenant = [tenant.priority for tenant in snap.tenants]
+    tenant = profiles.tenant.tolist()
+    kept = dict(zip(memory.job.tolist(), memory.facts.tolist(), strict=True))
+    received = snap.received_s.sum(axis=1).tolist()
+    rows = zip(
+        snap.job.tolist(),
+        snap.profile.tolist(),
+        snap.priority.tolist(),
+        snap.lease.tolist(),
+        strict=True,
+    )
+    tasks: dict[int, Task] = {}
+    for row, (job, p, priority, lease) in enumerate(rows):
+        rank = of_tenant[tenant[p]], priority
+        task = Task(
+            *(row, job, least[p], gang[p], most[p], weight[p], rank, lease), *kept.get(job, ())
+        )
+        if job in kept:
+            # A delayed suspend counts like any other time held (§4.1).
+            task.pass_s += max(received[row] - task.received_s, 0.0) / task.shared_weight
+        task.received_s = received[row]
+        tasks[job] = task
+    return tasks
+
+
+def fresh(snap: Snapshot, memory: Memory) -> dict[int, tuple[float, float, float]]:
+    """Return job → speed, utilisation and memory that it has measured since the last plan."""
+    measured = snap.measured
+    if measured is None:
+        return {}
+    new = (measured.lease == snap.lease) & (snap.lease >= 0) & (measured.at > memory.at)
+    rows = new.nonzero()[0]
+    columns = (measured.steps_per_s, measured.utilization, measured.memory_gib)
+    values = zip(*(column[rows].tolist() for column in columns), strict=True)
+    return dict(zip(snap.job[rows].tolist(), values, strict=True))
