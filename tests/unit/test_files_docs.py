@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.files import read_cluster, read_instance, read_speeds, read_trace
+from fairlead.files import read_cluster, read_instance, read_speeds, read_tenants, read_trace
 from fairlead.files.speeds import HEADER
 from fairlead.files.trace import COLUMNS
 
@@ -15,6 +15,7 @@ READERS = {
     "Speeds": read_speeds,
     "Trace": read_trace,
     "Instance": read_instance,
+    "Tenants": read_tenants,
 }
 
 

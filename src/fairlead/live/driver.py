@@ -208,14 +208,14 @@ class Live:
             ]
 
         await self._do(make, changes)
-        self._tell("job.submitted", job=named[0].id)
+        self._publish("job.submitted", job=named[0].id)
         return named[0]
 
     async def change(self, event: Callable[[float], ev.Event], audit: Audit) -> None:
         """Let one event happen, with its line in the audit trail."""
         await self._do(lambda at: [event(at)], [audit])
         if audit.subject in self.specs:
-            self._tell("job.changed", job=audit.subject, action=audit.action)
+            self._publish("job.changed", job=audit.subject, action=audit.action)
 
     async def cancel(self, job_id: str, who: str) -> None:
         """End a job for good."""
@@ -231,7 +231,7 @@ class Live:
             return [audit, Put("hold", job_id, who)]
 
         await self._do(lambda at: [ev.JobHeld(at, job_id)], changes)
-        self._tell("job.changed", job=job_id, action=audit.action)
+        self._publish("job.changed", job=job_id, action=audit.action)
 
     async def release(self, job_id: str, who: str) -> None:
         """Let a held job run again."""
@@ -242,7 +242,7 @@ class Live:
             return [audit, Remove("hold", job_id)]
 
         await self._do(lambda at: [ev.JobReleased(at, job_id)], changes)
-        self._tell("job.changed", job=job_id, action=audit.action)
+        self._publish("job.changed", job=job_id, action=audit.action)
 
     async def set_tenant(self, tenant: Tenant, who: str) -> None:
         """Add a tenant or change one."""
@@ -255,7 +255,7 @@ class Live:
 
     def end_streams(self) -> None:
         """Tell whoever follows events that no more will come."""
-        self._tell("server.stopping")
+        self._publish("server.stopping")
 
     def renew(self, lease: int, told: dict[str, object]) -> dict[str, object] | None:
         """Answer a job's renewal; None when the lease is over."""
@@ -473,6 +473,10 @@ class Live:
 
     def _tell(self, kind: str, **what: object) -> None:
         log.info(kind, **what)
+        self._publish(kind, **what)
+
+    def _publish(self, kind: str, **what: object) -> None:
+        """Tell whoever follows events."""
         for listener in self.listeners:
             if listener.full():
                 listener.get_nowait()

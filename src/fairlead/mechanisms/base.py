@@ -15,8 +15,9 @@ M = TypeVar("M")
 class Mechanism(Protocol[M]):
     """Decides what runs, round by round; all it remembers is the value it returns.
 
-    One that promises that every job which can run does so again and again says so by
-    ``starves_nobody = True``, and the conformance suite holds it to that.
+    One that looks at what jobs measure of themselves (``snap.measured``) says so by
+    ``reads_measured = True``. One that promises that every job which can run does so again and
+    again says so by ``starves_nobody = True``, and the conformance suite holds it to that.
     """
 
     def initial(self) -> M:

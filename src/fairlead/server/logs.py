@@ -23,7 +23,6 @@ Fields = MutableMapping[str, Any]
 def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
     """Send all logs, also those of libraries, to stderr in one form."""
     least: int = getattr(logging, level.upper())
-    colours = form == "text" and sys.stderr.isatty()
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -31,11 +30,7 @@ def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
         structlog.processors.format_exc_info,
         without_secrets,
     ]
-    render: Any = (
-        structlog.processors.JSONRenderer(default=str)
-        if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=24)
-    )
+    render: Any = structlog.processors.JSONRenderer(default=str) if form == "json" else readable
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(least),
@@ -60,6 +55,14 @@ def without_secrets(_: object, __: str, fields: Fields) -> Fields:
         elif isinstance(value, str) and ("fl_" in value or "://" in value):
             fields[name] = _PASSWORD.sub(r"\1:…@", _TOKEN.sub("fl_…", value))
     return fields
+
+
+def readable(_: object, __: str, fields: Fields) -> str:
+    """Return a line for people: when, how grave, what, and its fields as name=value."""
+    head = f"{fields.pop('timestamp', '')} {fields.pop('level', ''):7} {fields.pop('event', '')}"
+    trace = fields.pop("exception", None)
+    said = [head, *(f"{name}={value}" for name, value in fields.items() if value is not None)]
+    return " ".join(said) + (f"\n{trace}" if trace else "")
 
 
 class AccessLog:
