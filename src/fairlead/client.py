@@ -68,6 +68,11 @@ class Client:
                 ) from None
         return cls(url, token)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the server is reached on this machine's loopback address."""
+        return self._url.hostname in ("127.0.0.1", "::1", "localhost")
+
     def submit(self, command: Sequence[str], **settings: object) -> dict[str, Any]:
         """Submit a job, here unless ``directory`` says otherwise; return it with its id."""
         body: dict[str, object] = {"directory": os.getcwd(), **settings, "command": [*command]}

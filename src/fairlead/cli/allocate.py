@@ -119,7 +119,10 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
 def policies(
     as_json: Json = False,
 ) -> None:
-    """List the policies and mechanisms there are, with their options."""
+    """List the policies and mechanisms there are, with their options.
+
+    Example:  fairlead policies
+    """
     import dataclasses
 
     from fairlead.cli.output import print_json, table

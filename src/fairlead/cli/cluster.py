@@ -131,7 +131,10 @@ def put_back(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json
 
 
 def shares(as_json: Json = False) -> None:
-    """Show what tenants are entitled to and what they have."""
+    """Show what tenants are entitled to, what they hold now and what they have had.
+
+    Example:  fairlead shares
+    """
     from fairlead.cli.output import print_json, table
     from fairlead.client import Client
 
@@ -200,7 +203,10 @@ def make_token(
 
 @tokens.command("revoke")
 def revoke_token(token: Annotated[str, typer.Argument(help="Its id, not the token.")]) -> None:
-    """Make a token useless."""
+    """Make a token useless, at once.
+
+    Example:  fairlead tokens revoke 3f9a0c12be77
+    """
     from fairlead.client import Client
 
     Client.found().ask("DELETE", f"/v1/tokens/{token}")
@@ -212,7 +218,10 @@ def login(
         str, typer.Option(prompt=True, hide_input=True, help="Asked for when not given.")
     ],
 ) -> None:
-    """Remember a server and a token for this user, after trying them."""
+    """Remember a server and a token for this user, after trying them.
+
+    Example:  fairlead login https://cluster.example.org:8642
+    """
     from fairlead.client import Client
 
     Client(url, token).get("/v1/jobs", limit=1)

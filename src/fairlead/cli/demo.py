@@ -27,6 +27,8 @@ def demo(
     Three tenants submit jobs to a server with eight devices of three kinds; at the end their
     shares stand against their entitlement, and completion times against the simulator's and
     against a scheduler that does not know what accelerators are.
+
+    Example:  fairlead demo --keep
     """
     from fairlead.cli.output import messages
     from fairlead.demo.scene import demo_jobs

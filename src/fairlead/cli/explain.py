@@ -34,9 +34,7 @@ def explain(
     From the prices of the devices: what binds it, and what its speed costs. For every change
     (another accelerator, a smaller gang, more weight, one more device) the allocation is solved
     again, so gains are exact as long as nothing else changes. Without --instance the server is
-    asked about one of its jobs.
-
-    Example:  fairlead explain j7
+    asked about one of its jobs: `fairlead explain j7`.
 
     Example:  fairlead explain job-7 --instance instance.json --policy max-min
     """

@@ -89,7 +89,10 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
     rank: Annotated[int, typer.Option(help="Which member of the gang.", min=0)] = 0,
 ) -> None:
-    """Print what a job's processes printed."""
+    """Print what a job's processes printed, of all its leases.
+
+    Example:  fairlead logs j1 --follow
+    """
     import sys
 
     from fairlead.client import OVER, Client, ServerError, job_path
@@ -112,17 +115,26 @@ def logs(
 
 
 def cancel(job_id: JobId, as_json: Json = False) -> None:
-    """End a job for good."""
+    """End a job for good; what it has checkpointed stays in DATA/jobs.
+
+    Example:  fairlead cancel j1
+    """
     _act(job_id, "cancel", as_json)
 
 
 def suspend(job_id: JobId, as_json: Json = False) -> None:
-    """Have a job checkpoint, leave its devices, and wait."""
+    """Have a job checkpoint, leave its devices, and wait until it is resumed.
+
+    Example:  fairlead suspend j1
+    """
     _act(job_id, "suspend", as_json)
 
 
 def resume(job_id: JobId, as_json: Json = False) -> None:
-    """Let a suspended job run again."""
+    """Let a suspended job run again, from its last checkpoint.
+
+    Example:  fairlead resume j1
+    """
     _act(job_id, "resume", as_json)
 
 

@@ -15,6 +15,8 @@ def replay(
     """Rebuild the scheduler's state from a log of events, without clock or solver.
 
     Prints the SHA-256 of the state, and fails unless it is the one that the run ended in.
+
+    Example:  fairlead replay events.jsonl
     """
     from fairlead.cli.output import print_json, results
     from fairlead.sim.event_log import replay_file

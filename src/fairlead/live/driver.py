@@ -449,7 +449,9 @@ class Live:
         if outcome == "finished" and ended.steps is None:
             steps = max(steps, open_lease.steps)
         self._tell("lease.ended", job=spec.id, lease=ended.lease, ending=ended.ending, steps=steps)
-        self.messages[spec.id] = ended.message
+        codes = ", ".join(str(code) for code in sorted(set(ended.exit_codes)))
+        failed = f"it exited with {codes}" if outcome == "failed" and codes else ""
+        self.messages[spec.id] = ended.message or failed
         ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
         active = jobs.state[number] in (JobState.ACTIVE, JobState.HELD)
         if not active or (outcome != "failed" and again_s is None):

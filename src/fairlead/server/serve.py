@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ log = structlog.get_logger("fairlead.serve")
 
 
 class TakenError(FairleadError):
-    """Another scheduler works on this store."""
+    """Another scheduler works on this store, or another program has the port."""
 
     code = "taken"
 
@@ -58,6 +59,7 @@ async def _serve(settings: ServeSettings) -> None:
         raise TakenError(
             f"another scheduler works on {settings.data}; stop it, or give --standby SECONDS"
         )
+    door = _bind(settings)
     tokens = _tokens(settings, store, token)
     setting, engine = await _setting(settings, tokens)
     live = Live(store, engine, setting, token)
@@ -65,14 +67,33 @@ async def _serve(settings: ServeSettings) -> None:
     _write_private(settings.data / "server.json", json.dumps({"url": settings.url}))
     log.info("server.started", url=settings.url, policy=settings.policy)
     try:
-        await _listen(settings, live, tokens)
+        await _listen(settings, live, tokens, door)
     finally:
         await live.stop()
         store.close()
+        door.close()
         log.info("server.stopped")
 
 
-async def _listen(settings: ServeSettings, live: Live, tokens: Tokens) -> None:
+def _bind(settings: ServeSettings) -> socket.socket:
+    """Take the address before anything is decided: who cannot be reached must not schedule."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    door = socket.socket(family)
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        door.bind((settings.host, settings.port))
+    except OSError as error:
+        door.close()
+        raise TakenError(
+            f"it cannot listen on {settings.host}:{settings.port} ({error.strerror}); give another"
+            " --port, or stop what listens there"
+        ) from None
+    return door
+
+
+async def _listen(
+    settings: ServeSettings, live: Live, tokens: Tokens, door: socket.socket
+) -> None:
     app = make_app(
         live,
         tokens,
@@ -94,7 +115,7 @@ async def _listen(settings: ServeSettings, live: Live, tokens: Tokens) -> None:
     server = _Server(config)
     _stop_on_signals(server, live)
     breaking = asyncio.create_task(live.broken.wait())
-    serving = asyncio.create_task(server.serve())
+    serving = asyncio.create_task(server.serve(sockets=[door]))
     done, _ = await asyncio.wait({breaking, serving}, return_when=asyncio.FIRST_COMPLETED)
     if serving not in done:
         # The store or the driver failed: only a fresh start from what is written is safe.

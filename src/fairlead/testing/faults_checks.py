@@ -162,7 +162,7 @@ class Checks:
 
     def stepped(self, process: Process) -> None:
         """Look at a member that starts a step."""
-        late_s = self.now() - process.valid_until
+        late_s = self.now() - process.valid_until - process.stalled_s
         self.require(
             late_s < _LATE_S or process.told_to_leave,
             f"{process.name} goes on {late_s:.1f} s after its lease",
@@ -276,13 +276,13 @@ class Checks:
         if isinstance(event, ev.LeasesEnded):
             self._check_time(live, event)
 
-    def _check_limits(self, scheduler: Any, launched: set[str]) -> None:
-        """Require of tenants whose jobs were launched that they hold no more than they may."""
+    def _check_limits(self, scheduler: Any, launched: set[tuple[str, str]]) -> None:
+        """Require that tenants hold no more of what their jobs were launched on than they may."""
         jobs, leases, cluster = scheduler.jobs, scheduler.leases, scheduler.cluster
         for tenant in jobs.tenants:
-            if tenant.id not in launched:
-                continue  # its limit may have come after its leases
             for kind, most in tenant.limit.items():
+                if (tenant.id, kind) not in launched:
+                    continue  # the limit may have come after its leases
                 mine = [
                     slot
                     for slot in leases.staying.tolist()
@@ -318,7 +318,11 @@ class Checks:
             for device in placement.devices:
                 node = cluster.nodes[cluster.node_of[device]].id
                 self.require(node not in self.drained, f"{job_id} is launched on drained {node}")
-        self._check_limits(live.scheduler, {jobs.jobs[p.job].tenant for p in command.on})
+        kinds, kind_of = cluster.accelerators, cluster.accelerator_of
+        self._check_limits(
+            live.scheduler,
+            {(jobs.jobs[p.job].tenant, kinds[kind_of[p.devices[0]]]) for p in command.on},
+        )
 
     def settled(self) -> None:
         """Note that the store holds all that was handled so far."""
@@ -357,10 +361,10 @@ class Checks:
         for job_id, number in jobs.number.items():
             state = JobState(int(jobs.state[number]))
             good = {JobState.FINISHED}
+            if live.specs[job_id].retries < 100:
+                good.add(JobState.FAILED)
+            if job_id in self.may_be_cancelled:
+                good.add(JobState.CANCELLED)
             if job_id in self.cancelled:
                 good = {JobState.CANCELLED}
-            elif live.specs[job_id].retries < 100:
-                good.add(JobState.FAILED)
-            elif job_id in self.may_be_cancelled:
-                good.add(JobState.CANCELLED)
             self.require(state in good, f"{job_id} never came to its end: {state.name}")

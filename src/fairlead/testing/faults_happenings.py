@@ -228,7 +228,7 @@ def _clock_jumps(world: "World", happening: Happening) -> None:
 def _time_stalls(world: "World", happening: Happening) -> None:
     world.touch()
     for member in world.jobs.members():
-        member.valid_until += happening.for_s  # it cannot leave while nobody runs
+        member.stalled_s += happening.for_s  # it cannot leave while nobody runs
     world.loop.stall(happening.for_s)
 
 

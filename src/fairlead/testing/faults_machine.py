@@ -37,6 +37,7 @@ class Process:
         self.told_to_leave = False
         self.told_it_is_over = False
         self.began_at = 0.0
+        self.stalled_s = 0.0
         self.error: BaseException | None = None
         """what it died of, if it was not killed"""
         self.send_signal: Callable[[int], None]

@@ -124,7 +124,7 @@ def _job(rng: random.Random, counts: dict[str, int], mechanism: Any) -> JobSpec:
     gang = 2 if gangs and max(counts.values()) > 1 and rng.random() < 0.3 else 1
     fits = [kind for kind in KINDS if counts[kind] >= gang]
     only = (rng.choice(fits),) if rng.random() < 0.15 else None
-    steps = rng.choice((rng.randint(3, 14), rng.randint(3, 14), rng.randint(10, 40)))
+    steps = rng.randint(10, 30) if rng.random() < 0.2 else rng.randint(3, 14)
     shell = rng.random() < 0.12
     # What keeps nothing of its work must not be moved again and again.
     lasts_s = 1.0 if isinstance(mechanism, Turns | Shares) else rng.choice((2.0, 40.0))

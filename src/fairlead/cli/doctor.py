@@ -1,0 +1,59 @@
+"""``fairlead doctor``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.options import Json
+
+_COLOUR = {"ok": "green", "warning": "yellow", "wrong": "red"}
+
+
+def doctor(
+    *,
+    data: Annotated[
+        Path | None, typer.Option(help="The data directory.", show_default="~/.fairlead")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings in TOML.", show_default="DATA/fairlead.toml, if there"),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(help="The interpreter that jobs use.", show_default="this one"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that this machine and its server are well, and say what to do where they are not.
+
+    Looks at the version, settings, data directory, disk, database, clock, devices, the job
+    library in the jobs' interpreter, and the server. Exit code 1 if something is wrong.
+
+    Example:  fairlead doctor --python /opt/train/bin/python
+    """
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from fairlead.cli.output import print_json, results
+    from fairlead.server.checkup import check_up
+
+    found = check_up(data, config, python)
+    wrong = any(one.level == "wrong" for one in found)
+    if as_json:
+        print_json({"well": not wrong, "findings": [asdict(one) for one in found]})
+    else:
+        table = Table("", "", "found", "what to do", title_justify="left")
+        for one in found:
+            level = f"[{_COLOUR[one.level]}]{one.level}[/]"
+            table.add_row(level, one.what, _plain(one.found), _plain(one.fix))
+        results.print(table)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,222 @@
+"""Watches leases on Slurm: their keepers' files closely, Slurm's queue and nodes now and then.
+
+A keeper that writes how it ended has ended. One that falls silent is dead if Slurm has cleared its
+job away; if Slurm still takes it to run, its node is lost, which Slurm finds out much later.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from fairlead.engines.base import Ending, Progressed, Report, Started
+from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmJob
+from fairlead.engines.slurm_leases import Part, Seen, Watched
+from fairlead.engines.slurm_nodes import NodeWatch
+from fairlead.model.cluster import Node
+
+log = structlog.get_logger("fairlead.slurm")
+
+_LOOK_S = 0.2
+_GONE_S = 2.0
+"""how long a keeper whose job Slurm has cleared away may be silent before it is taken for dead"""
+_SETTLES_S = 5.0
+"""within which what a scheduler that died has submitted shows up in Slurm's queue"""
+_SLACK_S = 10.0
+"""after the grace of a lease, before Slurm is asked to end it"""
+_BEGINS = 4
+"""times the silence that a keeper may take to begin"""
+
+
+@dataclass
+class Watch:
+    """All leases whose end has not been told, and what is told about them and the nodes."""
+
+    slurm: Slurm
+    prefix: str
+    nodes: NodeWatch
+    silence_s: float
+    start_within_s: float
+    poll_s: float
+    leases: dict[int, Watched] = field(default_factory=dict)
+    reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
+    known: Sequence[Node] = ()
+    complete: bool = False
+    """all leases of ours are in the table, so jobs of others under our name are strays"""
+
+    def __post_init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ask = asyncio.Event()
+        self._strays: set[str] = set()
+
+    def begin(self) -> None:
+        """Start watching."""
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._repeat(self.look, asyncio.Event(), _LOOK_S)),
+                asyncio.create_task(self._repeat(self.ask, self._ask, self.poll_s)),
+            ]
+
+    async def close(self) -> None:
+        """Stop watching."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def ask_soon(self) -> None:
+        """Look at Slurm without waiting for the next time."""
+        self._ask.set()
+
+    async def quietly(self, *calls: Awaitable[None]) -> None:
+        """Make calls to Slurm that will be made again should they fail."""
+        for said in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(said, SlurmError):
+                log.warning("slurm.refused", error=str(said))
+            elif isinstance(said, BaseException):
+                raise said
+
+    async def _repeat(
+        self, look: Callable[[], Awaitable[None]], soon: asyncio.Event, every_s: float
+    ) -> None:
+        while True:
+            try:
+                await look()
+            except (SlurmError, OSError) as error:
+                log.warning("slurm.unreachable", error=str(error))
+            try:
+                await asyncio.wait_for(soon.wait(), every_s)
+                await asyncio.sleep(_LOOK_S)
+            except TimeoutError:
+                pass
+            soon.clear()
+
+    # -- the keepers' files ---------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Take in what keepers have written, and tell what is new."""
+        watched = list(self.leases.values())
+        if not watched:
+            return
+        seen = await asyncio.to_thread(_read_all, watched)
+        now = time.monotonic()
+        for one, (parts, steps) in zip(watched, seen, strict=True):
+            for part, found in zip(one.parts, parts, strict=True):
+                part.note(found, now)
+            self._tell(one, steps)
+
+    def _tell(self, one: Watched, steps: float | None) -> None:
+        if self.leases.get(one.lease) is not one:
+            return
+        if not one.has_started and all(part.has_started for part in one.parts):
+            one.has_started = True
+            self._report(one, Started(one.lease))
+        if steps is not None and steps != one.steps:
+            one.steps = steps
+            self._report(one, Progressed(one.lease, steps))
+        ended = one.end()
+        if ended is not None:
+            del self.leases[one.lease]
+            self._report(one, ended)
+
+    def _report(self, one: Watched, report: Report) -> None:
+        if one.ours:
+            self.reports.put_nowait(report)
+
+    # -- Slurm's view ---------------------------------------------------------------------------
+
+    async def ask(self) -> None:
+        """Compare what Slurm says of nodes and jobs with what we know."""
+        asked_at = time.monotonic()
+        nodes = {node.name: node for node in await self.slurm.nodes()}
+        jobs = await self.slurm.jobs(self.prefix)
+        now = time.monotonic()
+        for one in list(self.leases.values()):
+            for part in one.parts:
+                if part.ended is None and one.submitted and one.since < asked_at:
+                    await self._judge(one, part, jobs.get(part.name), now)
+        leased: dict[str, bool] = {}
+        for part in (part for one in self.leases.values() for part in one.parts):
+            heard = part.beat_seen_at is not None and part.quiet_s(now) <= self.silence_s
+            leased[part.node] = leased.get(part.node, False) or heard
+        for report in self.nodes.judge(nodes, self.known, jobs.values(), leased, now):
+            log.info("slurm.node", report=str(report))
+            self.reports.put_nowait(report)
+        await self._end_strays(jobs.values())
+
+    async def _judge(self, one: Watched, part: Part, job: SlurmJob | None, now: float) -> None:
+        late = one.stop_at is not None and now > one.stop_at + one.order.grace_s + _SLACK_S
+        if job is None:
+            await self._judge_without_job(one, part, late, now)
+        elif job.state == "PENDING":
+            if now - one.since > self.start_within_s:
+                why = f"Slurm did not start it in {self.start_within_s:g} s: {job.reason}"
+                await self._give_up(one, part, "lost", why)
+        elif job.state in ("SUSPENDED", "STOPPED"):
+            part.runs_since = now
+        else:
+            part.runs_since = part.runs_since or now
+            begun = part.beat_seen_at is not None
+            if part.quiet_s(now) > self.silence_s * (1 if begun else _BEGINS):
+                await self._lose(one, part, now)
+            elif late:
+                await self.quietly(self.slurm.cancel(part.name))
+
+    async def _judge_without_job(self, one: Watched, part: Part, late: bool, now: float) -> None:
+        if part.beat_seen_at is None:
+            if now - one.since > _SETTLES_S or one.fresh:
+                stopped = one.stop_at is not None
+                why = "it was stopped before it began" if stopped else "Slurm dropped it"
+                await self._give_up(one, part, "left" if stopped else "lost", why)
+        elif part.quiet_s(now) > _GONE_S:
+            await self._give_up(one, part, "lost", "its keeper died")
+        elif late:
+            await self._give_up(one, part, "lost", "its keeper does not stop")
+        elif one.stop_at is None:
+            # Slurm has given the job up, for its node's daemon is away; the keeper still listens.
+            one.stop_at = now
+            one.tell_to_stop(one.order.grace_s)
+
+    async def _lose(self, one: Watched, part: Part, now: float) -> None:
+        """Give up a silent part; with it all of its node, unless others there are heard of."""
+        there = [
+            (other, its)
+            for other in self.leases.values()
+            for its in other.parts
+            if its.node == part.node and its.ended is None and its is not part
+        ]
+        if any(
+            its.beat_seen_at is not None and its.quiet_s(now) <= self.silence_s for _, its in there
+        ):
+            await self._give_up(one, part, "lost", "its keeper is silent")
+            return
+        for report in self.nodes.lose(part.node, now):
+            log.warning("slurm.node-silent", node=part.node)
+            self.reports.put_nowait(report)
+        for other, its in [(one, part), *there]:
+            await self._give_up(other, its, "lost", f"node {part.node} is silent")
+
+    async def _give_up(self, one: Watched, part: Part, ending: Ending, why: str) -> None:
+        one.give_up(part, ending, why)
+        if ending == "lost":
+            # A gang without all its members can save nothing together: no grace.
+            one.stop_at = one.stop_at or time.monotonic()
+            one.tell_to_stop(0.0)
+        log.warning("slurm.given-up", lease=one.lease, node=part.node, why=why)
+        await self.quietly(self.slurm.cancel(part.name))
+
+    async def _end_strays(self, jobs: Collection[SlurmJob]) -> None:
+        """End jobs under our name that belong to no lease, once they were seen twice."""
+        if not self.complete:
+            return
+        ours = {part.name for one in self.leases.values() for part in one.parts}
+        strays = {job.name for job in jobs if job.name not in ours and job.state != "COMPLETING"}
+        await self.quietly(*(self.slurm.cancel(name) for name in strays & self._strays))
+        self._strays = strays
+
+
+def _read_all(watched: Sequence[Watched]) -> list[tuple[list[Seen | None], float | None]]:
+    """Read what keepers have written; file systems that nodes share may be slow."""
+    return [([part.read() for part in one.parts], one.printed_steps()) for one in watched]

@@ -1,0 +1,371 @@
+"""The command line against a real server: submitting in every form, watching, explaining."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.live_server import LiveServer
+
+from fairlead.client import Client, ServerError
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    made = LiveServer(tmp_path_factory.mktemp("cli"), devices="v100=2,k80=2", round_s=30.0)
+    made.start()
+    yield made
+    made.clean_up()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[LiveServer]:
+    made = LiveServer(tmp_path, round_s=30.0)
+    yield made
+    made.clean_up()
+
+
+def said(server: LiveServer, *arguments: object) -> Any:
+    at = 2 if arguments[0] == "config" else 1  # what follows a submitted command is its own
+    found = server.cli(*arguments[:at], "--json", *arguments[at:])
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+# -- submitting ---------------------------------------------------------------------------------
+
+
+def test_a_python_file_runs_with_this_interpreter_and_its_own_options(server: LiveServer) -> None:
+    script = server.root / "script.py"
+    script.write_text("import sys; print(sys.executable, *sys.argv[1:])")
+    made = server.cli("submit", "--workload", "small", script, "--lr", "0.1", "-v")
+    assert made.returncode == 0, made.stderr
+    job = made.stdout.strip()
+    assert server.client.wait(job, timeout_s=30)["state"] == "finished"
+    assert server.cli("logs", job).stdout == f"{sys.executable} --lr 0.1 -v\n"
+
+
+def test_commands_are_looked_up_where_they_are_submitted(server: LiveServer) -> None:
+    tool = server.root / "bin" / "mytool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho mine\nexit 3\n")
+    tool.chmod(0o755)
+    env = {**server.environment, "PATH": f"{tool.parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "fairlead", "submit", "--workload", "small", "--retries", "0"]
+    made = subprocess.run(
+        [*command, "mytool"], capture_output=True, text=True, env=env, check=True
+    )
+    job = server.client.wait(made.stdout.strip(), timeout_s=30)
+    assert (job["state"], job["message"]) == ("failed", "it exited with 3")
+    assert server.cli("logs", job["id"]).stdout == "mine\n"
+
+
+def test_a_job_file_says_all_of_a_job_and_options_win_over_it(server: LiveServer) -> None:
+    path = server.root / "job.yaml"
+    path.write_text(
+        "name: from-file\ncommand: sleep 0.1\nworkload: small\ngang: 2\nsteps: 7\nweight: 2.5\n"
+        "priority: 3\ndeadline_s: 600\naccelerators: [v100]\nenvironment: {A: 1}\nretries: 0\n"
+    )
+    refused = server.cli("submit", "--file", path)
+    assert refused.returncode == 1  # the table has no speed of it on two devices
+    assert "gang" in refused.stderr
+    made = said(server, "submit", "--file", path, "--gang", 1, "--name", "from-flag")
+    shown = {key: made[key] for key in ("name", "gang", "total_steps", "weight", "priority")}
+    assert shown == {
+        "name": "from-flag", "gang": 1, "total_steps": 7, "weight": 2.5, "priority": 3
+    }  # fmt: skip
+    assert made["command"] == ["sleep", "0.1"]
+
+
+def test_a_bad_job_file_is_refused_with_its_line(server: LiveServer) -> None:
+    path = server.root / "bad.yaml"
+    path.write_text("command: true\nworkload: small\ngnag: 2\n")
+    refused = server.cli("submit", "--file", path)
+    assert refused.returncode == 1
+    assert "bad.yaml:3" in refused.stderr
+    assert "did you mean 'gang'?" in refused.stderr
+
+
+def test_a_sweep_makes_one_job_for_each_combination(server: LiveServer) -> None:
+    made = said(
+        server, "submit", "--workload", "small", "--array", "lr=0.1,0.01", "--array", "seed=0-1",
+        "--name", "try-{lr}-{seed}", "--multijob", "search", "--",
+        "sh", "-c", "echo {lr} {seed} $FAIRLEAD_ARRAY_INDEX",
+    )  # fmt: skip
+    assert [job["name"] for job in made] == [
+        "try-0.1-0", "try-0.1-1", "try-0.01-0", "try-0.01-1"
+    ]  # fmt: skip
+    for job in made:
+        assert server.client.wait(job["id"], timeout_s=30)["state"] == "finished"
+    logs = [server.cli("logs", job["id"]).stdout for job in made]
+    assert logs == ["0.1 0 0\n", "0.1 1 1\n", "0.01 0 2\n", "0.01 1 3\n"]
+    of_search = said(server, "jobs", "--multijob", "search")
+    assert [job["id"] for job in of_search] == [job["id"] for job in made]
+    assert len(said(server, "jobs", "--name", "try-0.1-*")) == 2
+    assert said(server, "jobs", "--multijob", "search", "--last", 1)[0]["id"] == made[-1]["id"]
+
+
+def test_counts_for_each_accelerator_are_refused_not_ignored(server: LiveServer) -> None:
+    refused = server.cli("submit", "--accelerators", "v100,k80=2", "--", "true")
+    assert refused.returncode == 2
+    assert "one gang on all accelerators" in refused.stderr
+    body = {"command": ["true"], "workload": "small", "accelerators": ["v100", "k80=2"]}
+    status, _, text = server.client.raw("POST", "/v1/jobs", body)
+    assert (status, json.loads(text)["error"]["field"]) == (422, "accelerators")
+
+
+# -- watching -----------------------------------------------------------------------------------
+
+
+def test_events_follow_a_job_from_its_submission_to_its_end(server: LiveServer) -> None:
+    seen: list[dict[str, Any]] = []
+    begun = threading.Event()
+
+    def listen() -> None:
+        follower = Client(f"http://127.0.0.1:{server.port}", server.client._token)
+        begun.set()
+        for event in follower.events():
+            seen.append(event)
+            if event["event"] == "lease.ended":
+                return
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    begun.wait(5)
+    time.sleep(0.3)
+    job = server.client.submit(["true"], workload="small")["id"]
+    server.client.ask("PATCH", f"/v1/jobs/{job}", {"priority": 2})
+    thread.join(20)
+    assert not thread.is_alive()
+    kinds = [event["event"] for event in seen if event.get("job") == job]
+    assert kinds[0] == "job.submitted"
+    assert {"job.changed", "lease.started", "lease.ended"} <= set(kinds)
+
+
+def test_watch_shows_a_job_that_comes_later(server: LiveServer) -> None:
+    command = [sys.executable, "-m", "fairlead", "jobs", "--watch", "--name", "seen-by-watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=server.environment) as watching:
+        time.sleep(1.5)
+        server.client.submit(["true"], workload="small", name="seen-by-watch")
+        time.sleep(3.0)
+        watching.send_signal(signal.SIGINT)
+        shown = watching.communicate(timeout=20)[0].decode()
+    assert "seen-by-watch" in shown
+
+
+def test_priority_changes_and_may_be_negative(server: LiveServer) -> None:
+    job = server.client.submit(["sleep", "60"], workload="small")["id"]
+    assert said(server, "priority", job, 7)["priority"] == 7
+    assert server.cli("priority", job, -3).stdout == f"{job}: priority -3\n"
+    assert server.client.job(job)["priority"] == -3
+    server.client.post(f"/v1/jobs/{job}/cancel")
+
+
+# -- looking into it ------------------------------------------------------------------------------
+
+
+def test_explain_and_audit_speak_of_what_runs_now(server: LiveServer) -> None:
+    jobs = [server.client.submit(["sleep", "60"], workload="big")["id"] for _ in range(5)]
+    found = said(server, "explain", jobs[0])
+    assert (found["who"], found["policy"], found["kind"]) == (jobs[0], "max-min", "job")
+    assert found["prices"]["v100"] > found["prices"]["k80"] > 0
+    told = server.cli("explain", jobs[0])
+    assert f"Under max-min the job {jobs[0]} makes" in told.stdout.replace("\n", " ")
+    audit = said(server, "audit", "--live", "--lies", 0)
+    assert audit["policy"] == "max-min"
+    assert audit["pareto_slack"] < 1e-6
+    for job in jobs:
+        server.client.post(f"/v1/jobs/{job}/cancel")
+    ended = server.cli("explain", jobs[0])
+    assert ended.returncode == 1
+    assert "not scheduled now" in ended.stderr
+
+
+def test_a_job_without_any_node_that_is_up_can_be_asked_about(own_server: LiveServer) -> None:
+    own_server.start()
+    client = own_server.client
+    assert client.get("/v1/instance")["jobs"] == []
+    job = client.submit(["sleep", "60"], workload="big")["id"]
+    assert client.get("/v1/instance")["jobs"][0]["id"] == job
+    for node in client.get("/v1/nodes"):
+        client.post(f"/v1/nodes/{node['id']}/drain")
+    assert client.raw("GET", f"/v1/jobs/{job}/explain")[0] in (200, 409)
+    assert client.raw("GET", "/v1/instance")[0] == 409
+
+
+def test_doctor_finds_a_healthy_server_and_what_is_wrong_with_a_sick_one(
+    server: LiveServer,
+) -> None:
+    env = {**server.environment, "FAIRLEAD_EMULATE": "v100=1", "FAIRLEAD_PORT": str(server.port)}
+    command = [sys.executable, "-m", "fairlead", "doctor", "--json"]
+    found = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert found.returncode == 0, found.stdout
+    levels = {one["what"]: one["level"] for one in json.loads(found.stdout)["findings"]}
+    assert set(levels.values()) == {"ok"}
+    assert {"database", "disk", "server", "job library", "devices"} <= set(levels)
+    token = server.data / "admin.token"
+    token.chmod(0o644)
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    finally:
+        token.chmod(0o600)
+    assert found.returncode == 1
+    (wrong,) = [one for one in json.loads(found.stdout)["findings"] if one["level"] == "wrong"]
+    assert wrong["fix"] == f"chmod 600 {token}"
+
+
+def test_a_cordoned_node_keeps_its_job_and_gets_no_other(own_server: LiveServer) -> None:
+    own_server.round_s = 2.0
+    own_server.start()
+    client = own_server.client
+
+    def running() -> dict[str, str]:
+        return {job["id"]: job["accelerator"] for job in client.get("/v1/jobs", state="running")}
+
+    first = client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
+    until = time.monotonic() + 10
+    while running() != {first: "v100"} and time.monotonic() < until:
+        time.sleep(0.05)
+    assert own_server.cli("nodes", "cordon", "v100-0").stdout == "v100-0: cordoned\n"
+    others = [client.submit(["sleep", "60"], workload="big", weight=9)["id"] for _ in range(3)]
+    time.sleep(7.0)  # three rounds
+    found = client.job(first)
+    assert (found["state"], found["leases"]) == ("running", 1)
+    assert sorted(running().values()) == ["k80", "v100"]
+    own_server.kill()
+    own_server.start()
+    assert said(own_server, "nodes")[0]["cordoned"]
+    client.post(f"/v1/jobs/{first}/cancel")
+    time.sleep(3.0)
+    assert list(running().values()) == ["k80"]
+    assert own_server.cli("nodes", "return", "v100-0").stdout == "v100-0: up\n"
+    until = time.monotonic() + 10
+    while len(running()) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sorted(running().values()) == ["k80", "v100"]
+    for job in others:
+        client.post(f"/v1/jobs/{job}/cancel")
+
+
+# -- settings, signals, logs, limits --------------------------------------------------------------
+
+
+def test_settings_come_from_file_environment_and_flags(own_server: LiveServer) -> None:
+    own_server.data.mkdir()
+    (own_server.data / "fairlead.toml").write_text('policy = "fifo"\nlog_format = "json"\n')
+    own_server.extra = ("--log-level", "debug")
+    own_server.start()
+    assert own_server.client.get("/v1/about")["policy"] == "fifo"
+    checked = said(own_server, "config", "check")["settings"]
+    assert checked["policy"]["value"] == "fifo"
+    assert checked["policy"]["origin"].endswith("fairlead.toml:1")
+    assert checked["port"] == {"value": 8642, "origin": "default"}
+
+
+def test_logs_are_json_with_an_entry_for_each_request_and_no_secrets(
+    own_server: LiveServer,
+) -> None:
+    own_server.extra = ("--log-format", "json")
+    own_server.start()
+    admin = own_server.client
+    made = admin.post("/v1/tokens", {"name": "eve", "role": "viewer"})
+    assert admin.raw("DELETE", f"/v1/tokens/{made['token']}")[0] == 404  # not the id
+    own_server.stop()
+    lines = (own_server.root / "server.log").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert {"method": "POST", "path": "/v1/tokens", "status": 201, "who": "admin"}.items() <= next(
+        entry for entry in entries if entry.get("path") == "/v1/tokens"
+    ).items()
+    assert [entry["event"] for entry in entries[-2:]] == ["server.stopping", "server.stopped"]
+    assert made["token"] not in "\n".join(lines)
+    assert (own_server.data / "admin.token").read_text() not in "\n".join(lines)
+
+
+def test_sigterm_ends_the_server_at_once_though_somebody_follows_events_and_jobs_go_on(
+    own_server: LiveServer,
+) -> None:
+    own_server.start()
+    job = own_server.client.submit(["sleep", "8"], workload="small", retries=0)["id"]
+    last: list[str] = []
+
+    def listen() -> None:
+        last.extend(event["event"] for event in own_server.client.events())
+
+    follower = threading.Thread(target=listen, daemon=True)
+    follower.start()
+    until = time.monotonic() + 10
+    while own_server.client.job(job)["state"] != "running" and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert own_server.process is not None
+    began = time.monotonic()
+    own_server.process.send_signal(signal.SIGTERM)
+    assert own_server.process.wait(10) == 0
+    assert time.monotonic() - began < 3.0
+    follower.join(5)
+    assert last[-1] == "server.stopping"
+    own_server.start()
+    found = own_server.client.wait(job, timeout_s=30)
+    assert (found["state"], found["leases"], found["preemptions"]) == ("finished", 1, 0)
+
+
+def test_a_port_that_is_taken_is_one_clear_line(
+    server: LiveServer, own_server: LiveServer
+) -> None:
+    refused = own_server.cli(
+        "serve", "--data", own_server.data, "--port", server.port, "--emulate", "v100=1"
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{server.port}" in refused.stderr
+
+
+def test_who_asks_too_often_is_told_when_to_come_back_and_others_are_not_hindered(
+    own_server: LiveServer,
+) -> None:
+    own_server.extra = ("--requests-per-s", "2", "--requests-burst", "12")
+    own_server.start()
+    admin = own_server.client
+    made = admin.post("/v1/tokens", {"name": "eager", "role": "viewer"})
+    eager = Client(f"http://127.0.0.1:{own_server.port}", made["token"])
+    answers = [eager.raw("GET", "/v1/nodes") for _ in range(20)]
+    statuses = [status for status, _, _ in answers]
+    assert 12 <= statuses.count(200) <= 14
+    status, headers, text = answers[-1]
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert json.loads(text)["error"]["code"] == "busy"
+    assert admin.raw("GET", "/v1/nodes")[0] == 200
+    assert eager.get("/v1/nodes")  # the client waits as it is told
+    stranger = Client(f"http://127.0.0.1:{own_server.port}", "fl_0123_nonsense")
+    assert 429 in [stranger.raw("GET", "/v1/nodes")[0] for _ in range(400)]
+    eager.close()
+    stranger.close()
+
+
+def test_a_body_above_the_limit_is_refused(own_server: LiveServer) -> None:
+    own_server.extra = ("--body-mib", "0.05")
+    own_server.start()
+    body = {"command": ["x" * 4000] * 20, "workload": "small"}
+    status, _, text = own_server.client.raw("POST", "/v1/jobs", body)
+    assert status == 413
+    assert "above 52428 bytes" in json.loads(text)["error"]["message"]
+    with pytest.raises(ServerError, match="above"):
+        own_server.client.post("/v1/jobs", body)
+
+
+def test_completion_scripts_are_to_be_had(server: LiveServer) -> None:
+    env = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    found = subprocess.run(
+        [sys.executable, "-m", "fairlead", "--show-completion", "bash"],
+        capture_output=True, text=True, env=env, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0
+    assert "complete" in found.stdout
+    assert server.process is not None
