@@ -33,6 +33,8 @@ from fairlead.testing.slurm_cluster import SlurmCluster, missing
 
 pytestmark = pytest.mark.slow
 
+ENGINE = "slurm:emulate,poll-s=1"
+
 SPEEDS = "workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s\n" + "".join(
     f"{workload},{gang},{kind},,,{speed * (1 + gang) / 2:g},\n"
     for workload, speeds in {
@@ -87,7 +89,7 @@ class SlurmServer:
             "--speeds",
             str(self.root / "speeds.csv"),
             "--engine",
-            "slurm:emulate,poll-s=1",
+            ENGINE,
         ]
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -416,3 +418,26 @@ def test_without_the_controller_leases_go_on_and_can_be_stopped(
         return ends
 
     assert [ended.ending for ended in asyncio.run(scene())] == ["left", "finished"]
+
+
+def test_a_job_that_somebody_cancels_and_a_keeper_that_dies_are_told(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    async def scene() -> list[Ended]:
+        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data"))
+        await bench.engine.adopt(())
+        await bench.start(1, [("n1", 0)])
+        await bench.start(2, [("n2", 0), ("n3", 0)])
+        slurm.run("scancel", "--nodelist=n1")
+        killed = lease_dir.read_json(tmp_path / "data/leases/2/1/members.json")
+        assert killed is not None
+        os.kill(killed["keeper"], signal.SIGKILL)
+        ends = [await bench.ended(1), await bench.ended(2)]
+        assert bench.alive(1) + bench.alive(2) == 0
+        assert not [one for one in bench.seen if isinstance(one, NodeDown)]
+        await bench.close()
+        return ends
+
+    cancelled, died = asyncio.run(scene())
+    assert cancelled.ending == "left"
+    assert (died.ending, died.message) == ("lost", "its keeper died")

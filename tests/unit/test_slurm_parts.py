@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines.base import Ended, NodeDown, NodeUp, Order
-from fairlead.engines.slurm_commands import SlurmNode, read_job, read_node
+from fairlead.engines.slurm_commands import SlurmNode, environment_of, read_job, read_node
 from fairlead.engines.slurm_leases import split, together
 from fairlead.engines.slurm_nodes import NodeWatch, inventory
 from fairlead.model.cluster import Node
@@ -151,3 +151,17 @@ def test_nodes_keep_their_place_in_the_inventory(tmp_path: Path) -> None:
     later = inventory(path, [node(name="n1"), node(name="n10")], {}, {"n1", "n10"})
     assert [(one.id, one.rack) for one in later.nodes] == [("n2", "r1"), ("n10", ""), ("n1", "")]
     assert json.loads(path.read_text())[2][0] == "n1"
+
+
+def test_jobs_do_not_find_the_scheduler_s_secrets() -> None:
+    server = {
+        "PATH": "/bin",
+        "FAIRLEAD_DATABASE": "x:secret@y",
+        "SLURM_JOB_ID": "7",
+        "AWS_KEY": "k",
+    }
+    server["SLURM_CONF"] = "/etc/slurm.conf"
+    found = environment_of(server, for_others=False)
+    assert found == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "AWS_KEY": "k"}
+    others = environment_of(server, for_others=True)
+    assert others == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fairlead.engines import lease_dir, slurm_leases
 from fairlead.engines.base import Ended, Order, Report
-from fairlead.engines.slurm_commands import Slurm, SlurmError
+from fairlead.engines.slurm_commands import Slurm, SlurmError, environment_of
 from fairlead.engines.slurm_leases import Part, Watched
 from fairlead.engines.slurm_nodes import NodeWatch, inventory
 from fairlead.engines.slurm_watch import Watch
@@ -62,7 +62,7 @@ class SlurmEngine:
         if self.users:
             _let_others_in(self.data)
         self._prefix = f"fairlead-{_tag(self._home / 'tag')}-"
-        self._slurm = Slurm()
+        self._slurm = Slurm(environment_of(os.environ, for_others=self.users))
         nodes = NodeWatch(self._home / "down.json", bool(self.reservation))
         nodes.recall()
         self._watch = Watch(
@@ -182,6 +182,8 @@ class SlurmEngine:
     async def _submit(self, part: Part) -> None:
         order, directory = part.order, part.directory
         kinds = order.accelerators
+        # A signal that comes before the keeper listens must not end it: the file `stop` says it.
+        script = ["#!/bin/sh", "trap '' TERM"]
         gres = ",".join(
             f"gpu:{kind}:{kinds.count(kind)}" if kind != "gpu" else f"gpu:{len(kinds)}"
             for kind in dict.fromkeys(kinds)
@@ -207,9 +209,11 @@ class SlurmEngine:
             user = pwd.getpwnam(order.tenant)
             _hand_over(part, user)
             options += [f"--uid={user.pw_uid}", f"--gid={user.pw_gid}"]
-        # A signal that comes before the keeper listens must not end it: the file `stop` says it.
-        command = shlex.join([self.python, "-m", "fairlead.engines.slurm_keeper", str(directory)])
-        await self._slurm.submit(f"#!/bin/sh\ntrap '' TERM\nexec {command}\n", options)
+            own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+            script += [f"export {name}={shlex.quote(value)}" for name, value in own.items()]
+        keeper = [self.python, "-m", "fairlead.engines.slurm_keeper", str(directory)]
+        script.append(f"exec {shlex.join(keeper)}\n")
+        await self._slurm.submit("\n".join(script), options)
 
     async def _stop_jobs(self, watched: Watched) -> None:
         """Have Slurm drop what waits and signal what runs, so that nobody waits for a look."""
@@ -260,6 +264,7 @@ def _hand_over(part: Part, user: pwd.struct_passwd) -> None:
     for name in (order.checkpoint_dir, order.log_dir):
         path = Path(name)
         path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o700)
         given += [path, *path.iterdir()]
     for path in given:
         os.chown(path, user.pw_uid, user.pw_gid)

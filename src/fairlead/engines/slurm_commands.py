@@ -5,7 +5,6 @@ that we give ourselves.
 """
 
 import asyncio
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ _PATIENCE_S = 60.0
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_]*)=(.*?)(?=\s+[A-Za-z][A-Za-z0-9_]*=|\s*$)")
 _GPU = re.compile(r"\bgpu(?::([A-Za-z][^:,()]*))?[:=](\d+)")
 _TAKES_JOBS = frozenset({"IDLE", "MIXED", "ALLOCATED"})
+_FOR_OTHERS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "SLURM_CONF")
 _UNSURE = frozenset({"NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"})
 _FINE = frozenset({"COMPLETING", "CLOUD", "DYNAMIC_NORM", "PLANNED", "POWERED_UP", "POWER_SAVING"})
 _OURS_IF_RESERVED = frozenset({"RESERVED", "MAINTENANCE", "MAINT"})
@@ -71,8 +71,8 @@ class SlurmJob:
 class Slurm:
     """Runs Slurm's commands without holding up the loop."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment = {**_without_slurm(os.environ), **(environment or {})}
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def nodes(self) -> list[SlurmNode]:
@@ -214,15 +214,18 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(",") if part and part != "(null)")
 
 
-def _without_slurm(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what Slurm's commands would take for options.
+def environment_of(server: Mapping[str, str], *, for_others: bool) -> dict[str, str]:
+    """Return what commands, and so the jobs they submit, find in their environment.
 
-    The scheduler itself may run as a Slurm job.
+    Not what Slurm's commands would take for options (the scheduler may itself run as a Slurm
+    job), nor the scheduler's own settings, which may hold passwords. Jobs of other users find
+    what they need to start and no more.
     """
-    prefixes = ("SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SALLOC_", "SINFO_")
-    kept = ("SLURM_CONF",)
+    if for_others:
+        return {name: server[name] for name in _FOR_OTHERS if name in server}
+    ours = ("FAIRLEAD_", "SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SALLOC_", "SINFO_")
     return {
         name: value
-        for name, value in environment.items()
-        if name in kept or not name.startswith(prefixes)
+        for name, value in server.items()
+        if name == "SLURM_CONF" or not name.startswith(ours)
     }
