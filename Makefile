@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 
-.PHONY: help setup demo test lint bench docs clean
+.PHONY: help setup demo test lint bench soak docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -39,6 +39,9 @@ bench: setup  ## speed against cvxpy, and of whole simulations; fails outside be
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/insight.py
 	$(BIN)/python benchmarks/simulation.py
+
+soak: setup  ## the live system under 100,000 seeds of faults; about an hour on two cores
+	$(BIN)/python benchmarks/soak.py --seeds 100000
 
 docs: setup  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

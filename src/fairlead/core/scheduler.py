@@ -242,8 +242,10 @@ class Scheduler(Generic[M]):
                 if self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
                     self.jobs.end(number, JobState.FINISHED)
                     commands += self._suspend(self.leases.of_job(number))
+        if len(self.waiting) and (event.outcome == "finished" or self.changes != changes):
             # Told to move, a job may have finished instead of leaving.
-            self.waiting = self.waiting.where(self.jobs.state[self.waiting.job] == JobState.ACTIVE)
+            active = self.jobs.state[self.waiting.job] == JobState.ACTIVE
+            self.waiting = self.waiting.where(active)
         commands += self._launch_ready(event.at)
         if event.outcome != "left":
             self.changes += 1
