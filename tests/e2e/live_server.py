@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from fairlead.client import Client, ServerError
+from fairlead.engines import lease_dir
 
 TRAIN = """
 import json, sys
@@ -117,6 +118,8 @@ class LiveServer:
         if self._client is not None:
             self._client.close()
         for directory in (self.data / "leases").glob("*"):
+            if not lease_dir.is_alive(directory):
+                continue  # its number may be another process's by now
             with contextlib.suppress(OSError, ValueError):
                 members = json.loads((directory / "members.json").read_text())
                 os.kill(members["keeper"], signal.SIGKILL)
