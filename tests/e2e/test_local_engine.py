@@ -277,6 +277,17 @@ def test_a_lease_is_never_run_twice(bench: Bench) -> None:
     assert (bench.root / "times").read_text() == "run\n"
 
 
+def test_a_job_does_not_see_the_servers_settings(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_DATABASE", "postgresql://fairlead:secret@host/db")
+    order = bench.order(1, "bash", "-c", "env > seen")
+    asyncio.run(bench.train(order))
+    seen = (bench.root / "seen").read_text()
+    assert "FAIRLEAD_LEASE=1" in seen
+    assert "postgresql" not in seen
+
+
 def test_a_launch_behind_the_fence_starts_nothing(bench: Bench) -> None:
     checkpoint.raise_fence(str(bench.root / "j"), 9)
     (end,) = asyncio.run(bench.train(bench.order(3, "touch", bench.root / "ran")))

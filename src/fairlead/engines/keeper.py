@@ -86,7 +86,9 @@ class Keeper:
 
     def _start(self) -> None:
         order = self._order
-        shared = {**os.environ, **order.environment, **_rendezvous(order)}
+        # The server's own settings, its database's password among them, are not the job's.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
+        shared = {**inherited, **order.environment, **_rendezvous(order)}
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
         for index in range(len(order.devices)):
             reading, writing = os.pipe()

@@ -5,6 +5,7 @@ that is already there. GPUs are device nodes made for the purpose: Slurm hands o
 sets CUDA_VISIBLE_DEVICES as it does on a cluster. Making them needs root.
 """
 
+import ctypes
 import os
 import shutil
 import signal
@@ -30,6 +31,8 @@ _SBIN = "/usr/sbin:/sbin"
 _MAJOR = 195
 """of NVIDIA's device nodes"""
 _PATIENCE_S = 30.0
+_LIBC = ctypes.CDLL(None)
+_SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
 
 class ClusterError(FairleadError):
@@ -243,6 +246,7 @@ class SlurmCluster:
                 stderr=log,
                 env=_plain_environment(),
                 start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509  # it only makes one system call
             )
 
     def _end(self, name: str, number: int) -> None:
@@ -277,6 +281,11 @@ def _is_step(entry: Path, root: Path, nodes: Sequence[str]) -> bool:
         return False
     held = {os.readlink(link) for link in (entry / "fd").iterdir()}
     return any(path.startswith(f"{root}/spool/{node}") for path in held for node in nodes)
+
+
+def _end_with_parent() -> None:
+    """Let a test run that is killed leave no daemons behind."""
+    _LIBC.prctl(_SIGNAL_ON_PARENT_DEATH, signal.SIGKILL)
 
 
 def _path(program: str) -> str | None:
