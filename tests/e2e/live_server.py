@@ -63,6 +63,8 @@ class LiveServer:
         self.process: subprocess.Popen[bytes] | None = None
         self.extra: tuple[str, ...] = ()
         self._client: Client | None = None
+        self.lease = -1
+        """a lease of which a test has the token"""
 
     @property
     def environment(self) -> dict[str, str]:

@@ -85,7 +85,7 @@ def _lease_token(server: LiveServer, job: str) -> str:
         for path in (server.data / "leases").glob("*/order.json"):
             order = json.loads(path.read_text())
             if order["job"] == job:
-                server.lease = order["lease"]  # type: ignore[attr-defined]
+                server.lease = order["lease"]
                 token: str = order["environment"]["FAIRLEAD_JOB_TOKEN"]
                 server.client.post(f"/v1/jobs/{job}/cancel")
                 server.client.wait(job, timeout_s=20)
@@ -112,7 +112,7 @@ def test_access(server: LiveServer, clients: dict[str, Client], route: str) -> N
         token = admin.post("/v1/tokens", {"name": "gone", "role": "viewer"})["id"]
         filled = path.format(
             job_id=job,
-            lease=server.lease,  # type: ignore[attr-defined]
+            lease=server.lease,
             tenant_id="new",
             node="node-0" if "{node}" not in path else _node(admin),
             token_id=token,

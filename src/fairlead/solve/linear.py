@@ -10,6 +10,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
 
 INFINITY = float(highspy.kHighsInf)
+_TOLERANCES = (1e-10, 1e-9, 1e-8)
 
 # HiGHS accepts no tolerance below 1e-10; duals decide who is bottlenecked, so they get that.
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -68,6 +69,29 @@ def new_highs(*, presolve: bool) -> Any:
     highs.setOptionValue("solver", "simplex")
     highs.setOptionValue("presolve", "choose" if presolve else "off")
     return highs
+
+
+def run_again(highs: Any) -> Any:
+    """Solve from the last basis, then from scratch with wider tolerances; return the status."""
+    highs.run()
+    status = highs.getModelStatus()
+    for tolerance in _TOLERANCES:
+        if status == highspy.HighsModelStatus.kOptimal:
+            break
+        # A stale basis can mislead, and the tightest tolerance be out of reach.
+        _set_tolerance(highs, tolerance)
+        highs.clearSolver()
+        highs.run()
+        status = highs.getModelStatus()
+        _set_tolerance(highs, _TOLERANCES[0])
+        if status == highspy.HighsModelStatus.kInfeasible:
+            break
+    return status
+
+
+def _set_tolerance(highs: Any, tolerance: float) -> None:
+    highs.setOptionValue("primal_feasibility_tolerance", tolerance)
+    highs.setOptionValue("dual_feasibility_tolerance", tolerance)
 
 
 def solve_lp(program: LinearProgram) -> LinearSolution:

@@ -17,11 +17,10 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.linear import INFINITY, new_highs
+from fairlead.solve.linear import INFINITY, new_highs, run_again
 from fairlead.solve.options import OptionProblem
 
 _NONE = np.zeros(0, np.int32)
-_TOLERANCES = (1e-10, 1e-9, 1e-8)
 _REDUCED_COST = 1e-9
 # Nothing is asked for at first, so that no time at all is a feasible start.
 _PRIMAL = 4  # HiGHS's number of it
@@ -164,7 +163,7 @@ class OptionProgram:
     def _optimal(self) -> bool:
         """Solve over all options; tell whether there is an optimum or nothing fits."""
         while True:
-            status = self._run()
+            status = run_again(self._highs)
             if status == highspy.HighsModelStatus.kInfeasible:
                 if len(self._options) == len(self._cost) or not self._enough_columns():
                     return False
@@ -189,7 +188,7 @@ class OptionProgram:
         highs.changeColCost(_LACK, float(2.0 ** math.frexp(problem.count.sum())[1]))
         highs.changeColBounds(_LACK, 0.0, 1.0)
         fits = False
-        while self._run() == highspy.HighsModelStatus.kOptimal:
+        while run_again(self._highs) == highspy.HighsModelStatus.kOptimal:
             if highs.getSolution().col_value[_LACK] <= 1e-12:
                 fits = True
                 break
@@ -223,26 +222,6 @@ class OptionProgram:
         for value, price in zip(self._kept, dual[rows:].tolist(), strict=True):
             surplus -= price * value
         return surplus
-
-    def _run(self) -> Any:
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        for tolerance in _TOLERANCES:
-            if status == highspy.HighsModelStatus.kOptimal:
-                break
-            # A stale basis can mislead, and the tightest tolerance be out of reach.
-            self._set_tolerance(tolerance)
-            self._highs.clearSolver()
-            self._highs.run()
-            status = self._highs.getModelStatus()
-            self._set_tolerance(_TOLERANCES[0])
-            if status == highspy.HighsModelStatus.kInfeasible:
-                break
-        return status
-
-    def _set_tolerance(self, tolerance: float) -> None:
-        self._highs.setOptionValue("primal_feasibility_tolerance", tolerance)
-        self._highs.setOptionValue("dual_feasibility_tolerance", tolerance)
 
     def _vertex(self, scale: float) -> OptionVertex:
         found: Any = self._highs.getSolution()

@@ -19,12 +19,11 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.linear import INFINITY, new_highs
+from fairlead.solve.linear import INFINITY, new_highs, run_again
 
 _NONE = np.zeros(0, np.int32)
 # Levels are known up to rounding; all of them held exactly may just not fit.
 _SLACKS = (1e-12, 1e-10, 1e-9, 1e-7)
-_TOLERANCES = (1e-10, 1e-9, 1e-8)
 
 
 @dataclass(slots=True)
@@ -141,7 +140,7 @@ class StageProgram:
         self._highs.changeColsCost(len(columns), columns, np.append(0.0, cost.ravel()))
         for slack in _SLACKS:
             self._sync(count, np.zeros(self.size), count * level * (1.0 - slack))
-            if self._run() == highspy.HighsModelStatus.kOptimal:
+            if run_again(self._highs) == highspy.HighsModelStatus.kOptimal:
                 break
         else:
             raise SolveError("levels were lost", status="infeasible", n_classes=self.size)
@@ -186,33 +185,13 @@ class StageProgram:
 
     def _optimal(self) -> bool:
         """Solve the program as it stands; tell whether it has an optimum or is infeasible."""
-        status = self._run()
+        status = run_again(self._highs)
         if status == highspy.HighsModelStatus.kOptimal:
             return True
         if status == highspy.HighsModelStatus.kInfeasible:
             return False
         name = self._highs.modelStatusToString(status).lower()
         raise SolveError("a stage was not solved", status=name, n_classes=self.size)
-
-    def _run(self) -> Any:
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        for tolerance in _TOLERANCES:
-            if status == highspy.HighsModelStatus.kOptimal:
-                break
-            # A stale basis can mislead, and the tightest tolerance be out of reach.
-            self._set_tolerance(tolerance)
-            self._highs.clearSolver()
-            self._highs.run()
-            status = self._highs.getModelStatus()
-            self._set_tolerance(_TOLERANCES[0])
-            if status == highspy.HighsModelStatus.kInfeasible:
-                break
-        return status
-
-    def _set_tolerance(self, tolerance: float) -> None:
-        self._highs.setOptionValue("primal_feasibility_tolerance", tolerance)
-        self._highs.setOptionValue("dual_feasibility_tolerance", tolerance)
 
     def _vertex(self) -> Vertex:
         found: Any = self._highs.getSolution()
