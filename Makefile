@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 
-.PHONY: help setup demo test lint bench soak docs clean
+.PHONY: help setup demo test lint bench soak docs cluster-tools clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 setup: $(STAMP)  ## create .venv with Fairlead and the tools for working on it
 
@@ -31,8 +31,11 @@ lint: setup  ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint docs  ## everything CI checks
+test: lint docs cluster-tools  ## everything CI checks
 	$(BIN)/python -m pytest -n 2
+
+cluster-tools:  ## as root on Debian: install Slurm and PostgreSQL for the tests, where missing
+	@tests/cluster-tools.sh
 
 bench: setup  ## speed against cvxpy, and of whole simulations; fails outside benchmarks/ranges.toml
 	$(BIN)/python benchmarks/solver.py
