@@ -377,6 +377,9 @@ def test_a_gang_the_table_lacks_cannot_run(tmp_path: Path) -> None:
     assert caught.value.line == 2
 
 
+ALIBABA = "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
+
+
 @pytest.mark.parametrize(
     ("form", "data", "field"),
     [
@@ -390,6 +393,10 @@ def test_a_gang_the_table_lacks_cannot_run(tmp_path: Path) -> None:
         ("sacct", "JobID|Submit|Elapsed|AllocTRES\n1|2026-01-01|5|gres/gpu=1\n", "Elapsed"),
         ("sacct", "JobID|Submit|ElapsedRaw|AllocTRES\n1|2026-01-01|5\n", None),
         ("sacct", "JobID|Submit|ElapsedRaw|AllocTRES\n1|2026-01-01|5|cpu=1\n", None),
+        ("helios", "job_id,vc,gpu_num,submit_time,duration\n1,v,1,noon,5\n", "submit_time"),
+        ("helios", "job_id,vc,gpu_num,submit_time,duration\n1,v,-1,2020-06-09,5\n", "gpu_num"),
+        ("alibaba", ALIBABA + "a,1,1001,0,9,3\n", "gpu_milli"),
+        ("alibaba", ALIBABA + "a,1,1000,0,3,9\n", "deletion_time"),
         ("gavel", "w\tc\t-n\t1\tten\t0\t1\n", "total_steps"),
         ("gavel", "w\tc\td\t-n\t1\t10\t1\tx\t-1\t0\n", "priority_weight"),
         ("gavel", "w\tc\n", None),

@@ -1,4 +1,4 @@
-"""Logs of Gavel, Philly, ITP and Slurm as traces."""
+"""Logs of Gavel, Philly, ITP, Helios, Alibaba and Slurm as traces."""
 
 import io
 import tarfile
@@ -165,6 +165,46 @@ def test_sacct_gives_jobs_that_ran_on_gpus(tmp_path: Path, speeds: SpeedTable) -
     ]
 
 
+HELIOS = """\
+job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+12,ua,vcx,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0
+11,ub,vcy,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0
+13,ub,vcy,0,8,1,COMPLETED,2020-06-09 18:41:28,2020-06-09 18:41:28,2020-06-09 18:41:29,1,0
+14,ub,vcy,8,8,1,CANCELLED,2020-06-09 18:41:28,,,0,0
+"""
+ALIBABA = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+a,12000,16384,2,1000,,LS,Running,100,1100,200
+b,6000,12288,1,460,V100M16|T4,BE,Running,150,450,150
+c,6000,12288,1,1000,A10,BE,Running,160,460,160
+d,6000,12288,1,460,,BE,Pending,170,,
+e,6000,12288,0,0,,BE,Running,180,900,190
+"""
+
+
+def test_helios_gives_jobs_that_ran_on_gpus(tmp_path: Path, speeds: SpeedTable) -> None:
+    found = convert(put(tmp_path, HELIOS), speeds)
+    assert (found.form, found.left_out) == ("helios", 2)
+    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in found.trace] == [
+        ("11", 0, 1, 36848, "vcy"),
+        ("12", 26, 4, 249, "vcx"),
+    ]
+
+
+def test_alibabas_pods_keep_their_part_of_a_gpu_and_the_kinds_they_ask_for(
+    tmp_path: Path, speeds: SpeedTable
+) -> None:
+    found = convert(put(tmp_path, ALIBABA), speeds)
+    assert (found.form, found.left_out) == ("alibaba", 2)
+    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in found.trace] == [
+        ("a", 0, 2, 1000 - 100, "LS"),
+        ("b", 50, 1, 300, "BE"),
+        ("c", 60, 1, 300, "BE"),
+    ]
+    assert [j.utilization for j in found.trace] == [None, 0.46, None]
+    assert [j.accelerators for j in found.trace] == [None, ("v100",), None]
+
+
 def test_the_same_id_in_two_rows_is_refused(tmp_path: Path, speeds: SpeedTable) -> None:
     with pytest.raises(InputError, match="line 2") as caught:
         convert(put(tmp_path, ITP.replace("j0", "j1")), speeds)
@@ -206,3 +246,9 @@ def test_published_logs_convert_whole(path: str, form: str, n_jobs: int) -> None
     assert found.trace[0].arrival_at == 0
     if form != "gavel":  # the older Gavel traces have gangs that its later table lacks
         check_trace(found.trace, table, read_cluster("v100=8,p100=8,k80=8"))
+
+
+@needs_shared
+def test_published_list_of_pods_converts_without_those_that_never_ran(speeds: SpeedTable) -> None:
+    found = convert(shared("data/alibaba_v2023_openb/openb_pod_list_gpuspec33.csv.gz"), speeds)
+    assert (found.form, len(found.trace), found.left_out) == ("alibaba", 6_203, 1_949)

@@ -44,6 +44,8 @@ class From(StrEnum):
     PHILLY = "philly"
     ITP = "itp"
     SACCT = "sacct"
+    HELIOS = "helios"
+    ALIBABA = "alibaba"
 
 
 _FORMS: "dict[From, FormName | None]" = {
@@ -52,6 +54,8 @@ _FORMS: "dict[From, FormName | None]" = {
     From.PHILLY: "philly",
     From.ITP: "itp",
     From.SACCT: "sacct",
+    From.HELIOS: "helios",
+    From.ALIBABA: "alibaba",
 }
 
 Seed = Annotated[int, typer.Option(help="Same seed, same trace, on any machine.")]
@@ -152,7 +156,7 @@ def convert(
     max_gang: MaxGang = None,
     as_json: Json = False,
 ) -> None:
-    """Convert a log of Gavel, Philly, ITP or Slurm (sacct --parsable2) to a trace.
+    """Convert a log of Gavel, Philly, ITP, Helios, Alibaba or Slurm to a trace.
 
     Logs that name no workload get one drawn from the speeds table: same seed and job id, same
     workload. A gang that the table lacks becomes the largest below it; device-hours are kept.

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairlead.files import itp, philly
+from fairlead.files.alibaba import alibaba_shapes
 from fairlead.files.draw import Draw, Shape
 from fairlead.files.fields import unknown
 from fairlead.files.forms import Form, detect
 from fairlead.files.gavel_trace import parse_gavel_trace
+from fairlead.files.helios import helios_shapes
 from fairlead.files.jobs import Trace, by_arrival
 from fairlead.files.sacct import sacct_shapes
 from fairlead.files.text import Text, decode, read_bytes, shortened
@@ -39,7 +41,8 @@ def convert(
 ) -> Converted:
     """Return the log at ``path`` as a trace; its form is told by its content unless given.
 
-    ``tenant`` keeps one virtual cluster (Philly), cluster (ITP) or account (Slurm) only.
+    ``tenant`` keeps one virtual cluster (Philly, Helios), cluster (ITP), account (Slurm) or
+    class of service (Alibaba) only.
     """
     data = read_bytes(path)
     source = shortened(str(path))
@@ -69,6 +72,10 @@ def _shapes(form: Form, cluster: str, text: Text) -> Iterator[tuple[int, Shape |
         return philly.philly_shapes(text)
     if form == "itp":
         return itp.itp_shapes(text, cluster)
+    if form == "helios":
+        return helios_shapes(text)
+    if form == "alibaba":
+        return alibaba_shapes(text)
     return sacct_shapes(text)
 
 

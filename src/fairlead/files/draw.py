@@ -47,6 +47,9 @@ class Shape:
     deadline_s: float | None = None
     workload: str | None = None
     """What the log calls the job's workload, taken where the speeds table has it."""
+    utilization: float | None = None
+    models: tuple[str, ...] = ()
+    """What the log calls the GPUs that the job may use; none: any."""
 
 
 class Draw:
@@ -89,7 +92,19 @@ class Draw:
             tenant=shape.tenant,
             deadline_s=shape.deadline_s,
             duration_s=duration_s,
+            utilization=shape.utilization,
+            accelerators=self._usable(workload, gang, shape.models),
         )
+
+    def _usable(self, workload: str, gang: int, models: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the accelerators whose names begin a model's, None where the table has none."""
+        found = tuple(
+            accelerator
+            for accelerator in self._speeds.accelerators
+            if any(model.lower().startswith(accelerator.lower()) for model in models)
+            and self._speeds.speed(workload, (accelerator,) * gang) > 0
+        )
+        return found or None
 
     def gang(self, n_devices: int) -> int:
         """Return the largest gang up to ``n_devices`` that some workload has."""

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 from fairlead.files.gavel_trace import is_gavel_trace
 from fairlead.files.text import Text
 
-Form = Literal["gavel", "philly", "itp", "sacct", "trace"]
+Form = Literal["gavel", "philly", "itp", "sacct", "helios", "alibaba", "trace"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 
@@ -21,4 +21,8 @@ def detect(text: Text) -> Form:
         return "philly"
     if {"submission_time", "num_gpu"} <= columns:
         return "itp"
+    if {"vc", "gpu_num", "submit_time"} <= columns:
+        return "helios"
+    if {"num_gpu", "gpu_milli"} <= columns:
+        return "alibaba"
     return "trace"

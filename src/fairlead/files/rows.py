@@ -1,6 +1,7 @@
 """Rows of a log, cell by cell, with errors that know their line and column."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from fairlead.files.fields import number, quoted
@@ -42,10 +43,29 @@ def rows_of(table: Table, read: Callable[[Cells], T]) -> Iterator[tuple[int, T]]
 
 def time_s(value: object) -> float:
     """Return a time in seconds, 0 or more."""
-    found = number(value)
-    if found < 0:
-        raise InputError(f"{quoted(value)} is negative", fix="give 0 or more")
-    return found
+    return not_negative(number)(value)
+
+
+def moment_s(value: object) -> float:
+    """Return a local date and time in seconds; only differences mean something."""
+    try:
+        return datetime.fromisoformat(str(value).strip()).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{quoted(value)} is not a time", fix="give 2026-01-31T10:00:00"
+        ) from None
+
+
+def not_negative(reader: Callable[[object], N]) -> Callable[[object], N]:
+    """Return a reader that also refuses what is below 0."""
+
+    def read(value: object) -> N:
+        found = reader(value)
+        if found < 0:
+            raise InputError(f"{quoted(value)} is negative", fix="give 0 or more")
+        return found
+
+    return read
 
 
 def positive(reader: Callable[[object], N]) -> Callable[[object], N]:

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from fairlead.files.draw import Shape
 from fairlead.files.fields import name, number, quoted
-from fairlead.files.rows import Cells, rows_of
+from fairlead.files.rows import Cells, moment_s, rows_of
 from fairlead.files.table import Table
 from fairlead.files.text import Text
 from fairlead.model.errors import InputError
@@ -67,7 +66,7 @@ def _shape(cells: Cells) -> Shape | None:
         return None
     return Shape(
         id=label,
-        arrival_s=_submitted_s(cells),
+        arrival_s=cells.read("Submit", moment_s),
         n_devices=n_devices,
         duration_s=duration_s,
         tenant=_tenant(cells),
@@ -79,17 +78,6 @@ def _tenant(cells: Cells) -> str:
         if cells.text(column):
             return cells.read(column, name)
     return DEFAULT_TENANT
-
-
-def _submitted_s(cells: Cells) -> float:
-    text = cells.text("Submit")
-    try:
-        # Slurm prints local time without its zone; only differences matter here.
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except (ValueError, OverflowError):
-        raise InputError(
-            f"{quoted(text)} is not a time", fix="give 2026-01-31T10:00:00", field="Submit"
-        ) from None
 
 
 def _elapsed_s(cells: Cells) -> float:
