@@ -69,7 +69,7 @@ class Observed:
         return set(leases.lease[leases.on_devices(shut)].tolist())
 
     def _shut(self, scheduler: Scheduler[Any]) -> Any:
-        return np.isin(scheduler.cluster.node_of, sorted(scheduler.cordoned))
+        return np.isin(scheduler.cluster.node_of, sorted(scheduler.nodes.cordoned))
 
     def _check(
         self,
@@ -81,7 +81,7 @@ class Observed:
         shut = self._shut(scheduler)
         decided = isinstance(event, ev.PlanReady | ev.RoundEnd | ev.PlanDue)
         for command in commands:
-            if isinstance(command, Launch) and scheduler.cordoned:
+            if isinstance(command, Launch) and scheduler.nodes.cordoned:
                 assert not shut[command.on.device].any(), event
                 self.launched_while_cordoned += len(command.lease)
             if isinstance(command, Suspend) and decided:
@@ -124,7 +124,7 @@ def test_a_cordon_survives_saving_and_loading() -> None:
     scheduler.handle(ev.JobSubmitted(0.0, scenario.jobs[0]))
     again = Scheduler(scenario.cluster, scenario.speeds, made("shares"))
     load_state(again, save_state(scheduler))
-    assert again.cordoned == scheduler.cordoned == {0}
+    assert again.nodes.cordoned == scheduler.nodes.cordoned == {0}
     snap = again.snapshot(0.0, 0.0)
     assert snap.capacity.tolist() == [2, 4, 4]
     assert 0 not in snap.usable

@@ -35,6 +35,7 @@ TARGETS: dict[str, str] = {
     " saved columns",
     "fairlead.core.scheduler": "_take_out _job_released _save_steps _leases_ended _node_lost"
     " _node_returned _plan_ready _round_end _apply _adapt _launch_ready _renew _suspend",
+    "fairlead.core.nodes": "lose take_back _refresh",
     "fairlead.store.store": "append save_state load_state load_events documents _check _apply",
     "fairlead.engines.local": "launch stop adopt _watch _follow _report_end _stop_stranger",
     "fairlead.engines.keeper": "keep run _stop _watch _ending",

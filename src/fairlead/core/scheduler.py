@@ -6,27 +6,16 @@ from typing import Any, Generic, cast
 
 import numpy as np
 
-from fairlead.core.cordon import pinned
+from fairlead.core.copies import count_copies, made_all_steps, settle_copies
 from fairlead.core.history import Usage
-from fairlead.core.jobs import (
-    ARRIVAL,
-    DEADLINE,
-    FIRST_RECEIVED,
-    ISOLATED,
-    LEASE,
-    ON,
-    PRIORITY,
-    PROFILE,
-    STEPS,
-    TOTAL,
-    JobState,
-    JobTable,
-)
+from fairlead.core.jobs import JobState, JobTable
 from fairlead.core.leases import LeaseTable
+from fairlead.core.nodes import Nodes
+from fairlead.core.sight import Sight
 from fairlead.mechanisms.base import M, Mechanism, Refills
 from fairlead.model import events as ev
-from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
-from fairlead.model.cluster import Cluster, capacity
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
     ComputePlan,
@@ -36,12 +25,10 @@ from fairlead.model.commands import (
     SetTimer,
     Suspend,
 )
-from fairlead.model.errors import ProtocolError
 from fairlead.model.lease import NOTHING, SLOTS, Placements
-from fairlead.model.plan import NOBODY, Plan
+from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import SpeedTable
-from fairlead.policies.base import mean_speed
 
 
 class Scheduler(Generic[M]):
@@ -69,10 +56,10 @@ class Scheduler(Generic[M]):
         self._reads_measured = getattr(mechanism, "reads_measured", False)
         self.jobs = JobTable(cluster, beliefs)
         self.leases = LeaseTable(cluster, self.jobs)
+        self.nodes = Nodes(cluster)
+        self._sight = Sight(self.nodes, beliefs, self.jobs, self.leases, self._reads_measured)
         self.usage = Usage()
         self.memory: M = mechanism.initial()
-        self.down: set[int] = set()
-        self.cordoned: set[int] = set()
         self.changes = 0
         self.version = 0
         self.planning = False
@@ -85,7 +72,6 @@ class Scheduler(Generic[M]):
         """the count of changes that the plan asked for last will know of"""
         self.planned_epoch = 0
         """leases from this epoch on started after that plan was asked for"""
-        self._refresh_devices()
         self._handlers: dict[type, Callable[[Any], list[Command]]] = {
             ev.JobSubmitted: self._job_submitted,
             ev.JobCancelled: self._job_cancelled,
@@ -162,30 +148,30 @@ class Scheduler(Generic[M]):
         job, steps = self.leases.job[slots], event.steps
         if self.leases.own_steps:
             whole = self.leases.copy[slots] == 0
-            self._count_copies(slots[~whole], steps[~whole], ended=False)
+            capacity = self.nodes.capacity
+            count_copies(self.jobs, self.leases, slots[~whole], steps[~whole], capacity)
             job, steps = job[whole], steps[whole]
         steps = np.maximum(self.jobs.steps[job], steps)
-        self.jobs.advance(job, steps, self._capacity)
+        self.jobs.advance(job, steps, self.nodes.capacity)
         return []
 
     def _save_steps(self, job: IntArray, steps: FloatArray) -> None:
         """Note the steps in all that jobs have checkpointed as they left."""
         saved = np.maximum(self.jobs.saved_steps[job], steps)
         if self._reads_progress:
-            self.jobs.advance(job, saved, self._capacity)
+            self.jobs.advance(job, saved, self.nodes.capacity)
         self.jobs.saved_steps[job] = self.jobs.steps[job] = saved
 
     def _copies_ended(self, slots: IntArray, steps: FloatArray) -> list[Command]:
         """Close leases some of which are copies'; have forked jobs without any left merged."""
         leases = self.leases
         job, whole = leases.job[slots], leases.copy[slots] == 0
-        self._count_copies(slots[~whole], steps[~whole], ended=True)
+        settle_copies(self.jobs, leases, slots[~whole], steps[~whole], self.nodes.capacity)
         leases.close(slots)
         self._save_steps(job[whole], steps[whole])
         commands: list[Command] = []
         for number in np.unique(job[~whole]).tolist():
-            total = self.jobs.numbers[number, TOTAL]
-            done = self.jobs.saved_steps[number] >= total * (1.0 - 1e-9)
+            done = made_all_steps(self.jobs, number)
             if done and self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
                 self.jobs.end(number, JobState.FINISHED)
                 self.changes += 1
@@ -193,20 +179,6 @@ class Scheduler(Generic[M]):
             if not len(leases.of_job(number)):
                 commands.append(Consolidate(number))
         return commands
-
-    def _count_copies(self, slots: IntArray, steps: FloatArray, *, ended: bool) -> None:
-        """Add up the steps of forked jobs: those of leases that have ended and of open ones."""
-        jobs, leases = self.jobs, self.leases
-        for slot, made in zip(slots.tolist(), steps.tolist(), strict=True):
-            if ended:
-                del leases.own_steps[slot]
-                jobs.saved_steps[leases.job[slot]] += made
-            else:
-                leases.own_steps[slot] = max(leases.own_steps[slot], made)
-        for number in np.unique(leases.job[slots]).tolist():
-            own = sum(leases.own_steps.get(slot, 0.0) for slot in leases.of_job(number).tolist())
-            in_all = np.array([min(jobs.saved_steps[number] + own, jobs.numbers[number, TOTAL])])
-            jobs.advance(np.array([number]), in_all, self._capacity)
 
     def _measured(self, event: ev.Measured) -> list[Command]:
         """Keep what a job has measured for mechanisms that read it; beliefs are fixed tables."""
@@ -256,43 +228,22 @@ class Scheduler(Generic[M]):
     # -- nodes ----------------------------------------------------------------------------------
 
     def _node_lost(self, event: ev.NodeLost) -> list[Command]:
-        self.down.add(self._node(event.node))
-        self._refresh_devices()
+        self.nodes.lose(event.node)
         self.changes += 1
-        self.waiting = self.waiting.where(~self.waiting.any_device(~self._is_up))
-        return self._suspend(self.leases.on_devices(~self._is_up))
+        gone = ~self.nodes.is_up
+        self.waiting = self.waiting.where(~self.waiting.any_device(gone))
+        return self._suspend(self.leases.on_devices(gone))
 
     def _node_returned(self, event: ev.NodeReturned) -> list[Command]:
-        self.down.discard(self._node(event.node))
-        self._refresh_devices()
+        self.nodes.take_back(event.node)
         self.changes += 1
         return self._react(event.at)
 
     def _node_cordoned(self, event: ev.NodeCordoned) -> list[Command]:
-        node = self._node(event.node)
-        (self.cordoned.add if event.cordoned else self.cordoned.discard)(node)
-        self._refresh_devices()
+        self.nodes.cordon(event.node, event.cordoned)
         self.changes += 1
-        self.waiting = self.waiting.where(~self.waiting.any_device(~self._is_open))
+        self.waiting = self.waiting.where(~self.waiting.any_device(~self.nodes.is_open))
         return self._react(event.at)
-
-    def _node(self, name: str) -> int:
-        for index, node in enumerate(self.cluster.nodes):
-            if node.id == name:
-                return index
-        raise ProtocolError(f"there is no node {name!r}")
-
-    def set_nodes(self, down: set[int], cordoned: set[int]) -> None:
-        """Say which nodes are down or cordoned, when a saved state is restored."""
-        self.down, self.cordoned = down, cordoned
-        self._refresh_devices()
-
-    def _refresh_devices(self) -> None:
-        self._capacity = capacity(self.cluster, self.down)
-        self._is_up: BoolArray = ~np.isin(self.cluster.node_of, list(self.down))
-        self._is_cordoned: BoolArray = np.isin(self.cluster.node_of, list(self.cordoned))
-        self._is_open: BoolArray = self._is_up & ~self._is_cordoned
-        self._usable = self._is_up.nonzero()[0]
 
     # -- rounds ---------------------------------------------------------------------------------
 
@@ -301,12 +252,13 @@ class Scheduler(Generic[M]):
             self.pending = None  # the round for which it was made is over
         elif self.pending is not None:
             return []  # it is there already: once it applies, the one after it is asked for
-        if len(self.jobs.active) == len(self._pinned()[0]):
+        if len(self.jobs.active) == len(self.nodes.pinned(self.leases)[0]):
             # Nobody is to be scheduled; what runs on cordoned nodes does so until it ends.
             self.round_end_at = None
             return [*self._renew(math.inf), SetTimer("RoundEnd", None)]
         if self.usage.due(event.at):
-            self.changes += self.usage.count(event.at, self._used(event.at), self.jobs.tenants)
+            used = self._sight.used(event.at, self.usage)
+            self.changes += self.usage.count(event.at, used, self.jobs.tenants)
         self.version += 1
         self.planning = True
         self.planned_from = self.changes
@@ -358,13 +310,13 @@ class Scheduler(Generic[M]):
         start, leases = plan.start, self.leases
         active = self.jobs.state[start.job] == JobState.ACTIVE
         stop = plan.stop[leases.is_open(plan.stop)]
-        stays, closed = self._pinned()
+        stays, closed = self.nodes.pinned(self.leases)
         if len(stays):
             active &= ~np.isin(start.job, stays)
             stop = stop[~np.isin(leases.job[stop & (SLOTS - 1)], stays)]
-        shut = ~self._is_open | closed
+        shut = ~self.nodes.is_open | closed
         self.waiting = start = start.where(active & ~start.any_device(shut))
-        wanted = np.zeros(len(self._is_up), dtype=bool)
+        wanted = np.zeros(len(self.nodes.is_up), dtype=bool)
         wanted[start.device] = True
         there = leases.lease[leases.on_devices(wanted)]
         lent = there[there >= self.planned_epoch * SLOTS]  # older ones are partners that stay
@@ -394,7 +346,7 @@ class Scheduler(Generic[M]):
         return [self._launch(more, at)] if len(more) else []
 
     def _idle_devices(self) -> IntArray:
-        idle = self._is_open & (self.leases.holder < 0).all(axis=0)
+        idle = self.nodes.is_open & (self.leases.holder < 0).all(axis=0)
         idle[self.waiting.device] = False
         return idle.nonzero()[0]
 
@@ -444,88 +396,4 @@ class Scheduler(Generic[M]):
 
     def snapshot(self, at: float, starts_at: float) -> Snapshot:
         """Return the active jobs and what they hold, time received projected to ``starts_at``."""
-        jobs, leases = self.jobs, self.leases
-        active, slots = jobs.active, leases.staying
-        usable, up = self._usable, self._capacity
-        if self.cordoned:
-            stays, closed = self._pinned()
-            active = active[~np.isin(active, stays)]
-            slots = slots[~np.isin(leases.job[slots], stays)]
-            usable = (self._is_up & ~closed).nonzero()[0]
-            up = np.bincount(self.cluster.accelerator_of[usable], minlength=len(up))
-        rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
-        row_of = np.searchsorted(active, leases.job[slots])
-        leases.credit(slots, row_of, starts_at, rows)
-        if leases.n_leaving:
-            leaving = ~leases.is_open(ints[:, LEASE])
-            ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
-        holds = self._rows_held(slots, row_of, active)
-        return Snapshot(
-            at=at,
-            starts_at=starts_at,
-            cluster=self.cluster,
-            capacity=up,
-            usable=usable,
-            tenants=self.usage.moved(jobs.tenants),
-            profiles=self.usage.moved_profiles(jobs.profiles),
-            job=active,
-            profile=ints[:, PROFILE],
-            arrival_at=rows[:, ARRIVAL],
-            total_steps=rows[:, TOTAL],
-            steps=rows[:, STEPS],
-            deadline_at=rows[:, DEADLINE],
-            priority=rows[:, PRIORITY],
-            received_s=rows[:, FIRST_RECEIVED:],
-            on=ints[:, ON],
-            lease=ints[:, LEASE],
-            holds=holds,
-            holds_lease=None if leases.simple else self._leases_held(len(holds), slots),
-            ids=jobs.ids,
-            changes=self.changes,
-            speeds=self.beliefs,
-            isolated_elapsed_s=rows[:, ISOLATED],
-            measured=jobs.measurements(active) if self._reads_measured else None,
-        )
-
-    def _used(self, at: float) -> FloatArray:
-        """Return tenants → device-seconds used so far, weighed as the history's measure says."""
-        assert self.usage.history is not None
-        jobs, slots = self.jobs, self.leases.open
-        numbers = jobs.numbers[: len(jobs)].copy()
-        self.leases.credit(slots, self.leases.job[slots], at, numbers)
-        profiles, profile = jobs.profiles, jobs.ints[: len(jobs), PROFILE]
-        held = numbers[:, FIRST_RECEIVED:] * profiles.gang[profile][:, None]
-        if self.usage.history.measure == "speed":
-            normal = mean_speed(profiles.speed, self.cluster.counts)
-            held *= (profiles.speed / normal[:, None])[profile]
-        count = len(jobs.tenants)
-        return np.bincount(profiles.tenant[profile], held.sum(axis=1), count).astype(float)
-
-    def _pinned(self) -> tuple[IntArray, BoolArray]:
-        """Return the jobs that cordons keep in place, and the devices closed to all others."""
-        if not self.cordoned:
-            return NO_INTS, self._is_cordoned
-        return pinned(self.leases, self._is_cordoned)
-
-    def _rows_held(self, slots: IntArray, row_of: IntArray, active: IntArray) -> IntArray:
-        """Return lanes × devices → row of the job that holds the device or waits for it."""
-        row_of_slot = np.full(len(self.leases.lease), NOBODY, dtype=np.int64)
-        row_of_slot[slots] = row_of
-        held: IntArray = row_of_slot[self.leases.holder]
-        for unit in self.waiting:
-            # Packed jobs may wait for one another's devices, so each takes a lane of its own.
-            devices = list(unit.devices)
-            lanes = np.flatnonzero((held[:, devices] < 0).all(axis=1))
-            if not len(lanes):
-                held = np.vstack([held, np.full_like(held[:1], NOBODY)])
-            row = np.searchsorted(active, unit.job)
-            held[lanes[0] if len(lanes) else -1, devices] = row
-        return held
-
-    def _leases_held(self, lanes: int, slots: IntArray) -> IntArray:
-        """Return lanes × devices → which of these leases holds the device, with so many lanes."""
-        stays = np.full(len(self.leases.lease), NOBODY, dtype=np.int64)
-        stays[slots] = self.leases.lease[slots]
-        held: IntArray = stays[self.leases.holder]
-        more = np.full((lanes - len(held), held.shape[1]), NOBODY, dtype=np.int64)
-        return np.vstack([held, more])
+        return self._sight.snapshot(at, starts_at, self.waiting, self.usage, self.changes)

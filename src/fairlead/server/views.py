@@ -77,8 +77,8 @@ def node_views(live: Live) -> list[NodeView]:
             NodeView(
                 id=node.id,
                 rack=node.rack,
-                up=index not in scheduler.down,
-                cordoned=index in scheduler.cordoned,
+                up=index not in scheduler.nodes.down,
+                cordoned=index in scheduler.nodes.cordoned,
                 devices=counts,
                 busy=int(np.count_nonzero(held & mine)),
             )

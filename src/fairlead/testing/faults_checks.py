@@ -349,7 +349,7 @@ class Checks:
                 self.require(state == JobState.CANCELLED, f"{job_id} is not cancelled any more")
             if job_id in self.held:
                 self.require(state != JobState.ACTIVE, f"{job_id} is not held any more")
-        down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.down}
+        down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
         self.require(self.drained <= down, f"{self.drained - down} are not drained any more")
         weights = {tenant.id: tenant.weight for tenant in jobs.tenants}
         for tenant, weight in self.weights.items():

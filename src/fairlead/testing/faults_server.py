@@ -233,7 +233,7 @@ class FaultyEngine:
         await self._server.wait()
         await self._local.adopt(leases)
         scheduler = self._server.live.scheduler
-        for number in sorted(scheduler.down):
+        for number in sorted(scheduler.nodes.down):
             node = scheduler.cluster.nodes[number].id
             if node not in self._server.checks.turned:  # else an operator wants it down
                 self.find(node)
