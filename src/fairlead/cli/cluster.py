@@ -97,10 +97,12 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
             _standing(one),
             _quota_text(one["devices"]),
             f"{one['busy']}/{sum(one['devices'].values())}",
+            str(one["taken"] or ""),
         ]
         for one in found
     ]
-    table(f"{len(found)} nodes", ["node", "state", "devices", "busy"], rows, figures=False)
+    heads = ["node", "state", "devices", "busy", "held by others"]
+    table(f"{len(found)} nodes", heads, rows, figures=False)
 
 
 @nodes.command("cordon")

@@ -1,26 +1,42 @@
-"""Which devices there are to place on: nodes may be down, or cordoned."""
+"""Which devices there are to place on: nodes may be down or cordoned, devices held by others."""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fairlead.core.leases import LeaseTable
 from fairlead.model.arrays import NO_INTS, BoolArray, IntArray
-from fairlead.model.cluster import Cluster, capacity
+from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
 
 
 class Nodes:
     """The cluster's nodes as they stand now, and what follows for their devices.
 
-    Nothing new starts on a cordoned node, and what runs there goes on until it ends.
+    Nothing new starts on a cordoned node or on a device that others hold, and what runs there
+    goes on until it ends.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.set(set(), set())
+        self.down: set[int] = set()
+        self.cordoned: set[int] = set()
+        self.taken: BoolArray = np.zeros(len(cluster.node_of), dtype=bool)
+        """devices → others hold it"""
+        self._refresh()
 
-    def set(self, down: set[int], cordoned: set[int]) -> None:
-        """Say which nodes are down and which are cordoned."""
-        self.down, self.cordoned = down, cordoned
+    def columns(self) -> dict[str, list[int]]:
+        """Return what makes up this state."""
+        return {
+            "down": sorted(self.down),
+            "cordoned": sorted(self.cordoned),
+            "taken": self.taken.nonzero()[0].tolist(),
+        }
+
+    def restore(self, saved: Mapping[str, Sequence[int]]) -> None:
+        """Go on from what ``columns`` gave."""
+        self.down, self.cordoned = set(saved["down"]), set(saved.get("cordoned", ()))
+        self.taken[list(saved.get("taken", ()))] = True
         self._refresh()
 
     def lose(self, name: str) -> None:
@@ -39,15 +55,35 @@ class Nodes:
         (self.cordoned.add if cordoned else self.cordoned.discard)(node)
         self._refresh()
 
-    def pinned(self, leases: LeaseTable) -> tuple[IntArray, BoolArray]:
-        """Return the jobs that cordons keep in place, and the devices closed to all others.
+    def take(self, name: str, numbers: Sequence[int]) -> None:
+        """Note that others hold these devices of a node, and none of its others."""
+        mine = self.of_node(name)
+        if not set(numbers) <= set(range(len(mine))):
+            raise ProtocolError(
+                f"node {name!r} has {len(mine)} devices, numbered from 0: not {list(numbers)}"
+            )
+        self.taken[mine] = False
+        self.taken[mine[list(numbers)]] = True
+        self._refresh()
 
-        A gang that is partly on a cordoned node keeps its devices elsewhere, too, and with it
-        whoever shares them: a mechanism that sees none of these can plan for the rest as for a
-        smaller cluster.
+    def taken_of(self, name: str) -> tuple[int, ...]:
+        """Return which of a node's devices others hold, by their numbers on it."""
+        return tuple(self.taken[self.of_node(name)].nonzero()[0].tolist())
+
+    def of_node(self, name: str) -> IntArray:
+        """Return a node's devices, in the order of their numbers on it."""
+        mine: IntArray = (self.cluster.node_of == self._find(name)).nonzero()[0]
+        return mine
+
+    def pinned(self, leases: LeaseTable) -> tuple[IntArray, BoolArray]:
+        """Return the jobs that closed devices keep in place, and the devices closed to all others.
+
+        A gang that is partly on a cordoned node, or on a device that others hold, too, keeps its
+        devices elsewhere, and with it whoever shares them: a mechanism that sees none of these
+        can plan for the rest as for a smaller cluster.
         """
-        closed = self._is_cordoned
-        if not self.cordoned:
+        closed = self._closed
+        if not self.any_closed:
             return NO_INTS, closed
         staying = np.zeros(len(leases.lease), dtype=bool)
         staying[leases.staying] = True
@@ -68,12 +104,15 @@ class Nodes:
 
     def _refresh(self) -> None:
         node_of = self.cluster.node_of
-        self.capacity = capacity(self.cluster, self.down)
-        """accelerators → devices on nodes that are up"""
         self.is_up: BoolArray = ~np.isin(node_of, list(self.down))
         """devices → its node is up"""
-        self._is_cordoned: BoolArray = np.isin(node_of, list(self.cordoned))
-        self.is_open: BoolArray = self.is_up & ~self._is_cordoned
+        self._closed: BoolArray = self.taken | np.isin(node_of, list(self.cordoned))
+        self.any_closed = bool(self._closed.any())
+        """whether nothing new may start on some devices, be their nodes up or not"""
+        self.is_open: BoolArray = self.is_up & ~self._closed
         """devices → something new may start on it"""
-        self.usable = self.is_up.nonzero()[0]
-        """the devices on nodes that are up, ascending"""
+        self.usable = (self.is_up & ~self.taken).nonzero()[0]
+        """the devices that are up and that nobody else holds, ascending"""
+        kinds = self.cluster.accelerator_of[self.usable]
+        self.capacity = np.bincount(kinds, minlength=len(self.cluster.accelerators))
+        """accelerators → devices that are up and that nobody else holds"""

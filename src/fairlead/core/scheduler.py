@@ -87,6 +87,7 @@ class Scheduler(Generic[M]):
             ev.NodeLost: self._node_lost,
             ev.NodeReturned: self._node_returned,
             ev.NodeCordoned: self._node_cordoned,
+            ev.DevicesTaken: self._devices_taken,
             ev.PlanDue: self._plan_due,
             ev.PlanReady: self._plan_ready,
             ev.RoundEnd: self._round_end,
@@ -241,9 +242,16 @@ class Scheduler(Generic[M]):
 
     def _node_cordoned(self, event: ev.NodeCordoned) -> list[Command]:
         self.nodes.cordon(event.node, event.cordoned)
+        return self._opened_or_closed(event.at)
+
+    def _devices_taken(self, event: ev.DevicesTaken) -> list[Command]:
+        self.nodes.take(event.node, event.numbers)
+        return self._opened_or_closed(event.at)
+
+    def _opened_or_closed(self, at: float) -> list[Command]:
         self.changes += 1
         self.waiting = self.waiting.where(~self.waiting.any_device(~self.nodes.is_open))
-        return self._react(event.at)
+        return self._react(at)
 
     # -- rounds ---------------------------------------------------------------------------------
 

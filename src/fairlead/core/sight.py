@@ -45,7 +45,7 @@ class Sight:
         jobs, leases, nodes = self._jobs, self._leases, self._nodes
         active, slots = jobs.active, leases.staying
         usable, up = nodes.usable, nodes.capacity
-        if nodes.cordoned:
+        if nodes.any_closed:
             stays, closed = nodes.pinned(leases)
             active = active[~np.isin(active, stays)]
             slots = slots[~np.isin(leases.job[slots], stays)]

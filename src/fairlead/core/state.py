@@ -18,8 +18,7 @@ def save_state(scheduler: Scheduler[Any]) -> str:
         "leases": scheduler.leases.saved(),
         "usage": scheduler.usage.columns(),
         **{name: getattr(scheduler, name) for name in _PLAIN},
-        "down": sorted(scheduler.nodes.down),
-        "cordoned": sorted(scheduler.nodes.cordoned),
+        **scheduler.nodes.columns(),
     }
     return json.dumps(encode_value(state), separators=(",", ":"))
 
@@ -34,7 +33,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
     scheduler.usage.restore(state["usage"])
     for name in _PLAIN:
         setattr(scheduler, name, state[name])
-    scheduler.nodes.set(set(state["down"]), set(state.get("cordoned", ())))
+    scheduler.nodes.restore(state)
 
 
 _PLAIN = (

@@ -87,7 +87,19 @@ class NodeUp:
     node: str
 
 
-Report = Started | Ended | Progressed | NodeDown | NodeUp
+@dataclass(frozen=True, slots=True)
+class DevicesTaken:
+    """Others hold these devices of a node, by their numbers on it, and no more than these.
+
+    An engine that shares nodes with others reports this for every node when it first looks, also
+    where they hold none, and whenever it changes. What runs under our leases is never theirs.
+    """
+
+    node: str
+    numbers: tuple[int, ...]
+
+
+Report = Started | Ended | Progressed | NodeDown | NodeUp | DevicesTaken
 
 
 class Engine(Protocol):

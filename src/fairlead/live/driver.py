@@ -13,7 +13,16 @@ import structlog
 
 from fairlead.core import Scheduler, decode_event, encode_event, load_state, save_state
 from fairlead.core.jobs import JobState
-from fairlead.engines.base import Ended, Engine, NodeDown, NodeUp, Order, Progressed, Report
+from fairlead.engines.base import (
+    DevicesTaken,
+    Ended,
+    Engine,
+    NodeDown,
+    NodeUp,
+    Order,
+    Progressed,
+    Report,
+)
 from fairlead.live.clock import Clock
 from fairlead.live.leases import OpenLease
 from fairlead.live.ledger import Ledger
@@ -432,6 +441,14 @@ class Live:
                 self._put(lambda at: [ev.NodeLost(at, node)])
             case NodeUp(node):
                 self._put(lambda at: [ev.NodeReturned(at, node)])
+            case DevicesTaken(node, numbers):
+                self._put(lambda at: self._taken(at, node, numbers))
+
+    def _taken(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
+        now = tuple(sorted(numbers))
+        if self.scheduler.nodes.taken_of(node) == now:
+            return []  # known before, as after a restart
+        return [ev.DevicesTaken(at, node, now)]
 
     def _end(self, ended: Ended) -> None:
         self._put(lambda at: self._ended(at, ended))

@@ -1,6 +1,6 @@
 """What the cluster is made of: nodes, their devices, and the accelerators these are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -121,9 +121,3 @@ class Cluster:
     def count_by_name(self) -> dict[str, int]:
         """Return how many devices there are of each accelerator."""
         return dict(zip(self.accelerators, self.counts.tolist(), strict=True))
-
-
-def capacity(cluster: Cluster, down: Iterable[int]) -> IntArray:
-    """Return accelerators → devices on nodes that are up, given the indices of those down."""
-    up = ~np.isin(cluster.node_of, list(down))
-    return np.bincount(cluster.accelerator_of[up], minlength=len(cluster.accelerators))

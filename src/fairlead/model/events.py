@@ -135,6 +135,18 @@ class NodeCordoned:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesTaken:
+    """Others hold these devices of a node, given by their numbers on it, and no more than these.
+
+    Nothing is placed on them until they are free again, while what we run on them goes on.
+    """
+
+    at: float
+    node: str
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlanDue:
     """It is time to ask for the next plan, early enough to renew leases."""
 
@@ -173,7 +185,10 @@ Event = (
     | NodeLost
     | NodeReturned
     | NodeCordoned
+    | DevicesTaken
     | PlanDue
     | PlanReady
     | RoundEnd
 )
+NodeEvent = NodeLost | NodeReturned | NodeCordoned | DevicesTaken
+"""what happens to nodes"""

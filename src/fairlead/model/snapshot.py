@@ -67,9 +67,9 @@ class Snapshot:
     starts_at: float
     cluster: Cluster
     capacity: IntArray
-    """accelerators → devices on nodes that are up"""
+    """accelerators → devices that are up and that others do not hold"""
     usable: IntArray
-    """the devices on nodes that are up, ascending"""
+    """the devices that are up and that others do not hold, ascending"""
     tenants: Sequence[Tenant]
     profiles: Profiles
     job: IntArray

@@ -140,6 +140,9 @@ class NodeView(_Message):
     cordoned: bool
     devices: dict[str, int]
     busy: int
+    """devices that our jobs hold"""
+    taken: int
+    """devices that others hold"""
 
 
 class ShareView(_Message):

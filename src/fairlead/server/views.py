@@ -81,6 +81,7 @@ def node_views(live: Live) -> list[NodeView]:
                 cordoned=index in scheduler.nodes.cordoned,
                 devices=counts,
                 busy=int(np.count_nonzero(held & mine)),
+                taken=int(np.count_nonzero(scheduler.nodes.taken & mine)),
             )
         )
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.mechanisms.base import Fluid, Mechanism
 from fairlead.model.cluster import Cluster
-from fairlead.model.events import Event, NodeLost, NodeReturned
+from fairlead.model.events import Event, NodeEvent
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds import SpeedTable
@@ -31,7 +31,7 @@ class Scenario:
     checkpoint_s: float = 3600.0
     physics: Physics | None = None
     """what else makes jobs slower than the speeds say; None: nothing"""
-    node_events: Sequence[NodeLost | NodeReturned] = ()
+    node_events: Sequence[NodeEvent] = ()
     window: tuple[int, int] | None = None
     """stop when the jobs with these indices (first, last + 1) have finished"""
     intervals: bool = False

@@ -48,6 +48,12 @@ def check_survives_loss_return_and_arrival_of_nodes(make: Make) -> None:
     require(not np.isnan(record.finished_at).any(), "some jobs never finished")
 
 
+def check_leaves_alone_devices_that_others_take(make: Make) -> None:
+    """The same while others take devices and give them back."""
+    _, record = _run(scenarios.others_take_devices(make()))
+    require(not np.isnan(record.finished_at).any(), "some jobs never finished")
+
+
 def check_survives_tenants_that_come_and_go(make: Make) -> None:
     """The same while tenants appear, change, take jobs back and have none left."""
     scenario, record = _run(scenarios.tenants_come_and_go(make()))
@@ -129,6 +135,7 @@ def _run_slowly(make: Make, plan_lead_s: float) -> None:
 CHECKS = (
     check_plans_can_be_carried_out_and_all_jobs_finish,
     check_survives_loss_return_and_arrival_of_nodes,
+    check_leaves_alone_devices_that_others_take,
     check_survives_tenants_that_come_and_go,
     check_gang_that_cannot_run_blocks_nobody,
     check_nobody_starves,

@@ -5,7 +5,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from fairlead.model.cluster import Cluster
-from fairlead.model.events import Event, JobCancelled, NodeLost, NodeReturned, TenantChanged
+from fairlead.model.events import (
+    DevicesTaken,
+    Event,
+    JobCancelled,
+    NodeEvent,
+    NodeLost,
+    NodeReturned,
+    TenantChanged,
+)
 from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds import SpeedKey, SpeedTable
 from fairlead.sim.scenario import Scenario
@@ -40,6 +48,22 @@ def nodes_come_and_go(mechanism: Any) -> Scenario:
         NodeLost(4000.0, "p100-0"),
     ]
     return _scenario(mechanism, _jobs(14, every_s=250.0), events)
+
+
+def others_take_devices(mechanism: Any) -> Scenario:
+    """Return a cluster that others use, too: devices are taken, idle or not, and given back."""
+    events: list[Event] = [
+        DevicesTaken(0.0, "v100-1", (0,)),
+        DevicesTaken(600.0, "p100-0", (0, 1)),
+        DevicesTaken(1100.0, "v100-0", (1,)),
+        DevicesTaken(1500.0, "v100-1", ()),
+        NodeLost(1800.0, "v100-0"),
+        DevicesTaken(2100.0, "p100-0", (1,)),
+        NodeReturned(2600.0, "v100-0"),
+        DevicesTaken(3000.0, "k80-1", (0,)),
+        DevicesTaken(3300.0, "v100-0", ()),
+    ]
+    return _scenario(mechanism, _jobs(14, every_s=150.0), events)
 
 
 def tenants_come_and_go(mechanism: Any) -> Scenario:
@@ -123,5 +147,5 @@ def _scenario(mechanism: Any, jobs: Sequence[Job], events: Sequence[Event] = ())
         mechanism=mechanism,
         restore_cost_s=5.0,
         # Whatever comes from outside at a given time takes this way into a simulation.
-        node_events=cast("Sequence[NodeLost | NodeReturned]", events),
+        node_events=cast("Sequence[NodeEvent]", events),
     )
