@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from fairlead.engines import lease_dir, slurm_leases
 from fairlead.engines.base import Ended, Order, Report
 from fairlead.engines.slurm_commands import Slurm, SlurmError, environment_of
@@ -24,6 +26,8 @@ from fairlead.engines.slurm_leases import Part, Watched
 from fairlead.engines.slurm_nodes import NodeWatch, inventory
 from fairlead.engines.slurm_watch import Watch
 from fairlead.model.cluster import Cluster
+
+log = structlog.get_logger("fairlead.slurm")
 
 
 @dataclass
@@ -124,6 +128,9 @@ class SlurmEngine:
             raise SlurmError(f"lease {lease} was not submitted: {error}") from None
         watched.since = time.monotonic()
         watched.submitted = True
+        log.info(
+            "slurm.submitted", job=order.job, lease=lease, nodes=[part.node for part in parts]
+        )
         if watched.stop_at is not None:  # it was stopped while it was being submitted
             await self._stop_jobs(watched)
 

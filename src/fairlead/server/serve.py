@@ -172,10 +172,15 @@ async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, En
         beliefs=speeds,
         mechanism=mechanism,
         data=settings.data.absolute(),
-        plan_lead_s=min(0.25 * round_s, 30.0),
+        plan_lead_s=plan_lead_s(round_s),
         environment=_environment(settings, tokens, speeds if emulated else None, round_s),
     )
     return setting, engine
+
+
+def plan_lead_s(round_s: float) -> float:
+    """Return how long before a round ends the plan for the next one is asked for."""
+    return min(0.25 * round_s, 30.0)
 
 
 def _engine(settings: ServeSettings) -> tuple[Engine, bool]:

@@ -58,7 +58,9 @@ class _Run:
         self._mechanism = mechanism
         self._reads_progress = getattr(mechanism, "reads_progress", True)
         beliefs = scenario.believed or scenario.speeds
-        self.scheduler: Scheduler[Any] = Scheduler(scenario.cluster, beliefs, mechanism)
+        self.scheduler: Scheduler[Any] = Scheduler(
+            scenario.cluster, beliefs, mechanism, plan_lead_s=scenario.plan_lead_s
+        )
         self._reads_measured = getattr(mechanism, "reads_measured", False)
         truth = Truth(scenario.cluster, scenario.speeds, scenario.jobs, scenario.physics)
         self._virtual = VirtualCluster(

@@ -27,6 +27,8 @@ class Scenario:
     tenants: Sequence[Tenant] = ()
     history: History | None = None
     """how past use moves weights"""
+    plan_lead_s: float = 0.0
+    """how long before a round ends the next plan is made, as a live scheduler must"""
     restore_cost_s: float = 0.0
     checkpoint_s: float = 3600.0
     physics: Physics | None = None

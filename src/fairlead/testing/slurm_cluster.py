@@ -59,6 +59,9 @@ class SlurmCluster:
     nodes: Sequence[Node] = NODES
     settings: Mapping[str, str] = field(default_factory=dict)
     """lines of slurm.conf that differ from ours"""
+    address: str = "127.0.0.1"
+    apart: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
+    """nodes elsewhere → address, and what to put before the command that starts the daemon"""
     _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -95,7 +98,9 @@ class SlurmCluster:
 
     def start_node(self, name: str) -> None:
         """Start a node's daemon."""
-        self._start(name, "slurmd", "-D", "-N", name, "-f", str(self.root / "slurm.conf"))
+        _, enter = self.apart.get(name, (self.address, ()))
+        conf = str(self.root / "slurm.conf")
+        self._start(name, "slurmd", "-D", "-N", name, "-f", conf, enter=enter)
 
     def kill_node(self, name: str) -> None:
         """Let a node die: its daemon and everything that runs there, without a word."""
@@ -169,7 +174,7 @@ class SlurmCluster:
         root = self.root
         return {
             "ClusterName": "fairlead-private",
-            "SlurmctldHost": f"{host}(127.0.0.1)",
+            "SlurmctldHost": f"{host}({self.address})",
             "SlurmctldPort": str(port),
             "SlurmUser": "root",
             "AuthType": "auth/munge",
@@ -199,8 +204,9 @@ class SlurmCluster:
     def _node_line(self, node: Node, host: str, port: int) -> str:
         counts = {kind: node.devices.count(kind) for kind in dict.fromkeys(node.devices)}
         gres = ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+        address, _ = self.apart.get(node.id, (self.address, ()))
         return (
-            f"NodeName={node.id} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=64"
+            f"NodeName={node.id} NodeHostname={host} NodeAddr={address} Port={port} CPUs=64"
             f" RealMemory=1024 Gres={gres} Feature={','.join(counts)},rack-{node.rack}"
         )
 
@@ -235,12 +241,12 @@ class SlurmCluster:
                 raise ClusterError(f"munged did not start; see {self.root}/log/munged.out")
             time.sleep(0.02)
 
-    def _start(self, name: str, program: str, *arguments: str) -> None:
+    def _start(self, name: str, program: str, *arguments: str, enter: Sequence[str] = ()) -> None:
         path = _path(program)
         assert path is not None
         with (self.root / "log" / f"{name}.out").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
-                [path, *arguments],
+                [*enter, path, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,46 @@
+"""One private Slurm for all tests of a process that want one."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.slurm_server import SlurmServer
+
+from fairlead.testing.slurm_cluster import SlurmCluster, missing
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[SlurmCluster]:
+    if missing():
+        pytest.skip(missing())
+    root = Path(tempfile.mkdtemp(prefix="fairlead-slurm-"))  # that other users can look into
+    cluster = SlurmCluster(root / "slurm")
+    root.chmod(0o755)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+        shutil.rmtree(root)
+
+
+@pytest.fixture
+def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    """Four idle nodes; what a test leaves there is ended after it."""
+    monkeypatch.setenv("SLURM_CONF", slurm_cluster.environment["SLURM_CONF"])
+    yield slurm_cluster
+    with contextlib.suppress(Exception):
+        slurm_cluster.run("scancel", "--user=root")
+    slurm_cluster.wait_idle()
+
+
+@pytest.fixture
+def slurm_server(slurm: SlurmCluster, tmp_path: Path) -> Iterator[SlurmServer]:
+    """A server for it, not yet started."""
+    made = SlurmServer(tmp_path, slurm)
+    try:
+        yield made
+    finally:
+        made.stop()
