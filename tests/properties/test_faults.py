@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.core.nodes import Nodes
 from fairlead.job import lease
 from fairlead.live import driver
 from fairlead.store import Audit, FencedError, Put, Remove, Store
@@ -55,6 +56,13 @@ def test_a_fence_that_lets_everybody_write_is_found(monkeypatch: pytest.MonkeyPa
     from fairlead.job import checkpoint  # noqa: PLC0415  # only this test breaks it
 
     monkeypatch.setattr(checkpoint, "fence", lambda _: -1)
+    assert _first_found(300) is not None
+
+
+def test_a_scheduler_that_forgets_what_others_hold_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Nodes, "take", lambda *_: None)
     assert _first_found(300) is not None
 
 

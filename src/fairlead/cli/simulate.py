@@ -41,7 +41,10 @@ def simulate(
     restore_cost: RestoreCostOption = 0.0,
     physics: PhysicsOption = "none",
     failures: Annotated[
-        Path | None, typer.Option(help="CSV of at_s,node,event (lost or returned).")
+        Path | None,
+        typer.Option(
+            help="CSV of at_s,node,event,devices: lost, returned, cordoned, opened, taken."
+        ),
     ] = None,
     tenants_file: TenantsOption = None,
     window: WindowOption = None,

@@ -73,6 +73,10 @@ class Checks:
     """job or node → how often its release or return was asked for"""
     turned: set[str] = field(default_factory=set)
     """nodes that an operator has ever wanted down"""
+    taken: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """node → which of its devices others hold, as far as the scheduler was told"""
+    taken_written: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """the same, as far as the store holds it"""
     weights: dict[str, float] = field(default_factory=dict)
     made: dict[int, int] = field(default_factory=dict)
     """lease → steps in the memory of its first rank"""
@@ -270,6 +274,8 @@ class Checks:
             sum(jobs.jobs[job].gang for job in holders) == len(held),
             "leases and devices do not match",
         )
+        if isinstance(event, ev.DevicesTaken):
+            self.taken[event.node] = event.numbers
         for command in commands:
             if isinstance(command, cmd.Launch):
                 self._launched(live, command, event.at)
@@ -316,8 +322,12 @@ class Checks:
             self.require(job_id not in self.held, f"{job_id} is launched though it is held")
             self.require(job_id not in self.cancelled, f"{job_id} is launched though cancelled")
             for device in placement.devices:
-                node = cluster.nodes[cluster.node_of[device]].id
+                index = cluster.node_of[device]
+                node = cluster.nodes[index].id
                 self.require(node not in self.drained, f"{job_id} is launched on drained {node}")
+                number = device - int(np.searchsorted(cluster.node_of, index))
+                free = number not in self.taken.get(node, ())
+                self.require(free, f"{job_id} is launched on {node}:{number}, which others hold")
         kinds, kind_of = cluster.accelerators, cluster.accelerator_of
         self._check_limits(
             live.scheduler,
@@ -328,6 +338,7 @@ class Checks:
         """Note that the store holds all that was handled so far."""
         for truth in self.truth.values():
             truth.written = truth.counted
+        self.taken_written = dict(self.taken)
 
     def rebuilt(self, live: Any) -> None:
         """Look at what a server knows after a restart."""
@@ -351,6 +362,13 @@ class Checks:
                 self.require(state != JobState.ACTIVE, f"{job_id} is not held any more")
         down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
         self.require(self.drained <= down, f"{self.drained - down} are not drained any more")
+        nodes = live.scheduler.nodes
+        taken = {node.id: nodes.taken_of(node.id) for node in nodes.cluster.nodes}
+        told = (
+            {node: had.get(node, ()) for node in taken} for had in (self.taken_written, self.taken)
+        )
+        self.require(taken in told, f"others hold {taken} after a restart")
+        self.taken = taken
         weights = {tenant.id: tenant.weight for tenant in jobs.tenants}
         for tenant, weight in self.weights.items():
             self.require(weights.get(tenant) == weight, f"tenant {tenant} lost its weight")

@@ -16,6 +16,9 @@ from fairlead.testing.faults_server import Server
 if TYPE_CHECKING:
     from fairlead.testing.faults_world import World
 
+_ALL_OF_IT_S = 4.0
+"""others who stay for less take all of a node, and one device otherwise"""
+
 # -- what operators do --------------------------------------------------------------------------
 
 
@@ -210,6 +213,14 @@ def _node_is_cut_off(world: "World", happening: Happening) -> None:
     world.loop.call_later(3 * happening.for_s, world.find_node, node)
 
 
+def _others_come(world: "World", happening: Happening) -> None:
+    node = _one(world.plan.cluster.nodes, happening)
+    every = range(len(node.devices))
+    numbers = tuple(every) if happening.for_s < _ALL_OF_IT_S else tuple(every[:1])
+    world.take_devices(node.id, numbers)
+    world.loop.call_later(2 * happening.for_s, world.take_devices, node.id, ())
+
+
 def _disk_is_full(world: "World", happening: Happening) -> None:
     world.touch()
     world.disk.full = world.checks.disk_was_full = True
@@ -265,6 +276,7 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "gang dies": _gang_dies,
     "job is cut off": _job_is_cut_off,
     "node is cut off": _node_is_cut_off,
+    "others come": _others_come,
     "disk is full": _disk_is_full,
     "clock jumps": _clock_jumps,
     "time stalls": _time_stalls,

@@ -70,6 +70,8 @@ class Machine:
         """those that live, and those whose end nobody has asked for yet"""
         self.cut: set[str] = set()
         """nodes that nobody outside can reach"""
+        self.taken: dict[str, tuple[int, ...]] = {}
+        """node → which of its devices others hold"""
         self.on_exit: Callable[[Process], None] = lambda _: None
         self._next_pid = _FIRST_PID
         self._next_descriptor = _FIRST_PID

@@ -35,6 +35,7 @@ FAULTS = (
     *("server dies", "server dies", "server dies at a gate", "server dies at a gate"),
     *("server stops", "store fails", "power fails", "member dies", "member dies"),
     *("keeper dies", "gang dies", "job is cut off", "node is cut off", "node is cut off"),
+    *("others come", "others come"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
 )
 ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit")

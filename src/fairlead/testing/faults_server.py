@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.core import state_bytes
-from fairlead.engines.base import Ended, NodeDown, NodeUp, Order, Report
+from fairlead.engines.base import DevicesTaken, Ended, NodeDown, NodeUp, Order, Report
 from fairlead.engines.local import LocalEngine
 from fairlead.live.clock import Clock
 from fairlead.live.driver import Live, Setting
@@ -203,6 +203,8 @@ class FaultyEngine:
         self._nodes_of: dict[int, set[str]] = {}
         self.cut: set[str] = set()
         """nodes that do not answer"""
+        self.taken: dict[str, tuple[int, ...]] = {}
+        """node → which of its devices others hold"""
         self._listening: asyncio.Task[None] | None = None
 
     async def inventory(self) -> Cluster:
@@ -239,6 +241,8 @@ class FaultyEngine:
                 self.find(node)
         for node in sorted(self.cut):
             self.lose(node)
+        for each in scheduler.cluster.nodes:
+            self.take(each.id, self.taken.get(each.id, ()))
         await self._server.wait()
 
     def reports(self) -> AsyncIterator[Report]:
@@ -272,6 +276,11 @@ class FaultyEngine:
         if node not in self.cut:
             self._later(NodeUp(node))
 
+    def take(self, node: str, numbers: tuple[int, ...]) -> None:
+        """Report which devices of a node others hold."""
+        self.taken[node] = numbers
+        self._later(DevicesTaken(node, numbers))
+
     def _where(self, lease: int) -> set[str]:
         if lease not in self._nodes_of:
             scheduler = self._server.live.scheduler
@@ -286,7 +295,7 @@ class FaultyEngine:
 
     def _later(self, report: Report) -> None:
         server, loop = self._server, self._loop
-        if not server.trouble or isinstance(report, NodeDown | NodeUp):
+        if not server.trouble or isinstance(report, NodeDown | NodeUp | DevicesTaken):
             self._reports.put_nowait(report)
             return
         for _ in range(1 + (server.rng.random() < server.trouble)):

@@ -156,6 +156,8 @@ class World:
         self.jobs.fails_to_start = 0
         for node in sorted(self.machine.cut):
             self.find_node(node)
+        for node in sorted(self.machine.taken):
+            self.take_devices(node, ())
         if self.server is not None:
             self.server.trouble = 0.0
             self.server.dies_at = self.server.next_write = None
@@ -189,6 +191,7 @@ class World:
         self.server = server
         server.on_death = lambda _: self.kill_server(self.rng.uniform(0.1, 6.0))
         server.engine.cut = set(self.machine.cut)
+        server.engine.taken = dict(self.machine.taken)
         if self._last is not None:
             if not self.plan.real_store:
                 self._last.write_late()
@@ -262,6 +265,12 @@ class World:
 
     def _touch_one(self, process: Process) -> None:
         self.checks.touch([process.lease])
+
+    def take_devices(self, node: str, numbers: tuple[int, ...]) -> None:
+        """Have others hold these devices of a node, and none of its others."""
+        self.machine.taken[node] = numbers
+        if self.server is not None:
+            self.server.engine.take(node, numbers)
 
     def find_node(self, node: str) -> None:
         """Reach a node again: the engine ends what it gave up there, then reports it."""
