@@ -7,14 +7,9 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.solve.classes import merge
-from fairlead.solve.filling import (
-    CAP_TOLERANCE,
-    DUAL_TOLERANCE,
-    FilledStage,
-    Filling,
-    fill,
-)
+from fairlead.solve.filling import FilledStage, Filling, fill
 from fairlead.solve.large import fill_many
+from fairlead.solve.onward import Onward, Onwards
 from fairlead.solve.plain import least_level
 from fairlead.solve.pool import Pool
 from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage
@@ -63,7 +58,8 @@ def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
 class MaxMinSolver:
     """Solves successive similar problems fast; every answer is that of ``solve_max_min``.
 
-    What it keeps is a cache: a HiGHS model with its basis, and a guess of the levels.
+    What it keeps is a cache: everyone's way at the last prices, a HiGHS model with its basis, and
+    a guess of the levels.
     """
 
     def __init__(self) -> None:
@@ -91,7 +87,8 @@ class _Warm:
         self._gain = np.zeros((0, len(self._open)))
         self._size = np.zeros(0)
         self._guess: tuple[float, ...] = ()
-        self._plain = False  # the last answer was one stage that the resources stopped
+        self._onward: Onward | None = None  # the last answer, if one can go on from it
+        self._stopped: tuple[FilledStage, ...] = ()  # its only stage, before one has tried to
         self._pattern = b""
         self._register(problem, keys)
 
@@ -103,6 +100,7 @@ class _Warm:
                 return False
             self._program.set_capacity(problem.capacity)
             self._capacity = capacity
+            self._onward, self._stopped = None, ()
         if len(self._size) > _MOST_IDLE * len(keys) + 16:
             return False
         if list(keys) != self._keys:
@@ -127,6 +125,7 @@ class _Warm:
         self._table = ClassTable.of(self._gain, self._size, self._open)
         self._runs = (self._table.cap > 0).astype(np.float64)
         self._pattern = b""
+        self._onward, self._stopped = None, ()
         first = len(self._size) - len(fresh)
         self._program.add(self._table.gain[first:], self._size[first:])
         self._look_up(keys)
@@ -141,13 +140,13 @@ class _Warm:
         """Return the answer for the classes looked up last."""
         count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
         free = count > 0
-        pattern = free.tobytes()
-        if pattern != self._pattern:
-            self._pattern = pattern
-            self._loose = self._program.loose(~free, self._table.gain <= 0)
-        found = self._again(count, free) if self._plain else None
-        total, stages = found or self._fill(count, free, problem.capacity)
-        share = total / np.maximum(count, 1e-300)[:, None]
+        found = self._go_on(count, problem.capacity)
+        if found is not None:
+            share, stages = found.share, [FilledStage(found.t, found.prices, free)]
+        else:
+            total, stages = self._fill(count, free, problem.capacity)
+            share = total / np.maximum(count, 1e-300)[:, None]
+            self._stopped = tuple(stages) if len(stages) == 1 else ()
         # Twelve decimals hide the last bits, in which machines and warm starts may differ.
         share = np.maximum(share, 0.0).round(12)[self._slots]
         present = problem.count > 0
@@ -158,14 +157,28 @@ class _Warm:
         )
         return MaxMinSolution(problem, share, named)
 
+    def _go_on(self, count: FloatArray, capacity: FloatArray) -> Onwards | None:
+        """Return the answer that follows from the last one, if one stage stopped everyone."""
+        if self._stopped:
+            onward, (stage,) = Onward(self._table, capacity), self._stopped
+            self._onward = onward if onward.start(stage.t, stage.prices, stage.frozen) else None
+            self._stopped = ()
+        found = None if self._onward is None else self._onward.solve(count)
+        if found is None:
+            self._onward = None
+        return found
+
     def _fill(
         self, count: FloatArray, free: BoolArray, capacity: FloatArray
     ) -> tuple[FloatArray, list[FilledStage]]:
         table = self._table
         total = table.best * count[:, None]
         if table.fits(total, capacity):
-            self._plain = False
             return total, _all_at_caps(table, count)
+        pattern = free.tobytes()
+        if pattern != self._pattern:
+            self._pattern = pattern
+            self._loose = self._program.loose(~free, table.gain <= 0)
         guess = self._guess
         if not guess or guess[0] >= table.least_cap:
             fitting = table.first_guess(count, capacity)
@@ -173,26 +186,7 @@ class _Warm:
         state = Filling(self._program, table, count, capacity, free, np.zeros(len(count)))
         total, stages = fill(state, self._loose, guess)
         self._guess = tuple(stage.t for stage in stages)
-        self._plain = len(stages) == 1 and stages[0].t < table.least_cap
         return total, stages
-
-    def _again(
-        self, count: FloatArray, free: BoolArray
-    ) -> tuple[FloatArray, list[FilledStage]] | None:
-        """Return the answer if one stage stops everyone below all caps, and its shares are unique.
-
-        That is how crowded problems are, and the next one is when the last one was.
-        """
-        table = self._table
-        vertex = self._program.raise_water(count, np.zeros(len(count)), free, table.ceiling)
-        if vertex is None or vertex.t * (1 + CAP_TOLERANCE) >= table.least_cap:
-            return None
-        if np.count_nonzero(vertex.pull > DUAL_TOLERANCE) < np.count_nonzero(free):
-            return None
-        if self._program.any_nonbasic(self._loose & (np.abs(vertex.dual) <= DUAL_TOLERANCE)):
-            return None
-        self._guess = (vertex.t,)
-        return vertex.total, [FilledStage(vertex.t, vertex.prices, free)]
 
 
 def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
