@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines.base import Ended, NodeDown, NodeUp, Order
+from fairlead.engines.parts import split, together
 from fairlead.engines.slurm_commands import SlurmNode, environment_of, read_job, read_node
-from fairlead.engines.slurm_leases import split, together
 from fairlead.engines.slurm_nodes import NodeWatch, inventory
 from fairlead.model.cluster import Node
 
