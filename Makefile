@@ -43,7 +43,9 @@ bench: setup  ## speed against cvxpy, and of whole simulations; fails outside be
 	$(BIN)/python benchmarks/insight.py
 	$(BIN)/python benchmarks/simulation.py
 
-soak: setup  ## the live system under 100,000 seeds of faults; about an hour on two cores
+soak: setup  ## 500 kills of real processes, then 100,000 seeds of faults; over an hour on two cores
+	$(BIN)/python benchmarks/kills.py --kills 250
+	$(BIN)/python benchmarks/kills.py --kills 250 --database postgresql
 	$(BIN)/python benchmarks/soak.py --seeds 100000
 
 docs: setup  ## build the documentation into site/

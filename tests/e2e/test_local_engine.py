@@ -194,6 +194,24 @@ def test_a_killed_keeper_takes_its_members_along(bench: Bench) -> None:
     assert asyncio.run(scene()).ending == "lost"
 
 
+def test_a_killed_keeper_takes_what_its_members_have_started_along(bench: Bench) -> None:
+    """A lease is not over while a process that it has started may still use a device."""
+    script = "sleep 300 & echo $! > child; wait"
+
+    async def scene() -> Ended:
+        await bench.engine.launch(bench.order(1, "bash", "-c", script))
+        path = bench.root / "data/leases/1/members.json"
+        await until(path.exists)
+        await until(lambda: (bench.root / "child").exists() and (bench.root / "child").read_text())
+        child = int((bench.root / "child").read_text())
+        os.kill(json.loads(path.read_text())["keeper"], signal.SIGKILL)
+        end = await bench.ended()
+        assert not _alive(child)
+        return end
+
+    assert asyncio.run(scene()).ending == "lost"
+
+
 def test_a_shell_job_is_told_killed_and_its_progress_read(bench: Bench) -> None:
     script = (
         "trap 'echo bye > saved; exit 0' TERM;"

@@ -47,7 +47,8 @@ _IGNORED = (
     *("elapsed", "decisions_s", "Audit", "ledger", "usage", "changes += 1", "planned_from"),
     *("own_steps", "packed", "copy", "n_leaving", "_free", "limit", "memory_gib", "progress"),
     *("_remove(", "os.close", "_sweep", "_saved_seq", "advance(", "simple", "_add_slots"),
-    *("_tidy", "lease.close", "_saved_at", "_polling", "_kill_members", "_to_stop.discard"),
+    *("_tidy", "lease.close", "_saved_at", "_polling", "_to_stop.discard"),
+    "crash.point(",
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew, forked and
 packed jobs, tables' housekeeping, limits of single processes."""

@@ -1,9 +1,5 @@
 """The store keeps all of a batch or nothing, for one scheduler at a time, on both databases."""
 
-import os
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,45 +9,24 @@ import pytest
 import sqlalchemy as sa
 
 from fairlead.store import Audit, FencedError, Put, Remove, Store
-
-POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+from fairlead.testing.postgres import Postgres, missing
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    if not POSTGRES:
-        pytest.skip("PostgreSQL's server is not installed")
-    pytest.importorskip("psycopg")
-    # Not pytest's own directory, which only its user may enter: the server refuses to be root.
-    tools, home = POSTGRES[-1], Path(tempfile.mkdtemp(prefix="fairlead-postgres-"))
-    as_user = []
-    if os.getuid() == 0:
-        shutil.chown(home, "postgres")
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-
-    def run(*command: str) -> None:
-        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=home)
-
-    data, options = str(home / "data"), f"-k {home} -c listen_addresses=''"
-    run(str(tools / "initdb"), "-D", data, "-A", "trust", "-U", "fairlead", "--no-sync")
-    run(str(tools / "pg_ctl"), "-D", data, "-o", options, "-w", "-l", str(home / "log"), "start")
-    yield f"postgresql+psycopg://fairlead@/{{name}}?host={home}"
-    run(str(tools / "pg_ctl"), "-D", data, "-m", "immediate", "stop")
-    shutil.rmtree(home)
+def postgres() -> Iterator[Postgres]:
+    if missing():
+        pytest.skip(missing())
+    made = Postgres()
+    yield made
+    made.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'fairlead.db'}"
-        return
-    server: str = request.getfixturevalue("postgres")
-    name = f"t{time.monotonic_ns()}"
-    admin = sa.create_engine(server.format(name="postgres"), isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    admin.dispose()
-    yield server.format(name=name)
+        return f"sqlite:///{tmp_path / 'fairlead.db'}"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.database()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from fairlead import crash
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Ending, Order
 from fairlead.engines.log_file import LogFile
@@ -52,6 +53,7 @@ class Keeper:
             checkpoint.raise_fence(order.checkpoint_dir, order.lease)
         except checkpoint.FencedError as error:
             return Ended(order.lease, "refused", self._saved(), str(error))
+        crash.point("keeper.fence.raised")
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
@@ -108,8 +110,15 @@ class Keeper:
             self._members.append(member)
             self._logs[reading] = (log, b"")
             self._selector.register(reading, selectors.EVENT_READ)
-        pids = {"keeper": os.getpid(), "members": [member.pid for member in self._members]}
-        lease_dir.write_json(self._directory / "members.json", pids)
+            crash.point("keeper.member.started")
+        pids = [member.pid for member in self._members]
+        known = {
+            "keeper": os.getpid(),
+            "members": pids,
+            "started": [lease_dir.started(pid) for pid in pids],
+        }
+        lease_dir.write_json(self._directory / "members.json", known)
+        crash.point("keeper.members.known")
 
     def _on_stop(self, *_: object) -> None:
         self._stop("")
@@ -287,8 +296,12 @@ def keep(directory: Path, kind: type[Keeper] = Keeper) -> int:
         return 0
     with held:
         if lease_dir.read_ended(directory) is None:  # a lease is never run twice
+            crash.point("keeper.begins")
             order = lease_dir.read_order(directory)
-            lease_dir.write_ended(directory, kind(directory, order).run())
+            ended = kind(directory, order).run()
+            crash.point("keeper.exit.before")
+            lease_dir.write_ended(directory, ended)
+            crash.point("keeper.exit.after")
     return 0
 
 

@@ -75,6 +75,19 @@ def is_alive(directory: Path) -> bool:
     return False
 
 
+def started(pid: int) -> int | None:
+    """Return when a process that lives was started, in ticks since the machine was; else None.
+
+    Number and start together are one process's for good.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
 def write_ended(directory: Path, ended: Ended) -> None:
     """Leave what became of the lease."""
     write_json(directory / "exit.json", asdict(ended))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from fairlead import crash
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Order, Progressed, Report, Started
 from fairlead.job import checkpoint
@@ -49,8 +50,11 @@ class LocalEngine:
         if self._visible:
             names = tuple(self._visible[number] for _, number in order.devices)
             order = replace(order, visible=names)
+        crash.point("server.launch.before")
         lease_dir.write_order(directory, order)
+        crash.point("server.launch.ordered")
         keeper = _start_keeper(directory)
+        crash.point("server.launch.spawned")
         try:
             self._follow(order.lease, keeper, own=True)
         except OSError:  # no descriptor is left: what cannot be watched must not run
@@ -70,6 +74,7 @@ class LocalEngine:
             return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(found, signal.SIGTERM)
+        crash.point("server.stop.told")
 
     async def running(self) -> frozenset[int]:
         """Return the leases whose keepers live."""
@@ -148,13 +153,16 @@ class LocalEngine:
             with held:
                 ended = lease_dir.read_ended(directory)
                 if ended is None:
-                    _kill_members(directory)
+                    if _end_leftovers(directory):  # a device is free when nobody is on it
+                        asyncio.get_running_loop().call_later(_BEGINS_S, self._watch, lease)
+                        return
                     ended = Ended(lease, "lost", _saved(directory), "its keeper died")
                     # A keeper that the last server started may still be about to begin.
                     lease_dir.write_ended(directory, ended)
         except OSError:  # no room to say so: the lease is not over before it is said
             asyncio.get_running_loop().call_later(_POLL_S, self._watch, lease)
             return
+        crash.point("server.end.seen")
         self._to_stop.discard(lease)
         self._reports.put_nowait(ended)
 
@@ -196,16 +204,29 @@ def _start_keeper(directory: Path) -> int:
     )
 
 
-def _kill_members(directory: Path) -> None:
-    """End what a dead keeper has left; each member is asked whether it is still the one."""
-    members = lease_dir.read_json(directory / "members.json")
-    if members is None:
-        return
-    mine = f"FAIRLEAD_LEASE={directory.name}".encode()
-    for pid in members["members"]:
+def _end_leftovers(directory: Path) -> bool:
+    """Kill what a dead keeper has left, members' own children too; tell whether any is there yet.
+
+    What a lease has started is known by its environment; a member that is just dying has none
+    any more, but holds its device until it is gone.
+    """
+    try:
+        order = lease_dir.read_order(directory)
+    except FileNotFoundError:
+        return False
+    marks = {
+        f"FAIRLEAD_LEASE={order.lease}".encode(),
+        f"FAIRLEAD_CHECKPOINT_DIR={order.checkpoint_dir}".encode(),
+    }
+    left = False
+    for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            if mine in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                os.killpg(pid, signal.SIGKILL)
+            if marks <= set(path.read_bytes().split(b"\0")):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+                left = True
+    members = lease_dir.read_json(directory / "members.json") or {}
+    began = zip(members.get("members", ()), members.get("started", ()), strict=True)
+    return left or any(at is not None and lease_dir.started(pid) == at for pid, at in began)
 
 
 def _saved(directory: Path) -> float | None:

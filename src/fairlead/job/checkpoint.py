@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from fairlead import crash
+
 _HEADER = 64
 """bytes before the payload: its SHA-256 in hexadecimal"""
 
@@ -107,8 +109,10 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
     with _locked(directory):
         if fence(directory) > lease:
             raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
+        crash.point("job.commit.locked")
         found = {"lease": lease, "steps": steps, "files": names}
         _replace(os.path.join(directory, "latest.json"), json.dumps(found).encode())
+        crash.point("job.commit.replaced")
         _tidy(directory, lease, names)
 
 
@@ -156,6 +160,7 @@ def _replace(path: str, body: bytes) -> None:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
+        crash.point("job.commit.aside")
         os.replace(aside, path)
     except OSError:
         _remove(aside)

@@ -11,6 +11,8 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
+from fairlead import crash
+
 _SOONEST_S, _LATEST_S = 0.05, 5.0
 _RETRY_S = 0.5
 _TIMEOUT_S = 5.0
@@ -87,7 +89,9 @@ class Lease:
 
     def _turn(self) -> float:
         """Renew once; return how long to wait before the next time."""
+        crash.point("job.renewal.before")
         answer = self._renew()
+        crash.point("job.renewal.after")
         now = time.monotonic()
         if answer is None:
             # The server is away. The job goes on until its lease is over, then it must leave: a

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
+from fairlead import crash
 from fairlead.job import checkpoint
 from fairlead.job.lease import Lease
 from fairlead.job.run import Run, T
@@ -34,6 +35,7 @@ class LeasedRun(Run):
         self._things: dict[str, Any] = {}
         self._saved: dict[str, Any] = {}
         self._skip = 0
+        self._in_step = self._save_after_step = False
         self._saved_at = time.monotonic()
         self._lease = Lease(
             environment["FAIRLEAD_URL"],
@@ -55,6 +57,7 @@ class LeasedRun(Run):
         assert payload is not None
         self._saved = pickle.loads(payload)
         self.steps_done = self._skip = found.steps
+        crash.point("job.restored")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -79,18 +82,31 @@ class LeasedRun(Run):
         self._lease.metrics.update({name: float(value) for name, value in metrics.items()})
 
     def checkpoint(self) -> None:
-        """Save the state now; all members of a gang must call this after the same step."""
+        """Save the state: now, or when the step ends that is being made.
+
+        All members of a gang must call this in or after the same step.
+        """
+        if self._in_step:
+            # Its own work on the step may be half done: only afterwards do state and count agree.
+            self._save_after_step = True
+        else:
+            self._save()
+
+    def _save(self) -> None:
         state = {
             name: thing if isinstance(thing, dict) else thing.state_dict()
             for name, thing in self._things.items()
         }
         steps, lease = self.steps_done, self._lease.number
         payload = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+        crash.point("job.checkpoint.before")
         checkpoint.write(self._directory, lease, steps, self.rank, payload)
+        crash.point("job.checkpoint.written")
         if self.rank == 0:
             checkpoint.commit(self._directory, lease, steps, self.world_size)
         elif not checkpoint.await_commit(self._directory, lease, steps):
             raise checkpoint.FencedError("rank 0 did not commit the checkpoint")
+        crash.point("job.commit.after")
         self._lease.saved_steps = steps
         self._saved_at = time.monotonic()
 
@@ -107,11 +123,14 @@ class LeasedRun(Run):
             if not lease.may_start():
                 self._leave()
             pace.begin()
+            self._in_step = True
             yield item
+            self._in_step = False
             pace.end()
             self.steps_done += 1
             lease.steps = self.steps_done
-            if self.world_size == 1 and time.monotonic() - self._saved_at > self._every_s:
+            due = self.world_size == 1 and time.monotonic() - self._saved_at > self._every_s
+            if due or self._save_after_step:
                 self._save_or_refuse()
         # Done only when it is saved: without room the steps are made again under a later lease.
         self._save_or_leave()
@@ -119,8 +138,9 @@ class LeasedRun(Run):
             lease.close()
 
     def _save_or_refuse(self) -> None:
+        self._save_after_step = False
         try:
-            self.checkpoint()
+            self._save()
         except checkpoint.FencedError as error:
             self._exit(REFUSED, f"refused: {error}")
         except OSError as error:
@@ -132,12 +152,13 @@ class LeasedRun(Run):
         if self._lease.lost:
             self._exit(REFUSED, "refused: the lease is over")
         self._save_or_leave()
+        crash.point("job.leaves")
         self._exit(LEFT, f"left after step {self.steps_done}")
 
     def _save_or_leave(self) -> None:
         try:
             if self._lease.saved_steps < self.steps_done:
-                self.checkpoint()
+                self._save()
         except checkpoint.FencedError as error:
             self._exit(REFUSED, f"refused: {error}")
         except OSError as error:

@@ -42,7 +42,10 @@ class Run:
         """Show figures such as the loss beside the job's progress."""
 
     def checkpoint(self) -> None:
-        """Save the state now; all members of a gang must call this after the same step."""
+        """Save the state: now, or when the step ends that is being made.
+
+        All members of a gang must call this in or after the same step.
+        """
 
     def steps(self, items: Iterable[T]) -> Iterator[T]:
         """Yield one item for each step still to make."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import structlog
 
+from fairlead import crash
 from fairlead.core import Scheduler, decode_event, encode_event, load_state, save_state
 from fairlead.core.jobs import JobState
 from fairlead.engines.base import (
@@ -128,13 +129,16 @@ class Live:
 
     async def start(self) -> None:
         """Rebuild the state from the store, take over what runs, and begin."""
+        crash.point("server.start.locked")
         self.clock.not_before(self._rebuild())
+        crash.point("server.start.rebuilt")
         leases = self.scheduler.leases
         slots = leases.open
         numbers = leases.lease[slots].tolist()
         self._take_over(slots.tolist())
         self._spawn(self._listen())
         await self.engine.adopt(numbers)
+        crash.point("server.start.adopted")
         for slot in slots[leases.leaving[slots]].tolist():
             await self.engine.stop(int(leases.lease[slot]))
         self._spawn(self._loop())
@@ -312,11 +316,14 @@ class Live:
                 elif not one.answer.cancelled():
                     one.answer.set_exception(error)
         if bodies or changes:
+            crash.point("server.commit.before")
             first = self._seq + 1
             await self.workers.write(self.store.append, self.token, first, bodies, changes)
             self._seq += len(bodies)
+            crash.point("server.commit.after")
         for command in commands:
             self._perform[type(command)](command)
+        crash.point("server.commit.performed")
         for one in batch:
             if one.answer is not None and not one.answer.done():
                 one.answer.set_result(None)
@@ -339,6 +346,7 @@ class Live:
             "at": self.clock.now(),
         }
         await self.workers.write(self.store.save_state, self.token, self._seq, json.dumps(body))
+        crash.point("server.state.after")
         self._saved_seq = self._seq
 
     def _spawn(self, work: "Awaitable[None]") -> None:

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from fairlead import __version__
+from fairlead import __version__, crash
 from fairlead.core.jobs import JobState
 from fairlead.live.driver import Live
 from fairlead.live.spec import JobSpec
@@ -249,7 +249,9 @@ async def renew(
     if not tokens.is_lease_token(bearer, lease):
         raise refused(request, DeniedError("the token is not this lease's", known=False))
     gates_of(request).renewals.take(lease)
+    crash.point("server.renewal.heard")
     answer = live.renew(lease, told.model_dump())
+    crash.point("server.renewal.answered")
     if answer is None:
         raise ProtocolError(f"lease {lease} is over")
     return msg.Renewed(**answer)  # type: ignore[arg-type]  # made for it

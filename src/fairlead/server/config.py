@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import sqlalchemy as sa
 from pydantic import Field, TypeAdapter, ValidationError
 
+from fairlead import crash
 from fairlead.files.fields import quoted, unknown
 from fairlead.files.text import read_text
 from fairlead.model.errors import InputError, UsageError
@@ -249,4 +250,4 @@ def _without_password(url: str) -> str:
 _HINTS = get_type_hints(ServeSettings, include_extras=True)
 NAMES = tuple(field.name for field in fields(ServeSettings))
 _ADAPTERS = {name: TypeAdapter(_HINTS[name]) for name in NAMES}
-_CLIENTS = {"FAIRLEAD_URL", "FAIRLEAD_TOKEN"}
+_CLIENTS = {"FAIRLEAD_URL", "FAIRLEAD_TOKEN", crash.VARIABLE}

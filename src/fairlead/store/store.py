@@ -14,6 +14,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from fairlead import crash
 from fairlead.model.errors import FairleadError
 from fairlead.store import tables
 
@@ -147,6 +148,7 @@ class Store:
                 connection.execute(sa.insert(tables.events), rows)
             for change in changes:
                 _apply(connection, change)
+            crash.point("server.commit.inside")
 
     def save_state(self, token: int, seq: int, body: str) -> None:
         """Keep the state after event ``seq``; older states and the events before it may go."""
@@ -156,6 +158,7 @@ class Store:
             connection.execute(sa.insert(tables.states).values(seq=seq, body=packed))
             connection.execute(sa.delete(tables.states).where(tables.states.c.seq < seq))
             connection.execute(sa.delete(tables.events).where(tables.events.c.seq <= seq))
+            crash.point("server.state.inside")
 
     def load_state(self) -> tuple[int, str] | None:
         """Return the number of the last event that the newest state includes, and the state."""

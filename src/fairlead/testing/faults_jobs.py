@@ -78,6 +78,13 @@ class Jobs:
         ended = lease_dir.read_ended(directory)
         self._checks.kept(process, ended, asked=self.asked(order.lease))
 
+    def end_leftovers(self, lease: int) -> bool:
+        """Kill what a dead keeper has left; tell whether any of it is there yet."""
+        left = [one for one in self.members() if one.lease == lease]
+        for member in left:
+            self._machine.kill(member)
+        return bool(left)
+
     # -- members --------------------------------------------------------------------------------
 
     def spawn_member(self, command: Any, *, env: Mapping[str, str], **_: Any) -> Process:

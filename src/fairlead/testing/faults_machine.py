@@ -12,6 +12,9 @@ _FIRST_PID = 1 << 30
 """above all that a real machine gives out, so that none is ever mistaken for it"""
 
 
+_DYING_S = 0.3
+
+
 class Process:
     """A simulated process: fibres that live and die together."""
 
@@ -124,7 +127,10 @@ class Machine:
             if not fibre.done:
                 self.fibres.kill(fibre)
         for child in process.children:
-            self._end(child, -signal.SIGKILL)
+            # The kernel kills them at once, but a process may take a while to be gone.
+            self.loop.call_later(
+                self.rng.uniform(0.0, _DYING_S), self._end, child, -signal.SIGKILL
+            )
         self.processes.pop(process.pid, None)
         for descriptor in process.descriptors:
             reader = self.loop.readers.get(descriptor)

@@ -139,6 +139,7 @@ def on_simulated_machine(
         (keeper, "_rendezvous", lambda _: {}),
         (keeper, "_TICK_S", 0.5),
         (local, "os", _engine_os(machine, jobs)),
+        (local, "_end_leftovers", lambda directory: jobs.end_leftovers(int(directory.name))),
         (local, "signal", _Over(signal, pidfd_send_signal=_sender(machine))),
         (clock, "time", times),
         (driver, "log", _Silent()),

@@ -278,9 +278,9 @@ class World:
             return
         self.touch()
         self.machine.cut.discard(node)
-        for keeper in self.jobs.keepers():
-            if node in keeper.nodes:
-                self.machine.kill(keeper)
+        for process in (*self.jobs.keepers(), *self.jobs.members()):
+            if node in process.nodes:
+                self.machine.kill(process)
         if self.server is not None:
             self.server.engine.cut.discard(node)
             self.loop.call_soon(self.server.engine.find, node)

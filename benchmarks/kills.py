@@ -1,0 +1,59 @@
+"""Kill servers, keepers, jobs and databases for long, with real processes; nothing may be lost."""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fairlead import crash
+from fairlead.testing import postgres
+from fairlead.testing.kills import Kills, needs
+from fairlead.testing.kills_site import Site
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    given = parser.parse_args()
+    for what in needs():
+        print(f"not tried: {what}")
+    began = time.monotonic()
+    home = Path(tempfile.mkdtemp(prefix="fairlead-kills-"))
+    server = postgres.Postgres() if given.database == "postgresql" else None
+    site = Site(home, server.database() if server is not None else None)
+    run = Kills(
+        site,
+        random.Random(given.seed),
+        given.kills,
+        server,
+        say=lambda text: print(f"\r{text}, {time.monotonic() - began:.0f} s ", end="", flush=True),
+    )
+    try:
+        problems = run.run()
+    finally:
+        site.clean_up()
+        if server is not None:
+            server.stop()
+    print(f"\n{run.kills} kills in {time.monotonic() - began:.0f} s on {given.database}:")
+    for what, count in sorted(run.counts.items()):
+        print(f"    {count:4} {what}")
+    for point in crash.POINTS:
+        print(f"    {run.points[point]:4} died at {point}")
+    print(f"{len(site.known)} jobs, {site.starts} starts of the server, {run.looks} looks at it,")
+    print(f"{run.watch.commits} checkpoints, {len(problems)} problems")
+    for problem in problems:
+        print(f"    {problem}")
+    if problems:
+        print(f"all of it is kept in {home}")
+        return 1
+    shutil.rmtree(home)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

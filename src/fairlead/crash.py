@@ -1,0 +1,48 @@
+"""Named points at which a test has a process die: just before something lasts, or just after.
+
+A process whose environment has ``FAIRLEAD_CRASHES=DIR`` kills itself when it passes a point of
+which a file of that name lies in ``DIR``. The file goes first, so every file kills one process,
+once. Without the variable, as always but in tests, a point does nothing.
+"""
+
+import os
+import signal
+
+VARIABLE = "FAIRLEAD_CRASHES"
+
+SERVER = (
+    *("server.start.locked", "server.start.rebuilt", "server.start.adopted"),
+    *("server.commit.before", "server.commit.inside", "server.commit.after"),
+    *("server.commit.performed", "server.state.inside", "server.state.after"),
+    *("server.renewal.heard", "server.renewal.answered"),
+    *("server.launch.before", "server.launch.ordered", "server.launch.spawned"),
+    *("server.stop.told", "server.end.seen"),
+)
+KEEPER = (
+    *("keeper.begins", "keeper.fence.raised", "keeper.member.started", "keeper.members.known"),
+    *("keeper.exit.before", "keeper.exit.after"),
+)
+JOB = (
+    *("job.restored", "job.renewal.before", "job.renewal.after", "job.leaves"),
+    *("job.checkpoint.before", "job.checkpoint.written", "job.commit.locked"),
+    *("job.commit.aside", "job.commit.replaced", "job.commit.after"),
+)
+POINTS = (*SERVER, *KEEPER, *JOB)
+
+_directory = os.environ.get(VARIABLE)
+
+
+def point(name: str) -> None:
+    """Die here if a test wants it."""
+    if _directory is not None:
+        _die_if_wanted(name)
+
+
+def _die_if_wanted(name: str) -> None:
+    assert _directory is not None
+    assert name in POINTS, name
+    try:
+        os.unlink(os.path.join(_directory, name))
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,110 @@
+"""A private PostgreSQL in a directory of its own, for tests: started, restarted, killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import sqlalchemy as sa
+
+_PLACES = (
+    *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True),
+    Path("/usr/local/bin"),
+)
+_USER = "postgres"
+
+
+def missing() -> str:
+    """Return why none can be started here, empty when one can."""
+    if _tools() is None:
+        return "PostgreSQL's server is not installed"
+    try:
+        import psycopg  # noqa: F401, PLC0415  # only to know whether it is there
+    except ImportError:
+        return "psycopg is not installed"
+    return ""
+
+
+class Postgres:
+    """Listens on a socket of its own and, if a port is given, on the loopback address."""
+
+    def __init__(self, port: int | None = None) -> None:
+        tools = _tools()
+        assert tools is not None, missing()
+        self._tools = tools
+        # Not a test's own directory, which only its user may enter: the server refuses to be root.
+        self._home = Path(tempfile.mkdtemp(prefix="fairlead-postgres-"))
+        self._as_user: list[str] = []
+        self._port = port
+        if os.getuid() == 0:
+            shutil.chown(self._home, _USER)
+            self._as_user = ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups"]
+        data = str(self._home / "data")
+        self._run("initdb", "-D", data, "-A", "trust", "-U", "fairlead", "--no-sync")
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        address = "''" if self._port is None else f"127.0.0.1 -c port={self._port}"
+        options = f"-k {self._home} -c listen_addresses={address}"
+        log = str(self._home / "log")
+        self._run(
+            "pg_ctl", "-D", str(self._home / "data"), "-o", options, "-w", "-l", log, "start"
+        )
+
+    def kill(self) -> None:
+        """End all of its processes at once, as a crash of the machine would."""
+        first = int((self._home / "data/postmaster.pid").read_text().splitlines()[0])
+        for pid in (first, *_children(first)):
+            os.kill(pid, signal.SIGKILL)
+        while _children(first) or Path(f"/proc/{first}/environ").exists():
+            time.sleep(0.01)
+
+    def restart(self) -> None:
+        """Cut all connections and come back, as an operator does who is in a hurry."""
+        self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "fast", "-w", "restart")
+
+    def stop(self) -> None:
+        """End it and remove all it held."""
+        self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "immediate", "stop")
+        shutil.rmtree(self._home)
+
+    def database(self) -> str:
+        """Make an empty database; return its address."""
+        name = f"t{time.monotonic_ns()}"
+        admin = sa.create_engine(self._address("postgres"), isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            connection.execute(sa.text(f"CREATE DATABASE {name}"))
+        admin.dispose()
+        return self._address(name)
+
+    def _address(self, name: str) -> str:
+        if self._port is None:
+            return f"postgresql+psycopg://fairlead@/{name}?host={self._home}"
+        return f"postgresql+psycopg://fairlead@127.0.0.1:{self._port}/{name}"
+
+    def _run(self, tool: str, *given: str) -> None:
+        # Its daemons must not hold on to our pipes, or we would wait for them.
+        with (self._home / "said").open("w") as said:
+            subprocess.run(
+                [*self._as_user, str(self._tools / tool), *given],
+                check=True,
+                stdout=said,
+                stderr=said,
+                cwd=self._home,
+            )
+
+
+def _tools() -> Path | None:
+    return next((place for place in _PLACES if (place / "initdb").exists()), None)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return []
+    return [int(child) for child in text.split()]
