@@ -10,6 +10,7 @@ from fairlead.core.copies import count_copies, made_all_steps, settle_copies
 from fairlead.core.history import Usage
 from fairlead.core.jobs import JobState, JobTable
 from fairlead.core.leases import LeaseTable
+from fairlead.core.limits import Limits, any_limit
 from fairlead.core.nodes import Nodes
 from fairlead.core.sight import Sight
 from fairlead.mechanisms.base import M, Mechanism, Refills
@@ -300,10 +301,17 @@ class Scheduler(Generic[M]):
         launched = self.leases.next_epoch != self.planned_epoch
         if launched or self.changes != self.planned_from:
             stop = self._adapt(plan)
+        slots = stop & (SLOTS - 1)
+        limits, planned = self._limits(), len(self.waiting)
+        if limits:
+            slots, may = limits.sifted(slots, NOTHING, self.waiting)
+            self.waiting = self.waiting.where(may)
+        cut = len(self.waiting) < planned
         return [
-            *self._suspend(stop & (SLOTS - 1)),
+            *self._suspend(slots),
             *self._renew(plan.until),
             *self._launch_ready(at),
+            *(self._refill(at) if cut else ()),
             SetTimer("PlanDue", max(at, plan.wake_at - self.plan_lead_s)),
             SetTimer("RoundEnd", plan.until),
         ]
@@ -342,16 +350,36 @@ class Scheduler(Generic[M]):
             # Nothing runs any more, so the round has ended.
             self.round_end_at = None
             return [SetTimer("PlanDue", at), SetTimer("RoundEnd", None)]
+        return self._refill(at)
+
+    def _refill(self, at: float) -> list[Command]:
+        """Let waiting jobs use devices that are idle, if the mechanism wants that."""
         if self._refills is None or len(self.leases) >= len(self.jobs.active):
             return []
-        idle = self._idle_devices()
-        if not len(idle):
-            return []
-        more = self._refills.refill(self.snapshot(at, at), self.memory, idle)
-        if self.leases.n_leaving:
-            # Two leases of one job at a time would be two writers of one checkpoint.
-            more = more.where((self.jobs.lease[more.job] < 0) | (more.copy > 0))
-        return [self._launch(more, at)] if len(more) else []
+        limits = self._limits()
+        hidden = limits.without_room(self.waiting) if limits else NO_INTS
+        commands: list[Command] = []
+        while len(idle := self._idle_devices()):
+            more = self._refills.refill(self.snapshot(at, at, hidden), self.memory, idle)
+            if self.leases.n_leaving:
+                # Two leases of one job at a time would be two writers of one checkpoint.
+                more = more.where((self.jobs.lease[more.job] < 0) | (more.copy > 0))
+            may = limits.sifted(NO_INTS, self.waiting, more)[1] if limits else None
+            refused = NO_INTS if may is None else more.job[~may]
+            if may is not None:
+                more = more.where(may)
+            if len(more):
+                commands.append(self._launch(more, at))
+            if not len(refused):
+                break
+            hidden = np.union1d(hidden, refused)
+        return commands
+
+    def _limits(self) -> Limits | None:
+        """Return what tenants may hold, None where all may hold whatever they are given."""
+        if not any_limit(self.jobs.tenants):
+            return None
+        return Limits(self.jobs, self.leases, self.cluster)
 
     def _idle_devices(self) -> IntArray:
         idle = self.nodes.is_open & (self.leases.holder < 0).all(axis=0)
@@ -402,6 +430,9 @@ class Scheduler(Generic[M]):
 
     # -- what a decision sees -------------------------------------------------------------------
 
-    def snapshot(self, at: float, starts_at: float) -> Snapshot:
-        """Return the active jobs and what they hold, time received projected to ``starts_at``."""
-        return self._sight.snapshot(at, starts_at, self.waiting, self.usage, self.changes)
+    def snapshot(self, at: float, starts_at: float, hidden: IntArray = NO_INTS) -> Snapshot:
+        """Return the active jobs and what they hold, time received projected to ``starts_at``.
+
+        Of the jobs that wait some may be hidden.
+        """
+        return self._sight.snapshot(at, starts_at, self.waiting, self.usage, self.changes, hidden)

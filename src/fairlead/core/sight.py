@@ -39,7 +39,13 @@ class Sight:
         self._measured = measured
 
     def snapshot(
-        self, at: float, starts_at: float, waiting: Placements, usage: Usage, changes: int
+        self,
+        at: float,
+        starts_at: float,
+        waiting: Placements,
+        usage: Usage,
+        changes: int,
+        hidden: IntArray,
     ) -> Snapshot:
         """Return the active jobs and what they hold, time received projected to ``starts_at``."""
         jobs, leases, nodes = self._jobs, self._leases, self._nodes
@@ -51,6 +57,8 @@ class Sight:
             slots = slots[~np.isin(leases.job[slots], stays)]
             usable = (nodes.is_up & ~closed).nonzero()[0]
             up = np.bincount(nodes.cluster.accelerator_of[usable], minlength=len(up))
+        if len(hidden):
+            active = active[~np.isin(active, hidden)]
         rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
         row_of = np.searchsorted(active, leases.job[slots])
         leases.credit(slots, row_of, starts_at, rows)

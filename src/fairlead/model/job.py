@@ -76,7 +76,7 @@ class Tenant:
     guarantee_in: str = "devices"
     """``speed``: it is kept by any devices that make as much of its jobs as these would"""
     limit: Mapping[str, float] = field(default_factory=dict)
-    """accelerator → devices of which it never holds more"""
+    """accelerator → devices, rounded up, of which it never holds more"""
 
     def __post_init__(self) -> None:
         _require(bool(self.id), "tenants.id", self.id, "a name")
