@@ -1,31 +1,22 @@
 """Cordoned nodes and devices that others hold: nothing new starts there, what runs goes on."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.conformance.named import NAMES, made
 
 from fairlead.core import Scheduler, load_state, replay, save_state, state_bytes
 from fairlead.core.log import encode_event
-from fairlead.mechanisms.choose import realise
 from fairlead.model import events as ev
 from fairlead.model.commands import Command, Launch, Suspend
 from fairlead.model.errors import ProtocolError
-from fairlead.registry import available
 from fairlead.sim.driver import simulate
 from fairlead.testing.scenarios import nodes_come_and_go
 from fairlead.testing.watched import watched
 
-REALISES = {
-    "shares": "max-min",
-    "gavel": "max-min",
-    "units": "max-min:packed",
-    "tenants": "oef",
-    "rounding": "oef",
-}
-NAMES = [name for name in available("mechanisms") if name != "ideal"]
 CORDONS: Sequence[ev.NodeEvent] = (
     ev.NodeCordoned(500.0, "v100-0"),
     ev.NodeCordoned(900.0, "p100-1"),
@@ -49,13 +40,6 @@ TAKEN: Sequence[ev.NodeEvent] = (
     ev.NodeReturned(5000.0, "v100-1"),
     ev.DevicesTaken(9000.0, "v100-1", ()),
 )
-
-
-def made(name: str) -> Any:
-    kind = available("mechanisms")[name].load()
-    if "policy" in {field.name for field in fields(kind)}:
-        return realise(REALISES[name], name)
-    return realise(name)
 
 
 class Observed:

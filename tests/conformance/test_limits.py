@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.conformance.test_cordon import NAMES, made
+from tests.conformance.named import NAMES, made
 
 from fairlead.core import Scheduler
 from fairlead.model import events as ev

@@ -1,62 +1,38 @@
 """Every registered mechanism keeps what the conformance suite asks of it, and the suite bites."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.conformance.named import NAMES, made
 
-from fairlead.mechanisms.choose import realise
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.registry import available
 from fairlead.testing.contract import BrokenPromiseError
 from fairlead.testing.mechanisms import (
     CHECKS,
-    Make,
     check_nobody_starves,
     check_plans_can_be_carried_out_and_all_jobs_finish,
     check_survives_loss_return_and_arrival_of_nodes,
     decision_s,
 )
 
-REALISES = {
-    "shares": "max-min",
-    "gavel": "max-min",
-    "units": "max-min:packed",
-    "tenants": "oef",
-    "rounding": "oef",
-}
-"""mechanisms that realise a policy's shares, each with such a policy"""
-FLUID = {"ideal"}
 MOST_S = 0.25
-
-NAMES = [name for name in available("mechanisms") if name not in FLUID]
-
-
-def made(name: str) -> Make:
-    """Return how to make the mechanism of this name; skip where it cannot be loaded."""
-    try:
-        kind = available("mechanisms")[name].load()
-    except (ImportError, AttributeError) as error:
-        pytest.skip(f"{name} cannot be loaded: {error}")
-    if "policy" in {field.name for field in fields(kind)}:
-        return lambda: realise(REALISES[name], name)
-    return lambda: realise(name)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 @pytest.mark.parametrize("name", NAMES)
 def test_mechanism_conforms(name: str, check: Any) -> None:
-    check(made(name))
+    check(lambda: made(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_thousand_jobs_on_500_devices_are_decided_in_a_quarter_second(name: str) -> None:
-    assert decision_s(made(name)) < MOST_S
+    assert decision_s(lambda: made(name)) < MOST_S
 
 
 # -- the suite itself ---------------------------------------------------------------------------
