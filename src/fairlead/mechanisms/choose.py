@@ -27,6 +27,20 @@ def realise(
     return _create(mechanism or shares.realised_by, {"policy": shares, **timing})
 
 
+def realise_live(
+    policy: str, mechanism: str | None = None, round_s: float | None = None
+) -> "Mechanism[Any]":
+    """Return the same for real devices; refuse what only the simulator can carry out."""
+    made = realise(policy, mechanism, round_s)
+    if isinstance(made, Fluid):
+        raise UsageError("a fluid mechanism gives fractions of devices: for simulation only")
+    if getattr(made, "forks", False):
+        raise UsageError(
+            "it forks jobs into copies, which only the simulator can merge: for simulation only"
+        )
+    return made
+
+
 def _create(spec: str, given: dict[str, object]) -> "Mechanism[Any] | Fluid":
     points = available("mechanisms")
     name = spec.partition(":")[0]

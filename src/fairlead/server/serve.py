@@ -22,8 +22,7 @@ from fairlead.files import read_cluster, read_speeds
 from fairlead.live.driver import Live, Setting
 from fairlead.live.orders import Environment
 from fairlead.live.spec import JobSpec
-from fairlead.mechanisms.base import Fluid
-from fairlead.mechanisms.choose import realise
+from fairlead.mechanisms.choose import realise_live
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.speeds import SpeedTable
@@ -163,9 +162,7 @@ async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, En
     if not emulated:
         # Nobody has measured these devices yet: all are alike until somebody has.
         speeds = replace(speeds, assumed=1.0)
-    mechanism = realise(settings.policy, settings.mechanism, settings.round_s)
-    if isinstance(mechanism, Fluid):
-        raise UsageError("a fluid mechanism gives fractions of devices: for simulation only")
+    mechanism = realise_live(settings.policy, settings.mechanism, settings.round_s)
     round_s = float(getattr(mechanism, "round_s", 60.0))
     setting = Setting(
         cluster=cluster,

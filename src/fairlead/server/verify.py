@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from fairlead.files import read_cluster, read_speeds
-from fairlead.mechanisms.base import Fluid
-from fairlead.mechanisms.choose import realise
+from fairlead.mechanisms.choose import realise_live
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.server.config import Effective, ServeSettings, placed
 
@@ -13,8 +12,8 @@ def verify(found: Effective) -> None:
     """Raise InputError for the first setting that names what does not exist or cannot be used."""
     settings = found.settings
     tries: dict[str, Callable[[ServeSettings], object]] = {
-        "policy": lambda s: realise(s.policy),
-        "mechanism": _mechanism,
+        "policy": lambda s: realise_live(s.policy),
+        "mechanism": lambda s: realise_live(s.policy, s.mechanism, s.round_s),
         "emulate": lambda s: s.emulate and read_cluster(s.emulate),
         "speeds": lambda s: s.speeds and read_speeds(s.speeds),
     }
@@ -29,9 +28,3 @@ def verify(found: Effective) -> None:
         except FairleadError as error:
             named = InputError(str(error), fix="see `fairlead policies`", field=name)
             raise placed(named, found.origin(name)) from None
-
-
-def _mechanism(settings: ServeSettings) -> None:
-    made = realise(settings.policy, settings.mechanism, settings.round_s)
-    if isinstance(made, Fluid):
-        raise InputError("it is for simulation only", fix="choose another or leave it out")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,6 +43,8 @@ class HadarE(Options):
     one copy goes on undisturbed. Steps left over from a round that was to be a job's last
     are made on those of its nodes that were done first.
     """
+
+    forks: ClassVar[bool] = True
 
     copies: int = 0
     """how many copies a job may have at most; 0: as many as there are nodes"""
