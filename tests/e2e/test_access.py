@@ -40,6 +40,7 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "DELETE /v1/tokens/{token_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/audit": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/about": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/advice": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /v1/instance": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /v1/events": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /metrics": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),

@@ -15,6 +15,7 @@ from fairlead.cli import (
     demo,
     doctor,
     explain,
+    export,
     jobs,
     replay,
     serve,
@@ -38,6 +39,7 @@ app.command("compare")(compare.compare)
 app.command("allocate")(allocate.allocate)
 app.command("audit")(audit.audit)
 app.command("explain")(explain.explain)
+app.command("export")(export.export)
 app.command("policies")(allocate.policies)
 app.command("replay")(replay.replay)
 app.add_typer(trace.app, name="trace")

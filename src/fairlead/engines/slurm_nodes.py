@@ -141,7 +141,7 @@ def inventory(
     with suppress(FileNotFoundError):
         for name, devices, rack in json.loads(path.read_text(encoding="utf-8")):
             listed[name] = Node(name, tuple(devices), rack)
-    for node in sorted(nodes, key=lambda node: _natural(node.name)):
+    for node in sorted(nodes, key=lambda node: natural(node.name)):
         if node.name in chosen and node.devices and node.name not in listed:
             rack = racks.get(node.name) or _rack_feature(node.features)
             listed[node.name] = Node(node.name, node.devices, rack)
@@ -157,6 +157,6 @@ def _rack_feature(features: Iterable[str]) -> str:
     return next((f for f in features if f.startswith("rack")), "")
 
 
-def _natural(name: str) -> list[tuple[str, int]]:
+def natural(name: str) -> list[tuple[str, int]]:
     """Return a key that puts n2 before n10."""
     return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from fairlead import __version__
 from fairlead.core.jobs import JobState
 from fairlead.files import format_instance
+from fairlead.insight.advice import advise
 from fairlead.insight.explain import explain
 from fairlead.insight.sentences import paragraphs
 from fairlead.live.driver import Live
@@ -87,6 +88,17 @@ async def instance(live: LiveNow, who: Who) -> msg.AnyJson:
         raise ProtocolError("no node is up, so there is nothing to share out")
     found: msg.AnyJson = json.loads(format_instance(_instance_of(snap)))
     return found
+
+
+@insights.get("/advice")
+async def advice(live: LiveNow, who: Who) -> list[msg.AnyJson]:
+    """Say where jobs run and in which order the waiting ones should start, and where."""
+    who.require("admin", "viewer")
+    policy = getattr(live.setting.mechanism, "policy", None)
+    if policy is None:
+        raise ProtocolError("the mechanism decides without shares, so there is no order to show")
+    found = await asyncio.to_thread(advise, _snapshot(live), policy)
+    return [asdict(one) for one in found]
 
 
 def _snapshot(live: Live) -> Snapshot:
