@@ -8,6 +8,7 @@ behind go on up to it, then all leave after the same step. See docs/design/live.
 import json
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -101,12 +102,13 @@ class Lease:
             return min(_RETRY_S, max(self._until - now, _SOONEST_S))
         if not answer.get("leave"):
             self._until = now + float(answer["valid_s"])
-            return min(max(float(answer["valid_s"]) / 8, _SOONEST_S), _LATEST_S)
+            return next_renewal_s(answer)
         with self._lock:
-            self._leaving = True
+            told, self._leaving = self._leaving, True
         if answer.get("leave_after") is not None:
             self._decide(int(answer["leave_after"]))
-        return _SOONEST_S
+        # The others of the gang wait for our count.
+        return float(answer.get("again_s", _SOONEST_S)) if told else 0.0
 
     def _decide(self, leave_after: int | None) -> None:
         with self._lock:
@@ -161,3 +163,9 @@ class Lease:
             raise OSError(str(error)) from None
         found = json.loads(text) if text else {}
         return answer.status, found if isinstance(found, dict) else {}
+
+
+def next_renewal_s(answer: Mapping[str, Any]) -> float:
+    """Return how long to wait after this answer: as it says, else a part of what it gives."""
+    often_s = min(max(float(answer["valid_s"]) / 8, _SOONEST_S), _LATEST_S)
+    return float(answer.get("again_s", often_s))

@@ -25,7 +25,7 @@ from fairlead.engines.base import (
     Report,
 )
 from fairlead.live.clock import Clock
-from fairlead.live.leases import OpenLease
+from fairlead.live.leases import Load, OpenLease
 from fairlead.live.ledger import Ledger
 from fairlead.live.orders import Environment, Orders
 from fairlead.live.spec import JobSpec, read_spec
@@ -106,7 +106,12 @@ class Live:
         self.ledger = Ledger(setting.cluster.accelerators)
         self.orders = Orders(setting.cluster, setting.data, setting.environment)
         self.leases: dict[int, OpenLease] = {}
+        self._load = Load()
         self.decisions_s: list[float] = []
+        """what recent plans took to compute"""
+        self.rounds_s: list[float] = []
+        """what recent rounds took from the time a plan was due until it was written down"""
+        self._due_at: float | None = None
         self.listeners: set[asyncio.Queue[dict[str, object]]] = set()
         self.broken = asyncio.Event()
         """set when the driver cannot go on: the process must end and start again"""
@@ -180,12 +185,14 @@ class Live:
         for slot in slots:
             job = self.scheduler.jobs.ids[int(leases.job[slot])]
             number = int(leases.lease[slot])
-            self.leases[number] = OpenLease(
-                number,
-                job,
-                int((leases.holder == slot).any(axis=0).sum()),  # an elastic gang may differ
-                math.inf if until is None else until,
-                bool(leases.leaving[slot]),
+            self._open(
+                OpenLease(
+                    number,
+                    job,
+                    int((leases.holder == slot).any(axis=0).sum()),  # an elastic gang may differ
+                    math.inf if until is None else until,
+                    bool(leases.leaving[slot]),
+                )
             )
 
     def _resume_timers(self) -> None:
@@ -273,7 +280,10 @@ class Live:
     def renew(self, lease: int, told: dict[str, object]) -> dict[str, object] | None:
         """Answer a job's renewal; None when the lease is over."""
         found = self.leases.get(lease)
-        return None if found is None else found.renew(self.clock.now(), told)
+        if found is None:
+            return None
+        self._load.leaving = self.scheduler.leases.n_leaving
+        return found.renew(self.clock.now(), told, self._load)
 
     # -- the loop -------------------------------------------------------------------------------
 
@@ -366,11 +376,13 @@ class Live:
         for lease, placement in zip(command.lease.tolist(), command.on, strict=True):
             job_id = self.scheduler.jobs.ids[placement.job]
             spec = self.specs[job_id]
-            self.leases[lease] = OpenLease(
-                lease, job_id, len(placement.devices), command.until, False
-            )
+            self._open(OpenLease(lease, job_id, len(placement.devices), command.until, False))
             self._tell("lease.started", job=job_id, lease=lease)
             self._spawn(self._start_processes(self.orders.write(lease, spec, placement)))
+
+    def _open(self, lease: OpenLease) -> None:
+        self.leases[lease.number] = lease
+        self._load.members += lease.ranks
 
     async def _start_processes(self, order: Order) -> None:
         try:
@@ -402,6 +414,7 @@ class Live:
         self._timers[command.event] = asyncio.get_running_loop().call_later(delay, ring)
 
     def _plan_due(self) -> None:
+        self._due_at = self.clock.now()
         self._put(lambda at: [*self._progress(at), ev.PlanDue(at)])
 
     def _round_end(self) -> None:
@@ -430,7 +443,9 @@ class Live:
             until = self.clock.now() + 60.0
             plan, memory = Plan(NO_INTS, NOTHING, until, until, False), command.memory
         self.decisions_s = [*self.decisions_s[-999:], self.clock.now() - began]
-        self._put(lambda at: [ev.PlanReady(at, command.version, plan, memory)])
+        await self._do(lambda at: [ev.PlanReady(at, command.version, plan, memory)])
+        due_at = began if self._due_at is None else self._due_at
+        self.rounds_s = [*self.rounds_s[-999:], self.clock.now() - due_at]
 
     # -- what the engine reports ----------------------------------------------------------------
 
@@ -466,6 +481,7 @@ class Live:
         open_lease = self.leases.pop(ended.lease, None)
         if open_lease is None:
             return []
+        self._load.members -= open_lease.ranks
         jobs = self.scheduler.jobs
         number = jobs.number[open_lease.job]
         spec, saved = self.specs[open_lease.job], float(jobs.saved_steps[number])

@@ -1,5 +1,8 @@
 """Placement that keeps jobs where they are and consolidates gangs (Gavel §5)."""
 
+from heapq import heappop, heappush
+from itertools import accumulate
+
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, IntArray
@@ -63,23 +66,44 @@ def _any_device(
 def _tightest_nodes(
     cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray
 ) -> tuple[IntArray, IntArray]:
-    room: dict[int, dict[int, list[int]]] = {}
-    for device in free.nonzero()[0][::-1].tolist():
-        kind, node = int(cluster.accelerator_of[device]), int(cluster.node_of[device])
-        room.setdefault(kind, {}).setdefault(node, []).append(device)
+    rooms: dict[int, _Room] = {}
     taken: list[int] = []
     order = (-gang).argsort(kind="stable")
     for kind, size in zip(wanted[order].tolist(), gang[order].tolist(), strict=True):
-        nodes = room[kind]
-        left = size
-        while left:
-            fitting = [(len(here), node) for node, here in nodes.items() if len(here) >= left]
-            node = min(fitting)[1] if fitting else max(nodes, key=lambda n: (len(nodes[n]), -n))
-            here = nodes[node]
-            count = min(left, len(here))
-            taken += here[: -count - 1 : -1]
-            del here[-count:]
-            left -= count
-            if not here:
-                del nodes[node]
+        if kind not in rooms:
+            rooms[kind] = _Room(cluster, free, kind)
+        taken += rooms[kind].take(size)
     return order, np.array(taken, dtype=np.int64)
+
+
+class _Room:
+    """The free devices of one accelerator: nodes by how many they have, each once."""
+
+    def __init__(self, cluster: Cluster, free: BoolArray, kind: int) -> None:
+        devices = (free & (cluster.accelerator_of == kind)).nonzero()[0]
+        on_node = np.bincount(cluster.node_of[devices])  # devices are numbered through the nodes
+        node = on_node.nonzero()[0].tolist()
+        count = on_node[node].tolist()
+        self._devices: list[int] = devices.tolist()
+        self._start = dict(zip(node, accumulate(count, initial=0), strict=False))
+        """node → the first of its devices that is still free"""
+        self._with: list[list[int]] = [[] for _ in range(max(count, default=0) + 1)]
+        """number of free devices → heap of the nodes with so many"""
+        for number, room in zip(node, count, strict=True):
+            self._with[room].append(number)
+
+    def take(self, size: int) -> list[int]:
+        """Return devices for a gang: of the node it fits most tightly, else of those with most."""
+        taken: list[int] = []
+        while len(taken) < size:
+            left = size - len(taken)
+            fits = range(left, len(self._with))
+            room = next((n for n in fits if self._with[n]), None)
+            if room is None:
+                room = max(n for n in range(1, len(self._with)) if self._with[n])
+            node = heappop(self._with[room])
+            count, first = min(left, room), self._start[node]
+            taken += self._devices[first : first + count]
+            self._start[node] = first + count
+            heappush(self._with[room - count], node)
+        return taken

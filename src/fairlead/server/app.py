@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from fairlead import __version__, crash
+from fairlead import __version__
 from fairlead.core.jobs import JobState
 from fairlead.live.driver import Live
 from fairlead.live.spec import JobSpec
@@ -27,6 +27,7 @@ from fairlead.server.insights import About, insights
 from fairlead.server.limits import BodyLimit, BusyError, Gates, Limits, retry_after
 from fairlead.server.logs import AccessLog
 from fairlead.server.metrics import render
+from fairlead.server.renewals import Renewals, renewed
 from fairlead.server.views import job_state, job_view, node_views, share_views
 from fairlead.server.who import (
     Bearer,
@@ -69,7 +70,8 @@ def make_app(
     app.add_exception_handler(HTTPException, _unusable)
     for router in (jobs, leases, tenants, nodes, tokens_, insights, rest):
         app.include_router(router)
-    return AccessLog(BodyLimit(app, limits.body_bytes), all_paths=log_all)
+    inner = Renewals(app, live, tokens, app.state.gates)
+    return AccessLog(BodyLimit(inner, limits.body_bytes), all_paths=log_all)
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
@@ -246,14 +248,10 @@ async def renew(
     bearer: Bearer,
 ) -> msg.Renewed:
     """Take in a job's progress and say how long its lease lasts; for job processes only."""
-    if not tokens.is_lease_token(bearer, lease):
-        raise refused(request, DeniedError("the token is not this lease's", known=False))
-    gates_of(request).renewals.take(lease)
-    crash.point("server.renewal.heard")
-    answer = live.renew(lease, told.model_dump())
-    crash.point("server.renewal.answered")
-    if answer is None:
-        raise ProtocolError(f"lease {lease} is over")
+    try:
+        answer = renewed(live, tokens, gates_of(request), lease, bearer, told)
+    except DeniedError as error:
+        raise refused(request, error) from None
     return msg.Renewed(**answer)  # type: ignore[arg-type]  # made for it
 
 

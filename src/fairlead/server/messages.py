@@ -91,6 +91,7 @@ class Renewed(_Message):
     """How long a member may go on, and whether it is to leave."""
 
     valid_s: float
+    again_s: float
     leave: bool
     leave_after: int | None
 

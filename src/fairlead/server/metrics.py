@@ -23,10 +23,13 @@ def render(live: Live) -> bytes:
     gauge("jobs_queued", "Jobs that wait for devices.").set(len(active) - running)
     gauge("jobs_submitted", "Jobs ever submitted.").set(len(jobs))
     gauge("leases_open", "Leases under which processes run or end.").set(len(scheduler.leases))
-    decisions = np.array(live.decisions_s or [0.0])
-    seconds = gauge("decision_seconds", "Time of recent decisions.", "quantile")
-    for quantile in (0.5, 0.99):
-        seconds.labels(str(quantile)).set(float(np.quantile(decisions, quantile)))
+    for name, about, times in (
+        ("decision_seconds", "Time to compute recent plans.", live.decisions_s),
+        ("round_seconds", "From a plan's being due to its being in the log.", live.rounds_s),
+    ):
+        seconds = gauge(name, about, "quantile")
+        for quantile in (0.5, 0.99, 1.0):
+            seconds.labels(str(quantile)).set(float(np.quantile(times or [0.0], quantile)))
     held = (scheduler.leases.holder >= 0).any(axis=0)
     busy = gauge("devices_busy", "Devices that are held.", "accelerator")
     there = gauge("devices", "Devices there are.", "accelerator")

@@ -18,6 +18,7 @@ from fairlead.data import DEFAULT_SPEEDS
 from fairlead.engines.base import Engine
 from fairlead.engines.gpus import find_gpus
 from fairlead.engines.local import LocalEngine
+from fairlead.engines.rehearsal import RehearsalEngine
 from fairlead.files import read_cluster, read_speeds
 from fairlead.live.driver import Live, Setting
 from fairlead.live.orders import Environment
@@ -77,7 +78,8 @@ async def _serve(settings: ServeSettings) -> None:
 def _bind(settings: ServeSettings) -> socket.socket:
     """Take the address before anything is decided: who cannot be reached must not schedule."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    door = socket.socket(family)
+    # asyncio sends answers at once only on sockets that say they are TCP's.
+    door = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         door.bind((settings.host, settings.port))
@@ -185,6 +187,10 @@ def _engine(settings: ServeSettings) -> tuple[Engine, bool]:
     if settings.engine == "local":
         cluster, visible = _devices(settings)
         return LocalEngine(settings.data.absolute(), cluster, visible), not visible
+    if settings.engine == "rehearsal":
+        if settings.emulate is None:
+            raise UsageError("a rehearsal needs devices: --emulate v100=2000/4,k80=2000/4")
+        return RehearsalEngine(settings.data.absolute(), read_cluster(settings.emulate)), True
     if settings.emulate is not None:
         raise UsageError(
             "--emulate makes devices of this machine; to emulate the speeds of a cluster's devices"

@@ -62,6 +62,8 @@ class SlurmCluster:
     address: str = "127.0.0.1"
     apart: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
     """nodes elsewhere → address, and what to put before the command that starts the daemon"""
+    patience_s: float = _PATIENCE_S
+    """within which all nodes must be idle"""
     _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -131,7 +133,7 @@ class SlurmCluster:
 
     def wait_idle(self) -> None:
         """Wait until all nodes take jobs."""
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + self.patience_s
         while time.monotonic() < until:
             with suppress(ClusterError):
                 states = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").split()[1::2]
