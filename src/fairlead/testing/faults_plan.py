@@ -78,11 +78,11 @@ def scenario(seed: int) -> Scenario:
     """Return what happens under a seed, always the same."""
     rng = random.Random(seed)
     mechanism = _mechanism(rng, round_s := rng.choice(_ROUNDS_S))
-    limits = {"red": {"v100": 1.0}} if isinstance(mechanism, Capacity) else {}
+    limits = {"red": {"v100": 1.0}} if rng.random() < 0.2 else {}
     counts = rng.choice(({"v100": 1, "k80": 1}, {"v100": 2, "k80": 1}, {"v100": 2, "k80": 2}))
     jobs = sorted(
         (
-            (rng.choice((0.0, rng.uniform(0.0, 8.0))), _job(rng, counts, mechanism))
+            (rng.choice((0.0, rng.uniform(0.0, 8.0))), _job(rng, counts, mechanism, limits))
             for _ in range(_few(rng))
         ),
         key=lambda one: one[0],
@@ -120,9 +120,11 @@ def _few(rng: random.Random) -> int:
     return rng.choice((1, 2, 2, 3, 4))
 
 
-def _job(rng: random.Random, counts: dict[str, int], mechanism: Any) -> JobSpec:
-    gangs = not isinstance(mechanism, Capacity)  # some would never fit into the limits
-    gang = 2 if gangs and max(counts.values()) > 1 and rng.random() < 0.3 else 1
+def _job(
+    rng: random.Random, counts: dict[str, int], mechanism: Any, limits: dict[str, Any]
+) -> JobSpec:
+    # Some gangs would never fit into the limits.
+    gang = 2 if not limits and max(counts.values()) > 1 and rng.random() < 0.3 else 1
     fits = [kind for kind in KINDS if counts[kind] >= gang]
     only = (rng.choice(fits),) if rng.random() < 0.15 else None
     steps = rng.randint(10, 30) if rng.random() < 0.2 else rng.randint(3, 14)
