@@ -71,11 +71,18 @@ class LiveServer:
         return {**os.environ, "FAIRLEAD_DATA": str(self.data)}
 
     def start(self) -> "LiveServer":
+        self.launch()
+        return self.wait_until_up()
+
+    def launch(self) -> None:
         command = [sys.executable, "-m", "fairlead", "serve", "--data", str(self.data)]
         command += ["--port", str(self.port), "--round", str(self.round_s)]
         command += ["--emulate", self.devices, "--speeds", str(self.root / "speeds.csv")]
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen([*command, *self.extra], stdout=log, stderr=log)
+
+    def wait_until_up(self) -> "LiveServer":
+        assert self.process is not None
         until = time.monotonic() + 30
         while time.monotonic() < until:
             with contextlib.suppress(ServerError):

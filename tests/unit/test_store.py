@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 
-from fairlead.store import Audit, FencedError, Put, Remove, Store
+from fairlead.store import Audit, FencedError, Put, Remove, Store, tables
+from fairlead.store.schema import schema_state
 from fairlead.testing.postgres import Postgres, missing
 
 
@@ -97,6 +100,15 @@ def test_only_one_scheduler_at_a_time_and_the_old_one_is_fenced(url: str) -> Non
     finally:
         first.close()
         second.close()
+
+
+def test_the_newest_schema_is_that_of_the_last_migration(url: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(tables.__file__).parent / "migrations"))
+    assert ScriptDirectory.from_config(config).get_current_head() == tables.NEWEST
+    assert schema_state(url) == (None, tables.NEWEST)
+    Store(url).close()
+    assert schema_state(url) == (tables.NEWEST, tables.NEWEST)
 
 
 def test_a_store_is_opened_again_as_it_was(url: str) -> None:

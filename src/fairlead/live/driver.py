@@ -45,7 +45,8 @@ from fairlead.store import Audit, Change, Put, Remove, Store
 log = structlog.get_logger("fairlead.live")
 
 _MOST_AT_ONCE = 500
-_EVENTS_PER_STATE = 20_000
+_EVENTS_PER_STATE, _BYTES_PER_STATE = 5000, 4 << 20
+"""after which the state is saved: what a restart has to go through takes well under a second"""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 300.0
 _START_AGAIN_S = 5.0
 """after a lease could not be started, for want of room on the disk or the like"""
@@ -118,6 +119,8 @@ class Live:
         self._held_by_user: set[str] = set()
         self._seq = 0
         self._saved_seq = 0
+        self._unsaved_bytes = 0
+        """of events since the last saved state"""
         self._inbox: asyncio.Queue[_Input] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -178,6 +181,7 @@ class Live:
             event = decode_event(record.body, memory_type)
             self._handle(event)
             self._seq, last_at = record.seq, event.at
+            self._unsaved_bytes += len(record.body)
         return last_at
 
     def _take_over(self, slots: Sequence[int]) -> None:
@@ -330,6 +334,7 @@ class Live:
             first = self._seq + 1
             await self.workers.write(self.store.append, self.token, first, bodies, changes)
             self._seq += len(bodies)
+            self._unsaved_bytes += sum(map(len, bodies))
             crash.point("server.commit.after")
         for command in commands:
             self._perform[type(command)](command)
@@ -337,7 +342,8 @@ class Live:
         for one in batch:
             if one.answer is not None and not one.answer.done():
                 one.answer.set_result(None)
-        if self._seq - self._saved_seq >= _EVENTS_PER_STATE:
+        many = self._seq - self._saved_seq >= _EVENTS_PER_STATE
+        if many or self._unsaved_bytes >= _BYTES_PER_STATE:
             await self._save()
 
     def _handle(self, event: ev.Event) -> list[cmd.Command]:
@@ -357,7 +363,7 @@ class Live:
         }
         await self.workers.write(self.store.save_state, self.token, self._seq, json.dumps(body))
         crash.point("server.state.after")
-        self._saved_seq = self._seq
+        self._saved_seq, self._unsaved_bytes = self._seq, 0
 
     def _spawn(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)

@@ -19,7 +19,7 @@ from fairlead.engines.gpus import find_gpus
 from fairlead.model.errors import FairleadError
 from fairlead.server.config import Effective, ServeSettings, effective
 from fairlead.server.verify import verify
-from fairlead.store.store import schema_state
+from fairlead.store.schema import schema_state
 
 _GIB = 1 << 30
 _LEAST_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0

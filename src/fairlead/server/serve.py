@@ -54,7 +54,11 @@ def serve(settings: ServeSettings) -> None:
 async def _serve(settings: ServeSettings) -> None:
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = Store(settings.store_url)
-    token = store.acquire(f"{os.uname().nodename}:{os.getpid()}", wait_s=settings.standby_s)
+    owner = f"{os.uname().nodename}:{os.getpid()}"
+    token = store.acquire(owner)
+    if token is None and settings.standby_s > 0:
+        log.info("server.standby", seconds=settings.standby_s)
+        token = store.acquire(owner, wait_s=settings.standby_s)
     if token is None:
         raise TakenError(
             f"another scheduler works on {settings.data}; stop it, or give --standby SECONDS"

@@ -9,25 +9,19 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from fairlead import crash
 from fairlead.model.errors import FairleadError
 from fairlead.store import tables
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
 _ADVISORY = 0x6661_6972  # "fair": the key of PostgreSQL's advisory lock
 _POLL_S = 0.5
+_NOTICE_DEATH = (
+    *("tcp_keepalives_idle = 3", "tcp_keepalives_interval = 1", "tcp_keepalives_count = 3"),
+    "tcp_user_timeout = 6000",
+)
+"""The lock of a machine that went without a word is free after some seconds, not hours."""
 _PAGE = 2000
-
-
-class StoreError(FairleadError):
-    """The database cannot be reached or read."""
-
-    code = "store"
 
 
 class FencedError(FairleadError):
@@ -92,11 +86,12 @@ class Store:
         self._upgrade()
 
     def _upgrade(self) -> None:
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS))
         with self._engine.begin() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if tables.schema(connection) != tables.NEWEST:
+                # Alembic takes a while to load, and a server that restarts is in a hurry.
+                from fairlead.store.schema import upgrade  # noqa: PLC0415
+
+                upgrade(connection)
 
     # -- one scheduler at a time ----------------------------------------------------------------
 
@@ -128,6 +123,8 @@ class Store:
             self._held = file
             return True
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        for setting in _NOTICE_DEATH:
+            connection.execute(sa.text(f"SET {setting}"))
         held = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_ADVISORY))).scalar()
         if not held:
             connection.close()
@@ -216,21 +213,6 @@ class Store:
         found = connection.execute(query).scalar()
         if found != token:
             raise FencedError(f"a scheduler with token {found} has taken over from {token}")
-
-
-def schema_state(url: str) -> tuple[str | None, str | None]:
-    """Return the schema that a database has, None for none, and the newest; changes nothing."""
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    newest = ScriptDirectory.from_config(config).get_current_head()
-    engine = sa.create_engine(url)
-    try:
-        with engine.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision(), newest
-    except sa.exc.SQLAlchemyError as error:
-        raise StoreError(f"the database cannot be read: {str(error).splitlines()[0]}") from None
-    finally:
-        engine.dispose()
 
 
 def _apply(connection: sa.Connection, change: Change) -> None:

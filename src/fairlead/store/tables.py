@@ -4,6 +4,9 @@ import sqlalchemy as sa
 
 metadata = sa.MetaData()
 
+NEWEST = "0001"
+"""the schema that this program reads and writes"""
+
 Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts up INTEGER only
 
 events = sa.Table(
@@ -42,3 +45,11 @@ lock = sa.Table(
     sa.Column("token", Number, nullable=False),
     sa.Column("owner", sa.String(200), nullable=False),
 )
+
+
+def schema(connection: sa.Connection) -> str | None:
+    """Return the schema that a database has, None for none."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else str(found)

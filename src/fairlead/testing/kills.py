@@ -50,9 +50,9 @@ class Kills:
         self._open: dict[str, float] = {}
         """point → until when a process may die there"""
         self._deck: list[str] = []
-        self._due: list[tuple[float, Callable[[], None]]] = []
+        self._due: list[tuple[float, Callable[[], object]]] = []
         self.watch = CheckpointWatch(self.site.data / "jobs")
-        self._acts: dict[str, Callable[[], None]] = {
+        self._acts: dict[str, Callable[[], bool]] = {
             "server killed": self._kill_server,
             "server frozen": self._freeze_server,
             "member killed": self._kill_member,
@@ -64,6 +64,7 @@ class Kills:
             "disk full": self._fill_disk,
             "clock set": self._set_clock,
         }
+        """what → how it is done; False when there was nobody to do it to"""
 
     @property
     def kills(self) -> int:
@@ -94,9 +95,10 @@ class Kills:
         if not self._deck:
             # All points of a kind come up equally often; so does everything else, by its weight.
             self._deck = [*crash.POINTS]
-            self._deck += ["server killed"] * 6 + ["member killed", "gang killed"] * 3
-            self._deck += ["keeper killed", "clock set"] * 2
-            self._deck += ["server frozen", "job frozen"]
+            self._deck += ["server killed"] * 6 + ["member killed", "gang killed"] * 4
+            self._deck += ["keeper killed"] * 3 + ["server frozen", "job frozen"] * 2
+            if self.site.clock is not None:
+                self._deck += ["clock set"] * 2
             if self.site.mounted:
                 self._deck += ["disk full"] * 2
             if self.postgres is not None:
@@ -112,71 +114,61 @@ class Kills:
                 self._deck.insert(0, what)  # one after the other
             else:
                 self._have_die_at(what)
+        elif not self._acts[what]():
+            self._deck.insert(0, what)
         else:
-            self._acts[what]()
+            self.counts[what] += 1
 
     def _have_die_at(self, point: str) -> None:
         (self.site.home / "crashes" / point).touch()
         self._open[point] = time.monotonic() + _TICKET_S
         if point.startswith("server.start."):
-            self._kill_server()
+            self.counts["server killed"] += self._kill_server()
 
-    def _kill_server(self) -> None:
-        self.counts["server killed"] += 1
-        self.site.kill()
+    def _kill_server(self) -> bool:
+        return self.site.kill()
 
-    def _freeze_server(self) -> None:
+    def _freeze_server(self) -> bool:
         process = self.site.process
         assert process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGSTOP)
+        self._signal([process.pid], signal.SIGSTOP)
         time.sleep(self.rng.uniform(0.5, 3.0))
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGCONT)
-        self.counts["server frozen"] += 1
+        return self._signal([process.pid], signal.SIGCONT)
 
-    def _freeze_job(self) -> None:
+    def _freeze_job(self) -> bool:
         """Stop a gang for longer than its lease; it wakes up behind the fence, if at all."""
         found = self.site.running()
         if not found:
-            return
+            return False
         _, members = self.rng.choice(found)
-        self._signal(members, signal.SIGSTOP)
         self._later(self.rng.uniform(3.0, 9.0), lambda: self._signal(members, signal.SIGCONT))
-        self.counts["job frozen"] += 1
+        return self._signal(members, signal.SIGSTOP)
 
-    def _kill_member(self) -> None:
-        found = self.site.running()
-        if found:
-            self._signal([self.rng.choice(self.rng.choice(found)[1])], signal.SIGKILL)
-            self.counts["member killed"] += 1
+    def _kill_member(self) -> bool:
+        found = [pid for _, members in self.site.running() for pid in members]
+        return bool(found) and self._signal([self.rng.choice(found)], signal.SIGKILL)
 
-    def _kill_gang(self) -> None:
-        found = self.site.running()
-        if found:
-            gangs = [members for _, members in found if len(members) > 1]
-            self._signal(self.rng.choice(gangs or [found[0][1]]), signal.SIGKILL)
-            self.counts["gang killed"] += 1
+    def _kill_gang(self) -> bool:
+        found = [members for _, members in self.site.running() if len(members) > 1]
+        return bool(found) and self._signal(self.rng.choice(found), signal.SIGKILL)
 
-    def _kill_keeper(self) -> None:
-        found = self.site.running()
-        if found:
-            self._signal([self.rng.choice(found)[0]], signal.SIGKILL)
-            self.counts["keeper killed"] += 1
+    def _kill_keeper(self) -> bool:
+        found = [keeper for keeper, _ in self.site.running()]
+        return bool(found) and self._signal([self.rng.choice(found)], signal.SIGKILL)
 
-    def _kill_database(self) -> None:
+    def _kill_database(self) -> bool:
         assert self.postgres is not None
         self.postgres.kill()
         time.sleep(self.rng.uniform(0.0, 2.0))
         self.postgres.start()
-        self.counts["database killed"] += 1
+        return True
 
-    def _restart_database(self) -> None:
+    def _restart_database(self) -> bool:
         assert self.postgres is not None
         self.postgres.restart()
-        self.counts["database restarted"] += 1
+        return True
 
-    def _fill_disk(self) -> None:
+    def _fill_disk(self) -> bool:
         balloon = self.site.data / "balloon"
         with balloon.open("wb", buffering=0) as file:
             for size in (1 << 20, 1 << 12, 1):
@@ -184,19 +176,23 @@ class Kills:
                     while True:
                         file.write(bytes(size))
         self._later(self.rng.uniform(1.0, 4.0), lambda: balloon.unlink(missing_ok=True))
-        self.counts["disk full"] += 1
+        return True
 
-    def _set_clock(self) -> None:
-        if self.site.clock is not None:
-            self.site.clock.shift(self.rng.randint(-100_000, 100_000))
-            self.counts["clock set"] += 1
+    def _set_clock(self) -> bool:
+        assert self.site.clock is not None
+        self.site.clock.shift(self.rng.randint(-100_000, 100_000))
+        return True
 
-    def _signal(self, pids: list[int], number: int) -> None:
+    def _signal(self, pids: list[int], number: int) -> bool:
+        """Send a signal to all of these that live; tell whether one does."""
+        reached = False
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+                reached = True
+        return reached
 
-    def _later(self, after_s: float, call: Callable[[], None]) -> None:
+    def _later(self, after_s: float, call: Callable[[], object]) -> None:
         self._due.append((time.monotonic() + after_s, call))
 
     # -- between the faults ---------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Site:
 
     home: Path
     database: str | None = None
-    round_s: float = 2.0
+    round_s: float = 3.0
     devices: str = "v100=3,k80=3"
     process: "subprocess.Popen[bytes] | None" = None
     starts: int = 0
@@ -99,11 +99,13 @@ class Site:
         if self.process is None or self.process.poll() is not None:
             self.start()
 
-    def kill(self) -> None:
-        """Kill the server where it stands."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+    def kill(self) -> bool:
+        """Kill the server where it stands; tell whether it lived."""
+        if self.process is None or self.process.poll() is not None:
+            return False
+        self.process.kill()
+        self.process.wait()
+        return True
 
     def wait_until_up(self, timeout_s: float = 60.0) -> None:
         """Return when the server answers."""

@@ -1,0 +1,38 @@
+"""How a database gets the newest schema."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from fairlead.model.errors import FairleadError
+from fairlead.store import tables
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class StoreError(FairleadError):
+    """The database cannot be reached or read."""
+
+    code = "store"
+
+
+def upgrade(connection: sa.Connection) -> None:
+    """Give a database the newest schema, whichever it has."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def schema_state(url: str) -> tuple[str | None, str]:
+    """Return the schema that a database has, None for none, and the newest; changes nothing."""
+    engine = sa.create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return tables.schema(connection), tables.NEWEST
+    except sa.exc.SQLAlchemyError as error:
+        raise StoreError(f"the database cannot be read: {str(error).splitlines()[0]}") from None
+    finally:
+        engine.dispose()
