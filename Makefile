@@ -37,11 +37,12 @@ test: lint docs cluster-tools  ## everything CI checks
 cluster-tools:  ## as root on Debian: install Slurm and PostgreSQL for the tests, where missing
 	@tests/cluster-tools.sh
 
-bench: setup  ## speed against cvxpy, and of whole simulations; fails outside benchmarks/ranges.toml
+bench: setup  ## speed against cvxpy, of whole simulations and a live server; fails outside benchmarks/ranges.toml
 	$(BIN)/python benchmarks/solver.py
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/insight.py
 	$(BIN)/python benchmarks/simulation.py
+	$(BIN)/python benchmarks/live.py
 
 soak: setup  ## 500 kills of real processes, then 100,000 seeds of faults; over an hour on two cores
 	$(BIN)/python benchmarks/kills.py --kills 250

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from fairlead.engines.base import (
     Engine,
     NodeDown,
     NodeUp,
-    Order,
     Progressed,
     Report,
 )
@@ -37,7 +37,7 @@ from fairlead.model.arrays import NO_INTS
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError
 from fairlead.model.job import Tenant
-from fairlead.model.lease import NOTHING
+from fairlead.model.lease import NOTHING, Placement
 from fairlead.model.plan import Plan
 from fairlead.model.speeds import SpeedTable
 from fairlead.store import Audit, Change, Put, Remove, Store
@@ -45,6 +45,10 @@ from fairlead.store import Audit, Change, Put, Remove, Store
 log = structlog.get_logger("fairlead.live")
 
 _MOST_AT_ONCE = 500
+_LONGEST_S = 0.02
+"""spent on inputs at a time, before they are written down and reads get their turn"""
+_ACTS_AT_ONCE = 8
+"""starts and stops between which reads get their turn"""
 _EVENTS_PER_STATE, _BYTES_PER_STATE = 5000, 4 << 20
 """after which the state is saved: what a restart has to go through takes well under a second"""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 300.0
@@ -122,6 +126,7 @@ class Live:
         self._unsaved_bytes = 0
         """of events since the last saved state"""
         self._inbox: asyncio.Queue[_Input] = asyncio.Queue()
+        self._outbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -145,6 +150,7 @@ class Live:
         numbers = leases.lease[slots].tolist()
         self._take_over(slots.tolist())
         self._spawn(self._listen())
+        self._spawn(self._work_off())
         await self.engine.adopt(numbers)
         crash.point("server.start.adopted")
         for slot in slots[leases.leaving[slots]].tolist():
@@ -303,22 +309,30 @@ class Live:
 
     async def _loop(self) -> None:
         while True:
-            batch = [await self._inbox.get()]
-            while not self._inbox.empty() and len(batch) < _MOST_AT_ONCE:
-                batch.append(self._inbox.get_nowait())
-            await self._take_in(batch)
+            await self._take_in(await self._inbox.get())
 
-    async def _take_in(self, batch: Sequence[_Input]) -> None:
-        """Handle a batch, write it down, and only then act on it and answer.
+    def _next(self, first: _Input) -> Iterator[_Input]:
+        """Yield what waits, as much as may be taken in at once."""
+        yield first
+        until = self.clock.now() + _LONGEST_S
+        for _ in range(_MOST_AT_ONCE - 1):
+            if self._inbox.empty() or self.clock.now() > until:
+                return
+            yield self._inbox.get_nowait()
+
+    async def _take_in(self, first: _Input) -> None:
+        """Handle what waits, write it down, and only then act on it and answer.
 
         The core is ahead of the store for a moment. If the store fails the process must end: it
         starts again from what is written.
         """
         now = self.clock.now()
+        batch: list[_Input] = []
         bodies: list[str] = []
         changes: list[Change] = []
         commands: list[cmd.Command] = []
-        for one in batch:
+        for one in self._next(first):
+            batch.append(one)
             try:
                 for event in one.make(now):
                     commands += self._handle(event)
@@ -331,8 +345,8 @@ class Live:
                     one.answer.set_exception(error)
         if bodies or changes:
             crash.point("server.commit.before")
-            first = self._seq + 1
-            await self.workers.write(self.store.append, self.token, first, bodies, changes)
+            written = self._seq + 1
+            await self.workers.write(self.store.append, self.token, written, bodies, changes)
             self._seq += len(bodies)
             self._unsaved_bytes += sum(map(len, bodies))
             crash.point("server.commit.after")
@@ -356,14 +370,18 @@ class Live:
         return commands
 
     async def _save(self) -> None:
+        """Write the state down: nothing changes it meanwhile, as inputs wait for this."""
+        await self.workers.write(self._write_state)
+        crash.point("server.state.after")
+        self._saved_seq, self._unsaved_bytes = self._seq, 0
+
+    def _write_state(self) -> None:
         body = {
             "core": save_state(self.scheduler),
             "ledger": self.ledger.saved(),
             "at": self.clock.now(),
         }
-        await self.workers.write(self.store.save_state, self.token, self._seq, json.dumps(body))
-        crash.point("server.state.after")
-        self._saved_seq, self._unsaved_bytes = self._seq, 0
+        self.store.save_state(self.token, self._seq, json.dumps(body))
 
     def _spawn(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)
@@ -378,24 +396,32 @@ class Live:
 
     # -- what the core wants done ---------------------------------------------------------------
 
+    async def _work_off(self) -> None:
+        """Have the engine start and stop leases in the order in which that was asked for."""
+        while True:
+            for _ in range(_ACTS_AT_ONCE):
+                self._spawn((await self._outbox.get())())
+            await asyncio.sleep(0)
+
     def _launch(self, command: cmd.Launch) -> None:
         for lease, placement in zip(command.lease.tolist(), command.on, strict=True):
             job_id = self.scheduler.jobs.ids[placement.job]
-            spec = self.specs[job_id]
             self._open(OpenLease(lease, job_id, len(placement.devices), command.until, False))
-            self._tell("lease.started", job=job_id, lease=lease)
-            self._spawn(self._start_processes(self.orders.write(lease, spec, placement)))
+            self._outbox.put_nowait(partial(self._start_processes, lease, job_id, placement))
 
     def _open(self, lease: OpenLease) -> None:
         self.leases[lease.number] = lease
         self._load.members += lease.ranks
 
-    async def _start_processes(self, order: Order) -> None:
+    async def _start_processes(self, lease: int, job_id: str, placement: Placement) -> None:
+        if lease not in self.leases:  # its node was lost meanwhile
+            return
+        self._tell("lease.started", job=job_id, lease=lease)
         try:
-            await self.engine.launch(order)
+            await self.engine.launch(self.orders.write(lease, self.specs[job_id], placement))
         except (FairleadError, OSError) as error:
             # Our failure, not the job's: it does not count against the job's retries.
-            ended = Ended(order.lease, "lost", None, f"it could not be started: {error}")
+            ended = Ended(lease, "lost", None, f"it could not be started: {error}")
             self._put(lambda at: self._ended(at, ended, again_s=_START_AGAIN_S))
 
     def _renew(self, command: cmd.Renew) -> None:
@@ -407,7 +433,7 @@ class Live:
         for lease in command.lease.tolist():
             if lease in self.leases:
                 self.leases[lease].leaving = True
-            self._spawn(self.engine.stop(lease))
+            self._outbox.put_nowait(partial(self.engine.stop, lease))
 
     def _set_timer(self, command: cmd.SetTimer) -> None:
         before = self._timers.pop(command.event, None)

@@ -1,5 +1,6 @@
 """Open leases as the job processes see them: until when, and how a gang leaves together."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,7 +24,7 @@ class OpenLease:
     steps: float = 0.0
     steps_per_s: float = 0.0
     heard_at: float | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float | None] = field(default_factory=dict)
     _final: dict[int, int] = field(default_factory=dict)
     """rank → steps that it has started, once it starts no more"""
 
@@ -42,7 +43,7 @@ class OpenLease:
             self.steps_per_s = float(str(told.get("steps_per_s", 0.0)))
         metrics = told.get("metrics")
         if isinstance(metrics, Mapping):
-            self.metrics.update({str(name): float(value) for name, value in metrics.items()})
+            self.metrics.update((str(name), _finite(value)) for name, value in metrics.items())
         if not self.leaving:
             valid_s = max(min(self.until - at, _AWAY_S), 0.0)
             again_s = load.renew_again_s(valid_s)
@@ -73,3 +74,8 @@ class Load:
     def leave_again_s(self) -> float:
         """Return when to ask again whether all of a gang have said that they leave."""
         return min(max(self.leaving / _LEAVING_PER_S, _SOONEST_S), _LEAVING_S)
+
+
+def _finite(value: float) -> float | None:
+    """Return a figure as JSON can say it: a loss may well be infinite."""
+    return float(value) if math.isfinite(value) else None

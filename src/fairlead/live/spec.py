@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT, Job
@@ -82,7 +82,7 @@ class JobSpec:
 
     def document(self) -> str:
         """Return the specification as JSON, for the store."""
-        return json.dumps(asdict(self))
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
 
 def read_spec(document: str) -> JobSpec:

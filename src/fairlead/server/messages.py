@@ -62,7 +62,8 @@ class JobView(_Message):
     started_at: float | None
     ended_at: float | None
     steps_per_s: float | None
-    metrics: dict[str, float]
+    metrics: dict[str, float | None]
+    """as the job told them; null for one that is not a finite number"""
     message: str
     command: list[str]
 

@@ -1,10 +1,13 @@
 """What a live scheduler shows of itself."""
 
+from typing import Any
+
 import numpy as np
 
 from fairlead.core.history import entitled
-from fairlead.core.jobs import FIRST_RECEIVED, JobState
+from fairlead.core.jobs import FIRST_RECEIVED, LEASE, PROFILE, STATE, JobState
 from fairlead.live.driver import Live
+from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.plan import NOBODY
 from fairlead.model.snapshot import MIXED
 from fairlead.server.messages import JobView, NodeView, ShareView, State
@@ -19,48 +22,69 @@ _ENDED: dict[int, State] = {
 
 def job_view(live: Live, number: int) -> JobView:
     """Return one job as it stands."""
+    return JobView.model_construct(**job_row(live, number))
+
+
+def job_row(live: Live, number: int) -> dict[str, Any]:
+    """Return one job as it stands, as the members of a JobView."""
     jobs = live.scheduler.jobs
     job, job_id = jobs.jobs[number], jobs.ids[number]
     spec, tally = live.specs[job_id], live.ledger.of(job_id)
-    lease = live.leases.get(int(jobs.lease[number]))
-    kind = int(jobs.on[number])
+    state, _, kind, lease_number = jobs.ints[number].tolist()
+    lease = live.leases.get(lease_number)
     kinds = live.setting.cluster.accelerators
     on = None if kind == NOBODY else "mixed" if kind == MIXED else kinds[kind]
-    steps = float(max(jobs.steps[number], lease.steps if lease else 0.0))
-    return JobView(
-        id=job_id,
-        name=spec.name,
-        tenant=job.tenant,
-        state=job_state(live, number),
-        workload=job.workload,
-        gang=job.gang,
-        weight=job.weight,
-        priority=job.priority,
-        multijob=job.multijob,
-        steps_done=min(steps, float(spec.steps)) if spec.steps else steps,
-        total_steps=spec.steps,
-        accelerator=on,
-        accelerators_used=list(tally.accelerators),
-        leases=tally.leases,
-        preemptions=tally.preemptions,
-        failures=tally.failures,
-        submitted_at=job.arrival_at,
-        started_at=tally.started_at,
-        ended_at=tally.ended_at,
-        steps_per_s=lease.steps_per_s if lease else None,
-        metrics=dict(lease.metrics) if lease else {},
-        message=live.messages.get(job_id, ""),
-        command=list(spec.command),
-    )
+    steps = max(float(jobs.steps[number]), lease.steps if lease else 0.0)
+    return {
+        "id": job_id,
+        "name": spec.name,
+        "tenant": job.tenant,
+        "state": _state(state, lease_number),
+        "workload": job.workload,
+        "gang": job.gang,
+        "weight": job.weight,
+        "priority": job.priority,
+        "multijob": job.multijob,
+        "steps_done": min(steps, float(spec.steps)) if spec.steps else steps,
+        "total_steps": spec.steps,
+        "accelerator": on,
+        "accelerators_used": [*tally.accelerators],
+        "leases": tally.leases,
+        "preemptions": tally.preemptions,
+        "failures": tally.failures,
+        "submitted_at": job.arrival_at,
+        "started_at": tally.started_at,
+        "ended_at": tally.ended_at,
+        "steps_per_s": lease.steps_per_s if lease else None,
+        "metrics": lease.metrics if lease else {},
+        "message": live.messages.get(job_id, ""),
+        "command": [*spec.command],
+    }
 
 
-def job_state(live: Live, number: int) -> State:
+def _state(state: int, lease: int) -> State:
     """Return where a job stands, in the words that users know."""
-    jobs = live.scheduler.jobs
-    state = int(jobs.state[number])
     if state == JobState.ACTIVE:
-        return "running" if jobs.lease[number] != NOBODY else "queued"
+        return "running" if lease != NOBODY else "queued"
     return _ENDED[state]
+
+
+def listed(live: Live, tenants: BoolArray, state: State | None, after: int) -> IntArray:
+    """Return the numbers of jobs in a state, of those tenants, from the ``after``-th on."""
+    jobs = live.scheduler.jobs
+    after = min(after, len(jobs))
+    found = jobs.ints[after : len(jobs)]
+    wanted = np.ones(len(found), dtype=bool)
+    if not tenants.all():
+        wanted &= tenants[jobs.profiles.tenant[found[:, PROFILE]]]
+    if state in ("queued", "running"):
+        wanted &= (found[:, STATE] == JobState.ACTIVE) & (
+            (found[:, LEASE] != NOBODY) == (state == "running")
+        )
+    elif state is not None:
+        wanted &= found[:, STATE] == next(key for key, name in _ENDED.items() if name == state)
+    numbers: IntArray = after + wanted.nonzero()[0]
+    return numbers
 
 
 def node_views(live: Live) -> list[NodeView]:
@@ -94,7 +118,7 @@ def share_views(live: Live) -> list[ShareView]:
     count, tenants = len(jobs), jobs.tenants
     if not count:
         return []
-    profiles, profile = jobs.profiles, jobs.ints[:count, 1]
+    profiles, profile = jobs.profiles, jobs.ints[:count, PROFILE]
     owner, gang = profiles.tenant[profile], profiles.gang[profile]
     numbers = jobs.numbers[:count].copy()
     slots = leases.open

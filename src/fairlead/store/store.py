@@ -143,8 +143,7 @@ class Store:
             if bodies:
                 rows = [{"seq": first + i, "body": body} for i, body in enumerate(bodies)]
                 connection.execute(sa.insert(tables.events), rows)
-            for change in changes:
-                _apply(connection, change)
+            _apply(connection, changes)
             crash.point("server.commit.inside")
 
     def save_state(self, token: int, seq: int, body: str) -> None:
@@ -215,17 +214,28 @@ class Store:
             raise FencedError(f"a scheduler with token {found} has taken over from {token}")
 
 
-def _apply(connection: sa.Connection, change: Change) -> None:
+def _apply(connection: sa.Connection, changes: Sequence[Change]) -> None:
+    """Make all changes, a statement for each kind of them: of one document the last one counts."""
     table = tables.documents
-    match change:
-        case Put(kind, id_, body):
-            _apply(connection, Remove(kind, id_))
-            connection.execute(sa.insert(table).values(kind=kind, id=id_, body=body))
-        case Remove(kind, id_):
-            connection.execute(sa.delete(table).where(table.c.kind == kind, table.c.id == id_))
-        case Audit():
-            values = {name: getattr(change, name) for name in change.__slots__}
-            connection.execute(sa.insert(tables.audit).values(**values))
+    last = {(c.kind, c.id): c for c in changes if not isinstance(c, Audit)}
+    if last:
+        gone = table.c.kind == sa.bindparam("old_kind"), table.c.id == sa.bindparam("old_id")
+        keys = [{"old_kind": kind, "old_id": id_} for kind, id_ in last]
+        connection.execute(sa.delete(table).where(*gone), keys)
+    puts = [
+        {"kind": change.kind, "id": change.id, "body": change.body}
+        for change in last.values()
+        if isinstance(change, Put)
+    ]
+    if puts:
+        connection.execute(sa.insert(table), puts)
+    lines = [
+        {name: getattr(change, name) for name in change.__slots__}
+        for change in changes
+        if isinstance(change, Audit)
+    ]
+    if lines:
+        connection.execute(sa.insert(tables.audit), lines)
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import random
 import traceback
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,9 @@ class WatchedLive(Live):
             checks.handled(self, event, commands)
         return commands
 
-    async def _take_in(self, batch: Sequence[Any]) -> None:
+    async def _take_in(self, first: Any) -> None:
         self.busy = True
-        await super()._take_in(batch)
+        await super()._take_in(first)
         self.busy = False
         self.server.checks.settled()
 
