@@ -5,11 +5,13 @@ import gzip
 import random
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.shared_data import needs_shared, shared
 
+from fairlead.cli.run import Setup, run_simulation
 from fairlead.core import Scheduler
 from fairlead.files import read_speeds
 from fairlead.mechanisms.choose import realise
@@ -20,10 +22,11 @@ from fairlead.mechanisms.hadar.search import programme
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan
-from fairlead.model.events import NodeLost
+from fairlead.model.errors import InputError
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
+from fairlead.sim.metrics import Result
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 
@@ -59,24 +62,33 @@ def test_two_jobs_of_section_2_take_two_rounds_with_mixed_gangs_and_five_without
     assert plain.finished_at.max() == 5.0
 
 
-def test_a_gang_of_four_runs_on_three_v100_and_three_k80() -> None:
+@pytest.mark.parametrize("policy", ["hadar", "hadare"])
+def test_a_gang_of_four_runs_on_three_v100_and_three_k80(policy: str, tmp_path: Path) -> None:
     """§I: a gang of four that would have to wait for a fourth V100 under Gavel."""
-    speeds = SpeedTable({SpeedKey("m", 4, "v100"): 8.0, SpeedKey("m", 4, "k80"): 2.0})
-    job = Job(id="a", workload="m", gang=4, total_steps=1000.0, arrival_at=1.0)
-    cluster = Cluster.of({"v100": 4, "k80": 4}, per_node=1)
-    lost = [NodeLost(0.0, "v100-3"), NodeLost(0.0, "k80-3")]
+    (tmp_path / "speeds.csv").write_text(
+        "workload,gang,accelerator,steps_per_s\nm,4,v100,8\nm,4,k80,2\nm,1,v100,3\n"
+    )
+    (tmp_path / "trace.csv").write_text(
+        "job_id,arrival_s,workload,gang,total_steps\na,1,m,4,1000\n"
+    )
 
-    def run(mechanism: Hadar) -> Record:
-        return simulate(
-            Scenario(
-                cluster=cluster, speeds=speeds, jobs=[job], mechanism=mechanism, node_events=lost
-            )
-        )[0]
+    def run(policy: str) -> Result:
+        setup = Setup(
+            cluster="v100=3/1,k80=3/1",
+            speeds=str(tmp_path / "speeds.csv"),
+            policy=policy,
+            trace=str(tmp_path / "trace.csv"),
+        )
+        return run_simulation(setup)
 
-    mixed = run(Hadar())
-    assert mixed.finished_at[0] == pytest.approx(1.0 + 1000.0 / 2.0)  # the slowest member's pace
-    assert (mixed.device_s[0] > 0).tolist() == [True, True]
-    assert np.isnan(run(Hadar(mixed=False)).started_at[0])
+    found = run(policy)
+    assert found.makespan_s == pytest.approx(1000.0 / 2.0)  # the slowest member's pace
+    (job,) = found.jobs
+    assert job.device_s == pytest.approx({"v100": 1500.0, "k80": 500.0})
+    for plain in ("max-min", "gandiva", f"{policy}:mixed=false"):
+        with pytest.raises(InputError, match="needs 4 devices of one accelerator") as refused:
+            run(plain)
+        assert refused.value.field == "gang"
 
 
 def test_price_is_u_min_on_an_empty_node_and_u_max_on_a_full_one() -> None:

@@ -21,10 +21,11 @@ from fairlead.mechanisms.hadar.market import Bid, Cells, Deal, Market
 from fairlead.mechanisms.hadar.mechanism import Hadar
 from fairlead.mechanisms.hadar.prices import Prices, horizon_s
 from fairlead.mechanisms.hadar.utilities import UTILITIES, Terms
+from fairlead.mechanisms.srtf import Srtf
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.commands import Consolidate, Launch, Suspend
-from fairlead.model.errors import UsageError
+from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.job import Job
 from fairlead.model.lease import Placement, Placements
@@ -239,6 +240,28 @@ def test_a_job_restricted_to_some_accelerators_gets_no_others() -> None:
     on_v100, on_k80 = record.device_s[0].tolist()
     assert on_v100 == pytest.approx(3 * on_k80)
     assert on_k80 > 0
+
+
+def test_a_gang_that_only_several_accelerators_can_hold_is_taken_in_where_gangs_mix() -> None:
+    job = Job(id="a", workload="small", gang=4, total_steps=1000)
+
+    def submit(mechanism: Any, job: Job, **counts: int) -> None:
+        cluster = Cluster.of(counts, per_node=1)
+        scheduler: Scheduler[Any] = Scheduler(cluster, SPEEDS, mechanism)
+        scheduler.handle(ev.JobSubmitted(0.0, job))
+        assert scheduler.jobs.ids == ["a"]
+
+    for mixing in (Hadar(), HadarE()):
+        submit(mixing, job, v100=3, p100=2, k80=3)
+        for refused, counts in (
+            (replace(job, accelerators=("v100",)), {"v100": 3, "k80": 3}),
+            (job, {"v100": 1, "p100": 1, "k80": 1}),
+        ):
+            with pytest.raises(InputError, match="can run on none"):
+                submit(mixing, refused, **counts)
+    for plain in (Hadar(mixed=False), Srtf()):
+        with pytest.raises(InputError, match="can run on none"):
+            submit(plain, job, v100=3, p100=2, k80=3)
 
 
 # -- simulations ------------------------------------------------------------------------------

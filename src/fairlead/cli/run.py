@@ -64,7 +64,8 @@ def scenario_of(setup: Setup) -> Scenario:
     cluster = read_cluster(setup.cluster)
     speeds = read_speeds(setup.speeds)
     trace = read_trace(setup.trace) if setup.trace else default_trace()
-    check_trace(trace, speeds, cluster)
+    mixes = getattr(mechanism, "mixes_accelerators", False)
+    check_trace(trace, speeds, cluster, mixes=mixes)
     window = parse_window(setup.window, len(trace))
     tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else Tenancy()
     return Scenario(
@@ -122,10 +123,11 @@ def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Schedul
     """Simulate and summarise; return the figures, the record and the scheduler's last state."""
     started, cpu = time.perf_counter(), time.process_time()
     record, scheduler = simulate(scenario)
+    whole = scenario.whole_cluster
     result = summarise(
         record,
-        scenario.cluster,
-        Truth(scenario.cluster, scenario.speeds, scenario.jobs).alone(),
+        whole,
+        Truth(whole, scenario.speeds, scenario.jobs).alone(),
         policy=name,
         window=scenario.window,
         cpu_s=time.process_time() - cpu,
@@ -133,9 +135,7 @@ def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Schedul
     )
     mechanism = scenario.mechanism
     if scheduler is not None and isinstance(mechanism, Trades):
-        made = mechanism.trades(
-            scheduler.memory, scheduler.jobs.tenants, scenario.cluster.accelerators
-        )
+        made = mechanism.trades(scheduler.memory, scheduler.jobs.tenants, whole.accelerators)
         result = replace(result, trades=made)
     return result, record, scheduler
 

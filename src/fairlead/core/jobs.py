@@ -36,9 +36,14 @@ class JobState(IntEnum):
 class JobTable:
     """Columns over all jobs ever submitted; job numbers are given in order of submission."""
 
-    def __init__(self, cluster: Cluster, beliefs: SpeedTable) -> None:
+    def __init__(self, cluster: Cluster, beliefs: SpeedTable, *, mixes: bool = False) -> None:
+        """Take in jobs for a cluster; ``mixes``: gangs may have several accelerators' devices."""
         self._cluster = cluster
+        self._mixes = mixes
         self._beliefs = beliefs
+        self._lasting: IntArray = cluster.counts
+        self._able: set[tuple[object, ...]] = set()
+        """what is known of jobs that can run on the lasting devices"""
         self.jobs: list[Job] = []
         self.ids: list[str] = []
         self.number: dict[str, int] = {}
@@ -59,10 +64,32 @@ class JobTable:
     def __len__(self) -> int:
         return len(self.jobs)
 
+    def use(self, cluster: Cluster, lasting: IntArray) -> None:
+        """Go on with a cluster that has further nodes; jobs may run there, too."""
+        more = len(cluster.accelerators) - len(self._cluster.accelerators)
+        self._cluster = cluster
+        unused = np.zeros((len(self.numbers), more))
+        self._lay_out(self.ints, np.hstack([self.numbers, unused]))
+        self._profile_rows = [
+            (self._fitting(job, cluster.counts), *row[1:])
+            for job, row in zip(self._first_of_profile, self._profile_rows, strict=True)
+        ]
+        self._profiles = None
+        self.expect(lasting)
+
+    def expect(self, lasting: IntArray) -> None:
+        """Refuse jobs from now on that need more than these devices of each accelerator."""
+        self._lasting = lasting
+        self._able.clear()
+
     def add(self, job: Job) -> int:
         """Add an active job and return its number; refuse one that could never run."""
         if job.id in self.number:
             raise InputError(f"job {job.id!r} exists", fix="give every job its own id", field="id")
+        self._check_runs(job)
+        return self._append(job)
+
+    def _append(self, job: Job) -> int:
         profile = self._intern(job)
         number = len(self.jobs)
         if number == len(self.state):
@@ -107,6 +134,7 @@ class JobTable:
         before = self.jobs[number]
         if (job.workload, job.total_steps) != (before.workload, before.total_steps):
             raise ProtocolError(f"job {job.id!r} cannot change its workload or steps")
+        self._check_runs(job)
         self.ints[number, PROFILE] = self._intern(job)
         self.jobs[number] = job
         row = self.numbers[number]
@@ -160,6 +188,9 @@ class JobTable:
                 workload,
                 np.array(least) if elastic else None,
                 np.array(most) if elastic else None,
+                np.array([self._members(job) for job in self._first_of_profile])
+                if self._mixes
+                else None,
             )
         return self._profiles
 
@@ -187,24 +218,46 @@ class JobTable:
             found[:, MEMORY],
         )
 
-    def fitting(self, job: Job) -> FloatArray:
+    def _fitting(self, job: Job, counts: IntArray) -> FloatArray:
         """Return accelerators → believed speed of the job where it may and can run, else 0."""
+        speed = self._beliefs.row(job.workload, job.gang, self._cluster.accelerators)
+        return np.where(self._allowed(job) & (counts >= job.gang), speed, 0.0)
+
+    def _members(self, job: Job) -> FloatArray:
+        """Return accelerators → believed speed of a gang with this one as its slowest member."""
+        kinds = self._cluster.accelerators
+        speed = [self._beliefs.member_speed(job.workload, job.gang, kind) for kind in kinds]
+        return np.where(self._allowed(job), speed, 0.0)
+
+    def _allowed(self, job: Job) -> BoolArray:
+        """Return accelerators → the job may use it, and it has the memory."""
         cluster = self._cluster
-        speed = self._beliefs.row(job.workload, job.gang, cluster.accelerators)
-        fits: BoolArray = cluster.counts >= job.gang
+        allowed = np.ones(len(cluster.accelerators), dtype=bool)
         if job.accelerators is not None:
-            fits = fits & np.isin(cluster.accelerators, job.accelerators)
+            allowed &= np.isin(cluster.accelerators, job.accelerators)
         if job.memory_gib is not None:
-            fits = fits & (cluster.memory_gib >= job.memory_gib)
-        row = np.where(fits, speed, 0.0)
-        if not row.any():
+            allowed &= cluster.memory_gib >= job.memory_gib
+        return allowed
+
+    def _can_run(self, job: Job) -> bool:
+        if self._fitting(job, self._lasting).any():
+            return True
+        if not self._mixes:
+            return False
+        return int(self._lasting[self._members(job) > 0.0].sum()) >= job.gang
+
+    def _check_runs(self, job: Job) -> None:
+        needs = (job.workload, job.gang, job.accelerators, job.memory_gib)
+        if needs in self._able:
+            return
+        if not self._can_run(job):
             raise InputError(
                 f"job {job.id!r} (workload {job.workload!r}, gang {job.gang}) can run on none of"
                 f" the cluster's accelerators",
                 fix="check its gang, accelerators and memory against the cluster and the speeds",
                 field="gang",
             )
-        return row
+        self._able.add(needs)
 
     def _intern(self, job: Job) -> int:
         tenant = self._tenant_index.get(job.tenant)
@@ -216,7 +269,7 @@ class JobTable:
         key = (*shape, job.weight, tenant, job.accelerators, job.memory_gib)
         known = self._profile_index.get(key)
         if known is None:
-            row = self.fitting(job)
+            row = self._fitting(job, self._cluster.counts)
             known = self._profile_index[key] = len(self._profile_rows)
             self._first_of_profile.append(job)
             self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload, *elastic))
@@ -258,7 +311,7 @@ class JobTable:
         for job in saved["first_of_profile"]:
             self._intern(job)  # in the order in which profiles were numbered
         for job in saved["jobs"]:
-            self.add(job)
+            self._append(job)
         count = len(self)
         self.ints[:count] = saved["ints"]
         self.numbers[:count] = saved["numbers"]

@@ -41,6 +41,13 @@ class LeaseTable:
         self._lay_out(empty, np.zeros(1), np.zeros(1, dtype=bool))
         self._add_slots(devices)
 
+    def use(self, cluster: Cluster) -> None:
+        """Go on with a cluster that has further nodes."""
+        more = len(cluster.accelerator_of) - len(self._accelerator_of)
+        self._accelerator_of = cluster.accelerator_of
+        free = np.full((len(self.holder), more), -1, dtype=np.int64)
+        self.holder = np.hstack([self.holder, free])
+
     def _lay_out(self, ints: IntArray, counted_at: FloatArray, leaving: BoolArray) -> None:
         self._ints = ints
         self.lease = ints[:, LEASE]

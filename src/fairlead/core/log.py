@@ -9,13 +9,14 @@ import numpy as np
 
 from fairlead.core.scheduler import Scheduler
 from fairlead.model import events as ev
+from fairlead.model.cluster import Node
 from fairlead.model.errors import ProtocolError
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 
-_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, History, Plan, Placements)
+_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, History, Node, Plan, Placements)
 
 
 def encode_event(event: ev.Event) -> str:
@@ -48,6 +49,7 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
         "memory": scheduler.memory,
         "waiting": scheduler.waiting,
         "pending": scheduler.pending,
+        "nodes": scheduler.cluster.nodes,
         **scheduler.nodes.columns(),
         "changes": scheduler.changes,
         "version": scheduler.version,

@@ -21,6 +21,7 @@ class Nodes:
         self.cluster = cluster
         self.down: set[int] = set()
         self.cordoned: set[int] = set()
+        self.removed: set[int] = set()
         self.taken: BoolArray = np.zeros(len(cluster.node_of), dtype=bool)
         """devices → others hold it"""
         self._refresh()
@@ -30,13 +31,22 @@ class Nodes:
         return {
             "down": sorted(self.down),
             "cordoned": sorted(self.cordoned),
+            "removed": sorted(self.removed),
             "taken": self.taken.nonzero()[0].tolist(),
         }
 
     def restore(self, saved: Mapping[str, Sequence[int]]) -> None:
         """Go on from what ``columns`` gave."""
         self.down, self.cordoned = set(saved["down"]), set(saved.get("cordoned", ()))
+        self.removed = set(saved.get("removed", ()))
         self.taken[list(saved.get("taken", ()))] = True
+        self._refresh()
+
+    def use(self, cluster: Cluster) -> None:
+        """Go on with a cluster that has further nodes."""
+        more = len(cluster.node_of) - len(self.taken)
+        self.cluster = cluster
+        self.taken = np.append(self.taken, np.zeros(more, dtype=bool))
         self._refresh()
 
     def lose(self, name: str) -> None:
@@ -45,9 +55,24 @@ class Nodes:
         self._refresh()
 
     def take_back(self, name: str) -> None:
-        """Note that a lost node is there again."""
-        self.down.discard(self._find(name))
+        """Note that a lost node is there again; refuse one that was removed."""
+        node = self._find(name)
+        if node in self.removed:
+            raise ProtocolError(f"node {name!r} was removed; it can join under another name")
+        self.down.discard(node)
         self._refresh()
+
+    def remove(self, name: str) -> None:
+        """Note that a node is gone for good."""
+        self.removed.add(self._find(name))
+        self.lose(name)
+
+    @property
+    def lasting(self) -> IntArray:
+        """accelerators → devices that are there or may return."""
+        cluster = self.cluster
+        kinds = cluster.accelerator_of[~np.isin(cluster.node_of, list(self.removed))]
+        return np.bincount(kinds, minlength=len(cluster.accelerators))
 
     def cordon(self, name: str, cordoned: bool) -> None:
         """Note that nothing new is to start on a node, or that this is over."""

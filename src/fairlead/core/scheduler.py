@@ -48,17 +48,13 @@ class Scheduler(Generic[M]):
         *,
         plan_lead_s: float = 0.0,
     ) -> None:
-        self.cluster = cluster
         self.beliefs = beliefs
         self.mechanism = mechanism
         self.plan_lead_s = plan_lead_s
         self._refills = mechanism if isinstance(mechanism, Refills) else None
         self._reads_progress = getattr(mechanism, "reads_progress", True)
         self._reads_measured = getattr(mechanism, "reads_measured", False)
-        self.jobs = JobTable(cluster, beliefs)
-        self.leases = LeaseTable(cluster, self.jobs)
-        self.nodes = Nodes(cluster)
-        self._sight = Sight(self.nodes, beliefs, self.jobs, self.leases, self._reads_measured)
+        self.begin(cluster)
         self.usage = Usage()
         self.memory: M = mechanism.initial()
         self.changes = 0
@@ -87,12 +83,23 @@ class Scheduler(Generic[M]):
             ev.Measured: self._measured,
             ev.NodeLost: self._node_lost,
             ev.NodeReturned: self._node_returned,
+            ev.NodeAdded: self._node_added,
+            ev.NodeRemoved: self._node_removed,
             ev.NodeCordoned: self._node_cordoned,
             ev.DevicesTaken: self._devices_taken,
             ev.PlanDue: self._plan_due,
             ev.PlanReady: self._plan_ready,
             ev.RoundEnd: self._round_end,
         }
+
+    def begin(self, cluster: Cluster) -> None:
+        """Start with empty tables for a cluster."""
+        self.cluster = cluster
+        mixes = getattr(self.mechanism, "mixes_accelerators", False)
+        self.jobs = JobTable(cluster, self.beliefs, mixes=mixes)
+        self.leases = LeaseTable(cluster, self.jobs)
+        self.nodes = Nodes(cluster)
+        self._sight = Sight(self.nodes, self.beliefs, self.jobs, self.leases, self._reads_measured)
 
     def handle(self, event: ev.Event) -> list[Command]:
         """Take in one event and return what is to be done now; refuse it whole or not at all."""
@@ -229,8 +236,30 @@ class Scheduler(Generic[M]):
 
     # -- nodes ----------------------------------------------------------------------------------
 
+    def _node_added(self, event: ev.NodeAdded) -> list[Command]:
+        kinds = self.cluster.accelerators
+        self.cluster = cluster = self.cluster.with_node(event.node)
+        self.nodes.use(cluster)
+        self.jobs.use(cluster, self.nodes.lasting)
+        self.leases.use(cluster)
+        self.changes += 1
+        if self.cluster.accelerators == kinds:
+            return self._react(event.at)
+        # What a mechanism remembers has a column for each accelerator, so it starts anew, and a
+        # plan made from the old memory is not waited for.
+        self.memory, self.planning = self.mechanism.initial(), False
+        return [SetTimer("PlanDue", event.at)]
+
+    def _node_removed(self, event: ev.NodeRemoved) -> list[Command]:
+        self.nodes.remove(event.node)
+        self.jobs.expect(self.nodes.lasting)
+        return self._gone()
+
     def _node_lost(self, event: ev.NodeLost) -> list[Command]:
         self.nodes.lose(event.node)
+        return self._gone()
+
+    def _gone(self) -> list[Command]:
         self.changes += 1
         gone = ~self.nodes.is_up
         self.waiting = self.waiting.where(~self.waiting.any_device(gone))

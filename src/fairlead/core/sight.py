@@ -102,8 +102,9 @@ class Sight:
         profiles, profile = jobs.profiles, jobs.ints[: len(jobs), PROFILE]
         held = numbers[:, FIRST_RECEIVED:] * profiles.gang[profile][:, None]
         if usage.history.measure == "speed":
-            normal = mean_speed(profiles.speed, self._nodes.cluster.counts)
-            held *= (profiles.speed / normal[:, None])[profile]
+            speed = profiles.member_speed
+            normal = mean_speed(speed, self._nodes.cluster.counts)
+            held *= (speed / normal[:, None])[profile]
         count = len(jobs.tenants)
         return np.bincount(profiles.tenant[profile], held.sum(axis=1), count).astype(float)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fairlead.core.log import decode_value, encode_value
 from fairlead.core.scheduler import Scheduler
+from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
 
 FORM = 1
@@ -18,22 +19,30 @@ def save_state(scheduler: Scheduler[Any]) -> str:
         "leases": scheduler.leases.saved(),
         "usage": scheduler.usage.columns(),
         **{name: getattr(scheduler, name) for name in _PLAIN},
+        "nodes": scheduler.cluster.nodes,
         **scheduler.nodes.columns(),
     }
     return json.dumps(encode_value(state), separators=(",", ":"))
 
 
 def load_state(scheduler: Scheduler[Any], text: str) -> None:
-    """Bring a new scheduler, made as the saved one was, into the saved state."""
+    """Bring a new scheduler, made as the saved one was, into the saved state.
+
+    Its cluster becomes the saved one, whatever nodes have come or gone since: that is for events
+    to say.
+    """
     state = decode_value(json.loads(text), type(scheduler.memory))
     if state["form"] != FORM:
         raise ProtocolError(f"the saved state has form {state['form']}, not {FORM}")
+    now = scheduler.cluster
+    scheduler.begin(Cluster(state.get("nodes", now.nodes), now.details))
     scheduler.jobs.restore(state["jobs"])
     scheduler.leases.restore(state["leases"])
     scheduler.usage.restore(state["usage"])
     for name in _PLAIN:
         setattr(scheduler, name, state[name])
     scheduler.nodes.restore(state)
+    scheduler.jobs.expect(scheduler.nodes.lasting)
 
 
 _PLAIN = (

@@ -10,11 +10,14 @@ from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedTable
 
 
-def check_trace(jobs: Sequence[Job], speeds: SpeedTable, cluster: Cluster) -> None:
+def check_trace(
+    jobs: Sequence[Job], speeds: SpeedTable, cluster: Cluster, *, mixes: bool = False
+) -> None:
     """Raise InputError for the first job that could never run; a Trace's names file and line.
 
     A job can run when the table has its workload and gang, and one accelerator that it may use
-    runs it at a speed above 0, has the memory, and has devices for its smallest gang.
+    runs it at a speed above 0, has the memory, and has devices for its smallest gang; or, where
+    one gang may have devices of several accelerators (``mixes``), all such accelerators together.
     """
     trace = jobs if isinstance(jobs, Trace) else Trace(tuple(jobs))
     counts = cluster.count_by_name()
@@ -30,14 +33,18 @@ def check_trace(jobs: Sequence[Job], speeds: SpeedTable, cluster: Cluster) -> No
             ids.add(job.id)
             kind = (job.workload, job.gang, job.min_gang, job.accelerators, job.memory_gib)
             if kind not in fine:
-                _check_kind(job, speeds, counts, memory)
+                _check_kind(job, speeds, counts, memory, mixes)
                 fine.add(kind)
         except InputError as error:
             raise trace.place(error, i) from None
 
 
 def _check_kind(
-    job: Job, speeds: SpeedTable, counts: Mapping[str, int], memory: Mapping[str, float]
+    job: Job,
+    speeds: SpeedTable,
+    counts: Mapping[str, int],
+    memory: Mapping[str, float],
+    mixes: bool,
 ) -> None:
     if job.workload not in speeds.gangs:
         found = unknown("workload", job.workload, speeds.workloads)
@@ -50,7 +57,10 @@ def _check_kind(
             fix=f"allow one of {', '.join(counts)}",
             field="accelerators",
         )
-    able = [a for a in allowed if speeds.speed(job.workload, (a,) * job.gang) > 0]
+    if mixes:
+        able = [a for a in allowed if speeds.member_speed(job.workload, job.gang, a) > 0]
+    else:
+        able = [a for a in allowed if speeds.speed(job.workload, (a,) * job.gang) > 0]
     if not able:
         raise InputError(
             f"{quoted(job.workload)} with gang {job.gang} has speed 0 on {', '.join(allowed)}",
@@ -66,12 +76,13 @@ def _check_kind(
             fix="lower its memory_gib, or add devices with more memory",
             field="memory_gib",
         )
-    most = max(counts[a] for a in able)
+    most = sum(counts[a] for a in able) if mixes else max(counts[a] for a in able)
     needed = job.min_gang or job.gang
     if needed > most:
+        of = "" if mixes else " of one accelerator"
         raise InputError(
-            f"job {quoted(job.id)} needs {needed} devices of one accelerator, the cluster has"
-            f" {most} that it can use",
+            f"job {quoted(job.id)} needs {needed} devices{of}, the cluster has {most} that it can"
+            " use",
             fix="lower the gang or add devices",
             field="gang",
         )

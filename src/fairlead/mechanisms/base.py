@@ -18,7 +18,9 @@ class Mechanism(Protocol[M]):
     One that looks at what jobs measure of themselves (``snap.measured``) says so by
     ``reads_measured = True``. One that promises that every job which can run does so again and
     again says so by ``starves_nobody = True``, and the conformance suite holds it to that. One
-    that starts copies of jobs, which have to be merged, says so by ``forks = True``.
+    that starts copies of jobs, which have to be merged, says so by ``forks = True``. One that
+    gives a gang devices of several accelerators says so by ``mixes_accelerators = True``: gangs
+    larger than any one accelerator's devices are then accepted.
     """
 
     def initial(self) -> M:

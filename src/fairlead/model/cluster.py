@@ -73,6 +73,10 @@ class Cluster:
                 nodes.append(Node(f"{name}-{first // size}", (name,) * held))
         return cls(tuple(nodes), details or {})
 
+    def with_node(self, node: Node) -> "Cluster":
+        """Return a cluster with one node more; nodes and devices so far keep their numbers."""
+        return Cluster((*self.nodes, node), self.details)
+
     @cached_property
     def accelerators(self) -> tuple[str, ...]:
         """The accelerator names, in the order in which the nodes first use them."""

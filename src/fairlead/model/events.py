@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.cluster import Node
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import Plan
@@ -126,6 +127,22 @@ class NodeReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeAdded:
+    """A node that was never there before has joined, with all its devices idle."""
+
+    at: float
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """A node is gone for good: nobody is to wait for it, and it never returns."""
+
+    at: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeCordoned:
     """Nothing new is to start on a node, while what runs there goes on; or that is over."""
 
@@ -184,11 +201,13 @@ Event = (
     | Measured
     | NodeLost
     | NodeReturned
+    | NodeAdded
+    | NodeRemoved
     | NodeCordoned
     | DevicesTaken
     | PlanDue
     | PlanReady
     | RoundEnd
 )
-NodeEvent = NodeLost | NodeReturned | NodeCordoned | DevicesTaken
+NodeEvent = NodeLost | NodeReturned | NodeAdded | NodeRemoved | NodeCordoned | DevicesTaken
 """what happens to nodes"""

@@ -34,6 +34,14 @@ class Profiles:
     """the least devices that an elastic gang can do with; None: all gangs are fixed"""
     max_gang: IntArray | None = None
     """the most devices that an elastic gang can use; None: all gangs are fixed"""
+    member: FloatArray | None = None
+    """profiles × accelerators → steps per second of a gang with this one as its slowest member,
+    whether or not there are devices for all of the gang; None: gangs are not mixed"""
+
+    @property
+    def member_speed(self) -> FloatArray:
+        """``member`` where gangs may be mixed, else ``speed``."""
+        return self.speed if self.member is None else self.member
 
     @cached_property
     def single(self) -> bool:

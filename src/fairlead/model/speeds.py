@@ -79,10 +79,44 @@ class SpeedTable:
         A gang of mixed accelerators runs at the speed of its slowest member.
         """
         held = tuple(devices)
-        return min(
-            self._one(workload, len(held), accelerator, placement, partner)
-            for accelerator in dict.fromkeys(held)
-        )
+        kinds = dict.fromkeys(held)
+        if len(kinds) == 1:
+            return self._one(workload, len(held), held[0], placement, partner)
+        return min(self.member_speed(workload, len(held), a, placement, partner) for a in kinds)
+
+    def member_speed(
+        self,
+        workload: str,
+        gang: int,
+        accelerator: str,
+        placement: Placement = "consolidated",
+        partner: str | None = None,
+    ) -> float:
+        """Return the steps per second of a gang that has this accelerator as its slowest member.
+
+        Where the gang was not measured on this accelerator, which may be because there are too
+        few devices of it, the nearest smaller gang that was is scaled as it scales on the
+        others, and in proportion to the gang where nobody knows.
+        """
+        found = self._one(workload, gang, accelerator, placement, partner)
+        if found > 0.0 or SpeedKey(workload, gang, accelerator) in self.steps_per_s:
+            return found
+        smaller = (g for g in reversed(self.gangs.get(workload, ())) if g < gang)
+        for nearest in smaller:
+            found = self._one(workload, nearest, accelerator, placement, partner)
+            if found > 0.0:
+                return found * self._scaling(workload, nearest, gang)
+        return 0.0
+
+    def _scaling(self, workload: str, smaller: int, larger: int) -> float:
+        """Return how much faster the larger gang is, on average over accelerators with both."""
+        ratios = [
+            self.steps_per_s[SpeedKey(workload, larger, a)] / speed
+            for a in self.accelerators
+            if (speed := self.steps_per_s.get(SpeedKey(workload, smaller, a), 0.0)) > 0.0
+            and self.steps_per_s.get(SpeedKey(workload, larger, a), 0.0) > 0.0
+        ]
+        return sum(ratios) / len(ratios) if ratios else larger / smaller
 
     def row(self, workload: str, gang: int, accelerators: tuple[str, ...]) -> FloatArray:
         """Return accelerators → steps per second of a gang alone and consolidated on each.

@@ -19,6 +19,7 @@ from fairlead.model.events import (
     HistoryChanged,
     JobSubmitted,
     NodeLost,
+    NodeRemoved,
     Outcome,
     PlanDue,
     PlanReady,
@@ -38,7 +39,7 @@ _MOST_IDLE_PLANS = 1000
 def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
     """Run a scenario to its end; return what happened and the scheduler's last state."""
     record = Record.of(
-        scenario.jobs, len(scenario.cluster.accelerators), intervals=scenario.intervals
+        scenario.jobs, len(scenario.whole_cluster.accelerators), intervals=scenario.intervals
     )
     if isinstance(scenario.mechanism, Fluid):
         run_fluid(scenario, record)
@@ -62,9 +63,11 @@ class _Run:
             scenario.cluster, beliefs, mechanism, plan_lead_s=scenario.plan_lead_s
         )
         self._reads_measured = getattr(mechanism, "reads_measured", False)
-        truth = Truth(scenario.cluster, scenario.speeds, scenario.jobs, scenario.physics)
+        # Devices are numbered alike from the start: those of later nodes idle until these join.
+        whole = scenario.whole_cluster
+        truth = Truth(whole, scenario.speeds, scenario.jobs, scenario.physics)
         self._virtual = VirtualCluster(
-            scenario.cluster,
+            whole,
             truth,
             record,
             restore_cost_s=scenario.restore_cost_s,
@@ -162,7 +165,7 @@ class _Run:
         self._virtual.renew(command)
 
     def _suspend(self, command: Suspend, event: Event) -> None:
-        outcome: Outcome = "lost" if isinstance(event, NodeLost) else "left"
+        outcome: Outcome = "lost" if isinstance(event, NodeLost | NodeRemoved) else "left"
         self._send(self._virtual.suspend(command.lease, event.at, outcome))
 
     def _set_timer(self, command: SetTimer, event: Event) -> None:

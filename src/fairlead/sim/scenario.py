@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.mechanisms.base import Fluid, Mechanism
 from fairlead.model.cluster import Cluster
-from fairlead.model.events import Event, NodeEvent
+from fairlead.model.events import Event, NodeAdded, NodeEvent
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds import SpeedTable
@@ -42,3 +42,12 @@ class Scenario:
     """told of every event before the scheduler takes it in"""
     on_progress: Callable[[float, int], None] | None = field(default=None, compare=False)
     """told the virtual time and the number of finished jobs now and then"""
+
+    @property
+    def whole_cluster(self) -> Cluster:
+        """The cluster with all nodes that join in the course of time."""
+        cluster = self.cluster
+        for event in self.node_events:
+            if isinstance(event, NodeAdded):
+                cluster = cluster.with_node(event.node)
+        return cluster

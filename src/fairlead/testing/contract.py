@@ -63,6 +63,7 @@ def _check_starts(snap: Snapshot, start: Placements, jobs: Sequence[Job]) -> Non
     usable = set(snap.usable.tolist())
     row_of = {job: row for row, job in enumerate(snap.job.tolist())}
     speed, kind_of = snap.speed, snap.cluster.accelerator_of
+    member = snap.profiles.member_speed[snap.profile]
     seen: set[tuple[int, int]] = set()
     for placement in start:
         job, copy, devices = placement.job, placement.copy, placement.devices
@@ -73,7 +74,9 @@ def _check_starts(snap: Snapshot, start: Placements, jobs: Sequence[Job]) -> Non
         require(set(devices) <= usable, f"job {job} starts on devices that are down", snap)
         require(len(devices) in _sizes(jobs[job]), f"job {job} gets {len(devices)} devices", snap)
         if len(devices) == jobs[job].gang:
-            mine = speed[row_of[job], kind_of[list(devices)]]
+            kinds = kind_of[list(devices)]
+            mixed = len(set(kinds.tolist())) > 1
+            mine = (member if mixed else speed)[row_of[job], kinds]
             require(bool((mine > 0).all()), f"job {job} cannot run where it starts", snap)
 
 

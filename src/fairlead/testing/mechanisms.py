@@ -43,9 +43,10 @@ def check_plans_can_be_carried_out_and_all_jobs_finish(make: Make) -> None:
 
 
 def check_survives_loss_return_and_arrival_of_nodes(make: Make) -> None:
-    """The same while nodes are lost, return and join."""
-    _, record = _run(scenarios.nodes_come_and_go(make()))
-    require(not np.isnan(record.finished_at).any(), "some jobs never finished")
+    """The same while nodes are lost, return, join and are removed."""
+    for scenario in (scenarios.nodes_come_and_go(make()), scenarios.nodes_join(make())):
+        _, record = _run(scenario)
+        require(not np.isnan(record.finished_at).any(), "some jobs never finished")
 
 
 def check_leaves_alone_devices_that_others_take(make: Make) -> None:
@@ -96,15 +97,17 @@ def check_same_scenario_gives_the_same_run(make: Make) -> None:
 
 def check_replaying_the_log_gives_the_same_state(make: Make) -> None:
     """The log alone, without asking the mechanism again, leads to the same state."""
-    log: list[str] = []
-    scenario = scenarios.nodes_come_and_go(make())
-    _, after = simulate(
-        replace(_guarded(scenario), on_event=lambda event: log.append(encode_event(event)))
-    )
-    require(after is not None, "a fluid mechanism has no state to replay")
-    assert after is not None
-    fresh: Scheduler[Any] = Scheduler(scenario.cluster, SPEEDS, make())
-    require(state_bytes(replay(fresh, log)) == state_bytes(after), "replay gave another state")
+    for scenario in (scenarios.nodes_come_and_go(make()), scenarios.nodes_join(make())):
+        log: list[str] = []
+
+        def note(event: ev.Event, log: list[str] = log) -> None:
+            log.append(encode_event(event))
+
+        _, after = simulate(replace(_guarded(scenario), on_event=note))
+        require(after is not None, "a fluid mechanism has no state to replay")
+        assert after is not None
+        fresh: Scheduler[Any] = Scheduler(scenario.cluster, SPEEDS, make())
+        require(state_bytes(replay(fresh, log)) == state_bytes(after), "replay gave another state")
 
 
 def check_plans_while_jobs_are_still_leaving(make: Make) -> None:

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, Node
 from fairlead.model.events import (
     DevicesTaken,
     Event,
     JobCancelled,
+    NodeAdded,
+    NodeCordoned,
     NodeEvent,
     NodeLost,
+    NodeRemoved,
     NodeReturned,
     TenantChanged,
 )
@@ -48,6 +51,25 @@ def nodes_come_and_go(mechanism: Any) -> Scenario:
         NodeLost(4000.0, "p100-0"),
     ]
     return _scenario(mechanism, _jobs(14, every_s=250.0), events)
+
+
+def nodes_join(mechanism: Any) -> Scenario:
+    """Return a small cluster that nodes join, one with an accelerator that was not there before.
+
+    Later a node is removed.
+    """
+    events: list[Event] = [
+        NodeAdded(700.0, Node("p100-1", ("p100", "p100"))),
+        NodeAdded(1300.0, Node("k80-0", ("k80", "k80"))),
+        NodeCordoned(1700.0, "k80-0"),
+        NodeLost(2000.0, "p100-1"),
+        NodeCordoned(2300.0, "k80-0", cordoned=False),
+        NodeReturned(2600.0, "p100-1"),
+        NodeAdded(2800.0, Node("both-0", ("k80", "v100", "k80"))),
+        NodeRemoved(3600.0, "v100-0"),
+    ]
+    before = Cluster.of({"v100": 4, "p100": 2}, per_node=2)
+    return replace(_scenario(mechanism, _jobs(14, every_s=250.0), events), cluster=before)
 
 
 def others_take_devices(mechanism: Any) -> Scenario:

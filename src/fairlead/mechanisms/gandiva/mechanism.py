@@ -78,9 +78,9 @@ class Gandiva:
         if self.packing:
             unpack(servers, news, loss=self.loss)
         changed_at = np.full(len(servers.load), at)
-        if len(memory.load):
-            same = servers.load == memory.load
-            changed_at[same] = memory.changed_at[same]
+        known = len(memory.load)  # servers that joined since come last
+        same = servers.load[:known] == memory.load
+        changed_at[:known][same] = memory.changed_at[same]
         idle = self.growth and not waiting and not servers.overload
         resize(servers, changed_at, at, grow_after_s=self.grow_after_s, idle=idle)
         units = list(servers.all_units())

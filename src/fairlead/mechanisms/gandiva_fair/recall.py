@@ -38,7 +38,8 @@ def brought_forward(
         tickets[rows] = memory.tickets[at]
         received = snap.received_s[rows] - memory.received_s[at]
         quanta[rows] = received.sum(axis=1) / round_s
-    aggregate = memory.aggregate if len(memory.aggregate) else np.full(len(sites), np.nan)
+    aggregate = np.full(len(sites), np.nan)
+    aggregate[: len(memory.aggregate)] = memory.aggregate  # sites of new nodes come last
     ran = Passes(home, snap.gang, tickets, passes, aggregate).charged(quanta)
     kept = home.copy()
     kept[(home >= 0) & (sites.size[home] < snap.gang)] = NOWHERE

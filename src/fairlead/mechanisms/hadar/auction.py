@@ -57,6 +57,11 @@ class Options:
             if not holds:
                 raise UsageError(f"{name} must be {wanted}")
 
+    @property
+    def mixes_accelerators(self) -> bool:
+        """Whether gangs are accepted that no accelerator has enough devices for."""
+        return self.mixed
+
 
 class Auction:
     """One decision: the jobs' bids and the devices that are up."""

@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.mechanisms.hadar.market import Bid
 from fairlead.mechanisms.hadar.prices import Bidders, horizon_s
 from fairlead.mechanisms.hadar.utilities import Terms, Utility
-from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 
 
@@ -94,29 +94,15 @@ def _speeds(snap: Snapshot) -> tuple[FloatArray, FloatArray]:
     may not run.
     """
     profiles, table = snap.profiles, snap.speeds
-    together = profiles.speed.copy()
-    spread = profiles.speed.copy()
+    together = profiles.member_speed
+    spread = together.copy()
     if table is not None:
         kinds = snap.cluster.accelerators
         for p in np.unique(snap.profile[snap.gang > 1]).tolist():
             workload, gang = profiles.workload[p], int(profiles.gang[p])
-            measured = table.row(workload, gang, kinds)
-            together[p] = _member_speed(profiles.speed[p], measured, snap.cluster.counts >= gang)
             for k in (together[p] > 0.0).nonzero()[0].tolist():
-                spread[p, k] = table.speed(workload, (kinds[k],) * gang, placement="spread")
+                spread[p, k] = table.member_speed(workload, gang, kinds[k], placement="spread")
     return together.take(snap.profile, axis=0), spread.take(snap.profile, axis=0)
-
-
-def _member_speed(speed: FloatArray, measured: FloatArray, fits: BoolArray) -> FloatArray:
-    """Return accelerators → speed as a member of a mixed gang.
-
-    A profile has no speed where the cluster has too few devices for the whole gang, but some of
-    the gang may run there. A job that may not use an accelerator which has enough of them is
-    restricted, and gets no others either.
-    """
-    if (fits & (measured > 0.0) & (speed <= 0.0)).any():
-        return speed
-    return np.where(fits, speed, measured)
 
 
 def held_devices(snap: Snapshot, up: Container[int]) -> dict[int, tuple[int, ...]]:
