@@ -43,7 +43,8 @@ TARGETS: dict[str, str] = {
 """module → the functions that keep the promises"""
 
 _IGNORED = (
-    *("log.", "self._tell", "_say", "metrics", "messages", "steps_per_s", "heard_at", "_began"),
+    *("log.", "self._tell", "_publish", "_say", "metrics", "messages", "steps_per_s"),
+    *("heard_at", "_began", "rounds_s", "_due_at", "_load", "again_s", "_unsaved_bytes"),
     *("elapsed", "decisions_s", "Audit", "ledger", "usage", "changes += 1", "planned_from"),
     *("own_steps", "packed", "copy", "n_leaving", "_free", "limit", "memory_gib", "progress"),
     *("_remove(", "os.close", "_sweep", "_saved_seq", "advance(", "simple", "_add_slots"),

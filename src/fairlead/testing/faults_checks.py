@@ -1,5 +1,6 @@
 """What must hold whatever goes wrong, checked as things happen against what really did."""
 
+import math
 import os
 import pickle
 from collections import Counter
@@ -87,6 +88,8 @@ class Checks:
     """leases during whose life something went wrong"""
     crashed: set[int] = field(default_factory=set)
     """leases of which a member was made to die"""
+    broken_at: dict[int, float] = field(default_factory=dict)
+    """lease → when the first member of its gang was gone before its time"""
     devices: dict[tuple[str, int], Process] = field(default_factory=dict)
     trace: list[tuple[float, *tuple[object, ...]]] = field(default_factory=list)
     """what happened, and what followed from it"""
@@ -184,6 +187,8 @@ class Checks:
         assert process.order is not None
         if process.returncode in (1, -9):
             self.truth[process.order.job].crashes += 1
+        if process.returncode != 0:
+            self.broken_at.setdefault(process.lease, self.now())
         if process.returncode in (0, LEFT) and process.rank == 0:
             truth, made = self.truth[process.order.job], self.made.get(process.lease)
             if truth.train and made is not None:
@@ -196,6 +201,32 @@ class Checks:
             self.require(
                 over, f"{process.name} left without being told to, or its lease being over"
             )
+
+    def check_gangs(self, members: Iterable[Process]) -> None:
+        """Require that nobody of a gang stays for long when one is gone."""
+        for member in members:
+            assert member.order is not None
+            late_s = self.now() - self.broken_at.get(member.lease, self.now())
+            late_s -= member.order.grace_s + member.stalled_s
+            self.require(late_s < _LATE_S, f"{member.name} goes on without its gang")
+
+    def took_over(self, live: Any) -> None:
+        """Look at the leases of a server that has just started: they are those of the core."""
+        scheduler = live.scheduler
+        leases, end = scheduler.leases, scheduler.round_end_at
+        slots = leases.open.tolist()
+        known = {int(leases.lease[slot]): slot for slot in slots}
+        self.require(set(live.leases) == set(known), f"leases {set(live.leases)} of {set(known)}")
+        for number, found in live.leases.items():
+            job = scheduler.jobs.number[found.job]
+            slot = known.get(number, 0)
+            good = (
+                job == leases.job[slot]
+                and found.ranks == scheduler.jobs.jobs[job].gang
+                and found.until == (math.inf if end is None else end)
+                and found.leaving == leases.leaving[slot]
+            )
+            self.require(good, f"after a restart lease {number} is taken for {found}")
 
     def renewed(self, live: Any, lease: int, answer: dict[str, object] | None) -> None:
         """Look at what the server answers to a renewal."""
@@ -217,6 +248,8 @@ class Checks:
         order = keeper.order
         if order is None or ended is None:
             return
+        if asked is None:  # nobody was there whom its members could have asked
+            self.touch([order.lease])
         who = f"lease {order.lease} of {order.job}"
         if order.lease in self.crashed and asked is False:
             self.require(ended.ending != "left", f"{who} crashed, but {ended}")

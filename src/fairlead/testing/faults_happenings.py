@@ -28,7 +28,8 @@ async def submit(world: "World", server: Server, spec: JobSpec) -> None:
     world.checks.acknowledged.add(made.id)
 
 
-async def _cancel(world: "World", server: Server, job_id: str) -> None:
+async def cancel(world: "World", server: Server, job_id: str) -> None:
+    """End a job for good."""
     world.checks.may_be_cancelled.add(job_id)
     try:
         await server.live.cancel(job_id, "operator")
@@ -57,6 +58,7 @@ async def release(world: "World", server: Server, job_id: str) -> None:
         await server.live.release(job_id, "operator")
     except FairleadError:
         return
+    world.checks.may_be_held.discard(job_id)
 
 
 async def _drain(world: "World", server: Server, node: str, for_s: float) -> None:
@@ -114,7 +116,7 @@ def _act(world: "World", happening: Happening) -> None:
     elif job is None:
         return
     elif what == "cancel":
-        world.client(_cancel, job)
+        world.client(cancel, job)
     elif what == "hold":
         world.client(_hold, job, happening.for_s)
     else:
@@ -130,14 +132,28 @@ def _server_dies(world: "World", happening: Happening) -> None:
 
 def _server_dies_at_a_gate(world: "World", happening: Happening) -> None:
     if world.server is not None:
-        world.server.dies_at = int(happening.pick * 12)
+        world.server.dies_at = int(happening.pick * 30)
+
+
+def _server_dies_at_a_stop(world: "World", happening: Happening) -> None:
+    del happening
+    if world.server is not None:
+        world.server.dies_at_stop = True
+
+
+def _process_dies_at_a_point(world: "World", happening: Happening) -> None:
+    world.dies_at_point = int(happening.pick * 12)
+
+
+def _keeper_begins_late(world: "World", happening: Happening) -> None:
+    world.jobs.late = happening
 
 
 def _server_stops(world: "World", happening: Happening) -> None:
     server = world.server
     if server is None or not server.started:
         return
-    world.touch()
+    world.touch_leaving()
 
     async def stop() -> None:
         world.network.server = None
@@ -201,16 +217,7 @@ def _reach_job(world: "World", job: str) -> None:
 
 def _node_is_cut_off(world: "World", happening: Happening) -> None:
     node = _one([node.id for node in world.plan.cluster.nodes], happening)
-    if node in world.machine.cut or node in world.checks.turned:
-        return  # a node is lost or drained: the scheduler knows one way of being down
-    world.touch()
-    world.machine.cut.add(node)
-    for member in world.jobs.members():
-        if node in member.nodes and member.node != node:
-            world.machine.kill(member)  # the engine ends the parts of gangs that it still reaches
-    if world.server is not None:
-        world.server.engine.lose(node)
-    world.loop.call_later(3 * happening.for_s, world.find_node, node)
+    world.cut_node(node, 3 * happening.for_s)
 
 
 def _others_come(world: "World", happening: Happening) -> None:
@@ -241,6 +248,8 @@ def _time_stalls(world: "World", happening: Happening) -> None:
     for member in world.jobs.members():
         member.stalled_s += happening.for_s  # it cannot leave while nobody runs
     world.loop.stall(happening.for_s)
+    for lease in world.checks.broken_at:
+        world.checks.broken_at[lease] += happening.for_s
 
 
 def _job_is_slow(world: "World", happening: Happening) -> None:
@@ -268,6 +277,9 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     **dict.fromkeys(("cancel", "hold", "drain", "tenant", "priority", "submit"), _act),
     "server dies": _server_dies,
     "server dies at a gate": _server_dies_at_a_gate,
+    "server dies at a stop": _server_dies_at_a_stop,
+    "process dies at a point": _process_dies_at_a_point,
+    "keeper begins late": _keeper_begins_late,
     "server stops": _server_stops,
     "store fails": _store_fails,
     "power fails": _power_fails,

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.engines import keeper, lease_dir
+from fairlead.engines.base import Order
 from fairlead.job.leased import LeasedRun
 from fairlead.testing.faults_checks import Checks, Truth
 from fairlead.testing.faults_loop import Event
 from fairlead.testing.faults_machine import Machine, Process
+from fairlead.testing.faults_plan import Happening
 
 _LATEST_START_S = 0.4
 """a keeper is a Python program: it takes this long to begin"""
@@ -26,6 +28,9 @@ class Jobs:
         self._met: dict[int, _Meeting] = {}
         self.slow_s: dict[str, float] = {}
         """job → how much longer a step takes"""
+        self.late: Happening | None = None
+        """how the next keeper begins late, if it does"""
+        self.cut_node: Callable[[str, float], object] = lambda *_: None
         self.fails_to_start = 0
         """how many of the next members do not start"""
         self.asked: Callable[[int], bool | None] = lambda _: None
@@ -53,7 +58,7 @@ class Jobs:
             f"keeper {order.lease}",
             lambda _: sys.exit(keeper.keep(Path(directory))),
             nodes={node for node, _ in order.devices},
-            after_s=self._rng.uniform(0.0, _LATEST_START_S),
+            after_s=self._begins_after_s(order),
         )
         process.masked = True
         process.order = order
@@ -67,11 +72,22 @@ class Jobs:
             )
         return process.pid
 
+    def _begins_after_s(self, order: Order) -> float:
+        """Return when a keeper begins: soon, or when its node may have been given up long ago."""
+        late, self.late = self.late, None
+        if late is None:
+            return self._rng.uniform(0.0, _LATEST_START_S)
+        self._checks.touch([order.lease])
+        self.cut_node(order.devices[0][0], 2.0 * late.for_s)
+        return late.pick * 3.0 * late.for_s
+
     def _exited(self, process: Process) -> None:
         assert process.order is not None
         order = process.order
         self._checks.note(f"{process.name} exits with {process.returncode}", process.error)
         if process.rank >= 0:
+            if self.asked(order.lease) is None:  # without a server its lease may have been over
+                self._checks.touch([order.lease])
             self._checks.member_ended(process)
             return
         directory = Path(order.checkpoint_dir).parents[2] / "leases" / str(order.lease)

@@ -35,10 +35,17 @@ FAULTS = (
     *("server dies", "server dies", "server dies at a gate", "server dies at a gate"),
     *("server stops", "store fails", "power fails", "member dies", "member dies"),
     *("keeper dies", "gang dies", "job is cut off", "node is cut off", "node is cut off"),
-    *("others come", "others come"),
+    *("others come", "others come", "server dies at a stop", "keeper begins late"),
+    *("process dies at a point", "process dies at a point"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
 )
 ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit")
+
+
+ENDLESS = JobSpec(
+    command=("shell", "1000"), name="endless", workload="small", tenant="blue", retries=1000
+)
+"""a job without the library that goes on until it is cancelled"""
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,8 @@ def scenario(seed: int) -> Scenario:
         ),
         key=lambda one: one[0],
     )
+    if rng.random() < 0.1:
+        jobs.insert(0, (0.0, ENDLESS))
     calm = rng.random() < 0.25
     quiet_at = rng.uniform(6.0, 24.0)
     n_faults = rng.choice((0, 1, 1, 2, 3, 4))

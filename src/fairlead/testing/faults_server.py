@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.core import state_bytes
+from fairlead.engines import lease_dir
 from fairlead.engines.base import DevicesTaken, Ended, NodeDown, NodeUp, Order, Report
 from fairlead.engines.local import LocalEngine
 from fairlead.live.clock import Clock
@@ -39,6 +40,8 @@ class Server:
         self.started = False
         self.dies_at: int | None = None
         """how many more gates it passes before it dies at one"""
+        self.dies_at_stop = False
+        """whether it dies when it is about to tell a lease to leave"""
         self.on_death: Callable[[str], None] = lambda _: None
         self.next_write: str | None = None
         """how the next write to the store fails"""
@@ -205,6 +208,9 @@ class FaultyEngine:
         """nodes that do not answer"""
         self.taken: dict[str, tuple[int, ...]] = {}
         """node → which of its devices others hold"""
+        self._given_up: set[int] = set()
+        """leases reported as lost with their node: what is left of them is stopped later"""
+        self._told: set[int] = set()
         self._listening: asyncio.Task[None] | None = None
 
     async def inventory(self) -> Cluster:
@@ -216,7 +222,7 @@ class FaultyEngine:
         await self._server.wait()
         self._nodes_of[order.lease] = {node for node, _ in order.devices}
         if self.cut & self._nodes_of[order.lease]:
-            self._later(Ended(order.lease, "lost", None, "its node does not answer"))
+            self._give_up(order.lease, "its node does not answer")
             return
         await self._local.launch(order)
         await self._server.wait()
@@ -224,6 +230,10 @@ class FaultyEngine:
     async def stop(self, lease: int) -> None:
         """Tell a lease to leave."""
         await self._server.wait()
+        if self._server.dies_at_stop:
+            self._server.dies_at_stop = False
+            self._server.dies_at = 0
+            self._server.gate()
         await self._local.stop(lease)
 
     async def running(self) -> frozenset[int]:
@@ -269,12 +279,37 @@ class FaultyEngine:
         live = self._server.live
         for lease in sorted(live.leases):
             if node in self._where(lease):
-                self._later(Ended(lease, "lost", None, f"node {node} does not answer"))
+                self._give_up(lease, f"node {node} does not answer")
 
     def find(self, node: str) -> None:
-        """Report a node as back, if it is."""
-        if node not in self.cut:
+        """Stop what was given up on a node that is back, and report it when nothing is left."""
+        if node in self.cut or not self._server.up:
+            return
+        left = [path for path in sorted(self._local._root.iterdir()) if self._is_left(path, node)]
+        for directory in left:
+            lease = int(directory.name)
+            if not lease_dir.is_alive(directory):
+                self._local._report_end(lease)
+            elif lease not in self._told:
+                self._told.add(lease)
+                self._local._stop_stranger(directory)
+        if left:
+            self._loop.call_later(0.2, self.find, node)
+        else:
             self._later(NodeUp(node))
+
+    def _is_left(self, directory: Path, node: str) -> bool:
+        """Tell whether a lease that was given up may still run on a node."""
+        lease = int(directory.name)
+        if lease in self._server.live.leases and lease not in self._given_up:
+            return False
+        if (directory / "exit.json").exists() or not (directory / "order.json").exists():
+            return False
+        return any(at == node for at, _ in lease_dir.read_order(directory).devices)
+
+    def _give_up(self, lease: int, why: str) -> None:
+        self._given_up.add(lease)
+        self._later(Ended(lease, "lost", None, why))
 
     def take(self, node: str, numbers: tuple[int, ...]) -> None:
         """Report which devices of a node others hold."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from fairlead import crash
 from fairlead.engines import keeper, lease_dir, local
 from fairlead.job import checkpoint, lease, leased
 from fairlead.live import clock, driver
@@ -102,6 +103,7 @@ def on_simulated_machine(
     network: Network,
     jobs: Jobs,
     *,
+    point: Callable[[str], None],
     wall: Callable[[], float],
     events_per_state: int,
 ) -> Iterator[None]:
@@ -118,6 +120,7 @@ def on_simulated_machine(
     # Waiting for other ranks' files takes thousands of looks; ten times fewer show the same.
     patient = _Over(times, sleep=lambda for_s: fibres.sleep(10 * for_s))
     names: list[tuple[Any, str, Any]] = [
+        (crash, "point", point),
         (checkpoint, "os", disk),
         (checkpoint, "open", disk.open_file),
         (checkpoint, "fcntl", disk),

@@ -12,12 +12,19 @@ from fairlead.model.lease import SLOTS
 from fairlead.store import Store
 from fairlead.testing.faults_checks import CHECKPOINT_S, Checks
 from fairlead.testing.faults_disk import Disk
-from fairlead.testing.faults_happenings import HAPPENINGS, give_back, release, set_tenant, submit
+from fairlead.testing.faults_happenings import (
+    HAPPENINGS,
+    cancel,
+    give_back,
+    release,
+    set_tenant,
+    submit,
+)
 from fairlead.testing.faults_jobs import Jobs
 from fairlead.testing.faults_loop import StalledError, VirtualLoop
 from fairlead.testing.faults_machine import Machine, Process
 from fairlead.testing.faults_network import Network
-from fairlead.testing.faults_plan import SPEEDS, Happening, Scenario
+from fairlead.testing.faults_plan import ENDLESS, SPEEDS, Happening, Scenario
 from fairlead.testing.faults_server import Server, ServerDiedError
 from fairlead.testing.faults_shims import on_simulated_machine
 from fairlead.testing.faults_store import Memory, MemoryStore
@@ -26,6 +33,8 @@ _LONGEST_S = 2000.0
 """of virtual time until all jobs must have ended"""
 _LEAVES_S = 20.0
 """longer than any job's grace"""
+_SOON_S = 1.5
+"""in which a member finds a server that is up again"""
 _EPOCH = 1_700_000_000.0
 
 
@@ -49,6 +58,8 @@ class World:
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
         self._leaving_since: dict[int, float] = {}
+        self.dies_at_point: int | None = None
+        """how many more named points keepers and jobs pass before one dies there"""
         self.setting = Setting(
             cluster=plan.cluster,
             beliefs=SPEEDS,
@@ -63,6 +74,7 @@ class World:
         self.network.on_trouble = self.disk.on_full = self._touch_one
         self.disk.on_server = self._gate
         self.jobs.asked = self._asked
+        self.jobs.cut_node = lambda node, for_s: self.loop.call_soon(self.cut_node, node, for_s)
         self.loop.set_exception_handler(self._unexpected)
 
     def run(self) -> None:
@@ -72,6 +84,7 @@ class World:
             self.disk,
             self.network,
             self.jobs,
+            point=self._point,
             wall=lambda: self.loop.time() + self.wall_offset,
             events_per_state=self.plan.events_per_state,
         )
@@ -111,15 +124,18 @@ class World:
             loop.call_at(at, self.client, submit, spec)
         for happening in plan.happenings:
             loop.call_at(happening.at, self._happen, happening)
+        self._check_gangs()
         await asyncio.sleep(plan.quiet_at)
         self._heal()
         while not self._all_ended():
             if loop.time() > _LONGEST_S:
                 assert self.server is not None
+                self.checks.require(not self.server.clients, "a call was never answered")
                 self.checks.ended(self.server.live)
                 return
             await asyncio.sleep(1.0)
             self._check_leaving()
+            self._cancel_endless()
         assert self.server is not None
         self.checks.ended(self.server.live)
 
@@ -133,6 +149,23 @@ class World:
                 since = self._leaving_since.setdefault(lease, self.loop.time())
                 late = self.loop.time() - since > _LEAVES_S
                 self.checks.require(not late, f"lease {lease} was told to leave and does not")
+
+    def _check_gangs(self) -> None:
+        members = self.jobs.members()
+        self.checks.check_gangs(one for one in members if not one.nodes & self.machine.cut)
+        self.loop.call_later(2.0, self._check_gangs)
+
+    def _cancel_endless(self) -> None:
+        """End the jobs that would never do so themselves."""
+        if self.server is None or not self.server.started:
+            return
+        live = self.server.live
+        for job_id, spec in live.specs.items():
+            number = live.scheduler.jobs.number.get(job_id)
+            if spec.name != ENDLESS.name or number is None:
+                continue
+            if live.scheduler.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
+                self.client(cancel, job_id)
 
     def _happen(self, happening: Happening) -> None:
         self.checks.note(happening)
@@ -154,6 +187,7 @@ class World:
         self.network.cut_jobs.clear()
         self.jobs.slow_s.clear()
         self.jobs.fails_to_start = 0
+        self.jobs.late = self.dies_at_point = None
         for node in sorted(self.machine.cut):
             self.find_node(node)
         for node in sorted(self.machine.taken):
@@ -161,6 +195,7 @@ class World:
         if self.server is not None:
             self.server.trouble = 0.0
             self.server.dies_at = self.server.next_write = None
+            self.server.dies_at_stop = False
         # Also those whose release or return was under way when a server died.
         for node in sorted(self.checks.turned):
             self.client(give_back, node)
@@ -207,6 +242,10 @@ class World:
             return
         server.started = True
         self.checks.note("the server is up")
+        self.checks.took_over(server.live)
+        for member in self.jobs.members():
+            if member.valid_until < self.loop.time() + _SOON_S:  # it may have left, or will
+                self.checks.touch([member.lease])
         self.network.server = lambda lease, told: self._renew(server, lease, told)
 
     def _renew(
@@ -219,7 +258,7 @@ class World:
     def kill_server(self, down_s: float) -> None:
         """End the server where it stands; another one starts after a while."""
         if self.server is not None:
-            self.touch()
+            self.touch_leaving()
             self._drop_server()
         self.loop.call_later(down_s, self._start_server)
 
@@ -228,6 +267,21 @@ class World:
         assert server is not None
         self.network.server = None
         server.die()
+
+    def _point(self, _: str) -> None:
+        """Pass a named point: the server has a gate there, others may die."""
+        me = self.machine.me
+        if me is None:
+            self._gate()
+        elif self.dies_at_point is not None:
+            self.dies_at_point -= 1
+            if self.dies_at_point < 0:
+                self.dies_at_point = None
+                self._touch_one(me)
+                if me.rank >= 0:
+                    self.checks.crashed.add(me.lease)
+                self.machine.kill(me)
+                self.machine.fibres.pause()
 
     def _gate(self) -> None:
         if self.server is not None:
@@ -263,6 +317,15 @@ class World:
         if self.server is not None:
             self.checks.touch(self.server.live.leases)
 
+    def touch_leaving(self) -> None:
+        """Note what a server's death means: leases that leave may be killed before they are told.
+
+        All others go on until they are over; whether they were is seen when a server is up again.
+        """
+        if self.server is not None:
+            leases = self.server.live.leases.values()
+            self.checks.touch(one.number for one in leases if one.leaving)
+
     def _touch_one(self, process: Process) -> None:
         self.checks.touch([process.lease])
 
@@ -272,15 +335,25 @@ class World:
         if self.server is not None:
             self.server.engine.take(node, numbers)
 
+    def cut_node(self, node: str, for_s: float) -> None:
+        """Have nobody reach a node for a while; the engine gives up what runs there."""
+        if node in self.machine.cut or node in self.checks.turned or self.quiet:
+            return  # a node is lost or drained: the scheduler knows one way of being down
+        self.touch()
+        self.machine.cut.add(node)
+        for member in self.jobs.members():
+            if node in member.nodes and member.node != node:
+                self.machine.kill(member)  # the engine ends the parts of gangs that it reaches
+        if self.server is not None:
+            self.server.engine.lose(node)
+        self.loop.call_later(for_s, self.find_node, node)
+
     def find_node(self, node: str) -> None:
         """Reach a node again: the engine ends what it gave up there, then reports it."""
         if node not in self.machine.cut:
             return
         self.touch()
         self.machine.cut.discard(node)
-        for process in (*self.jobs.keepers(), *self.jobs.members()):
-            if node in process.nodes:
-                self.machine.kill(process)
         if self.server is not None:
             self.server.engine.cut.discard(node)
             self.loop.call_soon(self.server.engine.find, node)
