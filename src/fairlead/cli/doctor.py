@@ -23,12 +23,18 @@ def doctor(
         str | None,
         typer.Option(help="The interpreter that jobs use.", show_default="this one"),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="What starts processes, as for `serve`.", show_default="the setting's"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check that this machine and its server are well, and say what to do where they are not.
 
     Looks at the version, settings, data directory, disk, database, clock, devices, the job
-    library in the jobs' interpreter, and the server. Exit code 1 if something is wrong.
+    library in the jobs' interpreter, and the server. With a cluster as engine it asks the nodes
+    themselves, by a job of a second on up to 16 of them, whether they see the data directory, have
+    our time and reach the server. Exit code 1 if something is wrong.
 
     Example:  fairlead doctor --python /opt/train/bin/python
     """
@@ -39,7 +45,7 @@ def doctor(
     from fairlead.cli.output import print_json, results
     from fairlead.server.checkup import check_up
 
-    found = check_up(data, config, python)
+    found = check_up(data, config, python, engine)
     wrong = any(one.level == "wrong" for one in found)
     if as_json:
         print_json({"well": not wrong, "findings": [asdict(one) for one in found]})

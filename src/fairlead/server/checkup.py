@@ -8,41 +8,34 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Literal
 
 from fairlead import __version__
 from fairlead.client import Client, ServerError
 from fairlead.engines.gpus import find_gpus
 from fairlead.model.errors import FairleadError
+from fairlead.server.checkup_slurm import check_slurm
 from fairlead.server.config import Effective, ServeSettings, effective
+from fairlead.server.findings import MOST_SKEW_S, Finding, Level
 from fairlead.server.verify import verify
 from fairlead.store.schema import schema_state
 
 _GIB = 1 << 30
 _LEAST_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0
-_MOST_SKEW_S = 2.0
+_CLUSTERS: dict[str, Callable[[ServeSettings], Iterator[Finding]]] = {"slurm": check_slurm}
 
-Level = Literal["ok", "warning", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was looked at, how it stands, and what to do if it is not well."""
-
-    what: str
-    level: Level
-    found: str
-    fix: str = ""
+Check = Callable[[], Iterator[Finding]]
 
 
 def check_up(
-    data: Path | None = None, config: Path | None = None, python: str | None = None
+    data: Path | None = None,
+    config: Path | None = None,
+    python: str | None = None,
+    engine: str | None = None,
 ) -> list[Finding]:
     """Return a finding for each check; one that cannot be made is wrong itself."""
-    flags = {"data": data}
+    flags = {"data": data, "engine": engine}
     try:
         known = effective(flags, os.environ, config)
         verify(known)
@@ -52,13 +45,12 @@ def check_up(
     where = f"from {known.file}" if known.file else "no file, all from defaults and environment"
     found = [_version(), Finding("configuration", "ok", where)]
     settings = known.settings
-    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+    checks: tuple[tuple[str, Check], ...] = (
         ("data directory", lambda: _data(settings.data)),
         ("disk", lambda: _disk(settings.data)),
         ("database", lambda: _database(settings)),
         ("clock", lambda: _clock(settings)),
-        ("devices", lambda: _devices(known)),
-        ("job library", lambda: _job_library(python or sys.executable)),
+        *_of_engine(known, python or sys.executable),
         ("server", lambda: _server(settings)),
     )
     for name, check in checks:
@@ -67,6 +59,17 @@ def check_up(
         except (OSError, FairleadError, subprocess.SubprocessError) as error:
             found.append(Finding(name, "wrong", f"it could not be checked: {error}"))
     return found
+
+
+def _of_engine(known: Effective, python: str) -> Iterator[tuple[str, Check]]:
+    """Yield the checks of what starts processes."""
+    settings = known.settings
+    name = settings.engine.partition(":")[0]
+    if name in _CLUSTERS:
+        yield name, lambda: _CLUSTERS[name](settings)
+    else:
+        yield "devices", lambda: _devices(known)
+        yield "job library", lambda: _job_library(python)
 
 
 def _version() -> Finding:
@@ -131,7 +134,7 @@ def _clock(settings: ServeSettings) -> Iterator[Finding]:
     now = time.time()
     for path in settings.data.glob("fairlead.db*"):
         ahead = path.stat().st_mtime - now
-        if ahead > _MOST_SKEW_S:
+        if ahead > MOST_SKEW_S:
             said = f"{path.name} was written {ahead:.0f} s in the future: the clock went back"
             fix = "let NTP set the clock (timedatectl set-ntp true)"
             yield Finding("clock", "warning", said, fix)
@@ -203,7 +206,7 @@ def _server(settings: ServeSettings) -> Iterator[Finding]:
         yield Finding("server", "wrong", "it has stopped deciding", fix)
         return
     skew = abs(time.time() - parsedate_to_datetime(headers["date"]).timestamp())
-    if skew > _MOST_SKEW_S:
+    if skew > MOST_SKEW_S:
         said = f"the server's clock differs by {skew:.0f} s"
         yield Finding("clock", "warning", said, "let NTP set both clocks")
     if about["version"] != __version__:

@@ -1,0 +1,157 @@
+"""The doctor of a Slurm cluster: a healthy one, and everything that can be wrong with it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.testing.slurm_cluster import SlurmCluster
+
+pytestmark = pytest.mark.slow
+
+
+def doctor(
+    data: Path, *more: str, engine: str = "slurm", before: tuple[str, ...] = ()
+) -> dict[str, dict[str, Any]]:
+    """Return what → the gravest finding about it; the exit status says whether all is well."""
+    command = [sys.executable, "-m", "fairlead", "doctor", "--json", "--engine", engine]
+    done = subprocess.run(
+        [*before, *command, "--data", str(data), *more],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    told = json.loads(done.stdout)
+    assert (done.returncode == 0) == told["well"]
+    order = ("ok", "warning", "wrong")
+    found: dict[str, dict[str, Any]] = {}
+    for one in told["findings"]:
+        worst = found.setdefault(one["what"], one)
+        if order.index(one["level"]) > order.index(worst["level"]):
+            found[one["what"]] = one
+        assert one["level"] == "ok" or one["fix"], f"it does not say what to do: {one}"
+    return found
+
+
+def levels(found: dict[str, dict[str, Any]]) -> set[str]:
+    return {one["level"] for one in found.values()}
+
+
+def test_a_healthy_cluster_is_well(slurm: SlurmCluster, tmp_path: Path) -> None:
+    found = doctor(tmp_path / "data")
+    assert levels(found) == {"ok"}, found
+    assert found["shared directory"]["found"] == "4 of 4 nodes write to it"
+    assert "4 v100, 2 p100, 4 k80" in found["devices"]["found"]
+    assert "nodes reach" in found["port"]["found"]
+    assert list((tmp_path / "data").iterdir()) == [], "it leaves something behind"
+    slurm.wait_idle()
+
+
+def changed(slurm: SlurmCluster, to: Path, before: str, after: str) -> str:
+    """Return a configuration of the same cluster for clients with one line changed."""
+    text = (slurm.root / "slurm.conf").read_text()
+    lines = [after if line.startswith(before) else line for line in text.splitlines()]
+    assert after in lines
+    to.mkdir()
+    for name in ("gres.conf", "topology.conf"):
+        shutil.copy(slurm.root / name, to / name)
+    (to / "slurm.conf").write_text("\n".join(lines) + "\n")
+    return str(to / "slurm.conf")
+
+
+def test_no_munge_is_named(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = f"AuthInfo=socket={tmp_path}/none"
+    monkeypatch.setenv("SLURM_CONF", changed(slurm, tmp_path / "conf", "AuthInfo=", lost))
+    found = doctor(tmp_path / "data")
+    assert found["Slurm"]["level"] == "wrong"
+    assert "munge" in found["Slurm"]["found"]
+    assert "munged" in found["Slurm"]["fix"]
+
+
+def test_a_controller_that_is_not_there_is_named(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = changed(slurm, tmp_path / "conf", "SlurmctldPort=", "SlurmctldPort=1")
+    monkeypatch.setenv("SLURM_CONF", conf)
+    found = doctor(tmp_path / "data")
+    assert "controller does not answer" in found["Slurm"]["found"]
+    assert "slurmctld" in found["Slurm"]["fix"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_configuration_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none"))
+    found = doctor(tmp_path / "data")
+    assert f"SLURM_CONF names {tmp_path}/none" in found["Slurm"]["found"]
+
+
+def test_slurm_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = doctor(tmp_path / "data")
+    assert "there is no sbatch" in found["Slurm"]["found"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_partition_without_devices_is_named(tmp_path: Path) -> None:
+    found = doctor(tmp_path / "data", engine="slurm:partition=nope")
+    assert found["devices"]["level"] == "wrong"
+    assert "sinfo" in found["devices"]["fix"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_an_interpreter_that_nodes_lack_is_named(tmp_path: Path) -> None:
+    found = doctor(tmp_path / "data", engine="slurm:python=/opt/none/python")
+    assert found["nodes"]["level"] == "wrong"
+    assert "/opt/none/python" in found["nodes"]["found"]
+    assert "python=PATH" in found["nodes"]["fix"]
+
+
+def test_a_drained_node_is_named(slurm: SlurmCluster, tmp_path: Path) -> None:
+    slurm.run("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=fan")
+    try:
+        found = doctor(tmp_path / "data")
+    finally:
+        slurm.run("scontrol", "update", "NodeName=n3", "State=RESUME")
+    assert found["nodes"]["level"] == "warning"
+    assert "n3 is drain" in found["nodes"]["found"]
+    assert "fan" in found["nodes"]["found"]
+
+
+def in_namespace(data: Path, options: str) -> tuple[str, ...]:
+    """Return what runs a command where ``data`` is a file system that nodes do not see."""
+    data.mkdir()
+    mount = f'mount -t tmpfs {options} none {data} && exec "$@"'
+    before = ("unshare", "--mount", "sh", "-c", mount, "sh")
+    if os.geteuid() or subprocess.run([*before, "true"], check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    return before
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_directory_that_nodes_do_not_see_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    found = doctor(data, before=in_namespace(data, "-o mode=700"))
+    assert found["nodes"]["level"] == "wrong"
+    assert "n1, n2, n3" in found["nodes"]["found"]
+    assert str(data) in found["nodes"]["fix"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    found = doctor(data, before=in_namespace(data, "-o ro,mode=700"))
+    assert found["data directory"]["level"] == "wrong"
+    assert "not writable" in found["data directory"]["found"]
