@@ -13,8 +13,8 @@ results = Console()
 
 def print_json(value: Any) -> None:
     """Write one JSON document to stdout."""
-    json.dump(value, sys.stdout, separators=(",", ":"), allow_nan=False)
-    sys.stdout.write("\n")
+    # Unlike json.dump, json.dumps encodes without a Python call for every value.
+    sys.stdout.write(json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n")
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, figures: bool = True) -> None:

@@ -13,8 +13,9 @@ from fairlead.model.lease import SLOTS, Placements
 from fairlead.model.plan import NOBODY
 from fairlead.model.snapshot import MIXED
 
-_INTS = LEASE, JOB, COPY, HELD, KIND, FIRST = range(6)
-"""columns: lease number, job, copy, devices held, their accelerator, the first of them"""
+_UNUSED = (-1, -1, 0, 1, -1, -1)
+"""what a slot's columns hold before its first lease: lease number, job, copy, devices held,
+their accelerator, the first of them"""
 
 
 class LeaseTable:
@@ -37,8 +38,12 @@ class LeaseTable:
         self.own_steps: dict[int, float] = {}
         """slots of forked jobs' copies → steps each has made itself, as last reported"""
         self._free: list[int] = []
-        empty = np.full((1, len(_INTS)), -1, dtype=np.int64)
-        self._lay_out(empty, np.zeros(1), np.zeros(1, dtype=bool))
+        self._n_held = 0
+        """devices held, counted once for each lease that holds them"""
+        self._gangs = False
+        """whether a lease so far had more devices than one"""
+        ints = tuple(np.full(1, value) for value in _UNUSED)
+        self._lay_out(ints, np.zeros(1), np.zeros(1, dtype=bool))
         self._add_slots(devices)
 
     def use(self, cluster: Cluster) -> None:
@@ -48,11 +53,11 @@ class LeaseTable:
         free = np.full((len(self.holder), more), -1, dtype=np.int64)
         self.holder = np.hstack([self.holder, free])
 
-    def _lay_out(self, ints: IntArray, counted_at: FloatArray, leaving: BoolArray) -> None:
-        self._ints = ints
-        self.lease = ints[:, LEASE]
-        self.job = ints[:, JOB]
-        self.copy = ints[:, COPY]
+    def _lay_out(
+        self, ints: tuple[IntArray, ...], counted_at: FloatArray, leaving: BoolArray
+    ) -> None:
+        self._columns = ints
+        self.lease, self.job, self.copy, self._size, self._kind, self._first = ints
         self.counted_at = counted_at
         """until when the time held has been credited to the job"""
         self.leaving = leaving
@@ -118,49 +123,52 @@ class LeaseTable:
         """Open a lease for every placement, on free lanes of its devices; return the numbers."""
         lease = self._number(len(units))
         slot = lease & (SLOTS - 1)
-        first = units.device[units.start[:-1]]
-        row = np.empty((len(slot), len(_INTS)), dtype=np.int64)
-        row[:, LEASE] = lease
-        row[:, JOB] = units.job
-        row[:, COPY] = units.copy
-        row[:, HELD] = 1
-        row[:, KIND] = self._accelerator_of[first]
-        row[:, FIRST] = first
-        if len(units.device) > len(slot):
-            self._note_gangs(units, row)
-        self._ints[slot] = row
+        single = len(units.device) == len(slot)
+        first = units.device if single else units.device[units.start[:-1]]
+        kind = self._accelerator_of[first]
+        self.lease[slot] = lease
+        self.job[slot] = units.job
+        self._first[slot] = first
         self.counted_at[slot] = at
+        if not single:
+            self._note_gangs(units, slot, kind)
+        self._kind[slot] = kind
+        copies = np.count_nonzero(units.copy)
         self._hold(units, slot)
-        if self.simple:
-            jobs = self._jobs.ints
-            jobs[units.job, -2] = row[:, KIND]
-            jobs[units.job, -1] = lease
+        if self.simple and not copies:
+            self._jobs.on[units.job] = kind
+            self._jobs.lease[units.job] = lease
         else:
+            self.simple &= not copies
+            self.copy[slot] = units.copy
             own = units.copy == 0
             self.own_steps.update(dict.fromkeys(slot[~own].tolist(), 0.0))
-            self._jobs.on[units.job] = row[:, KIND]
+            self._jobs.on[units.job] = kind
             self._jobs.lease[units.job[own]] = lease[own]
         return lease
 
-    def _note_gangs(self, units: Placements, row: IntArray) -> None:
-        size = units.size
-        kind = self._accelerator_of[units.device]
-        alike = np.logical_and.reduceat(kind == row[:, KIND].repeat(size), units.start[:-1])
-        row[:, HELD] = size
-        row[~alike, KIND] = MIXED
+    def _note_gangs(self, units: Placements, slot: IntArray, kind: IntArray) -> None:
+        size = self._size[slot] = units.size
+        each = self._accelerator_of[units.device]
+        alike = np.logical_and.reduceat(each == kind.repeat(size), units.start[:-1])
+        kind[~alike] = MIXED
+        self._gangs = True
         self.simple &= bool(alike.all())
 
     def _hold(self, units: Placements, slot: IntArray) -> None:
-        each = slot if len(units.device) == len(slot) else slot.repeat(units.size)
-        self.simple &= not np.count_nonzero(units.copy)
-        if not self.packed and not np.count_nonzero(self.holder[0, units.device] >= 0):
-            self.holder[0, units.device] = each
-            if np.count_nonzero(self.holder[0, units.device] != each) == 0:
+        device = units.device
+        each = slot if len(device) == len(slot) else slot.repeat(units.size)
+        self._n_held += len(device)
+        if not self.packed:
+            holder = self.holder[0]
+            before = holder[device]
+            holder[device] = each
+            if np.count_nonzero(holder >= 0) == self._n_held:
                 return
-            self.holder[0, units.device] = -1  # two of these jobs share a device
+            holder[device] = before  # some of these jobs share a device
         start = units.start.tolist()
         for i, mine in enumerate(slot.tolist()):
-            devices = units.device[start[i] : start[i + 1]]
+            devices = device[start[i] : start[i + 1]]
             free = np.flatnonzero((self.holder[:, devices] < 0).all(axis=1))
             if not len(free):
                 self.holder = np.vstack([self.holder, np.full_like(self.holder[:1], -1)])
@@ -178,20 +186,23 @@ class LeaseTable:
 
     def close(self, slots: IntArray) -> None:
         """End these leases; their devices are free for the next job."""
-        rows = self._ints.take(slots, axis=0)
-        if not self.packed and not np.count_nonzero(rows[:, HELD] > 1):
-            self.holder[0, rows[:, FIRST]] = -1
-        else:
+        if self.packed or self._gangs:
+            self._n_held -= int(self._size[slots].sum())
+            self._size[slots] = 1
             gone = np.zeros(len(self.lease), dtype=bool)
             gone[slots] = True
             self.holder[gone[self.holder]] = -1
-        job = rows[:, JOB]
-        if self.simple:
-            self._jobs.ints[job, -2:] = NOBODY
         else:
-            own = job[rows[:, COPY] == 0]
-            self._jobs.lease[own] = NOBODY
-            self._ints[slots] = -1
+            self._n_held -= len(slots)
+            self.holder[0][self._first[slots]] = -1
+        job = self.job[slots]
+        self.lease[slots] = -1
+        if self.simple:
+            self._jobs.on[job] = NOBODY
+            self._jobs.lease[job] = NOBODY
+        else:
+            self._jobs.lease[job[self.copy[slots] == 0]] = NOBODY
+            self.copy[slots] = 0
             for number in job.tolist():
                 if not len(self.of_job(number)):
                     self._jobs.on[number] = NOBODY
@@ -200,7 +211,6 @@ class LeaseTable:
         if self.n_leaving:
             self.n_leaving -= int(np.count_nonzero(self.leaving[slots]))
             self.leaving[slots] = False
-        self._ints[slots] = -1
         self._free += slots.tolist()
 
     def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
@@ -208,7 +218,7 @@ class LeaseTable:
         held = until - self.counted_at[slots]
         if self.simple:
             # One flat index is several times faster than a pair of them.
-            at = rows * numbers.shape[1] + (self._ints[:, KIND][slots] + FIRST_RECEIVED)
+            at = rows * numbers.shape[1] + (self._kind[slots] + FIRST_RECEIVED)
             numbers.reshape(-1)[at] += held
             return
         into = numbers[:, FIRST_RECEIVED:]
@@ -219,11 +229,12 @@ class LeaseTable:
 
     def _add_slots(self, count: int) -> None:
         before = len(self.lease) - 1
-        ints = np.full((before + count + 1, len(_INTS)), -1, dtype=np.int64)
-        ints[:before] = self._ints[:before]
         zeros = np.zeros(count)
         self._lay_out(
-            ints,
+            tuple(
+                np.concatenate([column, np.full(count, value)])
+                for column, value in zip(self._columns, _UNUSED, strict=True)
+            ),
             np.concatenate([self.counted_at, zeros]),
             np.concatenate([self.leaving, zeros.astype(bool)]),
         )
@@ -236,11 +247,14 @@ class LeaseTable:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Become the table that gave ``saved``."""
         ints, leases = saved["ints"], saved["holder"]
-        slots = ints[:, LEASE] & (SLOTS - 1)
+        slots = ints[:, 0] & (SLOTS - 1)
         wanted = max([*slots.tolist(), *saved["free"]], default=-1) + 1
         if wanted > len(self.lease) - 1:
             self._add_slots(wanted - (len(self.lease) - 1))
-        self._ints[slots] = ints
+        for column, values in zip(self._columns, ints.T, strict=True):
+            column[slots] = values
+        self._n_held = int(self._size[slots].sum())
+        self._gangs = bool((self._size[slots] > 1).any())
         self.counted_at[slots] = saved["counted_at"]
         self.leaving[slots] = saved["leaving"]
         self.holder = np.where(leases >= 0, leases & (SLOTS - 1), -1)
@@ -254,7 +268,7 @@ class LeaseTable:
         """Return what makes up the table's state."""
         slots = self.open
         return {
-            "ints": self._ints[slots],
+            "ints": np.column_stack([column[slots] for column in self._columns]),
             "counted_at": self.counted_at[slots],
             "leaving": self.leaving[slots],
             "holder": self.lease[self.holder],

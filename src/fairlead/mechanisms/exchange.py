@@ -1,8 +1,7 @@
 """Improving an assignment of rows to a few columns until all of them are used."""
 
+from bisect import insort
 from math import inf
-
-import numpy as np
 
 from fairlead.mechanisms.entries import Entries
 from fairlead.model.arrays import IntArray
@@ -10,6 +9,7 @@ from fairlead.model.arrays import IntArray
 _LEAST_GAIN = 1e-9
 _MOST_EXCHANGES = 64
 """a guard; the gains shrink fast, and later rounds make up for what is left"""
+_NOBODY = -1
 
 
 class Exchange:
@@ -17,57 +17,45 @@ class Exchange:
 
     The columns and one node for "not assigned" form a graph: the arc a → b gains what the best
     row at a adds by moving to b. An assignment is optimal exactly when no circle in this graph
-    gains. Rows with one choice only are served best first, so that each column has just one
-    next to come and one next to go; only the others are looked at one by one.
+    gains. Who could move along an arc is listed by rising gain, so that the best is at hand; who
+    has left the node meanwhile is passed over.
     """
 
     def __init__(self, entries: Entries, gang: IntArray, at: IntArray, free: list[int]) -> None:
         """Take entries in falling order of weight; rows with larger gangs stay as they are."""
-        row, column = entries.row, entries.column
-        choices = np.bincount(row, minlength=len(gang))
-        choices[gang > 1] = 0
-        self._free = free
+        self._entries, self._free = entries, free
         out = self._out = len(free)
-        single = choices[row] == 1
-        self._simple: list[IntArray] = []
-        """column → rows with that choice only, heaviest first"""
-        self._simple_weight: list[list[float]] = []
-        self._served: list[int] = []
-        for c in range(out):
-            mine = (single & (column == c)).nonzero()[0]
-            self._simple.append(row[mine])
-            self._simple_weight.append(entries.weight[mine].tolist())
-            self._served.append(int(np.count_nonzero(at[row[mine]] >= 0)))
-        self._weight: list[list[float]] = []
-        self._choices: list[list[int]] = []
-        self._rows: list[int] = []
-        self._members: list[list[int]] = [[] for _ in range(out + 1)]
-        """node → contested rows that are there"""
+        self._where = [out if column < 0 else column for column in at.tolist()]
+        """rows → the node where it is"""
+        self._moved: set[int] = set()
+        self._movers = self._by_arc(set((gang > 1).nonzero()[0].tolist()))
+        """node → node → (gain, row)"""
         self._gain = [[-inf] * (out + 1) for _ in range(out + 1)]
-        self._who = [[-1] * (out + 1) for _ in range(out + 1)]
         self._changed = set(range(out + 1))
-        self._take_in(entries, (choices[row] > 1).nonzero()[0], at)
 
-    def _take_in(self, entries: Entries, contested: IntArray, at: IntArray) -> None:
-        row, out = entries.row[contested], self._out
-        listed = zip(
-            row.tolist(),
-            entries.column[contested].tolist(),
-            entries.weight[contested].tolist(),
-            at[row].tolist(),
-            strict=True,
-        )
-        index: dict[int, int] = {}
-        for r, c, w, a in listed:
-            i = index.get(r)
-            if i is None:
-                i = index[r] = len(self._rows)
-                self._rows.append(r)
-                self._weight.append([0.0] * (out + 1))
-                self._choices.append([out])
-                self._members[a].append(i)
-            self._weight[i][c] = w
-            self._choices[i].append(c)
+    def _by_arc(self, fixed: set[int]) -> list[list[list[tuple[float, int]]]]:
+        out, where = self._out, self._where
+        movers: list[list[list[tuple[float, int]]]] = [
+            [[] for _ in range(out + 1)] for _ in range(out + 1)
+        ]
+        own: dict[int, float] = {}
+        between = []
+        for r, c, w in zip(*(part.tolist() for part in self._entries), strict=True):
+            a = where[r]
+            if r in fixed:
+                continue
+            if a == c:
+                own[r] = w
+                movers[c][out].append((-w, r))
+            elif a == out:
+                movers[out][c].append((w, r))
+            else:
+                between.append((r, a, c, w))
+        for column in movers[out]:
+            column.reverse()
+        for r, a, c, w in between:
+            insort(movers[a][c], (w - own[r], r))
+        return movers
 
     def improve(self) -> bool:
         """Exchange rows while a column has room and that adds weight; tell if anything changed."""
@@ -82,43 +70,27 @@ class Exchange:
     def assignment(self, at: IntArray) -> IntArray:
         """Return rows → column (-1: none), the other rows as they were."""
         result = at.copy()
-        for column, members in enumerate(self._members):
-            for i in members:
-                result[self._rows[i]] = -1 if column == self._out else column
-        for column, (rows, served) in enumerate(zip(self._simple, self._served, strict=True)):
-            result[rows] = -1
-            result[rows[:served]] = column
+        for row in self._moved:
+            node = self._where[row]
+            result[row] = -1 if node == self._out else node
         return result
 
     def _look_at(self, a: int) -> None:
-        """Find the best arcs from a: the greatest gains and who has them, -1 for a simple row."""
-        out = self._out
-        gain = [-inf] * (out + 1)
-        who = [-1] * (out + 1)
-        if a == out:
-            for j, served in enumerate(self._served):
-                if served < len(self._simple_weight[j]):
-                    gain[j] = self._simple_weight[j][served]
-        elif self._free[a]:
-            gain[out] = 0.0
-        elif self._served[a]:
-            gain[out] = -self._simple_weight[a][self._served[a] - 1]
-        for i in self._members[a]:
-            weights = self._weight[i]
-            here = weights[a]
-            for b in self._choices[i]:
-                more = weights[b] - here
-                if more > gain[b] and b != a:
-                    gain[b] = more
-                    who[b] = i
-        self._gain[a], self._who[a] = gain, who
+        """Find the greatest gains of moving away from a."""
+        where, gains = self._where, self._gain[a]
+        for b, movers in enumerate(self._movers[a]):
+            while movers and where[movers[-1][1]] != a:
+                movers.pop()
+            gains[b] = movers[-1][0] if movers else -inf
+        if a < self._out and self._free[a]:
+            gains[self._out] = 0.0
 
     def _gaining_circle(self) -> list[tuple[int, int, int]] | None:
         """Return the moves of a circle that gains, found by Bellman and Ford's algorithm."""
         for a in self._changed:
             self._look_at(a)
         self._changed = set()
-        nodes, who = range(self._out + 1), self._who
+        nodes = range(self._out + 1)
         arcs = [
             (a, b, more)
             for a, gains in enumerate(self._gain)
@@ -143,18 +115,26 @@ class Exchange:
         at = last
         while not circle or at != last:
             before = came_from[at]
-            circle.append((before, at, who[before][at]))
+            circle.append((before, at, self._mover(before, at)))
             at = before
         return circle
 
+    def _mover(self, a: int, b: int) -> int:
+        if b == self._out and self._free[a]:
+            return _NOBODY
+        return self._movers[a][b][-1][1]
+
     def _move(self, a: int, b: int, row: int) -> None:
         self._changed |= {a, b}
-        if row >= 0:
-            self._members[a].remove(row)
-            self._members[b].append(row)
-        elif a == self._out:
-            self._served[b] += 1
-        elif self._free[a]:
+        if row == _NOBODY:
             self._free[a] -= 1
-        else:
-            self._served[a] -= 1
+            return
+        self._where[row] = b
+        self._moved.add(row)
+        mine = (self._entries.row == row).nonzero()[0]
+        column, worth = self._entries.column[mine], self._entries.weight[mine]
+        weight = dict(zip(column.tolist(), worth.tolist(), strict=True))
+        weight[self._out] = 0.0
+        for c, there in weight.items():
+            if c != b:
+                insort(self._movers[b][c], (there - weight[b], row))

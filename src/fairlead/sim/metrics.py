@@ -1,7 +1,7 @@
 """What a simulation came to: the figures of ``simulate --json``."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,15 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as plain values."""
-        return asdict(self)
+        # Not asdict, which copies every value of every job.
+        figures = _values(self)
+        figures["tenants"] = [_values(tenant) for tenant in self.tenants]
+        figures["jobs"] = [_values(job) for job in self.jobs]
+        return figures
+
+
+def _values(row: Result | JobResult | TenantResult) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__slots__}
 
 
 def summarise(
