@@ -55,10 +55,16 @@ SPEEDS = "workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_
     for workload, speeds in {
         "big": {"v100": 100, "p100": 50, "k80": 20},
         "small": {"v100": 100, "p100": 90, "k80": 60},
+        "uneven": {"v100": 100, "p100": 25, "k80": 110},
     }.items()
     for kind, speed in speeds.items()
     for gang in (1, 2, 3)
 )
+
+
+def note(what: str) -> None:
+    """Say what was measured; ``pytest -s`` shows it."""
+    sys.stdout.write(f"{what}\n")
 
 
 class SlurmServer:
@@ -145,6 +151,11 @@ class SlurmServer:
 
     def log(self) -> str:
         return (self.root / "server.log").read_text()[-6000:]
+
+    def made(self, name: str) -> list[dict[str, Any]]:
+        """Return what rank 0 of a job wrote of its leases: when steps began and ended."""
+        lines = (self.root / f"{name}.0.leases").read_text().splitlines()
+        return [json.loads(line) for line in lines]
 
     def said(self, event: str) -> list[dict[str, Any]]:
         """Return the lines of the server's log about this."""

@@ -14,7 +14,7 @@ import pytest
 
 import fairlead
 from fairlead.engines import lease_dir
-from fairlead.engines.base import Ended, NodeDown, NodeUp
+from fairlead.engines.base import DevicesTaken, Ended, NodeDown, NodeUp
 from fairlead.engines.slurm import SlurmEngine
 from fairlead.engines.slurm_commands import SlurmError
 from fairlead.job import checkpoint
@@ -106,25 +106,50 @@ def test_a_reservation_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: P
         slurm.run("scontrol", "delete", "reservation=ours")
 
 
+def test_what_waits_for_devices_that_others_hold_is_given_up_soon(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    async def scene() -> Ended:
+        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", poll_s=0.5))
+        await bench.engine.adopt(())
+        await bench.until(lambda: DevicesTaken("n4", ()) in bench.seen, "the first look")
+        foreign = slurm.run(
+            "sbatch", "--parsable", "--nodelist=n4", "--gres=gpu:k80:3", "--output=/dev/null",
+            "--wrap=sleep 60",
+        ).strip()  # fmt: skip
+        await bench.engine.launch(bench.order(1, [("n4", 0), ("n4", 1), ("n1", 0)]))
+        ended = await bench.ended(1)
+        taken = [one for one in bench.seen if isinstance(one, DevicesTaken) and one.node == "n4"]
+        assert len(taken[-1].numbers) == 3
+        assert bench.seen.index(taken[-1]) < bench.seen.index(ended), "told too late to help"
+        assert not bench.members(1), "half a gang was started"
+        slurm.run("scancel", foreign)
+        await bench.until(lambda: bench.seen[-1] == DevicesTaken("n4", ()), "them to be free")
+        await bench.start(2, [("n4", number) for number in range(4)])
+        await bench.close()
+        return ended
+
+    ended = asyncio.run(scene())
+    assert (ended.ending, ended.message) == ("lost", "others hold its devices")
+
+
 def test_what_slurm_cannot_start_in_time_is_given_up(slurm: SlurmCluster, tmp_path: Path) -> None:
     async def scene() -> Ended:
         bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", start_within_s=2.0))
         await bench.engine.adopt(())
-        foreign = slurm.run(
-            "sbatch", "--parsable", "--nodelist=n4", "--gres=gpu:k80:4", "--output=/dev/null",
-            "--wrap=sleep 60",
-        ).strip()  # fmt: skip
-        await asyncio.sleep(1.0)
-        await bench.engine.launch(bench.order(1, [("n4", 0), ("n1", 0)]))
-        ended = await bench.ended(1)
-        slurm.run("scancel", foreign)
-        assert not bench.members(1), "half a gang was started"
+        slurm.run("scontrol", "update", "partitionname=gpu", "state=down")
+        try:
+            await bench.engine.launch(bench.order(1, [("n4", 0), ("n1", 0)]))
+            ended = await bench.ended(1)
+        finally:
+            slurm.run("scontrol", "update", "partitionname=gpu", "state=up")
+        assert not bench.members(1)
         await bench.close()
         return ended
 
     ended = asyncio.run(scene())
     assert ended.ending == "lost"
-    assert "did not start" in ended.message
+    assert ended.message == "Slurm did not start it in 2 s: PartitionDown"
 
 
 def test_a_tenant_s_job_runs_as_the_tenant_s_user(slurm: SlurmCluster) -> None:

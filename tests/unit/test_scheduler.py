@@ -252,6 +252,15 @@ def test_lost_node_ends_its_leases_and_takes_its_devices_away() -> None:
     assert made.snapshot(60.0, 60.0).capacity.tolist() == [2, 2]
 
 
+def test_job_that_leaves_a_drained_node_gets_idle_devices_at_once() -> None:
+    made = scheduler(Refilling())
+    ready(made, 0.0, plan(0, 1, 2, -1))
+    left = lease_of(made, 2)
+    made.handle(ev.NodeLost(50.0, "k80-0"))
+    ended = ev.LeasesEnded(51.0, np.array([left]), np.array([50.0]), "left")
+    assert launched(made.handle(ended)) == {2: (3,)}
+
+
 def test_plan_made_before_a_node_was_lost_does_not_use_it() -> None:
     made = scheduler()
     request = ask(made, 0.0)
@@ -298,6 +307,15 @@ def test_freed_device_is_refilled_only_if_the_mechanism_does_so() -> None:
         lease = np.array([lease_of(made, 1)])
         commands = made.handle(ev.LeasesEnded(10.0, lease, np.array([100.0]), "finished"))
         assert launched(list(commands)) == expected
+
+
+def test_job_that_comes_while_the_first_plan_is_made_gets_what_that_leaves_idle() -> None:
+    made = scheduler(Refilling())
+    asked = ask(made, 0.0)
+    made.handle(ev.JobSubmitted(0.0, Job(id="d", workload="m", total_steps=100)))
+    commands = answer(made, asked, 0.1, plan(0, 1, 2, -1))
+    assert launched(commands) == {0: (0,), 1: (1,), 2: (2,), 3: (3,)}
+    assert not launched(made.handle(ev.NodeReturned(0.2, "v100-0")))
 
 
 def test_round_ends_when_nothing_runs_any_more() -> None:

@@ -211,6 +211,8 @@ class Scheduler(Generic[M]):
         self.leases.credit(slots, job, event.at, self.jobs.numbers)
         commands: list[Command] = []
         changes = self.changes
+        if event.outcome != "left" or self._leave_lost_nodes(slots):
+            self.changes += 1
         if self.leases.own_steps:
             commands += self._copies_ended(slots, event.steps)
         else:
@@ -223,16 +225,21 @@ class Scheduler(Generic[M]):
                 if self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
                     self.jobs.end(number, JobState.FINISHED)
                     commands += self._suspend(self.leases.of_job(number))
-        if len(self.waiting) and (event.outcome == "finished" or self.changes != changes):
+        if len(self.waiting) and self.changes != changes:
             # Told to move, a job may have finished instead of leaving.
             active = self.jobs.state[self.waiting.job] == JobState.ACTIVE
             self.waiting = self.waiting.where(active)
         commands += self._launch_ready(event.at)
-        if event.outcome != "left":
-            self.changes += 1
         if self.changes != changes:
             commands += self._react(event.at)
         return commands
+
+    def _leave_lost_nodes(self, slots: IntArray) -> bool:
+        """Tell whether any of these leases is on a node that is gone: nobody planned their end."""
+        if not self.nodes.down:
+            return False
+        there = self.leases.on_devices(~self.nodes.is_up)
+        return bool(np.isin(slots, there).any())
 
     # -- nodes ----------------------------------------------------------------------------------
 
@@ -328,7 +335,8 @@ class Scheduler(Generic[M]):
         self.round_end_at = plan.until
         stop, self.waiting = plan.stop, plan.start
         launched = self.leases.next_epoch != self.planned_epoch
-        if launched or self.changes != self.planned_from:
+        changed = self.changes != self.planned_from
+        if launched or changed:
             stop = self._adapt(plan)
         slots = stop & (SLOTS - 1)
         limits, planned = self._limits(), len(self.waiting)
@@ -343,6 +351,8 @@ class Scheduler(Generic[M]):
             *(self._refill(at) if cut else ()),
             SetTimer("PlanDue", max(at, plan.wake_at - self.plan_lead_s)),
             SetTimer("RoundEnd", plan.until),
+            # Jobs that came while the plan was made are not in it; what it leaves idle is theirs.
+            *(self._react(at) if changed else ()),
         ]
 
     def _adapt(self, plan: Plan) -> IntArray:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from fairlead import crash
@@ -85,6 +86,10 @@ class Keeper:
 
     def tick(self) -> None:
         """Do what is to be done several times a second while members run."""
+
+    def tell(self, ended: Ended) -> None:
+        """Write down how the gang ended."""
+        lease_dir.write_ended(self._directory, ended)
 
     def _start(self) -> None:
         order = self._order
@@ -188,7 +193,8 @@ class Keeper:
             if found:
                 self._steps = float(found.group(1))
         if self._steps != before:
-            lease_dir.write_json(self._directory / "progress.json", {"steps": self._steps})
+            with suppress(OSError):  # it is told with the next steps, or at the end
+                lease_dir.write_json(self._directory / "progress.json", {"steps": self._steps})
         return rest[-4096:]
 
     def _sweep(self) -> None:
@@ -297,10 +303,10 @@ def keep(directory: Path, kind: type[Keeper] = Keeper) -> int:
     with held:
         if lease_dir.read_ended(directory) is None:  # a lease is never run twice
             crash.point("keeper.begins")
-            order = lease_dir.read_order(directory)
-            ended = kind(directory, order).run()
+            keeper = kind(directory, lease_dir.read_order(directory))
+            ended = keeper.run()
             crash.point("keeper.exit.before")
-            lease_dir.write_ended(directory, ended)
+            keeper.tell(ended)
             crash.point("keeper.exit.after")
     return 0
 

@@ -24,6 +24,7 @@ from fairlead.engines.base import Ended, Order, Report
 from fairlead.engines.slurm_commands import Slurm, SlurmError, environment_of
 from fairlead.engines.slurm_leases import Part, Watched
 from fairlead.engines.slurm_nodes import NodeWatch, inventory
+from fairlead.engines.slurm_others import Others
 from fairlead.engines.slurm_watch import Watch
 from fairlead.model.cluster import Cluster
 
@@ -72,7 +73,9 @@ class SlurmEngine:
         self._watch = Watch(
             self._slurm,
             self._prefix,
+            self._home / "clock",
             nodes,
+            Others(self.cpus_per_device),
             silence_s=self.silence_s,
             start_within_s=self.start_within_s,
             poll_s=self.poll_s,

@@ -37,8 +37,10 @@ class SlurmNode:
     address: str
     devices: tuple[str, ...]
     """the accelerator of each device, in the order of their indices"""
-    used: int
-    """devices that jobs of anybody hold"""
+    used: tuple[str, ...]
+    """the accelerator of each device that a job of anybody holds"""
+    idle_cpus: int | None
+    """cores that no job holds; None: Slurm does not say"""
     features: tuple[str, ...]
     partitions: tuple[str, ...]
     states: frozenset[str]
@@ -63,8 +65,8 @@ class SlurmJob:
     name: str
     state: str
     node: str
-    devices: int
-    """GPUs that it holds on each node"""
+    devices: tuple[str, ...]
+    """the accelerator of each device that it holds or waits for"""
     reason: str
 
 
@@ -187,16 +189,13 @@ def read_node(line: str) -> SlurmNode:
         states.add(state.rstrip("*~#!%$@^-"))
         if "*" in state:
             states.add("NOT_RESPONDING")
-    devices = [
-        kind or "gpu"
-        for kind, count in _GPU.findall(found.get("Gres", ""))
-        for _ in range(int(count))
-    ]
+    cpus = [found.get(name, "") for name in ("CPUTot", "CPUAlloc")]
     return SlurmNode(
         name=found["NodeName"],
         address=found.get("NodeAddr", found["NodeName"]),
-        devices=tuple(devices),
-        used=sum(int(count) for _, count in _GPU.findall(found.get("GresUsed", ""))),
+        devices=_accelerators(found.get("Gres", "")),
+        used=_accelerators(found.get("GresUsed", "")),
+        idle_cpus=int(cpus[0]) - int(cpus[1]) if all(map(str.isdigit, cpus)) else None,
         features=_listed(found.get("ActiveFeatures", "")),
         partitions=_listed(found.get("Partitions", "")),
         states=frozenset(states),
@@ -206,8 +205,13 @@ def read_node(line: str) -> SlurmNode:
 def read_job(line: str) -> SlurmJob:
     """Return the job of one line in our format; only the reason may hold the separator."""
     number, name, state, node, gres, reason = line.split("|", 5)
-    devices = sum(int(count) for _, count in _GPU.findall(gres))
-    return SlurmJob(number, name, state, node, devices, reason)
+    return SlurmJob(number, name, state, node, _accelerators(gres), reason)
+
+
+def _accelerators(gres: str) -> tuple[str, ...]:
+    """Return the accelerator of each device of a list such as gpu:v100:2,gpu:k80:1."""
+    counts = _GPU.findall(gres)
+    return tuple(kind or "gpu" for kind, count in counts for _ in range(int(count)))
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -16,12 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairlead.engines import lease_dir
-from fairlead.engines.base import Order
+from fairlead.engines.base import Ended, Order
 from fairlead.engines.keeper import Keeper, free_port, keep
 
 BEAT_S = 1.0
 _LOOK_S = 0.05
 _GATHER_S = 600.0
+_TELLS_S = 60.0
+"""how long the end of a part may wait for the directory; by then it has long been given up"""
 _BAD = ("failed", "lost", "refused")
 
 
@@ -55,16 +57,35 @@ class NodeKeeper(Keeper):
         return True
 
     def tick(self) -> None:
-        """Show life, and look whether to stop and how the other parts are."""
+        """Show life, and look whether to stop and how the other parts are.
+
+        While the directory cannot be reached the members go on. Should that last, we are given up
+        by those who do not hear of us, and members cannot save: then it is the fence that decides.
+        """
         now = time.monotonic()
         if now - self._beaten_at >= BEAT_S:
             self._beaten_at = now
             with suppress(OSError):
                 beat(self._directory)
-        self._heed_stop(now)
+        with suppress(OSError):
+            self._heed_stop(now)
         if now - self._looked_at >= BEAT_S and not self._stopping:
             self._looked_at = now
-            self._look_at_others(now)
+            with suppress(OSError):
+                self._look_at_others(now)
+
+    def tell(self, ended: Ended) -> None:
+        """Write down how the part ended once the directory can be reached, if nobody else has."""
+        until = time.monotonic() + _TELLS_S
+        while True:
+            try:
+                if lease_dir.read_ended(self._directory) is None:
+                    super().tell(ended)
+                return
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(BEAT_S)
 
     def _heed_stop(self, now: float) -> None:
         found = lease_dir.read_json(self._directory / "stop")

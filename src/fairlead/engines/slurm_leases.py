@@ -8,7 +8,7 @@ leases/<lease>/order.json   what was ordered            parts      how many ther
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,14 +60,15 @@ class Part:
             _changed_at(self.directory / "beat"),
         )
 
-    def note(self, seen: Seen | None, now: float) -> None:
-        """Take in what its files say."""
+    def note(self, seen: Seen | None, now: float, age_s: Callable[[int], float]) -> None:
+        """Take in what its files say; ``age_s`` tells how old a beat that we did not see is."""
         if seen is None or self.ended is not None:
             return
         self.ended = seen.ended
         self.has_started = seen.has_started
         if seen.beat is not None and seen.beat != self.beat:
-            self.beat, self.beat_seen_at = seen.beat, now
+            self.beat_seen_at = now - (age_s(seen.beat) if self.beat is None else 0.0)
+            self.beat = seen.beat
 
     def quiet_s(self, now: float) -> float:
         """Return for how long nothing was heard of a keeper that should be there."""
@@ -158,6 +159,13 @@ def read(directory: Path, order: Order, name: str) -> list[Part]:
         Part(directory / str(number), f"{name}.{number}", one)
         for number, one in enumerate(split(order))
     ]
+
+
+def time_there(path: Path) -> int:
+    """Return the time by the clock of whoever keeps the files, in nanoseconds."""
+    path.touch()
+    os.utime(path)
+    return path.stat().st_mtime_ns
 
 
 def _changed_at(path: Path) -> int | None:

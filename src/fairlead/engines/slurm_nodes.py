@@ -1,7 +1,7 @@
 """Which of Slurm's nodes can be used, and what there is to tell about that.
 
-A node cannot be used when Slurm says so (down, drained, reserved for others), when its keepers are
-silent, which shows long before Slurm notices, or when others hold devices of it and we do not.
+A node cannot be used when Slurm says so (down, drained, reserved for others), or when its keepers
+are silent, which shows long before Slurm notices.
 """
 
 import json
@@ -32,8 +32,6 @@ class NodeWatch:
     """told to be down"""
     silent: set[str] = field(default_factory=set)
     """whose keepers do not answer though Slurm says they run"""
-    _foreign: dict[str, int] = field(default_factory=dict)
-    """node → how often in a row others were seen to hold devices"""
     _doubtful: set[str] = field(default_factory=set)
     """of which nobody knows what was told last"""
     _unsure_since: dict[str, float] = field(default_factory=dict)
@@ -61,17 +59,14 @@ class NodeWatch:
 
         ``jobs`` are ours; ``leased`` says of nodes with leases of ours whether these are heard of.
         """
-        held: dict[str, int] = {}
-        for job in jobs:
-            if job.state != "PENDING":
-                held[job.node] = held.get(job.node, 0) + job.devices
+        held = {job.node for job in jobs if job.state != "PENDING"}
         reports: list[NodeDown | NodeUp] = []
         for node in known:
             found = nodes.get(node.id)
             if found is None or found.devices != node.devices:
                 up = False
             else:
-                up = self._is_up(found, held.get(node.id, 0), leased.get(node.id), now)
+                up = self._is_up(found, node.id in held, leased.get(node.id, False), now)
             if up == (node.id in self.down) or node.id in self._doubtful:
                 reports.append(NodeUp(node.id) if up else NodeDown(node.id))
                 self._note(node.id, up, now)
@@ -87,10 +82,7 @@ class NodeWatch:
         self._note(name, False, now)
         return [NodeDown(name)]
 
-    def _is_up(self, node: SlurmNode, held: int, heard: bool | None, now: float) -> bool:
-        # Two looks in a row: a job of ours may have ended between Slurm's two answers.
-        foreign = node.used > held
-        self._foreign[node.name] = self._foreign.get(node.name, 0) + 1 if foreign else 0
+    def _is_up(self, node: SlurmNode, held: bool, heard: bool, now: float) -> bool:
         standing = node.standing(reserved=self.reserved)
         if standing == "unsure":
             # What its keepers say counts for more; else it has a while to answer.
@@ -105,7 +97,7 @@ class NodeWatch:
             if held:
                 return False
             self.silent.discard(node.name)
-        return heard is not None or self._foreign[node.name] < 2
+        return True
 
     def _note(self, name: str, up: bool, now: float) -> None:
         if up:

@@ -6,15 +6,17 @@ job away; if Slurm still takes it to run, its node is lost, which Slurm finds ou
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 
 from fairlead.engines.base import Ending, Progressed, Report, Started
 from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmJob
-from fairlead.engines.slurm_leases import Part, Seen, Watched
+from fairlead.engines.slurm_leases import Part, Seen, Watched, time_there
 from fairlead.engines.slurm_nodes import NodeWatch
+from fairlead.engines.slurm_others import Others, Ours
 from fairlead.model.cluster import Node
 
 log = structlog.get_logger("fairlead.slurm")
@@ -26,6 +28,8 @@ _SETTLES_S = 5.0
 """within which what a scheduler that died has submitted shows up in Slurm's queue"""
 _SLACK_S = 10.0
 """after the grace of a lease, before Slurm is asked to end it"""
+_WAKES_S = 2.0
+"""how long a keeper must be silent under our eyes before it is taken for dead"""
 _BEGINS = 4
 """times the silence that a keeper may take to begin"""
 
@@ -36,7 +40,10 @@ class Watch:
 
     slurm: Slurm
     prefix: str
+    clock: Path
+    """a file of which only the time matters, where the keepers' files are"""
     nodes: NodeWatch
+    others: Others
     silence_s: float
     start_within_s: float
     poll_s: float
@@ -100,11 +107,18 @@ class Watch:
         watched = list(self.leases.values())
         if not watched:
             return
-        seen = await asyncio.to_thread(_read_all, watched)
+        seen, there = await asyncio.to_thread(_read_all, watched, self.clock)
         now = time.monotonic()
+
+        def age_s(beat: int) -> float:
+            # Whoever was silent while there was no server need not be waited for as long again;
+            # but a machine that slept as a whole must have the time to wake up.
+            longest = max(self.silence_s - _WAKES_S, 0.0)
+            return min(max((there - beat) / 1e9, 0.0), longest)
+
         for one, (parts, steps) in zip(watched, seen, strict=True):
             for part, found in zip(one.parts, parts, strict=True):
-                part.note(found, now)
+                part.note(found, now, age_s)
             self._tell(one, steps)
 
     def _tell(self, one: Watched, steps: float | None) -> None:
@@ -141,10 +155,36 @@ class Watch:
         for part in (part for one in self.leases.values() for part in one.parts):
             heard = part.beat_seen_at is not None and part.quiet_s(now) <= self.silence_s
             leased[part.node] = leased.get(part.node, False) or heard
-        for report in self.nodes.judge(nodes, self.known, jobs.values(), leased, now):
+        ours = self._devices(jobs)
+        for report in (
+            *self.nodes.judge(nodes, self.known, jobs.values(), leased, now),
+            *self.others.look(nodes, self.known, jobs.values(), ours),
+        ):
             log.info("slurm.node", report=str(report))
             self.reports.put_nowait(report)
+        await self._leave_to_others(jobs)
         await self._end_strays(jobs.values())
+
+    def _devices(self, jobs: Mapping[str, SlurmJob]) -> dict[str, Ours]:
+        """Return node → the devices of our leases there."""
+        running: dict[str, set[int]] = {}
+        waiting: dict[str, set[int]] = {}
+        for part in (part for one in self.leases.values() for part in one.parts):
+            job = jobs.get(part.name)
+            runs = part.ended is None and job is not None and job.state != "PENDING"
+            numbers = (running if runs else waiting).setdefault(part.node, set())
+            numbers |= {number for _, number in part.order.devices}
+        nodes = running.keys() | waiting.keys()
+        return {name: Ours(running.get(name, ()), waiting.get(name, ())) for name in nodes}
+
+    async def _leave_to_others(self, jobs: Mapping[str, SlurmJob]) -> None:
+        """Give up what waits for devices that others were given before us."""
+        for one in list(self.leases.values()):
+            for part in one.parts:
+                job, theirs = jobs.get(part.name), self.others.taken.get(part.node, ())
+                waits = part.ended is None and job is not None and job.state == "PENDING"
+                if waits and any(number in theirs for _, number in part.order.devices):
+                    await self._give_up(one, part, "lost", "others hold its devices")
 
     async def _judge(self, one: Watched, part: Part, job: SlurmJob | None, now: float) -> None:
         late = one.stop_at is not None and now > one.stop_at + one.order.grace_s + _SLACK_S
@@ -217,6 +257,10 @@ class Watch:
         self._strays = strays
 
 
-def _read_all(watched: Sequence[Watched]) -> list[tuple[list[Seen | None], float | None]]:
-    """Read what keepers have written; file systems that nodes share may be slow."""
-    return [([part.read() for part in one.parts], one.printed_steps()) for one in watched]
+def _read_all(
+    watched: Sequence[Watched], clock: Path
+) -> tuple[list[tuple[list[Seen | None], float | None]], int]:
+    """Read what keepers have written, and the time there; shared file systems may be slow."""
+    seen = [([part.read() for part in one.parts], one.printed_steps()) for one in watched]
+    unseen = any(part.beat is None for one in watched for part in one.parts)
+    return seen, time_there(clock) if unseen else 0
