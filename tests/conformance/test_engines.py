@@ -13,12 +13,15 @@ import pytest
 
 from fairlead.engines.base import Ended, Order, Report
 from fairlead.engines.local import LocalEngine
+from fairlead.engines.ray import RayEngine
 from fairlead.engines.slurm import SlurmEngine
 from fairlead.model.cluster import Cluster, Node
 from fairlead.testing import engines
 from fairlead.testing.contract import BrokenPromiseError
 from fairlead.testing.engines import CHECKS
 from fairlead.testing.engines_bench import Rig
+from fairlead.testing.ray_cluster import RayCluster
+from fairlead.testing.ray_cluster import missing as ray_missing
 from fairlead.testing.slurm_cluster import SlurmCluster, missing
 
 LOCAL = Cluster(
@@ -77,6 +80,47 @@ def test_slurm_engine_conforms(
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     check(slurm_rig(slurm, tmp_path))
+
+
+# -- Ray ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[RayCluster]:
+    if ray_missing():
+        pytest.skip(ray_missing())
+    cluster = RayCluster()
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+def ray_rig(ray: RayCluster, root: Path) -> Rig:
+    async def lose(node: str) -> None:
+        await asyncio.to_thread(ray.kill_node, node)
+
+    async def give_back(node: str) -> None:
+        await asyncio.to_thread(ray.start_node, node)
+
+    return Rig(
+        make=lambda: RayEngine(root / "data", **ray.options),
+        root=root,
+        cluster=ray.cluster,
+        leftovers=ray.groups,
+        lose=lose,
+        give_back=give_back,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+@pytest.mark.parametrize("check", CHECKS, ids=by_name)
+def test_ray_engine_conforms(check: Any, ray: RayCluster, tmp_path: Path) -> None:
+    try:
+        check(ray_rig(ray, tmp_path))
+    finally:
+        ray.clear()  # a scheduler that does not come back leaves its placement groups
 
 
 # -- the suite itself ---------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ class LocalEngine:
         crash.point("server.launch.before")
         lease_dir.write_order(directory, order)
         crash.point("server.launch.ordered")
-        keeper = _start_keeper(directory)
+        keeper = self._start_keeper(directory)
         crash.point("server.launch.spawned")
         try:
             self._follow(order.lease, keeper, own=True)
@@ -87,7 +87,8 @@ class LocalEngine:
             lease = int(directory.name)
             if lease in wanted:
                 wanted.discard(lease)
-                self._watch(lease)
+                if lease not in self._watched:
+                    self._watch(lease)
             elif lease_dir.is_alive(directory):
                 self._stop_stranger(directory)
         for lease in wanted:  # ordered and logged, but the crash came before its directory
@@ -113,6 +114,9 @@ class LocalEngine:
 
     def _directory(self, lease: int) -> Path:
         return self._root / str(lease)
+
+    def _start_keeper(self, directory: Path) -> int:
+        return start_keeper(directory, "fairlead.engines.keeper", os.environ)
 
     def _watch(self, lease: int) -> None:
         """Follow a keeper that was started before, or report how it ended."""
@@ -186,13 +190,13 @@ class LocalEngine:
                     self._reports.put_nowait(Progressed(lease, found["steps"]))
 
 
-def _start_keeper(directory: Path) -> int:
+def start_keeper(directory: Path, module: str, environment: Mapping[str, str]) -> int:
     """Start a keeper in a session of its own; return its process number."""
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "fairlead.engines.keeper", str(directory)],
-        os.environ,
+        [sys.executable, "-m", module, str(directory)],
+        environment,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(directory / "keeper.log"), appending, 0o600),
@@ -201,6 +205,7 @@ def _start_keeper(directory: Path) -> int:
         setsid=True,
         # A keeper that is told to stop before it listens hears of it when it does.
         setsigmask=[signal.SIGTERM],
+        setsigdef=[signal.SIGCHLD],
     )
 
 
