@@ -43,6 +43,7 @@ bench: setup  ## speed against cvxpy, of whole simulations and a live server; fa
 	$(BIN)/python benchmarks/insight.py
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/fidelity.py
 
 soak: setup  ## 500 kills of real processes, then 100,000 seeds of faults; over an hour on two cores
 	$(BIN)/python benchmarks/kills.py --kills 250

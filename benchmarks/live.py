@@ -43,6 +43,12 @@ READS = {
 }
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class Server:
     """``fairlead serve`` with the still engine, on the first core that this process may use."""
 
@@ -53,9 +59,7 @@ class Server:
         (plugin / "entry_points.txt").write_text(
             "[fairlead.engines]\nstill = live_engine:StillEngine\n"
         )
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.data, self.url = root / "data", f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "fairlead", "serve", "--data", self.data]
         command += ["--port", port, "--engine", f"still:devices={devices}", "--round", round_s]

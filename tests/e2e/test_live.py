@@ -75,6 +75,9 @@ def test_jobs_from_all_doors_train_move_and_finish_exactly(server: LiveServer) -
         check_result(server.root / f"{door}.0", steps)
     assert sum(job["preemptions"] >= 2 for job in ends.values()) >= 2
     assert any(len(job["accelerators_used"]) == 2 for job in ends.values())
+    about = server.client.get("/v1/about")
+    assert 0.01 < about["start_s"] < 30  # interpreter, keeper and imports take some time at least
+    assert 0.001 < about["end_s"] < 30
 
 
 def test_a_server_killed_again_and_again_loses_nothing(server: LiveServer) -> None:

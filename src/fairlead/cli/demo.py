@@ -34,12 +34,12 @@ def demo(
     from fairlead.demo.scene import demo_jobs
 
     data = Path(tempfile.mkdtemp(prefix="fairlead-demo-"))
-    server = _start(data, port)
+    server = start(data, port)
     listed = demo_jobs(jobs)
     try:
-        client = _connect(data, port, server)
+        client = connect(data, port, server)
         messages.print(f"server on http://127.0.0.1:{port}, data in {data}")
-        ids = _submit(client, listed)
+        ids = submit(client, listed)
         _watch(client, len(listed))
         _conclude(client, listed, ids)
         if keep:
@@ -56,7 +56,8 @@ def demo(
             server.wait(20)
 
 
-def _start(data: Path, port: int) -> "subprocess.Popen[bytes]":
+def start(data: Path, port: int) -> "subprocess.Popen[bytes]":
+    """Start the demo's server in a process of its own."""
     from fairlead.demo.scene import DEVICES, ROUND_S
 
     command = [sys.executable, "-m", "fairlead", "serve", "--data", str(data)]
@@ -65,7 +66,8 @@ def _start(data: Path, port: int) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(command, stdout=log, stderr=log)
 
 
-def _connect(data: Path, port: int, server: "subprocess.Popen[bytes]") -> "Client":
+def connect(data: Path, port: int, server: "subprocess.Popen[bytes]") -> "Client":
+    """Return a client of the server once that answers."""
     from fairlead.client import Client, ServerError
 
     until = time.monotonic() + 30
@@ -81,7 +83,8 @@ def _connect(data: Path, port: int, server: "subprocess.Popen[bytes]") -> "Clien
     raise ServerError(f"the server did not start: {said}")
 
 
-def _submit(client: "Client", listed: "list[DemoJob]") -> list[str]:
+def submit(client: "Client", listed: "list[DemoJob]") -> list[str]:
+    """Submit the jobs at their times; return their ids."""
     from fairlead.demo.scene import TENANTS
 
     for tenant in TENANTS:
@@ -143,18 +146,28 @@ def _drawn(found: list[dict[str, Any]]) -> Any:
 
 
 def _conclude(client: "Client", listed: "list[DemoJob]", ids: list[str]) -> None:
-    from fairlead.cli.output import table
-    from fairlead.demo.scene import predicted
+    from fairlead.cli.output import messages, table
+    from fairlead.demo.scene import ROUND_S, predicted
+    from fairlead.server.serve import plan_lead_s
 
     found = [client.job(job_id) for job_id in ids]
     first = min(job["submitted_at"] for job in found)
     spans = [job["ended_at"] - job["submitted_at"] for job in found]
     last = max(job["ended_at"] for job in found) - first
     rows = [["live, max-min", f"{sum(spans) / len(spans):.1f} s", f"{last:.1f} s"]]
+    about = client.get("/v1/about")
+    lease_s = (about["start_s"] or 0.0) + (about["end_s"] or 0.0)
+    arrivals = [job["submitted_at"] - first for job in found]
     for policy in ("max-min", "max-min:agnostic"):
-        mean, end = predicted(listed, policy)
-        rows.append([f"simulated, {policy}", f"{mean:.1f} s", f"{end:.1f} s"])
+        ends = predicted(
+            listed, arrivals, policy, lease_s=lease_s, plan_lead_s=plan_lead_s(ROUND_S)
+        )
+        mean = sum(ends - arrivals) / len(ends)
+        rows.append([f"simulated, {policy}", f"{mean:.1f} s", f"{max(ends):.1f} s"])
     table("completion", ["", "mean", "last"], rows)
+    messages.print(
+        f"A lease cost {lease_s:.2f} s beside its steps; the simulator reckons with it."
+    )
     wrong = [job["id"] for job in found if job["state"] != "finished"]
     exact = sum(job["steps_done"] == job["total_steps"] for job in found)
     moved = sum(len(job["accelerators_used"]) > 1 for job in found)

@@ -1,19 +1,20 @@
 """The demo's cluster, tenants and jobs, and the same jobs as a trace for the simulator."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.data import DEFAULT_SPEEDS
 from fairlead.files import parse_cluster, read_speeds
 from fairlead.mechanisms.choose import realise
+from fairlead.model.arrays import FloatArray
 from fairlead.model.job import Job, Tenant
 from fairlead.sim.driver import simulate
+from fairlead.sim.physics import OTHERS, Costs, Nature, Physics
 from fairlead.sim.scenario import Scenario
 
 DEVICES = "v100=2,p100=2,k80=4"
 ROUND_S = 5.0
 TENANTS = (Tenant("vision", 2.0), Tenant("speech", 1.0), Tenant("research", 1.0))
-RESTART_S = 0.7
-"""what a start of a process costs: interpreter, imports, checkpoint"""
 _MENU = {
     "vision": ("ResNet-50", "DCGAN"),
     "speech": ("LSTM", "GRU"),
@@ -45,8 +46,20 @@ def demo_jobs(count: int = 21, *, seconds: float = 9.0) -> list[DemoJob]:
     return jobs
 
 
-def predicted(jobs: list[DemoJob], policy: str) -> tuple[float, float]:
-    """Return the simulator's mean completion time and makespan for the same jobs."""
+def predicted(
+    jobs: Sequence[DemoJob],
+    arrivals_s: Sequence[float],
+    policy: str,
+    *,
+    lease_s: float,
+    plan_lead_s: float,
+) -> FloatArray:
+    """Return when the simulator has the same jobs finish, if they arrive as they did.
+
+    ``lease_s`` is what each lease costs beside its steps: to start processes, load and write
+    checkpoints, and hand devices over. ``plan_lead_s`` is how long before a round it is planned.
+    """
+    costs = Costs(preload_s=lease_s, resume_s=lease_s, migrate_s=lease_s)
     record, _ = simulate(
         Scenario(
             cluster=parse_cluster(DEVICES),
@@ -58,15 +71,14 @@ def predicted(jobs: list[DemoJob], policy: str) -> tuple[float, float]:
                     total_steps=float(job.steps),
                     tenant=job.tenant,
                     weight=job.weight,
-                    arrival_at=job.arrival_s,
+                    arrival_at=arrival_s,
                 )
-                for i, job in enumerate(jobs)
+                for i, (job, arrival_s) in enumerate(zip(jobs, arrivals_s, strict=True))
             ),
             mechanism=realise(policy, None, ROUND_S),
             tenants=TENANTS,
-            restore_cost_s=RESTART_S,
+            plan_lead_s=plan_lead_s,
+            physics=Physics(effects=frozenset({"costs"}), natures={OTHERS: Nature(costs=costs)}),
         )
     )
-    arrival = [job.arrival_s for job in jobs]
-    spans = record.finished_at - arrival
-    return float(spans.mean()), float(record.finished_at.max())
+    return record.finished_at

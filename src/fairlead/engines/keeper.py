@@ -27,6 +27,8 @@ from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
+_ENDS_S = 0.02
+"""between looks at members that print no more: most are about to end, and others wait for it"""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 """the machine's failures, which do not count against a job's retries"""
@@ -164,7 +166,7 @@ class Keeper:
     def _pump(self, wait_s: float) -> None:
         """Pass what members print to their logs."""
         if not self._selector.get_map():
-            time.sleep(wait_s)
+            time.sleep(min(wait_s, _ENDS_S))
             return
         for key, _ in self._selector.select(wait_s):
             source = key.fd

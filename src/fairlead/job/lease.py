@@ -48,6 +48,8 @@ class Lease:
         self._closed = False
         self._began = time.monotonic()
         self._began_at_steps = 0
+        self._first_step_at: float | None = None
+        self.last_step_at: float | None = None
         self._thread = threading.Thread(target=self._keep, name="fairlead-lease", daemon=True)
 
     def begin(self, steps: int) -> None:
@@ -58,6 +60,8 @@ class Lease:
 
     def may_start(self) -> bool:
         """Count one more step as started, or return False when it is time to leave."""
+        if self._first_step_at is None:
+            self._first_step_at = time.monotonic()
         with self._lock:
             if not self._leaving:
                 self.started += 1
@@ -118,7 +122,8 @@ class Lease:
 
     def _renew(self) -> dict[str, Any] | None:
         """Return the server's answer, None when it cannot be had."""
-        elapsed = time.monotonic() - self._began
+        now = time.monotonic()
+        elapsed = now - self._began
         body: dict[str, object] = {
             "rank": self._rank,
             "started": self.started,
@@ -127,6 +132,10 @@ class Lease:
             "steps_per_s": (self.steps - self._began_at_steps) / max(elapsed, 1e-9),
             "leaving": self._leaving,
         }
+        if self._first_step_at is not None:
+            body["first_step_s"] = now - self._first_step_at
+        if self.last_step_at is not None:
+            body["last_step_s"] = now - self.last_step_at
         metrics = dict(self.metrics)
         if metrics != self._metrics_sent:
             body["metrics"] = metrics

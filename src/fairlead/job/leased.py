@@ -129,7 +129,8 @@ class LeasedRun(Run):
             pace.end()
             self.steps_done += 1
             lease.steps = self.steps_done
-            due = self.world_size == 1 and time.monotonic() - self._saved_at > self._every_s
+            lease.last_step_at = now = time.monotonic()
+            due = self.world_size == 1 and now - self._saved_at > self._every_s
             if due or self._save_after_step:
                 self._save_or_refuse()
         # Done only when it is saved: without room the steps are made again under a later lease.

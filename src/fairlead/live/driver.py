@@ -25,7 +25,7 @@ from fairlead.engines.base import (
     Report,
 )
 from fairlead.live.clock import Clock
-from fairlead.live.leases import Load, OpenLease
+from fairlead.live.leases import Costs, Load, OpenLease
 from fairlead.live.ledger import Ledger
 from fairlead.live.orders import Environment, Orders
 from fairlead.live.spec import JobSpec, read_spec
@@ -113,6 +113,7 @@ class Live:
         self.leases: dict[int, OpenLease] = {}
         self._load = Load()
         self.decisions_s: list[float] = []
+        self.costs = Costs()
         """what recent plans took to compute"""
         self.rounds_s: list[float] = []
         """what recent rounds took from the time a plan was due until it was written down"""
@@ -406,7 +407,9 @@ class Live:
     def _launch(self, command: cmd.Launch) -> None:
         for lease, placement in zip(command.lease.tolist(), command.on, strict=True):
             job_id = self.scheduler.jobs.ids[placement.job]
-            self._open(OpenLease(lease, job_id, len(placement.devices), command.until, False))
+            opened = OpenLease(lease, job_id, len(placement.devices), command.until)
+            opened.launched_at = self.clock.now()
+            self._open(opened)
             self._outbox.put_nowait(partial(self._start_processes, lease, job_id, placement))
 
     def _open(self, lease: OpenLease) -> None:
@@ -519,6 +522,8 @@ class Live:
         spec, saved = self.specs[open_lease.job], float(jobs.saved_steps[number])
         steps = max(saved, ended.steps or 0.0)
         outcome = _OUTCOME[ended.ending]
+        if outcome in ("finished", "left"):
+            self.costs.note(open_lease, at)
         if outcome == "finished" and ended.steps is None:
             steps = max(steps, open_lease.steps)
         self._tell("lease.ended", job=spec.id, lease=ended.lease, ending=ended.ending, steps=steps)

@@ -1,6 +1,7 @@
 """Open leases as the job processes see them: until when, and how a gang leaves together."""
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ _SOONEST_S, _OFTEN_S = 0.05, 5.0
 _RENEWALS_PER_S = 200.0
 """of all members together, above which they are asked to renew less often"""
 _LEAVING_PER_S, _LEAVING_S = 500.0, 1.0
+_OF_LATE = 1000
+"""leases whose costs are averaged"""
 
 
 @dataclass(slots=True)
@@ -21,6 +24,10 @@ class OpenLease:
     ranks: int
     until: float
     leaving: bool = False
+    launched_at: float = math.nan
+    """when it was to start; not known of one that an earlier server started"""
+    first_step_at: float | None = None
+    last_step_at: float | None = None
     steps: float = 0.0
     steps_per_s: float = 0.0
     heard_at: float | None = None
@@ -41,6 +48,7 @@ class OpenLease:
         self.steps = max(self.steps, steps)
         if rank == 0:
             self.steps_per_s = float(str(told.get("steps_per_s", 0.0)))
+            self._note_steps(at, told.get("first_step_s"), told.get("last_step_s"))
         metrics = told.get("metrics")
         if isinstance(metrics, Mapping):
             self.metrics.update((str(name), _finite(value)) for name, value in metrics.items())
@@ -55,6 +63,38 @@ class OpenLease:
         after = max(self._final.values()) if len(self._final) == self.ranks else None
         again_s = load.leave_again_s() if told.get("leaving") else 0.0
         return {"valid_s": _AWAY_S, "again_s": again_s, "leave": True, "leave_after": after}
+
+    def _note_steps(self, at: float, first_s: object, last_s: object) -> None:
+        if first_s is not None and self.first_step_at is None:
+            self.first_step_at = at - float(str(first_s))
+        if last_s is not None:
+            self.last_step_at = at - float(str(last_s))
+
+
+class Costs:
+    """What leases cost beside their steps, as their members have told of late."""
+
+    def __init__(self) -> None:
+        self._starts: deque[float] = deque(maxlen=_OF_LATE)
+        self._ends: deque[float] = deque(maxlen=_OF_LATE)
+
+    def note(self, lease: OpenLease, at: float) -> None:
+        """Count a lease that ends now, if it is known when it began and made its steps."""
+        if lease.first_step_at is None or lease.last_step_at is None:
+            return
+        if not math.isnan(lease.launched_at):
+            self._starts.append(max(lease.first_step_at - lease.launched_at, 0.0))
+        self._ends.append(max(at - lease.last_step_at, 0.0))
+
+    @property
+    def start_s(self) -> float | None:
+        """From the start of a lease to its first step, on average; None before any is known."""
+        return sum(self._starts) / len(self._starts) if self._starts else None
+
+    @property
+    def end_s(self) -> float | None:
+        """From a lease's last step to its end, when others get its devices."""
+        return sum(self._ends) / len(self._ends) if self._ends else None
 
 
 @dataclass(slots=True)

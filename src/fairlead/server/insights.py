@@ -50,6 +50,8 @@ async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
         round_s=float(getattr(mechanism, "round_s", 0.0)) or None,
         cluster=live.setting.cluster.count_by_name(),
         now=live.clock.now(),
+        start_s=live.costs.start_s,
+        end_s=live.costs.end_s,
     )
 
 

@@ -86,6 +86,10 @@ class Renewal(_Message):
     steps_per_s: Annotated[float, Field(ge=0, le=1e15)] = 0
     metrics: dict[Name, float] = {}
     leaving: bool = False
+    first_step_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    """seconds since its first step under this lease began"""
+    last_step_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    """seconds since its last step ended"""
 
 
 class Renewed(_Message):
@@ -167,6 +171,10 @@ class AboutView(_Message):
     round_s: float | None
     cluster: dict[str, int]
     now: float
+    start_s: float | None = None
+    """from the start of a lease to its first step, on average of late"""
+    end_s: float | None = None
+    """from the last step of a lease to its end, on average of late"""
 
 
 class Problem(BaseModel):

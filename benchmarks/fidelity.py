@@ -1,0 +1,94 @@
+"""The demo's jobs on the emulated cluster against the simulator: when does each finish?
+
+    python benchmarks/fidelity.py [--jobs 21] [--json]
+
+Real training processes under a real server; the simulator is told when jobs arrived and what a
+lease cost beside its steps, both as this server measured them, and nothing else. Limits are those
+of ranges.toml (``fidelity``); a broken one makes the exit status 1.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from live import free_port
+
+from fairlead.cli import demo
+from fairlead.demo.scene import ROUND_S, DemoJob, demo_jobs, predicted
+from fairlead.server.serve import plan_lead_s
+
+
+def run(jobs: list[DemoJob]) -> tuple[list[dict[str, Any]], float, float]:
+    """Run the jobs; return them as they ended, and what a start and an end cost."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-fidelity-") as name:
+        data, port = Path(name), free_port()
+        server = demo.start(data, port)
+        try:
+            client = demo.connect(data, port, server)
+            ids = demo.submit(client, jobs)
+            for job_id in ids:
+                client.wait(job_id, timeout_s=1200)
+            about = client.get("/v1/about")
+            return [client.job(i) for i in ids], about["start_s"], about["end_s"]
+        finally:
+            server.terminate()
+            server.wait(30)
+            time.sleep(1.0)
+
+
+def compared(count: int) -> dict[str, float]:
+    """Return how far the live run and the simulated one are apart, as parts of the latter."""
+    jobs = demo_jobs(count)
+    found, start_s, end_s = run(jobs)
+    first = min(job["submitted_at"] for job in found)
+    arrivals = np.array([job["submitted_at"] - first for job in found])
+    live = np.array([job["ended_at"] - first for job in found])
+    told = predicted(
+        jobs,
+        arrivals.tolist(),
+        "max-min",
+        lease_s=start_s + end_s,
+        plan_lead_s=plan_lead_s(ROUND_S),
+    )
+    means = float((live - arrivals).mean()), float((told - arrivals).mean())
+    return {
+        "start, s": start_s,
+        "end, s": end_s,
+        "average JCT live, s": means[0],
+        "average JCT simulated, s": means[1],
+        "makespan live, s": float(live.max()),
+        "makespan simulated, s": float(told.max()),
+        "average JCT, error": abs(means[0] / means[1] - 1),
+        "makespan, error": abs(float(live.max() / told.max()) - 1),
+        "finish of a job, median error": float(np.median(np.abs(live / told - 1))),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=21)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    figures = compared(options.jobs)
+    text = Path(__file__).with_name("ranges.toml").read_text(encoding="utf-8")
+    limits = tomllib.loads(text)["fidelity"]
+    if options.json:
+        print(json.dumps(figures))
+    broken = 0
+    for name, value in figures.items():
+        limit = limits.get(name, {})
+        bad = value > limit.get("most", np.inf)
+        broken += bad
+        if not options.json:
+            print(f"{name:32} {value:8.3f}   {limit}{'  BROKEN' if bad else ''}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
