@@ -257,6 +257,27 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_other(own_server: LiveServer)
 # -- settings, signals, logs, limits --------------------------------------------------------------
 
 
+def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: LiveServer) -> None:
+    own_server.devices = "v100=1"
+    own_server.start()
+    client = own_server.client
+    first, second = (client.submit(["sleep", "60"], workload="big")["id"] for _ in range(2))
+    until = time.monotonic() + 10
+    while client.job(first)["state"] != "running" and time.monotonic() < until:
+        time.sleep(0.05)
+    own_server.kill()
+    own_server.devices = "k80=1,v100=1"  # in whatever order
+    own_server.start()
+    until = time.monotonic() + 15
+    while client.job(second)["state"] != "running" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert {client.job(one)["accelerator"] for one in (first, second)} == {"v100", "k80"}
+    assert [one["id"] for one in said(own_server, "nodes")] == ["v100-0", "k80-0"]
+    own_server.kill()
+    own_server.start()
+    assert [one["id"] for one in said(own_server, "nodes")] == ["v100-0", "k80-0"]
+
+
 def test_settings_come_from_file_environment_and_flags(own_server: LiveServer) -> None:
     own_server.data.mkdir()
     (own_server.data / "fairlead.toml").write_text('policy = "fifo"\nlog_format = "json"\n')

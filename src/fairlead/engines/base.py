@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:  # a keeper starts for every lease and must not load numpy for this
-    from fairlead.model.cluster import Cluster
+    from fairlead.model.cluster import Cluster, Node
 
 Ending = Literal["finished", "left", "failed", "lost", "refused"]
 
@@ -88,6 +88,13 @@ class NodeUp:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFound:
+    """A node has joined that the inventory did not have before."""
+
+    node: "Node"
+
+
+@dataclass(frozen=True, slots=True)
 class DevicesTaken:
     """Others hold these devices of a node, by their numbers on it, and no more than these.
 
@@ -99,7 +106,7 @@ class DevicesTaken:
     numbers: tuple[int, ...]
 
 
-Report = Started | Ended | Progressed | NodeDown | NodeUp | DevicesTaken
+Report = Started | Ended | Progressed | NodeDown | NodeUp | NodeFound | DevicesTaken
 
 
 class Engine(Protocol):

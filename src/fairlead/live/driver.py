@@ -15,16 +15,19 @@ import structlog
 from fairlead import crash
 from fairlead.core import Scheduler, decode_event, encode_event, load_state, save_state
 from fairlead.core.jobs import JobState
+from fairlead.core.nodes import Nodes
 from fairlead.engines.base import (
     DevicesTaken,
     Ended,
     Engine,
     NodeDown,
+    NodeFound,
     NodeUp,
     Progressed,
     Report,
 )
 from fairlead.live.clock import Clock
+from fairlead.live.inventory import Inventory, require_some_known
 from fairlead.live.leases import Costs, Load, OpenLease
 from fairlead.live.ledger import Ledger
 from fairlead.live.orders import Environment, Orders
@@ -34,7 +37,7 @@ from fairlead.mechanisms.base import Mechanism
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import FairleadError
 from fairlead.model.job import Tenant
 from fairlead.model.lease import NOTHING, Placement
@@ -99,8 +102,9 @@ class Live:
 
     def __post_init__(self) -> None:
         setting = self.setting
+        self._inventory = Inventory(self.store, setting.cluster)
         self.scheduler: Scheduler[Any] = Scheduler(
-            setting.cluster,
+            self._inventory.first,
             setting.beliefs,
             setting.mechanism,
             plan_lead_s=setting.plan_lead_s,
@@ -108,8 +112,8 @@ class Live:
         self.specs: dict[str, JobSpec] = {}
         self.messages: dict[str, str] = {}
         """job → what its last lease had to say"""
-        self.ledger = Ledger(setting.cluster.accelerators)
-        self.orders = Orders(setting.cluster, setting.data, setting.environment)
+        self.ledger = Ledger()
+        self.orders = Orders(setting.data, setting.environment)
         self.leases: dict[int, OpenLease] = {}
         self._load = Load()
         self.decisions_s: list[float] = []
@@ -146,6 +150,8 @@ class Live:
         crash.point("server.start.locked")
         self.clock.not_before(self._rebuild())
         crash.point("server.start.rebuilt")
+        require_some_known(self.scheduler.cluster, self.setting.cluster)
+        self._compare(self._inventory.all_found, self.setting.cluster.nodes)
         leases = self.scheduler.leases
         slots = leases.open
         numbers = leases.lease[slots].tolist()
@@ -367,7 +373,8 @@ class Live:
         self.ledger.note(event, jobs)
         for command in commands:
             if isinstance(command, cmd.Launch):
-                self.ledger.note_launch(command, event.at, jobs)
+                kinds = self.scheduler.cluster.accelerators
+                self.ledger.note_launch(command, event.at, jobs, kinds)
         return commands
 
     async def _save(self) -> None:
@@ -421,7 +428,9 @@ class Live:
             return
         self._tell("lease.started", job=job_id, lease=lease)
         try:
-            await self.engine.launch(self.orders.write(lease, self.specs[job_id], placement))
+            cluster = self.scheduler.cluster
+            order = self.orders.write(lease, self.specs[job_id], placement, cluster)
+            await self.engine.launch(order)
         except (FairleadError, OSError) as error:
             # Our failure, not the job's: it does not count against the job's retries.
             ended = Ended(lease, "lost", None, f"it could not be started: {error}")
@@ -499,8 +508,22 @@ class Live:
                 self._put(lambda at: [ev.NodeLost(at, node)])
             case NodeUp(node):
                 self._put(lambda at: [ev.NodeReturned(at, node)])
+            case NodeFound(found):
+                self._compare(self._inventory.found, [found])
             case DevicesTaken(node, numbers):
                 self._put(lambda at: self._taken(at, node, numbers))
+
+    def _compare(
+        self,
+        compare: Callable[[float, Nodes, Sequence[Node]], Sequence[ev.Event]],
+        found: Sequence[Node],
+    ) -> None:
+        """Take in which nodes the engine has."""
+
+        def make(at: float) -> Sequence[ev.Event]:
+            return compare(at, self.scheduler.nodes, found)
+
+        self._inbox.put_nowait(_Input(make, self._inventory.changes))
 
     def _taken(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
         now = tuple(sorted(numbers))

@@ -1,6 +1,6 @@
 """What is counted for each job beside the core's own columns, from events alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from fairlead.core.jobs import JobState, JobTable
@@ -24,9 +24,8 @@ class Tally:
 class Ledger:
     """Tallies by job id; the same after a replay as before."""
 
-    def __init__(self, kinds: tuple[str, ...]) -> None:
+    def __init__(self) -> None:
         self.tally: dict[str, Tally] = {}
-        self._kinds = kinds
         self._job_of_lease: dict[int, str] = {}
 
     def of(self, job_id: str) -> Tally:
@@ -49,8 +48,10 @@ class Ledger:
             if jobs.state[jobs.number[job_id]] == JobState.FINISHED:
                 mine.ended_at = event.at
 
-    def note_launch(self, command: cmd.Launch, at: float, jobs: JobTable) -> None:
-        """Count the leases that a command starts."""
+    def note_launch(
+        self, command: cmd.Launch, at: float, jobs: JobTable, kinds: Sequence[str]
+    ) -> None:
+        """Count the leases that a command starts, on a cluster with these accelerators."""
         for lease, job in zip(command.lease.tolist(), command.on.job.tolist(), strict=True):
             job_id = jobs.ids[job]
             mine = self.of(job_id)
@@ -58,8 +59,8 @@ class Ledger:
             if mine.started_at is None:
                 mine.started_at = at
             on = int(jobs.on[job])
-            if 0 <= on < len(self._kinds) and self._kinds[on] not in mine.accelerators:
-                mine.accelerators = (*mine.accelerators, self._kinds[on])
+            if on >= 0 and kinds[on] not in mine.accelerators:
+                mine.accelerators = (*mine.accelerators, kinds[on])
             self._job_of_lease[lease] = job_id
 
     def saved(self) -> dict[str, object]:

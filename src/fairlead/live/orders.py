@@ -15,27 +15,17 @@ Environment = Callable[[int, JobSpec, tuple[str, ...]], dict[str, str]]
 
 @dataclass(frozen=True)
 class Orders:
-    """Writes orders for one cluster and data directory."""
+    """Writes orders for one data directory."""
 
-    cluster: Cluster
     data: Path
     environment: Environment
 
-    def __post_init__(self) -> None:
-        address: list[tuple[str, int]] = []
-        taken: dict[int, int] = {}
-        for node in self.cluster.node_of.tolist():
-            address.append((self.cluster.nodes[node].id, taken.get(node, 0)))
-            taken[node] = taken.get(node, 0) + 1
-        object.__setattr__(self, "_address", tuple(address))
-
-    def write(self, lease: int, spec: JobSpec, placement: Placement) -> Order:
-        """Return the order for a job's lease on its devices."""
-        cluster, home = self.cluster, self.home(spec.id)
+    def write(self, lease: int, spec: JobSpec, placement: Placement, cluster: Cluster) -> Order:
+        """Return the order for a job's lease on its devices of a cluster."""
+        home = self.home(spec.id)
         kinds = tuple(
             cluster.accelerators[cluster.accelerator_of[device]] for device in placement.devices
         )
-        address: tuple[tuple[str, int], ...] = getattr(self, "_address")  # noqa: B009
         return Order(
             lease=lease,
             job=spec.id,
@@ -43,7 +33,7 @@ class Orders:
             command=spec.command,
             directory=spec.directory,
             environment={**spec.environment, **self.environment(lease, spec, kinds)},
-            devices=tuple(address[device] for device in placement.devices),
+            devices=tuple(cluster.addresses[device] for device in placement.devices),
             accelerators=kinds,
             checkpoint_dir=str(home / "checkpoint"),
             log_dir=str(home / "logs"),

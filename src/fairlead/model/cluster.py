@@ -104,6 +104,11 @@ class Cluster:
         return np.repeat(np.arange(len(self.nodes)), [len(node.devices) for node in self.nodes])
 
     @cached_property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """devices → its node's id, and its number on the node."""
+        return tuple((node.id, i) for node in self.nodes for i in range(len(node.devices)))
+
+    @cached_property
     def counts(self) -> IntArray:
         """accelerators → number of devices."""
         return np.bincount(self.accelerator_of, minlength=len(self.accelerators))

@@ -283,7 +283,7 @@ async def set_tenant(
         raise InputError(f"{new.id!r} is not {tenant_id!r}", fix="give one id", field="id")
     tenant = Tenant(**new.model_dump())
     others = [t for t in live.scheduler.jobs.tenants if t.id != tenant_id]
-    check_quotas([*others, tenant], live.setting.cluster.count_by_name())
+    check_quotas([*others, tenant], live.scheduler.cluster.count_by_name())
     parent = {t.id: t.parent for t in [*others, tenant]}
     at, seen = tenant.parent, {tenant.id}
     while at is not None:

@@ -48,7 +48,7 @@ async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
         policy=known.policy,
         mechanism=known.mechanism or type(mechanism).__name__.lower(),
         round_s=float(getattr(mechanism, "round_s", 0.0)) or None,
-        cluster=live.setting.cluster.count_by_name(),
+        cluster=live.scheduler.cluster.count_by_name(),
         now=live.clock.now(),
         start_s=live.costs.start_s,
         end_s=live.costs.end_s,

@@ -15,7 +15,7 @@ def render(live: Live) -> bytes:
     def gauge(name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"fairlead_{name}", about, labels, registry=registry)
 
-    scheduler, cluster = live.scheduler, live.setting.cluster
+    scheduler, cluster = live.scheduler, live.scheduler.cluster
     jobs = scheduler.jobs
     active = jobs.active
     running = int(np.count_nonzero(jobs.lease[active] != NOBODY))

@@ -32,7 +32,7 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
     spec, tally = live.specs[job_id], live.ledger.of(job_id)
     state, _, kind, lease_number = jobs.ints[number].tolist()
     lease = live.leases.get(lease_number)
-    kinds = live.setting.cluster.accelerators
+    kinds = live.scheduler.cluster.accelerators
     on = None if kind == NOBODY else "mixed" if kind == MIXED else kinds[kind]
     steps = max(float(jobs.steps[number]), lease.steps if lease else 0.0)
     return {
@@ -89,7 +89,7 @@ def listed(live: Live, tenants: BoolArray, state: State | None, after: int) -> I
 
 def node_views(live: Live) -> list[NodeView]:
     """Return the nodes, with how many of their devices are held."""
-    scheduler, cluster = live.scheduler, live.setting.cluster
+    scheduler, cluster = live.scheduler, live.scheduler.cluster
     held = (scheduler.leases.holder >= 0).any(axis=0)
     found = []
     for index, node in enumerate(cluster.nodes):
@@ -129,7 +129,7 @@ def share_views(live: Live) -> list[ShareView]:
     waiting = np.bincount(owner[jobs.active], minlength=len(tenants))
     part = np.where(waiting > 0, entitled(tenants), 0.0)
     part = part / max(float(part.sum()), 1e-12)
-    devices = max(len(live.setting.cluster.node_of), 1)
+    devices = max(len(live.scheduler.cluster.node_of), 1)
     return [
         ShareView(
             tenant=tenant.id,

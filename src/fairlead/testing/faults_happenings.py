@@ -104,7 +104,7 @@ async def _priority(world: "World", server: Server, job_id: str, priority: int) 
 def _act(world: "World", happening: Happening) -> None:
     what, checks = happening.what, world.checks
     job = _one(sorted(checks.acknowledged), happening)
-    node = _one([node.id for node in world.plan.cluster.nodes], happening)
+    node = _one([node.id for node in world.setting.cluster.nodes], happening)
     if what == "submit":
         world.client(submit, JobSpec(command=("train",), workload="small", steps=3))
     elif what == "drain":
@@ -216,16 +216,22 @@ def _reach_job(world: "World", job: str) -> None:
 
 
 def _node_is_cut_off(world: "World", happening: Happening) -> None:
-    node = _one([node.id for node in world.plan.cluster.nodes], happening)
+    node = _one([node.id for node in world.setting.cluster.nodes], happening)
     world.cut_node(node, 3 * happening.for_s)
 
 
 def _others_come(world: "World", happening: Happening) -> None:
-    node = _one(world.plan.cluster.nodes, happening)
+    node = _one(world.setting.cluster.nodes, happening)
     every = range(len(node.devices))
     numbers = tuple(every) if happening.for_s < _ALL_OF_IT_S else tuple(every[:1])
     world.take_devices(node.id, numbers)
     world.loop.call_later(2 * happening.for_s, world.take_devices, node.id, ())
+
+
+def _node_joins(world: "World", happening: Happening) -> None:
+    nodes = world.setting.cluster.nodes
+    alike = _one(nodes, happening)
+    world.add_node(replace(alike, id=f"{alike.id}-{len(nodes)}"))
 
 
 def _disk_is_full(world: "World", happening: Happening) -> None:
@@ -289,6 +295,7 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "job is cut off": _job_is_cut_off,
     "node is cut off": _node_is_cut_off,
     "others come": _others_come,
+    "node joins": _node_joins,
     "disk is full": _disk_is_full,
     "clock jumps": _clock_jumps,
     "time stalls": _time_stalls,

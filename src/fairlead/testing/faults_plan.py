@@ -36,7 +36,7 @@ FAULTS = (
     *("server stops", "store fails", "power fails", "member dies", "member dies"),
     *("keeper dies", "gang dies", "job is cut off", "node is cut off", "node is cut off"),
     *("others come", "others come", "server dies at a stop", "keeper begins late"),
-    *("process dies at a point", "process dies at a point"),
+    *("process dies at a point", "process dies at a point", "node joins"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
 )
 ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit")

@@ -10,13 +10,21 @@ from typing import Any
 
 from fairlead.core import state_bytes
 from fairlead.engines import lease_dir
-from fairlead.engines.base import DevicesTaken, Ended, NodeDown, NodeUp, Order, Report
+from fairlead.engines.base import (
+    DevicesTaken,
+    Ended,
+    NodeDown,
+    NodeFound,
+    NodeUp,
+    Order,
+    Report,
+)
 from fairlead.engines.local import LocalEngine
 from fairlead.live.clock import Clock
 from fairlead.live.driver import Live, Setting
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, Node
 from fairlead.store import FencedError
 from fairlead.testing.faults_checks import Checks
 
@@ -311,6 +319,10 @@ class FaultyEngine:
         self._given_up.add(lease)
         self._later(Ended(lease, "lost", None, why))
 
+    def join(self, node: Node) -> None:
+        """Report a node that was never there before."""
+        self._later(NodeFound(node))
+
     def take(self, node: str, numbers: tuple[int, ...]) -> None:
         """Report which devices of a node others hold."""
         self.taken[node] = numbers
@@ -330,7 +342,7 @@ class FaultyEngine:
 
     def _later(self, report: Report) -> None:
         server, loop = self._server, self._loop
-        if not server.trouble or isinstance(report, NodeDown | NodeUp | DevicesTaken):
+        if not server.trouble or isinstance(report, NodeDown | NodeUp | NodeFound | DevicesTaken):
             self._reports.put_nowait(report)
             return
         for _ in range(1 + (server.rng.random() < server.trouble)):

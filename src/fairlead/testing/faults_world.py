@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairlead.core.jobs import JobState
 from fairlead.live.driver import Setting
 from fairlead.live.spec import JobSpec
+from fairlead.model.cluster import Node
 from fairlead.model.lease import SLOTS
 from fairlead.store import Store
 from fairlead.testing.faults_checks import CHECKPOINT_S, Checks
@@ -328,6 +330,13 @@ class World:
 
     def _touch_one(self, process: Process) -> None:
         self.checks.touch([process.lease])
+
+    def add_node(self, node: Node) -> None:
+        """Have a node join; servers that start later find it there."""
+        cluster = self.setting.cluster.with_node(node)
+        self.setting = replace(self.setting, cluster=cluster)
+        if self.server is not None:
+            self.server.engine.join(node)
 
     def take_devices(self, node: str, numbers: tuple[int, ...]) -> None:
         """Have others hold these devices of a node, and none of its others."""
