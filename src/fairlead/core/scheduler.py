@@ -451,7 +451,8 @@ class Scheduler(Generic[M]):
 
     def _launch(self, units: Placements, at: float) -> Launch:
         until = self.round_end_at if self.round_end_at is not None else at
-        return Launch(self.leases.start(units, at), units, until)
+        lease = self.leases.start(units, at)
+        return Launch(lease, units, until, apart=not self.leases.packed)
 
     def _renew(self, until: float, *, but: IntArray = NO_INTS) -> list[Command]:
         leases = self.leases.lease[self.leases.staying]

@@ -108,12 +108,11 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
     due /= round_s
     due += share
     rounds_left = np.ceil((1.0 - due) / share - 1e-9)
-    np.maximum(rounds_left, 0.0, out=rounds_left)
     np.minimum(rounds_left, len(_SOON) - 1.0, out=rounds_left)
     weight = entry[CARRIED]
     weight /= round_s
     weight += due
-    weight += _SOON[rounds_left.astype(np.int64)]
+    weight += _SOON.take(rounds_left.astype(np.int64), mode="clip")
     may = due > 1e-9
     row, column = np.divmod(at[may], tables.shape[2])
     return Entries(row, column, weight[may])

@@ -15,6 +15,8 @@ class Launch:
     lease: IntArray
     on: Placements
     until: float
+    apart: bool = False
+    """whether it is known that nobody has ever shared devices"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,15 +17,16 @@ def move(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
     ``wanted`` is rows → accelerator, -1 for none. A job that already holds devices of the
     wanted accelerator keeps them.
     """
-    changed = wanted != snap.on
-    stopping = (changed & (snap.on != -1)).nonzero()[0]
+    changed, running = wanted != snap.on, snap.on != -1
+    stopping = (changed & running).nonzero()[0]
     starting = (changed & (wanted >= 0)).nonzero()[0]
     if not len(starting):
         return snap.lease[stopping], NOTHING
     # Row -1 is nobody; who only waits for its devices is placed anew.
-    stays = np.append(snap.on != -1, False)
-    stays[stopping] = False
-    free: BoolArray = ~np.logical_or.reduce(stays[snap.holds], axis=0)
+    stays = np.zeros(len(wanted) + 1, dtype=bool)
+    np.greater(running, changed, out=stays[:-1])
+    kept = stays[snap.holds]
+    free: BoolArray = ~(kept[0] if len(kept) == 1 else np.logical_or.reduce(kept, axis=0))
     if len(snap.usable) < len(free):
         up = np.zeros(len(free), dtype=bool)
         up[snap.usable] = True
@@ -40,6 +41,10 @@ def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> 
     most room.
     """
     cluster = snap.cluster
+    if cluster.one_node_each and snap.profiles.single:
+        order, device = _any_device(cluster, free, wanted, None)
+        start = np.arange(len(rows) + 1)
+        return Placements(snap.job[rows[order]], np.zeros_like(rows), start, device)
     gang = snap.gang[rows]
     arrange = _any_device if cluster.one_node_each else _tightest_nodes
     order, device = arrange(cluster, free, wanted, gang)
@@ -49,14 +54,19 @@ def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> 
 
 
 def _any_device(
-    cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray
+    cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray | None
 ) -> tuple[IntArray, IntArray]:
-    """Place jobs where every device of an accelerator is as good as any other."""
+    """Place jobs where every device of an accelerator is as good as any other.
+
+    ``gang`` may be left out where all of them need one device.
+    """
     by_kind = cluster.by_accelerator
     open_devices = by_kind[free[by_kind]]
     kinds = len(cluster.accelerators)
     order = wanted.argsort(kind="stable")
-    kind = wanted[order].repeat(gang[order])
+    kind = wanted[order] if gang is None else wanted[order].repeat(gang[order])
+    if len(kind) == len(open_devices):
+        return order, open_devices
     room = np.bincount(cluster.accelerator_of[open_devices], minlength=kinds)
     skip = room - np.bincount(kind, minlength=kinds)
     skip = skip.cumsum() - skip

@@ -131,7 +131,8 @@ class VirtualCluster:
             if not len(command.lease):
                 return
         units = command.on
-        job, first = units.job, units.device[units.start[:-1]]
+        single = len(units.device) == len(units)
+        job, first = units.job, units.device if single else units.device[units.start[:-1]]
         slot = command.lease & (SLOTS - 1)
         if int(slot.max()) >= len(self._job_in):
             self._job_in = np.concatenate([self._job_in, np.full(int(slot.max()) + 1, -1)])
@@ -140,11 +141,11 @@ class VirtualCluster:
         self._job_in[slot] = job
         self._lease[job] = command.lease
         self._kind[job] = self._cluster.accelerator_of[first]
-        if len(units.device) > len(units):
+        if not single:
             self._note_mixed(units)
         pace = self._pace.take(job, axis=0)
         pace[:, RATE] = self._truth.speed(units)
-        pace[:, DEVICES] = units.size
+        pace[:, DEVICES] = 1.0 if single else units.size
         pace[:, HELD_FROM] = at
         self._note_start(job, pace, first, at)
         if self._laws is None:
@@ -167,6 +168,9 @@ class VirtualCluster:
         units, last = command.on, self._last_on
         device = units.device
         lease = command.lease if len(device) == len(units) else command.lease.repeat(units.size)
+        if command.apart:
+            last[device] = lease
+            return False
         before = last[device]
         if np.count_nonzero(self._lease[self._job_in[before & (SLOTS - 1)]] == before):
             return True
@@ -220,7 +224,7 @@ class VirtualCluster:
         job = self._job_in[lease & (SLOTS - 1)]
         pace = self._pace.take(job, axis=0)
         if outcome == "finished":
-            after = pace[:, TOTAL]
+            after = pace[:, TOTAL].copy()
         else:
             worked = np.maximum(at - pace[:, WORKS_FROM], 0.0)
             if outcome == "lost":
@@ -249,7 +253,7 @@ class VirtualCluster:
             self._touched |= self._partners.end(ended)
             self._touched -= set(ended)
             self._touched_at = at
-        return LeasesEnded(at, lease, after.copy(), outcome)
+        return LeasesEnded(at, lease, after, outcome)
 
     def _credit(self, job: IntArray, pace: FloatArray, at: float) -> None:
         record, held = self._record, (at - pace[:, HELD_FROM]) * pace[:, DEVICES]
@@ -393,6 +397,8 @@ class VirtualCluster:
                 after[i] = self._last_checkpoint(self._settled[number], pace[i], at)
 
     def _note_first_steps(self, job: IntArray, pace: FloatArray, after: FloatArray) -> None:
+        if not np.count_nonzero(pace[:, DONE] < FIRST_STEPS):
+            return  # they made them before, or their copies did
         goal = np.minimum(FIRST_STEPS, pace[:, TOTAL])
         crossed = (after >= goal) & np.isnan(self._record.first_steps_at[job])
         count = np.count_nonzero(crossed)
