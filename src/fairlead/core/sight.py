@@ -60,7 +60,7 @@ class Sight:
         if len(hidden):
             active = active[~np.isin(active, hidden)]
         rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
-        row_of = np.searchsorted(active, leases.job[slots])
+        row_of = active.searchsorted(leases.job[slots])
         leases.credit(slots, row_of, starts_at, rows)
         if leases.n_leaving:
             leaving = ~leases.is_open(ints[:, LEASE])

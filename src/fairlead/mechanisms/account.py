@@ -59,7 +59,7 @@ class Account:
             tables = np.zeros((len(_TABLES), *snap.received_s.shape))
             tables[RECEIVED] = snap.received_s
             return tables
-        at = np.minimum(np.searchsorted(self.job, snap.job), len(self.job) - 1)
+        at = np.minimum(self.job.searchsorted(snap.job), len(self.job) - 1)
         tables = self.tables.take(at, axis=1)
         new = (self.job[at] != snap.job).nonzero()[0]
         if len(new):

@@ -21,14 +21,17 @@ class Exchange:
     has left the node meanwhile is passed over.
     """
 
-    def __init__(self, entries: Entries, gang: IntArray, at: IntArray, free: list[int]) -> None:
+    def __init__(
+        self, entries: Entries, gang: IntArray | None, at: IntArray, free: list[int]
+    ) -> None:
         """Take entries in falling order of weight; rows with larger gangs stay as they are."""
         self._entries, self._free = entries, free
         out = self._out = len(free)
         self._where = [out if column < 0 else column for column in at.tolist()]
         """rows → the node where it is"""
         self._moved: set[int] = set()
-        self._movers = self._by_arc(set((gang > 1).nonzero()[0].tolist()))
+        fixed = () if gang is None else (gang > 1).nonzero()[0].tolist()
+        self._movers = self._by_arc(set(fixed))
         """node → node → (gain, row)"""
         self._gain = [[-inf] * (out + 1) for _ in range(out + 1)]
         self._changed = set(range(out + 1))

@@ -1,19 +1,22 @@
 """Which units run this round: a choice of rows for columns, no row twice, gangs whole."""
 
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.exchange import Exchange
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
 
 
 @dataclass(slots=True)
 class Choice:
     """A round's choice under way: what is free, who has been taken, who wants which column."""
 
-    gang: IntArray
+    gang: IntArray | None
+    """rows → devices needed at once; None: every row needs one"""
     free: list[int]
     """columns → devices left"""
     taken: list[bool]
@@ -27,6 +30,15 @@ class Choice:
         n = len(gang)
         return cls(gang, free, taken or [False] * n, np.full(n, -1, dtype=np.int64))
 
+    @classmethod
+    def for_jobs(
+        cls, snap: Snapshot, free: list[int], taken: list[bool] | None = None
+    ) -> "Choice":
+        """Return a choice among a snapshot's jobs in which nothing is chosen yet."""
+        n = len(snap.job)
+        gang = None if snap.profiles.single else snap.gang
+        return cls(gang, free, taken or [False] * n, np.full(n, -1, dtype=np.int64))
+
     def pick(self, row: IntArray, column: IntArray) -> int:
         """Go through entries in the order given, take each one that fits; return how many.
 
@@ -37,8 +49,8 @@ class Choice:
         free, taken = self.free, self.taken
         rows: list[int] = []
         columns: list[int] = []
-        gang = self.gang[row].tolist()
-        for r, c, g in zip(row.tolist(), column.tolist(), gang, strict=True):
+        gang = repeat(1) if self.gang is None else self.gang[row].tolist()
+        for r, c, g in zip(row.tolist(), column.tolist(), gang, strict=False):
             if free[c] >= g and not taken[r]:
                 taken[r] = True
                 free[c] -= g
@@ -57,7 +69,9 @@ class Choice:
         count = self.pick(entries.row, entries.column)
         if len(self.free) == 1 or count == len(entries.row) or not any(self.free):
             return
-        waits = (self.wanted < 0) & (self.gang == 1)
+        waits = self.wanted < 0
+        if self.gang is not None:
+            waits &= self.gang == 1
         if not np.count_nonzero(waits[entries.row]):
             return
         exchange = Exchange(entries, self.gang, self.wanted, self.free)

@@ -54,7 +54,7 @@ class Shares:
         )
         if stale:
             account = account.reallocated(self.policy, snap, carry_s=self.round_s)
-        wanted = self._choose(snap, account, Choice.of(snap.gang, snap.capacity.tolist()))
+        wanted = self._choose(snap, account, Choice.for_jobs(snap, snap.capacity.tolist()))
         until = snap.starts_at + self.round_s
         return Plan(*move(snap, wanted), until, until, stale), account
 
@@ -65,7 +65,7 @@ class Shares:
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
         busy = np.zeros(len(snap.job) + 1, dtype=bool)
         busy[snap.holds] = True
-        choice = Choice.of(snap.gang, free, busy[:-1].tolist())
+        choice = Choice.for_jobs(snap, free, busy[:-1].tolist())
         wanted = self._choose(snap, account, choice)
         rows = (wanted >= 0).nonzero()[0]
         if not len(rows):
@@ -103,14 +103,12 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
     were chosen by measured fidelity: docs/design/rounds.md.
     """
     at = tables[SHARE].ravel().nonzero()[0]
-    entry = tables.reshape(len(tables), -1).take(at, axis=1)
-    share, due = entry[SHARE], entry[OWED]
-    due /= round_s
+    entry = tables[: CARRIED + 1].reshape(CARRIED + 1, -1).take(at, axis=1)
+    entry[OWED:] /= round_s
+    share, due, weight = entry
     due += share
     rounds_left = np.ceil((1.0 - due) / share - 1e-9)
     np.minimum(rounds_left, len(_SOON) - 1.0, out=rounds_left)
-    weight = entry[CARRIED]
-    weight /= round_s
     weight += due
     weight += _SOON.take(rounds_left.astype(np.int64), mode="clip")
     may = due > 1e-9

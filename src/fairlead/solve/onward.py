@@ -61,8 +61,12 @@ class Onward:
         self._caps: list[float] = table.cap.tolist()
         self._closed: BoolArray = self._gain <= 0
         self._closed[:, width] = False
-        self._rows = np.arange(classes)
+        self._other: BoolArray = ~self._closed
+        """classes × columns → it could be used, and is not part of the way"""
+        self._pairs = [(0, width)] * classes
         self._pair: IntArray = np.tile(np.array([[0], [width]]), classes)
+        self._rise, self._low = np.ones(classes), np.zeros(classes)
+        """classes → gain of the first column above the second, gain of the second"""
         self._way = np.zeros((classes, 2 * width))
         """classes → shares at t = 0, and their change with t"""
         self._limit = np.zeros((2, classes))
@@ -118,8 +122,10 @@ class Onward:
             amounts = self._marginal_amounts(found, held)
             worst = min(amounts, key=amounts.__getitem__, default=None)
             if worst is None or amounts[worst] >= -self._rounding:
-                if not self._proved and not self._prove():
-                    return None
+                if not self._proved:
+                    spare = self._spare([self._prices])[0]
+                    if not self._prove(spare, self._slope[0]):
+                        return None
                 return self._answer(total, amounts, held)
             if not self._step(*worst):
                 return None
@@ -162,13 +168,16 @@ class Onward:
                 way[b], way[width + b] = gain[a] * rate, -rate
             limit = (min(gain[a], gain[b]), max(gain[a], gain[b]))
         self._way[k] = way
+        self._pairs[k] = a, b
         self._pair[:, k] = a, b
+        self._rise[k], self._low[k] = gain[a] - gain[b], gain[b]
+        self._other[k] = ~self._closed[k]
+        self._other[k, [a, b]] = False
         self._limit[:, k] = limit
         self._proved = False
 
     def _add_extra(self, k: int, column: int) -> None:
-        a, b = self._pair[:, k].tolist()
-        self._extra.append(_Extra(k, column, (a, b), self._gains[k]))
+        self._extra.append(_Extra(k, column, self._pairs[k], self._gains[k]))
         self._limit[:, k] = -math.inf, math.inf
 
     def _balance(self, total: list[float]) -> list[float] | None:
@@ -190,7 +199,7 @@ class Onward:
         t = self._t
         for extra, amount in zip(self._extra, found[1:], strict=False):
             k = extra.k
-            a, b = self._pair[:, k].tolist()
+            a, b = self._pairs[k]
             if (k, a) not in amounts:
                 gain, devices = self._gains[k], float(held[k])
                 part = (t - gain[b]) / (gain[a] - gain[b])
@@ -235,13 +244,17 @@ class Onward:
             self._unpriced.append(empty)
         else:
             self._add_extra(*divmod(at, self._width + 1))
-        return self._find_prices()
+        if not self._find_prices():
+            return False
+        slope = self._slope[0] + least * self._slope[1]
+        self._prove(spare + least * change_of, slope)
+        return True
 
     def _drop(self, k: int, column: int) -> list[float] | None:
         """Take a column from a marginal class; return what using it again would change."""
         gain = self._gains[k]
         extra = [one.column for one in self._extra if one.k == k]
-        rest = [c for c in (*self._pair[:, k].tolist(), *extra) if c != column]
+        rest = [c for c in (*self._pairs[k], *extra) if c != column]
         a = max(rest, key=gain.__getitem__)
         b = min(rest, key=gain.__getitem__)
         if gain[a] == gain[b]:
@@ -277,25 +290,22 @@ class Onward:
         """
         table = np.array(prices)
         a, b = self._pair
-        gain_b = self._gain[self._rows, b]
-        rise = self._gain[self._rows, a] - gain_b
-        rise[rise == 0] = 1.0  # classes that never ran
-        slope = (table[:, a] - table[:, b]) / rise
-        level = table[:, b] - slope * gain_b
-        spare: FloatArray = table[:, None, :] - level[:, :, None] - slope[:, :, None] * self._gain
-        spare[0, self._closed] = np.inf
-        spare[0, self._rows, a] = spare[0, self._rows, b] = np.inf
-        self._slope = slope[0]
+        self._slope: FloatArray = (table[:, a] - table[:, b]) / self._rise
+        level = table[:, b] - self._slope * self._low
+        spare: FloatArray = table[:, None, :] - level[:, :, None]
+        spare -= self._slope[:, :, None] * self._gain
+        spare[0] = np.where(self._other, spare[0], np.inf)
         return spare
 
-    def _prove(self) -> bool:
-        """Tell whether the shares are the only ones: whatever a class does not use costs more."""
-        spare = self._spare([self._prices])[0]
+    def _prove(self, spare: FloatArray, slope: FloatArray) -> bool:
+        """Tell whether the shares are the only ones: whatever a class does not use costs more.
+
+        ``spare`` is classes × columns, ``slope`` what more level costs each class.
+        """
         for extra in self._extra:
             spare[extra.k, extra.column] = np.inf
-        spare[:, 0] = np.minimum(spare.min(axis=1), self._slope)
-        least = spare[self._live & ~self._capped, 0].min(initial=np.inf)
-        self._proved = bool(least > _TIED)
+        least = np.minimum(spare.min(axis=1), slope)
+        self._proved = float(least[self._live & ~self._capped].min(initial=np.inf)) > _TIED
         return self._proved
 
     def _answer(

@@ -135,10 +135,15 @@ class _Warm:
         self._slots = np.array([self._slot_of_key[key] for key in keys], np.int64)
         self._rows = self._gain[self._slots].tobytes()
         self._sizes = self._size[self._slots].tobytes()
+        # Whether the problem's classes are just those of the program.
+        self._apart = np.array_equal(self._slots, np.arange(len(self._size)))
 
     def solve(self, problem: MaxMinProblem) -> MaxMinSolution:
         """Return the answer for the classes looked up last."""
-        count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
+        if self._apart:
+            count = problem.count * self._runs
+        else:
+            count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
         free = count > 0
         found = self._go_on(count, problem.capacity)
         if found is not None:
@@ -146,12 +151,15 @@ class _Warm:
         else:
             total, stages = self._fill(count, free, problem.capacity)
             share = total / np.maximum(count, 1e-300)[:, None]
+            share[~free] = 0.0
             self._stopped = tuple(stages) if len(stages) == 1 else ()
         # Twelve decimals hide the last bits, in which machines and warm starts may differ.
-        share = np.maximum(share, 0.0).round(12)[self._slots]
-        present = problem.count > 0
-        if not present.all():
-            share[~present] = 0.0
+        share = np.maximum(share, 0.0).round(12)
+        if self._apart:
+            named = tuple(Stage(s.t, s.prices, s.frozen.nonzero()[0]) for s in stages)
+            return MaxMinSolution(problem, share, named)
+        share, present = share[self._slots], problem.count > 0
+        share[~present] = 0.0  # where another class of the same slot has members
         named = tuple(
             Stage(s.t, s.prices, (s.frozen[self._slots] & present).nonzero()[0]) for s in stages
         )
