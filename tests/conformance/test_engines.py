@@ -21,7 +21,6 @@ from fairlead.testing.contract import BrokenPromiseError
 from fairlead.testing.engines import CHECKS
 from fairlead.testing.engines_bench import Rig
 from fairlead.testing.ray_cluster import RayCluster
-from fairlead.testing.ray_cluster import missing as ray_missing
 from fairlead.testing.slurm_cluster import SlurmCluster, missing
 
 LOCAL = Cluster(
@@ -85,17 +84,6 @@ def test_slurm_engine_conforms(
 # -- Ray ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def ray() -> Iterator[RayCluster]:
-    if ray_missing():
-        pytest.skip(ray_missing())
-    cluster = RayCluster()
-    try:
-        yield cluster.start()
-    finally:
-        cluster.stop()
-
-
 def ray_rig(ray: RayCluster, root: Path) -> Rig:
     async def lose(node: str) -> None:
         await asyncio.to_thread(ray.kill_node, node)
@@ -117,10 +105,7 @@ def ray_rig(ray: RayCluster, root: Path) -> Rig:
 @pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("check", CHECKS, ids=by_name)
 def test_ray_engine_conforms(check: Any, ray: RayCluster, tmp_path: Path) -> None:
-    try:
-        check(ray_rig(ray, tmp_path))
-    finally:
-        ray.clear()  # a scheduler that does not come back leaves its placement groups
+    check(ray_rig(ray, tmp_path))
 
 
 # -- the suite itself ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One private Slurm for all tests of a process that want one."""
+"""One private Slurm, and servers on it and on a private Ray, for tests that want one."""
 
 import contextlib
 import shutil
@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.ray_server import RayServer
 from tests.e2e.slurm_server import SlurmServer
 
+from fairlead.testing.ray_cluster import RayCluster
 from fairlead.testing.slurm_cluster import SlurmCluster, missing
 
 
@@ -40,6 +42,16 @@ def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
 def slurm_server(slurm: SlurmCluster, tmp_path: Path) -> Iterator[SlurmServer]:
     """A server for it, not yet started."""
     made = SlurmServer(tmp_path, slurm)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def ray_server(ray: RayCluster, tmp_path: Path) -> Iterator[RayServer]:
+    """A server for the private Ray, not yet started."""
+    made = RayServer(tmp_path, ray)
     try:
         yield made
     finally:

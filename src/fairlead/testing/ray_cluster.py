@@ -179,7 +179,13 @@ class RayCluster:
         return [one["name"] for one in self.ask("groups", "fairlead-")]
 
     def clear(self) -> None:
-        """Release what schedulers that will not come back hold."""
+        """End what schedulers that will not come back have left, and start nodes that are away."""
+        for node in self.nodes:
+            if node.id not in self.pids:
+                self.start_node(node.id)
+        for pid in _keepers([self.raylet(node.id) for node in self.nodes]):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for name in self.groups():
             self.ask("release", name)
 

@@ -1,0 +1,31 @@
+"""``fairlead serve --engine ray`` on a real Ray."""
+
+import contextlib
+from pathlib import Path
+
+from tests.e2e.cluster_server import ClusterServer
+
+from fairlead.engines import lease_dir
+from fairlead.testing.ray_cluster import RayCluster
+
+
+class RayServer(ClusterServer):
+    """A server in a directory of its own."""
+
+    def __init__(self, root: Path, ray: RayCluster) -> None:
+        super().__init__(root)
+        self.ray = ray
+        self.engine = f"ray:emulate,address={ray.options['address']},here={ray.options['here']}"
+
+    def leases(self) -> dict[str, list[str]]:
+        """job → nodes on which it runs now, by the lease directories."""
+        found = {}
+        for path in (self.data / "leases").glob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                order = lease_dir.read_order(path)
+                nodes = sorted({node for node, _ in order.devices})
+                homes = [self.data / "ray/nodes" / node / "leases" / path.name for node in nodes]
+                running = all((home / "members.json").exists() for home in homes)
+                if running and not (path / "exit.json").exists():
+                    found[order.job] = nodes
+        return found

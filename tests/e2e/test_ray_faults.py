@@ -1,0 +1,127 @@
+"""What goes wrong on a real Ray: nodes die or are cut off, the head dies, servers are killed."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.e2e.cluster_server import note
+from tests.e2e.ray_server import RayServer
+from tests.e2e.test_live import check_result
+
+from fairlead.engines.base import Ended, NodeDown, NodeUp
+from fairlead.engines.ray import RayEngine
+from fairlead.job import checkpoint
+from fairlead.testing.engines_bench import Bench, Rig
+from fairlead.testing.ray_cluster import HEAD, RayCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+
+
+def test_a_lost_node_s_gang_runs_elsewhere_within_ten_seconds(ray_server: RayServer) -> None:
+    server = ray_server.start(round_s=20.0)
+    gang = server.submit("gang", 800, workload="small", gang=3, accelerators=["v100", "k80"])
+    server.until(lambda: gang in server.leases(), "the gang to run")
+    assert server.leases()[gang] == ["n1", "n4"]
+    time.sleep(1.0)
+    server.ray.kill_node("n1")
+    taken = server.until(lambda: server.leases().get(gang) == ["n3"], "it to run elsewhere")
+    note(f"the gang runs elsewhere {taken:.1f} s after its node was killed")
+    assert taken < 10.0
+    job = server.client.wait(gang, timeout_s=120)
+    assert (job["state"], job["steps_done"], job["failures"]) == ("finished", 800, 0)
+    check_result(server.root / "gang.0", 800)
+
+
+def test_node_head_and_server_killed_at_once_lose_no_job(ray_server: RayServer) -> None:
+    server, ray = ray_server.start(round_s=20.0), ray_server.ray
+    ids = {
+        server.submit("g", 1200, workload="small", gang=3, accelerators=["v100", "k80"]): ("g", 3),
+        server.submit("p", 800, workload="small", accelerators=["p100", "k80"]): ("p", 1),
+        server.submit("k", 900, workload="small", gang=2, accelerators=["k80"]): ("k", 2),
+    }
+    server.until(lambda: set(ids) <= set(server.leases()), "all to run")
+    time.sleep(1.5)
+    server.kill()
+    ray.kill_node("n2")
+    ray.kill_node(HEAD)
+    ray.start_node(HEAD)
+    server.start(round_s=20.0)
+    for job_id, (name, ranks) in ids.items():
+        job = server.client.wait(job_id, timeout_s=120)
+        assert (job["state"], job["failures"]) == ("finished", 0), server.log()
+        assert job["steps_done"] == job["total_steps"]
+        for rank in range(ranks):
+            check_result(server.root / f"{name}.{rank}", job["total_steps"])
+
+
+WRITER = """
+import sys, time
+from fairlead.job import checkpoint
+where, lease = sys.argv[1], 1
+for step in range(1, 400):
+    time.sleep(0.25)
+    try:
+        checkpoint.write(where, lease, step, 0, b"x")
+        checkpoint.commit(where, lease, step, 1)
+    except checkpoint.FencedError as error:
+        open(sys.argv[2], "w").write(str(error))
+        break
+time.sleep(600)
+"""
+
+
+def test_a_lost_node_s_writer_is_refused_and_ended_when_the_node_returns(
+    ray: RayCluster, tmp_path: Path
+) -> None:
+    refused = tmp_path / "refused"
+
+    async def scene() -> Ended:
+        engine = RayEngine(tmp_path / "data", **ray.options)
+        rig = Rig(make=lambda: engine, root=tmp_path, cluster=ray.cluster)
+        bench = Bench(rig, engine)
+        await engine.adopt(())
+        order = bench.order(1, [("n2", 0)])
+        command = (sys.executable, "-c", WRITER, order.checkpoint_dir, str(refused))
+        await engine.launch(replace(order, command=command))
+        saved = Path(order.checkpoint_dir, "latest.json")
+        await bench.until(saved.exists, "it to run")
+        # As if the node were cut off: Ray hears nothing of it, and its job goes on.
+        raylet = ray.raylet("n2")
+        os.kill(raylet, signal.SIGSTOP)
+        try:
+            await bench.node(NodeDown("n2"))
+            ended = await bench.ended(1)
+            await bench.until(refused.exists, "the writer to be refused")
+        finally:
+            os.kill(raylet, signal.SIGCONT)
+        found = checkpoint.latest(order.checkpoint_dir)
+        assert found is not None
+        assert found.steps == ended.steps
+        await bench.until(lambda: not _lives(order.checkpoint_dir), "the writer to be ended")
+        await asyncio.to_thread(ray.kill_node, "n2")
+        await asyncio.to_thread(ray.start_node, "n2")
+        await bench.node(NodeUp("n2"), 60.0)
+        await bench.close()
+        return ended
+
+    ended = asyncio.run(scene())
+    assert ended.ending == "lost"
+    assert (ended.steps or 0) > 0
+    assert "may write" in refused.read_text()
+
+
+def _lives(checkpoint_dir: str) -> bool:
+    """Tell whether a process runs that was given this directory."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if checkpoint_dir.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                    return True
+            except OSError:
+                continue
+    return False

@@ -1,0 +1,88 @@
+"""Training jobs on a real Ray of four nodes: gangs over nodes, moves, others' work there."""
+
+import time
+from typing import Any
+
+import pytest
+from tests.e2e.cluster_server import note
+from tests.e2e.ray_server import RayServer
+from tests.e2e.test_live import check_result
+
+from fairlead.engines import lease_dir
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+
+SIZE = 18 << 20
+
+
+@pytest.mark.parametrize("policy", ["max-min", "gandiva-fair", "hadar"])
+def test_jobs_of_two_tenants_finish_exactly_gangs_over_nodes_too(
+    ray_server: RayServer, policy: str
+) -> None:
+    server = ray_server.start(policy=policy, round_s=4.0)
+    made = {}
+    for number in range(10):
+        steps, gang = 250 + 20 * number, 3 if number % 4 == 0 else 1 + number % 2
+        settings: dict[str, Any] = {"workload": ("big", "small")[number % 2], "gang": gang}
+        settings["tenant"] = ("red", "blue")[number % 2]
+        if number == 4:  # three devices, two on a node: over nodes or not at all
+            settings["accelerators"] = ["v100"]
+        made[server.submit(f"out{number}", steps, **settings)] = (number, steps, gang)
+    for job_id, (number, steps, gang) in made.items():
+        job = server.client.wait(job_id, timeout_s=120)
+        assert (job["state"], job["steps_done"]) == ("finished", steps), server.log()
+        for rank in range(gang):
+            check_result(server.root / f"out{number}.{rank}", steps)
+    orders = [lease_dir.read_order(path) for path in (server.data / "leases").iterdir()]
+    assert any(len({node for node, _ in order.devices}) > 1 for order in orders)
+    assert {node for order in orders for node, _ in order.devices} == {"n1", "n2", "n3", "n4"}
+    server.until(lambda: not server.ray.groups(), "Ray to have its devices back")
+
+
+def test_a_job_moves_to_another_accelerator_within_five_seconds(ray_server: RayServer) -> None:
+    server = ray_server.start(round_s=60.0)
+    job = server.submit("out", 3000, SIZE, workload="small", accelerators=["v100", "k80"])
+    server.until(lambda: server.client.job(job)["steps_done"] > 50, "it to run")
+    (node,) = server.leases()[job]
+    assert node in ("n1", "n4")
+    server.client.post(f"/v1/nodes/{'n4' if node == 'n1' else 'n1'}/cordon")
+    began = time.time()
+    server.client.post(f"/v1/nodes/{node}/drain")
+    server.until(lambda: server.leases().get(job) == ["n3"], "it to run elsewhere")
+    (saved,) = server.data.glob(f"jobs/{job}/checkpoint/*.ckpt")
+    assert saved.stat().st_size > SIZE
+    steps = server.client.job(job)["steps_done"]
+    server.until(lambda: server.client.job(job)["steps_done"] > steps, "its next step")
+    server.client.post(f"/v1/jobs/{job}/cancel")
+    server.until(lambda: not server.leases(), "its end")
+    first, second = server.made("out")
+    left, went_on = first["ended"] - began, second["began"] - began
+    note(f"it made its last step there after {left:.2f} s, its next after {went_on:.2f} s")
+    assert went_on < 5.0
+    assert first["lease"] != second["lease"]
+
+
+def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(
+    ray_server: RayServer,
+) -> None:
+    server, ray = ray_server, ray_server.ray
+    assert ray.ask("reserve", "theirs", [{"K80": 1}], 10.0)
+    try:
+        server.start(round_s=10.0)
+
+        def n3() -> tuple[bool, int]:
+            (found,) = [node for node in server.client.get("/v1/nodes") if node["id"] == "n3"]
+            return found["up"], found["taken"]
+
+        server.until(lambda: n3() == (True, 1), "their device to be known")
+        three = server.submit("three", 600, workload="small", gang=3, accelerators=["k80"])
+        server.until(lambda: server.leases() == {three: ["n3"]}, "three of its four to be used")
+        one = server.submit("one", 100, workload="small", accelerators=["k80"])
+        time.sleep(2.0)
+        assert server.client.job(one)["state"] == "queued"
+    finally:
+        ray.ask("release", "theirs")
+    server.until(lambda: one in server.leases(), "what they have left to be used")
+    for job, steps in ((three, 600), (one, 100)):
+        found = server.client.wait(job, timeout_s=60)
+        assert (found["state"], found["steps_done"], found["leases"]) == ("finished", steps, 1)
