@@ -46,6 +46,7 @@ def test_jobs_of_two_tenants_finish_exactly_and_when_the_simulator_says(
     assert any(len(some) > 1 for some in nodes), "no gang ran over nodes"
     if policy == "max-min":
         assert sum(job["preemptions"] for job in jobs) > 0
+    server.until(lambda: not list((server.data / "leases").iterdir()), "nothing left of leases")
     # The simulator knows the speeds and what a lease costs besides its steps.
     took = max(job["ended_at"] for job in jobs) - min(job["submitted_at"] for job in jobs)
     leases = measured(server)

@@ -1,13 +1,17 @@
 """What Slurm prints is read as it is meant, and a lease's parts are put together as one."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, NodeDown, NodeUp, Order
 from fairlead.engines.parts import split, together
 from fairlead.engines.slurm_commands import SlurmNode, environment_of, read_job, read_node
+from fairlead.engines.slurm_leases import listed, remove, write
 from fairlead.engines.slurm_nodes import NodeWatch, inventory
 from fairlead.model.cluster import Node
 
@@ -157,3 +161,24 @@ def test_jobs_do_not_find_the_scheduler_s_secrets() -> None:
     assert found == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "AWS_KEY": "k"}
     others = environment_of(server, for_others=True)
     assert others == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
+
+
+def test_a_lease_s_directory_goes_when_no_keeper_lives_there(tmp_path: Path) -> None:
+    mine = order(("a", 0), ("b", 0))
+    write(tmp_path / "5", mine, "fairlead-ab-5", {})
+    (tmp_path / ".4").mkdir()  # a removal that was not completed
+    assert listed(tmp_path) == [tmp_path / "5"]
+    alive = lease_dir.hold(tmp_path / "5" / "1")
+    assert alive is not None
+    assert not remove(tmp_path / "5")
+    assert listed(tmp_path) == [tmp_path / "5"]
+    alive.close()
+    assert remove(tmp_path / "5")
+    assert remove(tmp_path / "5")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_keeper_that_begins_when_its_lease_is_cleared_away_runs_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fairlead.engines.slurm_keeper", str(tmp_path / "5" / "0")]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert list(tmp_path.iterdir()) == []

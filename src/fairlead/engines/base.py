@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # a keeper starts for every lease and must not load numpy for this
     from fairlead.model.cluster import Cluster, Node
@@ -138,4 +138,13 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""
+        ...
+
+
+@runtime_checkable
+class Tidies(Protocol):
+    """An engine that keeps what is left of a lease until its end is written down."""
+
+    async def forget(self, leases: Collection[int]) -> None:
+        """Clear away what is left of leases that have ended: nobody asks about them any more."""
         ...

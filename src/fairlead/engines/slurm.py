@@ -23,7 +23,7 @@ from fairlead.engines import lease_dir, slurm_leases
 from fairlead.engines.base import Ended, Order, Report
 from fairlead.engines.slurm_commands import Slurm, SlurmError, environment_of
 from fairlead.engines.slurm_leases import Part, Watched
-from fairlead.engines.slurm_nodes import NodeWatch, inventory
+from fairlead.engines.slurm_nodes import NodeWatch, inventory, listed_before
 from fairlead.engines.slurm_others import Others
 from fairlead.engines.slurm_watch import Watch
 from fairlead.model.cluster import Cluster
@@ -73,6 +73,7 @@ class SlurmEngine:
         self._watch = Watch(
             self._slurm,
             self._prefix,
+            self._root,
             self._home / "clock",
             nodes,
             Others(self.cpus_per_device),
@@ -88,7 +89,23 @@ class SlurmEngine:
     # -- the protocol ---------------------------------------------------------------------------
 
     async def inventory(self) -> Cluster:
-        """Return the partition's or reservation's nodes that have GPUs."""
+        """Return the partition's or reservation's nodes that have GPUs.
+
+        If Slurm's controller is away they are those that were found last: what runs can be adopted
+        and heard of without it.
+        """
+        known = listed_before(self._home / "nodes.json")
+        try:
+            cluster = await self._find_nodes()
+        except SlurmError as error:
+            if not known:
+                raise
+            log.warning("slurm.unreachable", error=str(error))
+            cluster = Cluster(known)
+        self._watch.known = cluster.nodes
+        return cluster
+
+    async def _find_nodes(self) -> Cluster:
         nodes = await self._slurm.nodes()
         self._address = {node.name: node.address for node in nodes}
         if self.reservation:
@@ -97,9 +114,7 @@ class SlurmEngine:
             partition = self.partition or await self._slurm.default_partition()
             chosen = {node.name for node in nodes if partition in node.partitions}
         racks = await self._slurm.racks()
-        cluster = inventory(self._home / "nodes.json", nodes, racks, chosen)
-        self._watch.known = cluster.nodes
-        return cluster
+        return inventory(self._home / "nodes.json", nodes, racks, chosen)
 
     async def launch(self, order: Order) -> None:
         """Submit a lease, once."""
@@ -155,25 +170,31 @@ class SlurmEngine:
 
     async def adopt(self, leases: Collection[int]) -> None:
         """Keep these leases, stop what else of ours Slurm runs, report who has ended."""
-        if not self._address:
+        if not self._watch.known:
             await self.inventory()
         wanted = set(leases)
-        found = [path for path in self._root.iterdir() if (path / "order.json").exists()]
-        for directory in sorted(found):
+        for directory in await asyncio.to_thread(slurm_leases.listed, self._root):
             lease = int(directory.name)
             if lease in wanted:
                 wanted.discard(lease)
                 if lease not in self._watch.leases:
                     self._take_up(directory, ours=True)
-            elif not (directory / "exit.json").exists() and lease not in self._watch.leases:
+            elif (directory / "exit.json").exists():
+                self._watch.settled.add(lease)
+            elif lease not in self._watch.leases:
                 self._take_up(directory, ours=False)
                 await self.stop(lease)
         for lease in wanted:  # ordered and logged, but the crash came before its directory
             self._watch.reports.put_nowait(Ended(lease, "lost", None, "it was never started"))
         self._watch.complete = True
         await self._watch.look()
-        await self._watch.ask()
+        if self._address:  # else Slurm does not answer, which takes it its time
+            await self._watch.quietly(self._watch.ask())
         self._watch.begin()
+
+    async def forget(self, leases: Collection[int]) -> None:
+        """Remove the directories of these leases once Slurm has cleared their jobs away."""
+        self._watch.settled.update(leases)
 
     def reports(self) -> AsyncIterator[Report]:
         """Yield what happens to leases and nodes."""

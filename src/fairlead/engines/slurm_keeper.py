@@ -134,7 +134,9 @@ def main() -> int:
     # has left a file that says the same.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    return keep(Path(sys.argv[1]), NodeKeeper)
+    directory = Path(sys.argv[1])
+    # Slurm may be late: where the directory is gone the lease has ended.
+    return keep(directory, NodeKeeper) if directory.exists() else 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ leases/<lease>/order.json   what was ordered            parts      how many ther
 """
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -159,6 +160,27 @@ def read(directory: Path, order: Order, name: str) -> list[Part]:
         Part(directory / str(number), f"{name}.{number}", one)
         for number, one in enumerate(split(order))
     ]
+
+
+def listed(root: Path) -> list[Path]:
+    """Return the directories of leases; what a removal has left is removed."""
+    for path in root.glob(".[0-9]*"):
+        shutil.rmtree(path, ignore_errors=True)
+    found = (path for path in root.iterdir() if path.name.isdigit())
+    return sorted(path for path in found if (path / "order.json").exists())
+
+
+def remove(directory: Path) -> bool:
+    """Remove the directory of a lease that has ended, unless a keeper still lives there."""
+    if not directory.exists():
+        return True
+    if any(lease_dir.is_alive(part) for part in directory.glob("[0-9]*")):
+        return False
+    # Under another name first: a keeper that begins meanwhile finds all of it or nothing.
+    aside = directory.with_name(f".{directory.name}")
+    directory.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+    return True
 
 
 def time_there(path: Path) -> int:

@@ -129,10 +129,7 @@ def inventory(
     Devices are numbered through the nodes, and the scheduler's log speaks of those numbers: so
     nodes that are gone stay listed, as down, and new ones come last.
     """
-    listed: dict[str, Node] = {}
-    with suppress(FileNotFoundError):
-        for name, devices, rack in json.loads(path.read_text(encoding="utf-8")):
-            listed[name] = Node(name, tuple(devices), rack)
+    listed = {node.id: node for node in listed_before(path)}
     for node in sorted(nodes, key=lambda node: natural(node.name)):
         if node.name in chosen and node.devices and node.name not in listed:
             rack = racks.get(node.name) or _rack_feature(node.features)
@@ -142,6 +139,14 @@ def inventory(
     aside.write_text(json.dumps(body), encoding="utf-8")
     aside.replace(path)
     return Cluster(tuple(listed.values()))
+
+
+def listed_before(path: Path) -> tuple[Node, ...]:
+    """Return the nodes that were found last, none if there were none."""
+    with suppress(FileNotFoundError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return tuple(Node(name, tuple(devices), rack) for name, devices, rack in found)
+    return ()
 
 
 def _rack_feature(features: Iterable[str]) -> str:

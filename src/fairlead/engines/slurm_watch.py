@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from fairlead.engines import slurm_leases
 from fairlead.engines.base import Ending, Progressed, Report, Started
 from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmJob
 from fairlead.engines.slurm_leases import Part, Seen, Watched, time_there
@@ -40,6 +41,8 @@ class Watch:
 
     slurm: Slurm
     prefix: str
+    root: Path
+    """of the leases' directories"""
     clock: Path
     """a file of which only the time matters, where the keepers' files are"""
     nodes: NodeWatch
@@ -50,6 +53,8 @@ class Watch:
     leases: dict[int, Watched] = field(default_factory=dict)
     reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
     known: Sequence[Node] = ()
+    settled: set[int] = field(default_factory=set)
+    """leases whose ends are written down, so that nobody needs their directories"""
     complete: bool = False
     """all leases of ours are in the table, so jobs of others under our name are strays"""
 
@@ -57,6 +62,8 @@ class Watch:
         self._tasks: list[asyncio.Task[None]] = []
         self._ask = asyncio.Event()
         self._strays: set[str] = set()
+        self._idle: set[int] = set()
+        """settled leases without a job in Slurm's queue when we last looked"""
 
     def begin(self) -> None:
         """Start watching."""
@@ -134,6 +141,8 @@ class Watch:
         if ended is not None:
             del self.leases[one.lease]
             self._report(one, ended)
+            if not one.ours:
+                self.settled.add(one.lease)
 
     def _report(self, one: Watched, report: Report) -> None:
         if one.ours:
@@ -155,15 +164,15 @@ class Watch:
         for part in (part for one in self.leases.values() for part in one.parts):
             heard = part.beat_seen_at is not None and part.quiet_s(now) <= self.silence_s
             leased[part.node] = leased.get(part.node, False) or heard
-        ours = self._devices(jobs)
-        for report in (
-            *self.nodes.judge(nodes, self.known, jobs.values(), leased, now),
-            *self.others.look(nodes, self.known, jobs.values(), ours),
-        ):
+        for report in self.nodes.judge(nodes, self.known, jobs.values(), leased, now):
             log.info("slurm.node", report=str(report))
             self.reports.put_nowait(report)
+        for taken in self.others.look(nodes, self.known, jobs.values(), self._devices(jobs)):
+            log.debug("slurm.taken", node=taken.node, devices=taken.numbers)
+            self.reports.put_nowait(taken)
         await self._leave_to_others(jobs)
         await self._end_strays(jobs.values())
+        await self._clear_away(jobs)
 
     def _devices(self, jobs: Mapping[str, SlurmJob]) -> dict[str, Ours]:
         """Return node → the devices of our leases there."""
@@ -255,6 +264,21 @@ class Watch:
         strays = {job.name for job in jobs if job.name not in ours and job.state != "COMPLETING"}
         await self.quietly(*(self.slurm.cancel(name) for name in strays & self._strays))
         self._strays = strays
+
+    async def _clear_away(self, jobs: Collection[str]) -> None:
+        """Remove the directories of leases whose ends are written down and whose jobs are gone.
+
+        Slurm starts nothing that its queue does not show, and a keeper that begins late all the
+        same finds no directory and runs nothing. Two looks, as for strays.
+        """
+        busy = {name.removeprefix(self.prefix).partition(".")[0] for name in jobs}
+        idle = {lease for lease in self.settled if str(lease) not in busy}
+        gone = idle & self._idle
+        self._idle = idle - gone
+        for lease in gone - self.leases.keys():
+            directory = self.root / str(lease)
+            if await asyncio.to_thread(slurm_leases.remove, directory):
+                self.settled.discard(lease)
 
 
 def _read_all(

@@ -25,6 +25,7 @@ from fairlead.engines.base import (
     NodeUp,
     Progressed,
     Report,
+    Tidies,
 )
 from fairlead.live.clock import Clock
 from fairlead.live.inventory import Inventory, require_some_known
@@ -338,12 +339,15 @@ class Live:
         bodies: list[str] = []
         changes: list[Change] = []
         commands: list[cmd.Command] = []
+        ended: list[int] = []
         for one in self._next(first):
             batch.append(one)
             try:
                 for event in one.make(now):
                     commands += self._handle(event)
                     bodies.append(encode_event(event))
+                    if isinstance(event, ev.LeasesEnded):
+                        ended += event.lease.tolist()
                 changes += one.changes() if callable(one.changes) else one.changes
             except FairleadError as error:
                 if one.answer is None:
@@ -359,6 +363,8 @@ class Live:
             crash.point("server.commit.after")
         for command in commands:
             self._perform[type(command)](command)
+        if ended and isinstance(self.engine, Tidies):
+            self._spawn(self.engine.forget(ended))
         crash.point("server.commit.performed")
         for one in batch:
             if one.answer is not None and not one.answer.done():
