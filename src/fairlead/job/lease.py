@@ -8,7 +8,7 @@ behind go on up to it, then all leave after the same step. See docs/design/live.
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +17,8 @@ from fairlead import crash
 _SOONEST_S, _LATEST_S = 0.05, 5.0
 _RETRY_S = 0.5
 _TIMEOUT_S = 5.0
+_WINDOW_S = 1.0
+"""the least time over which a speed is measured"""
 
 
 class LeaseOverError(Exception):
@@ -46,16 +48,19 @@ class Lease:
         self.lost = False
         """the server has given this lease to nobody or somebody else"""
         self._closed = False
-        self._began = time.monotonic()
         self._began_at_steps = 0
         self._first_step_at: float | None = None
         self.last_step_at: float | None = None
+        self._speed = 0.0
+        self._mark: tuple[float, int] | None = None
+        """when the step ended up to which the speed was last measured, and its number"""
+        self.on_speed: Callable[[float], None] = lambda _: None
+        """told how fast an emulated accelerator is from now on"""
         self._thread = threading.Thread(target=self._keep, name="fairlead-lease", daemon=True)
 
     def begin(self, steps: int) -> None:
         """Start renewing, from this many steps on."""
         self.started = self.steps = self.saved_steps = self._began_at_steps = steps
-        self._began = time.monotonic()
         self._thread.start()
 
     def may_start(self) -> bool:
@@ -104,6 +109,8 @@ class Lease:
             if now >= self._until or self.lost:
                 self._decide(self.started if not self.lost else None)
             return min(_RETRY_S, max(self._until - now, _SOONEST_S))
+        if answer.get("emulated_steps_per_s"):
+            self.on_speed(float(answer["emulated_steps_per_s"]))
         if not answer.get("leave"):
             self._until = now + float(answer["valid_s"])
             return next_renewal_s(answer)
@@ -123,13 +130,12 @@ class Lease:
     def _renew(self) -> dict[str, Any] | None:
         """Return the server's answer, None when it cannot be had."""
         now = time.monotonic()
-        elapsed = now - self._began
         body: dict[str, object] = {
             "rank": self._rank,
             "started": self.started,
             "steps": self.steps,
             "saved_steps": self.saved_steps,
-            "steps_per_s": (self.steps - self._began_at_steps) / max(elapsed, 1e-9),
+            "steps_per_s": self._measure(),
             "leaving": self._leaving,
         }
         if self._first_step_at is not None:
@@ -151,6 +157,18 @@ class Lease:
             return None
         self._metrics_sent = metrics
         return answer
+
+    def _measure(self) -> float:
+        """Return the speed of late, from the end of one step to that of a later one."""
+        at, steps = self.last_step_at, self.steps
+        if at is None or self._first_step_at is None:
+            return 0.0
+        since, before = self._mark or (self._first_step_at, self._began_at_steps)
+        if steps > before and (at - since >= _WINDOW_S or self._mark is None):
+            self._speed = (steps - before) / max(at - since, 1e-9)
+            if at - since >= _WINDOW_S:
+                self._mark = at, steps
+        return self._speed
 
     def _post(self, path: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
         from http import client  # noqa: PLC0415  # slow to import, and only this thread wants it

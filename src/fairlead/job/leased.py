@@ -44,6 +44,7 @@ class LeasedRun(Run):
             rank=self.rank,
             valid_s=float(get("FAIRLEAD_LEASE_S", "60")),
         )
+        self._lease.on_speed = self._pace.run_at
         self._restore()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)
@@ -176,6 +177,10 @@ class _Pace:
     def __init__(self, steps_per_s: float) -> None:
         self._step_s = 1.0 / steps_per_s if steps_per_s > 0 else 0.0
         self._due = 0.0
+
+    def run_at(self, steps_per_s: float) -> None:
+        """Go on at another speed: somebody shares the emulated accelerator, or does so no more."""
+        self._step_s = 1.0 / steps_per_s
 
     def begin(self) -> None:
         """Note when a step starts."""

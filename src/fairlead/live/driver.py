@@ -31,6 +31,7 @@ from fairlead.live.clock import Clock
 from fairlead.live.inventory import Inventory, require_some_known
 from fairlead.live.leases import Costs, Load, OpenLease
 from fairlead.live.ledger import Ledger
+from fairlead.live.measured import emulated_speed, measured
 from fairlead.live.orders import Environment, Orders
 from fairlead.live.spec import JobSpec, read_spec
 from fairlead.live.workers import Threads, Workers
@@ -88,6 +89,8 @@ class Setting:
     data: Path
     plan_lead_s: float
     environment: Environment
+    emulated: SpeedTable | None = None
+    """the speeds of accelerators that are emulated"""
 
 
 @dataclass
@@ -301,7 +304,12 @@ class Live:
         if found is None:
             return None
         self._load.leaving = self.scheduler.leases.n_leaving
-        return found.renew(self.clock.now(), told, self._load)
+        answer = found.renew(self.clock.now(), told, self._load)
+        if self.setting.emulated is not None and self.scheduler.leases.packed:
+            answer["emulated_steps_per_s"] = emulated_speed(
+                self.setting.emulated, self.scheduler, self.specs, lease
+            )
+        return answer
 
     # -- the loop -------------------------------------------------------------------------------
 
@@ -465,7 +473,7 @@ class Live:
 
     def _plan_due(self) -> None:
         self._due_at = self.clock.now()
-        self._put(lambda at: [*self._progress(at), ev.PlanDue(at)])
+        self._put(lambda at: [*self._progress(at), *self._measured(at), ev.PlanDue(at)])
 
     def _round_end(self) -> None:
         self._put(lambda at: [ev.RoundEnd(at)])
@@ -477,6 +485,12 @@ class Live:
             return []
         lease = np.array([one.number for one in heard], dtype=np.int64)
         return [ev.Progress(at, lease, np.array([one.steps for one in heard]))]
+
+    def _measured(self, at: float) -> list[ev.Event]:
+        """Return what jobs have told of their speed, where the mechanism looks at it."""
+        if not getattr(self.setting.mechanism, "reads_measured", False):
+            return []
+        return measured(self.leases.values(), at)
 
     def _compute_plan(self, command: cmd.ComputePlan) -> None:
         self._spawn(self._plan(command))

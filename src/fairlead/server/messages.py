@@ -99,6 +99,8 @@ class Renewed(_Message):
     again_s: float
     leave: bool
     leave_after: int | None
+    emulated_steps_per_s: float | None = None
+    """how fast an emulated accelerator is, when that has changed"""
 
 
 class TenantView(_Message):

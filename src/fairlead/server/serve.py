@@ -177,6 +177,7 @@ async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, En
         data=settings.data.absolute(),
         plan_lead_s=plan_lead_s(round_s),
         environment=_environment(settings, tokens, speeds if emulated else None, round_s),
+        emulated=speeds if emulated else None,
     )
     return setting, engine
 
