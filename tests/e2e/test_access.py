@@ -46,6 +46,8 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /metrics": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /healthz": (OK, OK, OK, OK, OK, OK),
     "GET /readyz": (OK, OK, OK, OK, OK, OK),
+    # The last, for it takes a node away.
+    "DELETE /v1/nodes/{node}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
 }
 BODIES: dict[str, dict[str, object]] = {
     "POST /v1/jobs": {"command": ["true"], "workload": "small", "tenant": "own"},

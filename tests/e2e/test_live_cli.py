@@ -268,14 +268,22 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     own_server.kill()
     own_server.devices = "k80=1,v100=1"  # in whatever order
     own_server.start()
+
+    def used() -> set[str]:
+        return {client.job(one)["accelerator"] for one in (first, second)}
+
     until = time.monotonic() + 15
-    while client.job(second)["state"] != "running" and time.monotonic() < until:
+    while used() != {"v100", "k80"} and time.monotonic() < until:
         time.sleep(0.05)
-    assert {client.job(one)["accelerator"] for one in (first, second)} == {"v100", "k80"}
+    assert used() == {"v100", "k80"}
     assert [one["id"] for one in said(own_server, "nodes")] == ["v100-0", "k80-0"]
+    assert own_server.cli("nodes", "remove", "k80-0").returncode == 0
+    assert own_server.cli("nodes", "return", "k80-0").returncode != 0
     own_server.kill()
     own_server.start()
-    assert [one["id"] for one in said(own_server, "nodes")] == ["v100-0", "k80-0"]
+    assert [one["id"] for one in said(own_server, "nodes")] == ["v100-0"]
+    with pytest.raises(ServerError, match="can run on none"):
+        client.submit(["sleep", "1"], workload="big", accelerators=["k80"])
 
 
 def test_settings_come_from_file_environment_and_flags(own_server: LiveServer) -> None:

@@ -10,7 +10,7 @@ import typer
 from fairlead.cli.options import Json
 
 tenants = typer.Typer(help="List tenants, or set one's weight, parent and quotas.")
-nodes = typer.Typer(help="List nodes; cordon, drain and return them.")
+nodes = typer.Typer(help="List nodes; cordon, drain, return and remove them.")
 tokens = typer.Typer(help="Make, list and revoke tokens.")
 
 Quota = Annotated[
@@ -130,6 +130,19 @@ def put_back(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json
     Example:  fairlead nodes return v100-0
     """
     _turn(node, "return", as_json)
+
+
+@nodes.command("remove")
+def remove_node(node: Annotated[str, typer.Argument(help="Its id.")]) -> None:
+    """Have all jobs leave a node that is gone for good: it never returns under this name.
+
+    Example:  fairlead nodes remove v100-0
+    """
+    from urllib.parse import quote
+
+    from fairlead.client import Client
+
+    Client.found().ask("DELETE", f"/v1/nodes/{quote(node, safe='')}")
 
 
 def shares(as_json: Json = False) -> None:

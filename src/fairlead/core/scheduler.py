@@ -252,10 +252,10 @@ class Scheduler(Generic[M]):
         self.changes += 1
         if self.cluster.accelerators == kinds:
             return self._react(event.at)
-        # What a mechanism remembers has a column for each accelerator, so it starts anew, and a
-        # plan made from the old memory is not waited for.
-        self.memory, self.planning = self.mechanism.initial(), False
-        return [SetTimer("PlanDue", event.at)]
+        # What a mechanism remembers has a column for each accelerator, so it starts anew with a
+        # round that begins now; a plan made from the old memory is not waited for.
+        self.memory, self.planning, self.round_end_at = self.mechanism.initial(), False, None
+        return [SetTimer("PlanDue", event.at), SetTimer("RoundEnd", None)]
 
     def _node_removed(self, event: ev.NodeRemoved) -> list[Command]:
         self.nodes.remove(event.node)

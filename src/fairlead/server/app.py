@@ -334,12 +334,25 @@ async def put_back(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     return await _turn(node, live, who, "return", lambda at: ev.NodeReturned(at, node))
 
 
+@nodes.delete("/{node}", status_code=204)
+async def remove_node(node: str, live: LiveNow, who: Who) -> None:
+    """Have all jobs leave a node that is gone for good; it never returns."""
+    who.require("admin")
+    _require_node(live, node)
+    audit = Audit(live.clock.now(), who.name, "remove", node)
+    await live.change(lambda at: ev.NodeRemoved(at, node), audit)
+
+
+def _require_node(live: Live, node: str) -> None:
+    if all(view.id != node for view in node_views(live)):
+        raise MissingError(f"there is no node {node!r}")
+
+
 async def _turn(
     node: str, live: Live, who: Principal, what: str, event: Callable[[float], ev.Event]
 ) -> msg.NodeView:
     who.require("admin")
-    if all(view.id != node for view in node_views(live)):
-        raise MissingError(f"there is no node {node!r}")
+    _require_node(live, node)
     await live.change(event, Audit(live.clock.now(), who.name, what, node))
     return next(view for view in node_views(live) if view.id == node)
 

@@ -88,11 +88,13 @@ def listed(live: Live, tenants: BoolArray, state: State | None, after: int) -> I
 
 
 def node_views(live: Live) -> list[NodeView]:
-    """Return the nodes, with how many of their devices are held."""
+    """Return the nodes but for those removed, with how many of their devices are held."""
     scheduler, cluster = live.scheduler, live.scheduler.cluster
     held = (scheduler.leases.holder >= 0).any(axis=0)
     found = []
     for index, node in enumerate(cluster.nodes):
+        if index in scheduler.nodes.removed:
+            continue
         mine = cluster.node_of == index
         counts: dict[str, int] = {}
         for kind in node.devices:
