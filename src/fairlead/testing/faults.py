@@ -6,10 +6,12 @@ happens. ``python -m fairlead.testing.faults --seed 7`` replays one.
 """
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,11 +50,23 @@ def run(seed: int, *, real_store: bool | None = None) -> Result:
         plan.real_store = real_store
     world = World(plan, Path(home))
     try:
-        world.run()
+        with _on_one_core():
+            world.run()
     finally:
         shutil.rmtree(home, ignore_errors=True)
     checks = world.checks
     return Result(seed, checks.violation, checks.events, world.loop.time(), checks.trace)
+
+
+@contextmanager
+def _on_one_core() -> Iterator[None]:
+    """Keep to one core: threads take turns, and to wake another core for each costs the most."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

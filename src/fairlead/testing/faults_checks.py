@@ -139,11 +139,11 @@ class Checks:
             self.require(False, f"{who}: rank {rank} cannot be read: {error}")
             return
         assert payload is not None
-        self.loaded(pickle.loads(payload)["model"], steps, f"{who}, rank {rank}")
+        self.loaded(pickle.loads(payload)["model"], steps, rank, who)
 
-    def loaded(self, model: dict[str, int], steps: int, who: str) -> None:
-        """Require that a state is that after exactly these steps."""
-        good = model == {"made": steps, "chain": chain(steps)}
+    def loaded(self, model: dict[str, int], steps: int, rank: int, who: str) -> None:
+        """Require that a state is a member's own after exactly these steps."""
+        good = model == {"made": steps, "chain": chain(steps), "rank": rank}
         self.require(good, f"{who}: the state is not that after {steps} steps: {model}")
 
     # -- processes ------------------------------------------------------------------------------

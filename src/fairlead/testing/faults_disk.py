@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from fairlead.testing.faults_machine import Machine, Process
 class Disk:
     """Stands in for ``os``, ``open`` and ``fcntl`` in modules that write files.
 
-    A file that was not flushed to the disk loses its content when the power goes.
+    What was not flushed to the disk is lost when the power goes: content, and names of files.
     """
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:
@@ -26,8 +27,11 @@ class Disk:
         """called before the server changes a file; it may die there"""
         self.on_replace: Callable[[str], None] = lambda _: None
         self.on_full: Callable[[Process], None] = lambda _: None
-        self._dirty: set[int] = set()
+        self._flushed: dict[int, int] = {}
+        """file → how many bytes of it a loss of power leaves"""
         self._paths: dict[int, str] = {}
+        self._renamed: dict[str, list[tuple[str, bytes | None]]] = {}
+        """directory → the files in it that were replaced, and by what, since it was flushed"""
         self.path = os.path
 
     def __getattr__(self, name: str) -> Any:
@@ -46,19 +50,26 @@ class Disk:
         file = open(path, mode, **options)  # noqa: SIM115  # the caller closes it
         if "w" in mode:
             inode = os.fstat(file.fileno()).st_ino
-            self._dirty.add(inode)
+            self._flushed[inode] = 0
             self._paths[inode] = path
         return file
 
     def fsync(self, descriptor: int) -> None:
-        """Flush a file to the disk."""
+        """Flush a file or directory to the disk."""
         self._turn()
         self._require_room()
-        self._dirty.discard(os.fstat(descriptor).st_ino)
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            self._renamed.pop(os.readlink(f"/proc/self/fd/{descriptor}"), None)
+        elif found.st_ino in self._flushed:
+            self._flushed[found.st_ino] = found.st_size
 
     def replace(self, old: str, new: str) -> None:
         """Rename a file."""
         self._turn()
+        directory = os.path.realpath(os.path.dirname(new))
+        before = open(new, "rb").read() if os.path.exists(new) else None  # noqa: SIM115
+        self._renamed.setdefault(directory, []).append((new, before))
         os.replace(old, new)
         inode = os.stat(new).st_ino
         if inode in self._paths:
@@ -67,12 +78,21 @@ class Disk:
         self._turn()
 
     def lose_power(self) -> None:
-        """Empty every file that was not flushed."""
-        for inode in self._dirty:
+        """Undo every rename, and cut every file, that was not flushed."""
+        for inode, size in self._flushed.items():
             path = self._paths[inode]
             if os.path.exists(path) and os.stat(path).st_ino == inode:
-                os.truncate(path, 0)
-        self._dirty.clear()
+                os.truncate(path, min(size, os.stat(path).st_size))
+        self._flushed.clear()
+        for renamed in self._renamed.values():
+            for path, before in reversed(renamed):
+                if before is None:
+                    if os.path.exists(path):
+                        os.unlink(path)
+                else:
+                    with open(path, "wb") as file:
+                        file.write(before)
+        self._renamed.clear()
 
     # -- fcntl ----------------------------------------------------------------------------------
 

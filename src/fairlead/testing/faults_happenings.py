@@ -1,9 +1,12 @@
 """What goes wrong, and what operators do meanwhile."""
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairlead.job import checkpoint
 from fairlead.live.spec import JobSpec
 from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
@@ -220,6 +223,12 @@ def _node_is_cut_off(world: "World", happening: Happening) -> None:
     world.cut_node(node, 3 * happening.for_s)
 
 
+def _node_is_back_before_the_server(world: "World", happening: Happening) -> None:
+    node = _one([node.id for node in world.plan.cluster.nodes], happening)
+    world.cut_node(node, happening.for_s)
+    world.loop.call_later(0.7 * happening.for_s, world.kill_server, happening.for_s)
+
+
 def _others_come(world: "World", happening: Happening) -> None:
     node = _one(world.setting.cluster.nodes, happening)
     every = range(len(node.devices))
@@ -243,6 +252,30 @@ def _disk_is_full(world: "World", happening: Happening) -> None:
 def _make_room(world: "World") -> None:
     world.touch()
     world.disk.full = False
+
+
+def _file_is_damaged(world: "World", happening: Happening) -> None:
+    """Put an old state in the place of a checkpoint's, until somebody repairs it."""
+    job = _one(sorted(world.checks.truth), happening)
+    if job is None or job in world.jobs.damaged:
+        return
+    directory = world.home / "jobs" / job / "checkpoint"
+    found = checkpoint.latest(str(directory))
+    if found is None:
+        return
+    path = directory / found.files[-1]
+    good = path.read_bytes()
+    old = pickle.dumps({"model": {"made": 0, "chain": 0, "rank": len(found.files) - 1}})
+    path.write_bytes(good[:64] + old)
+    world.touch()
+    world.jobs.damaged.add(job)
+    world.loop.call_later(happening.for_s, _repair, world, job, path, good)
+
+
+def _repair(world: "World", job: str, path: Path, good: bytes) -> None:
+    world.jobs.damaged.discard(job)
+    if path.exists():
+        path.write_bytes(good)
 
 
 def _clock_jumps(world: "World", happening: Happening) -> None:
@@ -294,9 +327,11 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "gang dies": _gang_dies,
     "job is cut off": _job_is_cut_off,
     "node is cut off": _node_is_cut_off,
+    "node is back before the server": _node_is_back_before_the_server,
     "others come": _others_come,
     "node joins": _node_joins,
     "disk is full": _disk_is_full,
+    "file is damaged": _file_is_damaged,
     "clock jumps": _clock_jumps,
     "time stalls": _time_stalls,
     "job is slow": _job_is_slow,

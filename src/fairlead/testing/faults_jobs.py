@@ -28,6 +28,10 @@ class Jobs:
         self._met: dict[int, _Meeting] = {}
         self.slow_s: dict[str, float] = {}
         """job → how much longer a step takes"""
+        self.damaged: set[str] = set()
+        """jobs of whose checkpoint a file is not what was written"""
+        self.slow_to_begin: dict[int, float] = {}
+        """lease → how long its keeper lives before it does anything"""
         self.late: Happening | None = None
         """how the next keeper begins late, if it does"""
         self.cut_node: Callable[[str, float], object] = lambda *_: None
@@ -74,9 +78,12 @@ class Jobs:
 
     def _begins_after_s(self, order: Order) -> float:
         """Return when a keeper begins: soon, or when its node may have been given up long ago."""
-        late, self.late = self.late, None
-        if late is None:
+        late, train = self.late, order.command[0] == "train"
+        # Jobs without the library do not leave of themselves, so they are waited for.
+        if late is None or (train and late.pick < 0.6):
             return self._rng.uniform(0.0, _LATEST_START_S)
+        self.late = None
+        self.slow_to_begin[order.lease] = late.for_s
         self._checks.touch([order.lease])
         self.cut_node(order.devices[0][0], 2.0 * late.for_s)
         return late.pick * 3.0 * late.for_s
@@ -118,6 +125,8 @@ class Jobs:
             self._checks.touch([parent.lease])
             raise OSError("it cannot be started")
         train = command[0] == "train"
+        if parent.order.job in self.damaged:
+            self._checks.touch([parent.lease])
         process = self._machine.spawn(
             f"lease {parent.lease} rank {rank}",
             lambda me: self._train(me, env) if train else self._just_run(float(command[1])),
@@ -139,10 +148,10 @@ class Jobs:
         me.began_at = self._machine.loop.time()
         me.valid_until = me.began_at + float(env["FAIRLEAD_LEASE_S"])
         run = LeasedRun(order.lease, env)
-        model = {"made": 0, "chain": 0}
+        model = {"made": 0, "chain": 0, "rank": me.rank}
         # One kind of job keeps its state in a dict, the other in an object.
         run.register(model=model if (order.total_steps or 0) % 2 else _Model(model))
-        self._checks.loaded(model, run.steps_done, f"{me.name} begins")
+        self._checks.loaded(model, run.steps_done, me.rank, f"{me.name} begins")
         gang = len(order.devices)
         if gang > 1 and order.lease not in self._met:
             self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)

@@ -37,6 +37,7 @@ FAULTS = (
     *("keeper dies", "gang dies", "job is cut off", "node is cut off", "node is cut off"),
     *("others come", "others come", "server dies at a stop", "keeper begins late"),
     *("process dies at a point", "process dies at a point", "node joins"),
+    *("file is damaged", "node is back before the server"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
 )
 ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit")
@@ -94,7 +95,7 @@ def scenario(seed: int) -> Scenario:
         ),
         key=lambda one: one[0],
     )
-    if rng.random() < 0.1:
+    if rng.random() < 0.15:
         jobs.insert(0, (0.0, ENDLESS))
     calm = rng.random() < 0.25
     quiet_at = rng.uniform(6.0, 24.0)
@@ -137,7 +138,7 @@ def _job(
     fits = [kind for kind in KINDS if counts[kind] >= gang]
     only = (rng.choice(fits),) if rng.random() < 0.15 else None
     steps = rng.randint(10, 30) if rng.random() < 0.2 else rng.randint(3, 14)
-    shell = rng.random() < 0.12
+    shell = rng.random() < 0.15
     # What keeps nothing of its work must not be moved again and again.
     lasts_s = 1.0 if isinstance(mechanism, Turns | Shares) else rng.choice((2.0, 40.0))
     return JobSpec(

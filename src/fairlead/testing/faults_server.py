@@ -46,6 +46,7 @@ class Server:
         self.store = store
         self.up = True
         self.started = False
+        self.started_at = 0.0
         self.dies_at: int | None = None
         """how many more gates it passes before it dies at one"""
         self.dies_at_stop = False
@@ -218,6 +219,8 @@ class FaultyEngine:
         """node → which of its devices others hold"""
         self._given_up: set[int] = set()
         """leases reported as lost with their node: what is left of them is stopped later"""
+        """leases that runs of the server before this one gave up are adoption's to stop, if their
+        node can be reached then"""
         self._told: set[int] = set()
         self._listening: asyncio.Task[None] | None = None
 
@@ -252,6 +255,9 @@ class FaultyEngine:
         """Take over after a restart."""
         await self._server.wait()
         await self._local.adopt(leases)
+        for directory in sorted(self._local._root.iterdir()):
+            if any(self._is_left(directory, node) for node in self.cut):
+                self._given_up.add(int(directory.name))
         scheduler = self._server.live.scheduler
         for number in sorted(scheduler.nodes.down):
             node = scheduler.cluster.nodes[number].id
@@ -298,7 +304,7 @@ class FaultyEngine:
             lease = int(directory.name)
             if not lease_dir.is_alive(directory):
                 self._local._report_end(lease)
-            elif lease not in self._told:
+            elif lease in self._given_up and lease not in self._told:
                 self._told.add(lease)
                 self._local._stop_stranger(directory)
         if left:

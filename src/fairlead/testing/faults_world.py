@@ -60,6 +60,7 @@ class World:
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
         self._leaving_since: dict[int, float] = {}
+        self._cut_until: dict[str, float] = {}
         self.dies_at_point: int | None = None
         """how many more named points keepers and jobs pass before one dies there"""
         self.setting = Setting(
@@ -154,7 +155,15 @@ class World:
 
     def _check_gangs(self) -> None:
         members = self.jobs.members()
-        self.checks.check_gangs(one for one in members if not one.nodes & self.machine.cut)
+        reached = [one for one in members if not one.nodes & self.machine.cut]
+        self.checks.check_gangs(reached)
+        server = self.server
+        if server is not None and server.started:
+            for one in reached:
+                since = max(server.started_at, self._cut_until.get(one.node, 0.0))
+                late_s = self.loop.time() - since - one.stalled_s - _LEAVES_S
+                wanted = one.lease in server.live.leases or late_s < 0
+                self.checks.require(wanted, f"{one.name} goes on, and nobody wants it")
         self.loop.call_later(2.0, self._check_gangs)
 
     def _cancel_endless(self) -> None:
@@ -242,7 +251,7 @@ class World:
             await server.live.start()
         except ServerDiedError:
             return
-        server.started = True
+        server.started, server.started_at = True, self.loop.time()
         self.checks.note("the server is up")
         self.checks.took_over(server.live)
         for member in self.jobs.members():
@@ -270,11 +279,13 @@ class World:
         self.network.server = None
         server.die()
 
-    def _point(self, _: str) -> None:
+    def _point(self, name: str) -> None:
         """Pass a named point: the server has a gate there, others may die."""
         me = self.machine.me
         if me is None:
             self._gate()
+        elif name == "keeper.begins" and me.lease in self.jobs.slow_to_begin:
+            self.machine.fibres.sleep(self.jobs.slow_to_begin[me.lease])
         elif self.dies_at_point is not None:
             self.dies_at_point -= 1
             if self.dies_at_point < 0:
@@ -363,6 +374,7 @@ class World:
             return
         self.touch()
         self.machine.cut.discard(node)
+        self._cut_until[node] = self.loop.time()
         if self.server is not None:
             self.server.engine.cut.discard(node)
             self.loop.call_soon(self.server.engine.find, node)
