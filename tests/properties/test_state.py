@@ -14,13 +14,14 @@ from fairlead.core import (
     state_bytes,
 )
 from fairlead.mechanisms.shares import Shares
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, Node
 from fairlead.model.events import (
     Event,
     JobCancelled,
     JobChanged,
     JobHeld,
     JobReleased,
+    NodeAdded,
     NodeLost,
     NodeReturned,
 )
@@ -93,6 +94,17 @@ def test_it_goes_on_from_any_event(seed: int) -> None:
         assert [type(command) for command in found] == [type(command) for command in expected]
     assert state_bytes(restored) == state_bytes(whole)
     assert save_state(restored) == save_state(whole)
+
+
+def test_as_many_leases_are_open_after_nodes_have_joined() -> None:
+    first, second = scheduler(), scheduler()
+    for event in history_of(0)[:40]:
+        first.handle(decode_event(encode_event(event), type(first.memory)))
+    assert len(first.leases) == len(first.leases.open) > 0
+    first.handle(NodeAdded(1e6, Node("new", ("v100",) * 3)))
+    load_state(second, save_state(first))
+    assert len(second.leases) == len(first.leases)
+    assert state_bytes(second) == state_bytes(first)
 
 
 def test_held_and_changed_jobs_are_restored() -> None:

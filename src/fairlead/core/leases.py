@@ -42,9 +42,7 @@ class LeaseTable:
         """devices held, counted once for each lease that holds them"""
         self._gangs = False
         """whether a lease so far had more devices than one"""
-        ints = tuple(np.full(1, value) for value in _UNUSED)
-        self._lay_out(ints, np.zeros(1), np.zeros(1, dtype=bool))
-        self._add_slots(devices)
+        self._clear(devices)
 
     def use(self, cluster: Cluster) -> None:
         """Go on with a cluster that has further nodes."""
@@ -227,6 +225,13 @@ class LeaseTable:
             devices = (self.holder == slot).any(axis=0).nonzero()[0]
             np.add.at(into[row], self._accelerator_of[devices], time / len(devices))
 
+    def _clear(self, slots: int) -> None:
+        """Start with so many slots, all of them free."""
+        ints = tuple(np.full(1, value) for value in _UNUSED)
+        self._lay_out(ints, np.zeros(1), np.zeros(1, dtype=bool))
+        self._free = []
+        self._add_slots(slots)
+
     def _add_slots(self, count: int) -> None:
         before = len(self.lease) - 1
         zeros = np.zeros(count)
@@ -249,8 +254,7 @@ class LeaseTable:
         ints, leases = saved["ints"], saved["holder"]
         slots = ints[:, 0] & (SLOTS - 1)
         wanted = max([*slots.tolist(), *saved["free"]], default=-1) + 1
-        if wanted > len(self.lease) - 1:
-            self._add_slots(wanted - (len(self.lease) - 1))
+        self._clear(wanted)  # not more: slots that are neither free nor open would count as open
         for column, values in zip(self._columns, ints.T, strict=True):
             column[slots] = values
         self._n_held = int(self._size[slots].sum())
