@@ -1,5 +1,6 @@
 # Needs only python3 (3.11 or newer) and make; everything else goes into .venv.
 PYTHON ?= python3
+ENGINE ?= local
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
@@ -22,7 +23,7 @@ demo: setup  ## compare policies in a report, then run a small live cluster
 	$(BIN)/fairlead compare --policies max-min,max-min:agnostic,fifo,isolated \
 		--kind continuous-multiple --loads 2,2.5,3 --seeds 2 --jobs 150 --tenants 3 \
 		--out out/demo
-	$(BIN)/fairlead demo
+	$(BIN)/fairlead demo --engine $(ENGINE)
 	@echo "Open out/demo/report.html in a browser."
 
 lint: setup  ## style, types and layers

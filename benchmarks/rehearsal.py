@@ -152,7 +152,7 @@ def started(given: argparse.Namespace, root: Path) -> Iterator[Server]:
 
 def measure(given: argparse.Namespace, root: Path) -> dict[str, float]:
     figures: dict[str, float] = {}
-    command = ["sleep", "0"] if given.engine == "rehearsal" else _command()
+    command = ["sleep", str(given.seconds)]  # which a rehearsal does not run
     most = given.devices * (8 if given.engine == "rehearsal" else 1)
     with started(given, root) as server:
         client = server.client
@@ -179,14 +179,10 @@ def _submit(server: Server, command: list[str], jobs: list[dict[str, Any]]) -> N
     def submit(mine: list[dict[str, Any]]) -> None:
         client = Client(server.url, token)
         for job in mine:
-            client.submit([*command, str(job["steps"])], directory="/", retries=20, **job)
+            client.submit(command, directory="/", retries=20, **job)
 
     with ThreadPoolExecutor(USERS) as users:
         list(users.map(submit, (jobs[i::USERS] for i in range(USERS))))
-
-
-def _command() -> list[str]:
-    return [sys.executable, "-m", "fairlead.demo.train"]
 
 
 def _wait(client: Client, given: argparse.Namespace, began: float) -> None:

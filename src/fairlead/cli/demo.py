@@ -10,16 +10,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.cli.demo_end import conclude
+from fairlead.cli.demo_site import DemoEngine
+
 if TYPE_CHECKING:
+    from fairlead.cli.demo_site import Site
     from fairlead.client import Client
+    from fairlead.demo.contention import Contention
     from fairlead.demo.scene import DemoJob
+
+_NEXT = """
+Look further:
+  fairlead demo --keep     the server stays; elsewhere, with its FAIRLEAD_DATA:
+                           fairlead jobs, explain j1, shares, audit --live
+  fairlead compare         policies against each other, in one report
+  fairlead serve --emulate v100=2,k80=4
+                           your own jobs: fairlead submit --help"""
 
 
 def demo(
     jobs: Annotated[int, typer.Option(help="How many jobs to run.", min=3)] = 21,
+    engine: Annotated[
+        DemoEngine,
+        typer.Option(help="What starts processes; slurm and ray are started for the demo."),
+    ] = DemoEngine.LOCAL,
     port: Annotated[int, typer.Option(help="Port of the server.")] = 8652,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the server running at the end.")
+        bool, typer.Option("--keep", help="Leave the server running until Ctrl-C.")
     ] = False,
 ) -> None:
     """Run a small cluster for about two minutes: real training processes on emulated devices.
@@ -28,42 +45,47 @@ def demo(
     shares stand against their entitlement, and completion times against the simulator's and
     against a scheduler that does not know what accelerators are.
 
-    Example:  fairlead demo --keep
+    Example:  fairlead demo --engine slurm
     """
+    from fairlead.cli.demo_site import site
     from fairlead.cli.output import messages
     from fairlead.demo.scene import demo_jobs
 
     data = Path(tempfile.mkdtemp(prefix="fairlead-demo-"))
-    server = start(data, port)
+    data.chmod(0o755)  # a cluster's nodes pass through it
     listed = demo_jobs(jobs)
-    try:
-        client = connect(data, port, server)
-        messages.print(f"server on http://127.0.0.1:{port}, data in {data}")
-        ids = submit(client, listed)
-        _watch(client, len(listed))
-        _conclude(client, listed, ids)
-        if keep:
-            messages.print(f"The server goes on: FAIRLEAD_DATA={data} fairlead jobs")
-        else:
-            messages.print(
-                "Next: `fairlead serve --emulate v100=2,k80=4` and"
-                " `fairlead submit --workload LSTM --steps 2000 --"
-                " python -m fairlead.demo.train 2000`"
-            )
-    finally:
-        if not keep:
+    with site(engine, data) as place:
+        (data / "data").mkdir(mode=0o700)
+        server = start(data / "data", port, place)
+        try:
+            client = connect(data / "data", port, server)
+            messages.print(f"server on http://127.0.0.1:{port}, data in {data}/data")
+            messages.print(f"{jobs} jobs on {place.about}; about two minutes", highlight=False)
+            ids = submit(client, listed)
+            seen = _watch(client, len(listed))
+            well = conclude(client, listed, ids, seen)
+            if keep:
+                messages.print(f"The server goes on: FAIRLEAD_DATA={data}/data fairlead jobs")
+                server.wait()
+        finally:
             server.terminate()
             server.wait(20)
+    if not keep:
+        messages.print(_NEXT, highlight=False)
+    if not well:
+        raise typer.Exit(1)
 
 
-def start(data: Path, port: int) -> "subprocess.Popen[bytes]":
-    """Start the demo's server in a process of its own."""
+def start(data: Path, port: int, place: "Site | None" = None) -> "subprocess.Popen[bytes]":
+    """Start the demo's server in a process of its own, on this machine if no place is given."""
     from fairlead.demo.scene import DEVICES, ROUND_S
 
+    options = ("--emulate", DEVICES) if place is None else place.options
     command = [sys.executable, "-m", "fairlead", "serve", "--data", str(data)]
-    command += ["--port", str(port), "--emulate", DEVICES, "--round", str(ROUND_S)]
+    command += ["--port", str(port), "--round", str(ROUND_S), *options]
+    environment = {**os.environ, **(place.environment if place else {})}
     with (data / "server.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
 
 def connect(data: Path, port: int, server: "subprocess.Popen[bytes]") -> "Client":
@@ -106,20 +128,26 @@ def submit(client: "Client", listed: "list[DemoJob]") -> list[str]:
     return ids
 
 
-def _watch(client: "Client", count: int) -> None:
-    """Show how the jobs get on until all have ended."""
+def _watch(client: "Client", count: int) -> "Contention":
+    """Show how the jobs get on until all have ended; return what tenants had meanwhile."""
     from rich.live import Live
 
     from fairlead.cli.output import messages
+    from fairlead.client import OVER
+    from fairlead.demo.contention import Contention
+    from fairlead.demo.scene import TENANTS, devices, normal_speeds
 
+    weights = {tenant.id: tenant.weight for tenant in TENANTS}
+    seen = Contention(weights, normal_speeds(), devices())
     with Live(console=messages, refresh_per_second=2, transient=True) as shown:
         while True:
             found = client.get("/v1/jobs", limit=1000)
-            over = sum(job["state"] in ("finished", "failed", "cancelled") for job in found)
+            seen.note(time.monotonic(), found, client.get("/v1/shares"))
+            over = sum(job["state"] in OVER for job in found)
             if messages.is_terminal:
                 shown.update(_drawn(found))
             if over == count:
-                return
+                return seen
             time.sleep(0.5)
 
 
@@ -143,57 +171,3 @@ def _drawn(found: list[dict[str, Any]]) -> Any:
             str(job["preemptions"]),
         )
     return drawn
-
-
-def _conclude(client: "Client", listed: "list[DemoJob]", ids: list[str]) -> None:
-    from fairlead.cli.output import messages, table
-    from fairlead.demo.scene import ROUND_S, predicted
-    from fairlead.server.serve import plan_lead_s
-
-    found = [client.job(job_id) for job_id in ids]
-    first = min(job["submitted_at"] for job in found)
-    spans = [job["ended_at"] - job["submitted_at"] for job in found]
-    last = max(job["ended_at"] for job in found) - first
-    rows = [["live, max-min", f"{sum(spans) / len(spans):.1f} s", f"{last:.1f} s"]]
-    about = client.get("/v1/about")
-    lease_s = (about["start_s"] or 0.0) + (about["end_s"] or 0.0)
-    arrivals = [job["submitted_at"] - first for job in found]
-    for policy in ("max-min", "max-min:agnostic"):
-        ends = predicted(
-            listed, arrivals, policy, lease_s=lease_s, plan_lead_s=plan_lead_s(ROUND_S)
-        )
-        mean = sum(ends - arrivals) / len(ends)
-        rows.append([f"simulated, {policy}", f"{mean:.1f} s", f"{max(ends):.1f} s"])
-    table("completion", ["", "mean", "last"], rows)
-    messages.print(
-        f"A lease cost {lease_s:.2f} s beside its steps; the simulator reckons with it."
-    )
-    wrong = [job["id"] for job in found if job["state"] != "finished"]
-    exact = sum(job["steps_done"] == job["total_steps"] for job in found)
-    moved = sum(len(job["accelerators_used"]) > 1 for job in found)
-    table(
-        "jobs",
-        ["", "count"],
-        [
-            ["finished with exactly their steps", f"{exact} of {len(found)}"],
-            ["preempted and continued, times", str(sum(job["preemptions"] for job in found))],
-            ["ran on several accelerators", str(moved)],
-        ],
-    )
-    shares = client.get("/v1/shares")
-    whole = sum(one["device_hours"] for one in shares) or 1.0
-    weights = sum(one["weight"] for one in shares)
-    table(
-        "tenants",
-        ["tenant", "entitled", "received"],
-        [
-            [
-                one["tenant"],
-                f"{one['weight'] / weights:.0%}",
-                f"{one['device_hours'] / whole:.0%}",
-            ]
-            for one in shares
-        ],
-    )
-    if wrong:
-        raise typer.Exit(1)

@@ -46,6 +46,21 @@ def demo_jobs(count: int = 21, *, seconds: float = 9.0) -> list[DemoJob]:
     return jobs
 
 
+def devices() -> int:
+    """Return how many devices there are."""
+    return int(parse_cluster(DEVICES).counts.sum())
+
+
+def normal_speeds() -> dict[str, float]:
+    """Return workload → steps per second with an equal share of every device."""
+    cluster, speeds = parse_cluster(DEVICES), read_speeds(DEFAULT_SPEEDS)
+    rows = {name: speeds.row(name, 1, cluster.accelerators) for name in speeds.workloads}
+    return {
+        name: float((row * cluster.counts).sum() / cluster.counts.sum())
+        for name, row in rows.items()
+    }
+
+
 def predicted(
     jobs: Sequence[DemoJob],
     arrivals_s: Sequence[float],
