@@ -41,8 +41,8 @@ def test_demo_finishes_all_its_jobs_on(engine: str) -> None:
     done = demo(engine, jobs=3)
     assert done.returncode == 0, done.stderr
     assert re.search(r"finished with exactly their steps\W+3 of 3", done.stdout)
-    for said in ("live, max-min", "simulated, max-min:agnostic", "as long"):
-        assert said in done.stdout
+    assert "live, max-min" in done.stdout
+    assert "A lease cost" in done.stdout
     assert "Look further" in done.stderr
 
 

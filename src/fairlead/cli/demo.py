@@ -63,7 +63,7 @@ def demo(
             messages.print(f"{jobs} jobs on {place.about}; about two minutes", highlight=False)
             ids = submit(client, listed)
             seen = _watch(client, len(listed))
-            well = conclude(client, listed, ids, seen)
+            well = conclude(client, listed, ids, seen, place.round_s)
             if keep:
                 messages.print(f"The server goes on: FAIRLEAD_DATA={data}/data fairlead jobs")
                 server.wait()
@@ -81,8 +81,9 @@ def start(data: Path, port: int, place: "Site | None" = None) -> "subprocess.Pop
     from fairlead.demo.scene import DEVICES, ROUND_S
 
     options = ("--emulate", DEVICES) if place is None else place.options
+    round_s = ROUND_S if place is None else place.round_s
     command = [sys.executable, "-m", "fairlead", "serve", "--data", str(data)]
-    command += ["--port", str(port), "--round", str(ROUND_S), *options]
+    command += ["--port", str(port), "--round", str(round_s), *options]
     environment = {**os.environ, **(place.environment if place else {})}
     with (data / "server.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment)

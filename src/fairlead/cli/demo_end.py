@@ -7,44 +7,55 @@ if TYPE_CHECKING:
     from fairlead.demo.contention import Contention
     from fairlead.demo.scene import DemoJob
 
+_MOST_OF_A_ROUND = 0.8
+
 
 def conclude(
-    client: "Client", listed: "list[DemoJob]", ids: list[str], seen: "Contention"
+    client: "Client",
+    listed: "list[DemoJob]",
+    ids: list[str],
+    seen: "Contention",
+    round_s: float,
 ) -> bool:
     """Print how it went; return whether all jobs have finished."""
     found = [client.job(job_id) for job_id in ids]
-    _completion(client, listed, found)
+    _completion(client, listed, found, round_s)
     _counts(found)
     _tenants(seen)
     return all(job["state"] == "finished" for job in found)
 
 
-def _completion(client: "Client", listed: "list[DemoJob]", found: list[dict[str, Any]]) -> None:
+def _completion(
+    client: "Client", listed: "list[DemoJob]", found: list[dict[str, Any]], round_s: float
+) -> None:
     from fairlead.cli.output import results, table
-    from fairlead.demo.scene import ROUND_S, predicted
+    from fairlead.demo.scene import predicted
     from fairlead.server.serve import plan_lead_s
 
     first = min(job["submitted_at"] for job in found)
-    spans = [job["ended_at"] - job["submitted_at"] for job in found]
-    last = max(job["ended_at"] for job in found) - first
-    rows = [["live, max-min", f"{sum(spans) / len(spans):.1f} s", f"{last:.1f} s"]]
+    arrivals = [job["submitted_at"] - first for job in found]
+    ended = {"live, max-min": [job["ended_at"] - first for job in found]}
     about = client.get("/v1/about")
     lease_s = (about["start_s"] or 0.0) + (about["end_s"] or 0.0)
-    arrivals = [job["submitted_at"] - first for job in found]
-    means = []
-    for policy in ("max-min", "max-min:agnostic"):
-        ends = predicted(
-            listed, arrivals, policy, lease_s=lease_s, plan_lead_s=plan_lead_s(ROUND_S)
-        )
-        means.append(sum(ends - arrivals) / len(ends))
-        rows.append([f"simulated, {policy}", f"{means[-1]:.1f} s", f"{max(ends):.1f} s"])
+    said = f"A lease cost {lease_s:.2f} s beside its steps"
+    if lease_s < _MOST_OF_A_ROUND * round_s:
+        said += "; the simulator reckons with it."
+        for policy in ("max-min", "max-min:agnostic"):
+            lead_s = plan_lead_s(round_s)
+            ended[f"simulated, {policy}"] = predicted(
+                listed, arrivals, policy, lease_s=lease_s, plan_lead_s=lead_s, round_s=round_s
+            ).tolist()
+    else:  # nobody who is preempted each round would ever finish
+        said += f", too much for rounds of {round_s:g} s to be simulated: is the machine busy?"
+    means = {
+        name: sum(ends) / len(ends) - sum(arrivals) / len(arrivals) for name, ends in ended.items()
+    }
+    rows = [[name, f"{means[name]:.1f} s", f"{max(ends):.1f} s"] for name, ends in ended.items()]
     table("completion", ["", "mean", "last"], rows)
-    results.print(
-        f"A lease cost {lease_s:.2f} s beside its steps; the simulator reckons with it.\n"
-        f"If all accelerators are taken for alike, jobs need on average"
-        f" {means[1] / means[0]:.2f} × as long.",
-        highlight=False,
-    )
+    if len(means) > 1:
+        ratio = means["simulated, max-min:agnostic"] / means["simulated, max-min"]
+        said += f"\nIf all accelerators are taken for alike, jobs need {ratio:.2f} × as long."
+    results.print(said, highlight=False)
 
 
 def _counts(found: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from fairlead.demo.scene import DEVICES
+from fairlead.demo.scene import DEVICES, ROUND_S
 from fairlead.model.cluster import Node
 from fairlead.model.errors import FairleadError
 
@@ -17,6 +17,8 @@ NODES = (
     Node("n4", ("k80", "k80"), "r2"),
 )
 """the scene's devices, so that one simulation stands for all engines"""
+CLUSTER_ROUND_S = 10.0
+"""a cluster takes seconds to start a lease"""
 _DEBIAN = (
     "apt-get install --no-install-recommends slurmctld slurmd slurm-client munge"
     " slurm-wlm-basic-plugins"
@@ -43,6 +45,7 @@ class Site:
 
     options: tuple[str, ...]
     about: str
+    round_s: float = CLUSTER_ROUND_S
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +57,7 @@ def site(engine: DemoEngine, root: Path) -> Iterator[Site]:
     elif engine == DemoEngine.RAY:
         yield from _ray()
     else:
-        yield Site(("--emulate", DEVICES), "this machine")
+        yield Site(("--emulate", DEVICES), "this machine", ROUND_S)
 
 
 def _slurm(root: Path) -> Iterator[Site]:
@@ -68,7 +71,8 @@ def _slurm(root: Path) -> Iterator[Site]:
     try:
         cluster.start()
         options = ("--engine", "slurm:emulate,poll-s=1")
-        yield Site(options, "a private Slurm of four nodes", cluster.environment)
+        about = "a private Slurm of four nodes"
+        yield Site(options, about, environment=cluster.environment)
     finally:
         cluster.stop()
 

@@ -68,6 +68,7 @@ def predicted(
     *,
     lease_s: float,
     plan_lead_s: float,
+    round_s: float = ROUND_S,
 ) -> FloatArray:
     """Return when the simulator has the same jobs finish, if they arrive as they did.
 
@@ -90,7 +91,7 @@ def predicted(
                 )
                 for i, (job, arrival_s) in enumerate(zip(jobs, arrivals_s, strict=True))
             ),
-            mechanism=realise(policy, None, ROUND_S),
+            mechanism=realise(policy, None, round_s),
             tenants=TENANTS,
             plan_lead_s=plan_lead_s,
             physics=Physics(effects=frozenset({"costs"}), natures={OTHERS: Nature(costs=costs)}),
