@@ -16,6 +16,14 @@ class RayServer(ClusterServer):
         super().__init__(root)
         self.ray = ray
         self.engine = f"ray:emulate,address={ray.options['address']},here={ray.options['here']}"
+        self.nodes = self.data / "ray/nodes"
+        """where the nodes' directories are"""
+
+    def without_shared_directory(self) -> "RayServer":
+        """Let every node have a directory of its own, which the server does not look into."""
+        self.nodes = self.root / "own"
+        self.engine += f",node-dir={self.nodes}/{{node}}"
+        return self
 
     def leases(self) -> dict[str, list[str]]:
         """job → nodes on which it runs now, by the lease directories."""
@@ -24,8 +32,8 @@ class RayServer(ClusterServer):
             with contextlib.suppress(FileNotFoundError):
                 order = lease_dir.read_order(path)
                 nodes = sorted({node for node, _ in order.devices})
-                homes = [self.data / "ray/nodes" / node / "leases" / path.name for node in nodes]
-                running = all((home / "members.json").exists() for home in homes)
+                found_in = self.nodes.glob(f"**/leases/{path.name}/members.json")
+                running = len(list(found_in)) == len(nodes)
                 if running and not (path / "exit.json").exists():
                     found[order.job] = nodes
         return found

@@ -62,6 +62,32 @@ def test_a_job_moves_to_another_accelerator_within_five_seconds(ray_server: RayS
     assert first["lease"] != second["lease"]
 
 
+def test_checkpoints_and_logs_reach_nodes_that_share_nothing(ray_server: RayServer) -> None:
+    server = ray_server.without_shared_directory().start(round_s=60.0)
+    gang = server.submit("gang", 1500, workload="small", gang=3, accelerators=["v100", "k80"])
+    one = server.submit("one", 1500, SIZE, workload="small", accelerators=["p100", "k80"])
+    server.until(lambda: server.client.job(one)["steps_done"] > 50, "it to run")
+    server.until(lambda: server.leases() == {gang: ["n1", "n4"], one: ["n2"]}, "both to run")
+    began = time.time()
+    server.client.post("/v1/nodes/n2/drain")
+    server.until(lambda: server.leases().get(one) == ["n3"], "it to run elsewhere")
+    server.client.post("/v1/nodes/n1/drain")
+    server.until(lambda: server.leases().get(gang) == ["n3"], "the gang to run elsewhere")
+    for job_id, name, ranks in ((gang, "gang", 3), (one, "one", 1)):
+        job = server.client.wait(job_id, timeout_s=60)
+        assert (job["state"], job["steps_done"], job["leases"]) == ("finished", 1500, 2)
+        for rank in range(ranks):
+            check_result(server.root / f"{name}.{rank}", 1500)
+        first, last = [end["steps"] for end in server.said("lease.ended") if end["job"] == job_id]
+        assert 0 < first < last == 1500, "it went on from what it had saved elsewhere"
+        assert "left after step" in server.client.raw("GET", f"/v1/jobs/{job_id}/logs")[2].decode()
+    went_on = server.made("one")[1]["began"] - began
+    note(f"with a checkpoint that had to be carried it made its next step after {went_on:.2f} s")
+    assert went_on < 10.0
+    for node, jobs in {"n1": {gang}, "n2": {one}, "n3": {gang, one}, "n4": {gang}}.items():
+        assert {path.name for path in server.nodes.glob(f"{node}/*/jobs/*")} == jobs
+
+
 def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(
     ray_server: RayServer,
 ) -> None:

@@ -15,9 +15,11 @@ from pathlib import Path
 from fairlead.engines import lease_dir, ray_leases
 from fairlead.engines.base import Ended, Order, Report, Started
 from fairlead.engines.ray_connection import RayError, connection
+from fairlead.engines.ray_freight import Freight
 from fairlead.engines.ray_leases import Part, Watched
 from fairlead.engines.ray_nodes import GPU, RayNode, Told, alive, inventory
 from fairlead.engines.ray_watch import Watch
+from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
 
 _LAUNCHES_S = 20.0
@@ -45,6 +47,9 @@ class RayEngine:
     """how long Ray's head may be away before leases of which nothing is heard are given up"""
     poll_s: float = 1.0
     """how often Ray is asked about nodes and placement groups"""
+    node_dir: str = ""
+    """a directory of each node's own, where nodes share none with the server; {node} in it stands
+    for the node's name"""
     emulate: bool = False
     """steps take as long as the speeds table says: for trials on nodes without GPUs"""
 
@@ -67,6 +72,8 @@ class RayEngine:
             poll_s=self.poll_s,
             head_within_s=self.head_within_s,
         )
+        if self.node_dir:
+            self._watch.freight = Freight(self._ask_shelf, self._home_on)
         self._to_stop: set[int] = set()
         """leases told to stop before they were launched"""
 
@@ -164,7 +171,18 @@ class RayEngine:
         self._watch.begin()
 
     def _home_on(self, node: str) -> str:
+        if self.node_dir:
+            return str(Path(self.node_dir.replace("{node}", node)) / self._watch.prefix[:-1])
         return str(self._home / "nodes" / node)
+
+    async def _ask_shelf(self, name: str, method: str, *arguments: object) -> object:
+        node = self._watch.nodes.get(name)
+        if node is None or not node.alive:
+            raise RayError(f"node {name} is not there")
+        home = self._home_on(name)
+        return await self._ray.call(
+            node.id, "shelf", home, method, *arguments, within_s=_LAUNCHES_S
+        )
 
     async def _start(self, one: Watched) -> None:
         """Start all parts of a lease, or raise: then the caller stops what was started."""
@@ -179,6 +197,8 @@ class RayEngine:
         if not await self._ray.reserve(name, bundles, self.start_within_s):
             raise RayError(f"Ray did not give its devices in {self.start_within_s:g} s")
         await self._choose_gpus(one, nodes, name)
+        if self._watch.freight is not None:
+            await self._bring(one, self._watch.freight)
         meets_at = ""
         if len(one.parts) > 1:
             port = await self._ray.call(nodes[0].id, "port", within_s=_LAUNCHES_S)
@@ -199,6 +219,14 @@ class RayEngine:
         if one.grace_s is not None:  # it was stopped while it was being started
             grace_s, one.grace_s = one.grace_s, None
             self._watch.stop(one, grace_s, "")
+
+    async def _bring(self, one: Watched, freight: Freight) -> None:
+        try:
+            await asyncio.gather(*(freight.bring(one.order, part) for part in one.parts))
+        except checkpoint.FencedError as error:
+            for part in one.parts:
+                part.ended = part.ended or Ended(one.lease, "refused", None, str(error))
+            self._watch.conclude(one)
 
     async def _ready(self, name: str) -> RayNode:
         """Wait for a node's warden; return the node."""

@@ -20,8 +20,11 @@ from fairlead.engines.base import Ended, Order, Report
 from fairlead.engines.keeper import free_port
 from fairlead.engines.local import LocalEngine, start_keeper
 from fairlead.engines.ray_keeper import RAYLET
+from fairlead.engines.ray_shelf import Saved, Shelf
 from fairlead.model.cluster import Cluster, Node
 
+_SAVED_S = 0.1
+"""how often to look for checkpoints that are on this node only"""
 _IDLE_S = 900.0
 """after which a warden that nobody asks and that keeps nothing ends itself"""
 
@@ -32,7 +35,7 @@ class News:
 
     last: int
     """the number of the last report; ask for what comes after it"""
-    reports: tuple[Report, ...]
+    reports: tuple[Report | Saved, ...]
     alive: frozenset[int]
     """leases whose keepers live"""
 
@@ -42,19 +45,26 @@ class Office(LocalEngine):
 
     def __init__(self, home: Path) -> None:
         super().__init__(home, Cluster((Node(home.name, ("any",)),)))
-        self._told: list[Report] = []
+        self.shelf = Shelf(home)
+        self._private = False
+        """checkpoints are on this node only: tell of them"""
+        self._told: list[Report | Saved] = []
         self._first = 0
         """the number of the first report that is kept"""
         self._new = asyncio.Event()
         self._listening = asyncio.create_task(self._listen())
 
-    async def begin(self, wanted: Mapping[int, float | None]) -> int:
+    async def begin(self, wanted: Mapping[int, float | None], private: bool) -> int:
         """Keep these leases, those with a grace are to stop; end all others; return where we are.
 
         A lease that is wanted but was never started will not be, whenever its launch may come.
         """
         self._first += len(self._told)
         self._told.clear()
+        self.shelf.forget()
+        if private and not self._private:
+            self._private = True
+            self._saving = asyncio.create_task(self._look_for_checkpoints())
         for lease in wanted:
             directory = self._directory(lease)
             if not (directory / "order.json").exists():
@@ -105,7 +115,25 @@ class Office(LocalEngine):
 
     async def _listen(self) -> None:
         async for report in self.reports():
+            if isinstance(report, Ended) and self._private:
+                self._look_for_checkpoint(report.lease)  # first what it saved, then its end
             self._told.append(report)
+            self._new.set()
+
+    async def _look_for_checkpoints(self) -> None:
+        while True:
+            for lease in tuple(self._watched):
+                self._look_for_checkpoint(lease)
+            await asyncio.sleep(_SAVED_S)
+
+    def _look_for_checkpoint(self, lease: int) -> None:
+        try:
+            order = lease_dir.read_order(self._directory(lease))
+        except FileNotFoundError:  # it was never started
+            return
+        saved = self.shelf.saved(order)
+        if saved is not None:
+            self._told.append(saved)
             self._new.set()
 
     def _start_keeper(self, directory: Path) -> int:
@@ -123,9 +151,13 @@ class Warden:
     _asked_at: float = field(default_factory=time.monotonic)
     _idle: "asyncio.Task[None] | None" = None
 
-    async def begin(self, home: str, wanted: Mapping[int, float | None]) -> int:
+    async def begin(self, home: str, wanted: Mapping[int, float | None], private: bool) -> int:
         """Take up a scheduler's leases; see ``Office.begin``."""
-        return await self._office(home).begin(wanted)
+        return await self._office(home).begin(wanted, private)
+
+    async def shelf(self, home: str, method: str, *arguments: object) -> object:
+        """Do something with a scheduler's own files here; see ``Shelf``."""
+        return await asyncio.to_thread(getattr(self._office(home).shelf, method), *arguments)
 
     async def launch(self, home: str, order: Order) -> None:
         """Start the keeper of a part, once."""

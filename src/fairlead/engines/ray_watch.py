@@ -8,14 +8,17 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from fairlead.engines.base import Ended, Ending, Progressed, Report
+from fairlead.engines.parts import saved_steps
 from fairlead.engines.ray_connection import Connection, RayError
+from fairlead.engines.ray_freight import Freight
 from fairlead.engines.ray_leases import Part, Watched
 from fairlead.engines.ray_nodes import GPU, RayNode, Told, alive, taken
+from fairlead.engines.ray_shelf import Saved
 from fairlead.engines.ray_warden import News
 from fairlead.model.cluster import Node
 
@@ -65,6 +68,8 @@ class Watch:
     silence_s: float
     poll_s: float
     head_within_s: float
+    freight: Freight | None = None
+    """carries checkpoints and logs, where nodes share no directory with us"""
     leases: dict[int, Watched] = field(default_factory=dict)
     reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
     nodes: dict[str, RayNode] = field(default_factory=dict)
@@ -137,7 +142,7 @@ class Watch:
                 link.node, link.limit, link.heard_at = node.id, _BEGINS, time.monotonic()
             try:
                 await self._hear(link, node)
-            except RayError as error:
+            except (RayError, OSError) as error:
                 link.ready.clear()
                 log.warning("ray.warden", node=link.name, error=str(error))
                 if link.limit == 1 and "ActorDied" in str(error):
@@ -146,7 +151,10 @@ class Watch:
 
     async def _hear(self, link: Link, node: RayNode) -> None:
         home, ray = self.home(link.name), self.ray
-        last = await ray.call(node.id, "begin", home, self._wanted(link), within_s=_STARTS_S)
+        private = self.freight is not None
+        last = await ray.call(
+            node.id, "begin", home, self._wanted(link), private, within_s=_STARTS_S
+        )
         if GPU in node.resources.values():
             self.do(ray.ask("warm", node.id))
         first = True
@@ -157,6 +165,9 @@ class Watch:
             news: News = await ray.call(node.id, "news", home, last, wait_s, within_s=within_s)
             link.heard_at, link.limit = time.monotonic(), 1
             link.alive, last = news.alive, news.last
+            if self.freight is not None:
+                await self._gather(self.freight, link.name, news)
+                link.heard_at = time.monotonic()
             for report in news.reports:
                 self._note(link.name, report)
             if first:
@@ -173,7 +184,19 @@ class Watch:
             )
         }
 
-    def _note(self, node: str, report: Report) -> None:
+    async def _gather(self, freight: Freight, node: str, news: News) -> None:
+        """Have here what members have saved and printed, before what is told of them counts."""
+        for report in news.reports:
+            one = self.leases.get(report.lease) if isinstance(report, Saved) else None
+            part = one.on(node) if one is not None else None
+            if one is not None and part is not None and isinstance(report, Saved):
+                await freight.take(one, part, report)
+        for one in list(self.leases.values()):
+            part = one.on(node)
+            if part is not None and part.begun:
+                await freight.logs(one, part)
+
+    def _note(self, node: str, report: Report | Saved) -> None:
         """Take in what a warden reports."""
         if not isinstance(report, Ended | Progressed):
             return
@@ -186,6 +209,8 @@ class Watch:
                 one.steps = report.steps
                 self.reports.put_nowait(report)
             return
+        if self.freight is not None:  # only what is here counts
+            report = replace(report, steps=saved_steps(one.order))
         part.ended = report
         self._tell_others(one, report)
         self.conclude(one)
@@ -224,6 +249,8 @@ class Watch:
         if ended is None or self.leases.get(one.lease) is not one:
             return
         del self.leases[one.lease]
+        if self.freight is not None:
+            self.freight.forget(one)
         if one.ours:
             self.reports.put_nowait(ended)
         self.do(self.ray.ask("release", f"{self.prefix}{one.lease}"))

@@ -116,6 +116,43 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
         _tidy(directory, lease, names)
 
 
+def install(directory: str, lease: int, found: Latest | None) -> None:
+    """Put in force for a lease what was carried here from elsewhere, None to begin from nothing.
+
+    Files that were carried here lie under their names with ``.part`` behind; those that this
+    directory's readers do not want need not be here. Raises FencedError if a later lease may
+    write, OSError if a file is damaged: then nothing is changed but the fence.
+    """
+    raise_fence(directory, lease)
+    with _locked(directory):
+        if fence(directory) > lease:
+            raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
+        path = os.path.join(directory, "latest.json")
+        if found is None:
+            _remove(path)
+            return
+        names = [os.path.join(directory, name) for name in found.files]
+        carried = [name for name in names if os.path.exists(name + ".part")]
+        for name in carried:
+            if not is_whole(name + ".part"):
+                raise OSError(f"checkpoint {name} is damaged: its checksum does not match")
+        for name in carried:
+            os.replace(name + ".part", name)
+        said = {"lease": found.lease, "steps": found.steps, "files": found.files}
+        _replace(path, json.dumps(said).encode())
+        _tidy(directory, found.lease, list(found.files))
+
+
+def is_whole(path: str) -> bool:
+    """Tell whether a checkpoint's file is here and has the checksum that it names."""
+    try:
+        with open(path, "rb") as file:
+            digest = file.read(_HEADER)
+            return hashlib.file_digest(file, "sha256").hexdigest().encode() == digest
+    except FileNotFoundError:
+        return False
+
+
 def await_commit(directory: str, lease: int, steps: int, *, wait_s: float = 60.0) -> bool:
     """Wait until rank 0 has put this lease's checkpoint in force; tell whether it did."""
     until = time.monotonic() + wait_s
