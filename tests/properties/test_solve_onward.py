@@ -31,10 +31,10 @@ def test_answers_that_go_on_from_the_last_are_those_of_a_new_solver(
             if mine is not None:
                 found += 1
                 np.testing.assert_allclose(np.maximum(mine.share, 0.0), right.share, atol=1e-9)
-                assert mine.t == pytest.approx(right.stages[0].level, rel=1e-9)
+                assert mine.stages[0].t == pytest.approx(right.stages[0].level, rel=1e-9)
                 continue
             onward = None
-            if len(right.stages) == 1 and right.stages[0].prices.any():
+            if right.stages and right.stages[0].prices.any():
                 new = Onward(ClassTable.of(gain, size, capacity > 0), capacity)
                 started = new.start(right.stages[0].level, right.stages[0].prices, count > 0)
                 onward = new if started else None

@@ -16,6 +16,8 @@ from fairlead.solve.table import ClassTable
 # Sample and tolerance of the interior point, the next where the last did not suffice. A rough
 # answer comes first: its response is smooth, a fine one's is that of the few marginal classes.
 _ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
+_ROUGH = 0.03
+_AFFORDED = 2e-3
 _TINY_SAMPLE = 32
 _GOOD = 2e-3  # relative imbalance
 _MISPLACED = 50  # so many classes in the wrong place are soon sifted out
@@ -40,6 +42,17 @@ def estimate(pool: Pool) -> tuple[float, FloatArray]:
         if least < max(_GOOD, _MISPLACED / population):
             break
     return t, prices
+
+
+def rough_prices(pool: Pool) -> tuple[float, FloatArray]:
+    """Return the stage's level and prices to about a hundredth, for a moderate number of classes.
+
+    Whoever cannot go beyond the level of equal prices is taken to stand at its cap.
+    """
+    water = _affordable(pool, np.ones(len(pool.gain)))
+    prices = np.maximum(_from_sample(pool, water, _ROUGH).prices, 0.0)
+    # Somebody rises still, or there would be no prices.
+    return min(_affordable(pool, prices), (1 - _AFFORDED) * float(pool.cap.max())), prices
 
 
 def _capped_below(part: Pool) -> float:
@@ -68,11 +81,19 @@ def _affordable(part: Pool, prices: FloatArray) -> float:
     """Return about the greatest t that ``prices`` allow if everyone stands at min(t, cap)."""
     budget = float((prices * part.capacity).sum())
     low, high = 0.0, float(part.cap.max())
-    if part.cost(high, prices) <= budget:
+    under, over = -budget, part.cost(high, prices) - budget
+    if over <= 0:
         return high
     for _ in range(12):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if part.cost(middle, prices) > budget else (middle, high)
+        # Between a secant and halves: caps make the cost bend either way.
+        t = 0.5 * (0.5 * (low + high) + low - under * (high - low) / (over - under))
+        found = part.cost(t, prices) - budget
+        if found > 0:
+            high, over = t, found
+        else:
+            low, under = t, found
+        if high - low < _AFFORDED * high:
+            break
     return high
 
 

@@ -36,7 +36,7 @@ def fill_many(
             now.share[index] = rest.best
             now.flexible = np.concatenate([now.flexible, index[~rest.alone]])
             end = FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
-            _note(now, end, index, rest.cap)
+            now.stop(end, index, rest.cap)
             break
         stage = None
         if len(index) > few:
@@ -50,22 +50,13 @@ def fill_many(
             return now.share, now.stages
         now.share[now.flexible] = stage.held_share
         now.share[index[stage.frozen]] = stage.share[stage.frozen]
-        _note(now, FilledStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
+        now.stop(FilledStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
         tied = index[stage.marginal]
         now.flexible = np.concatenate([now.flexible, tied[~now.free[tied]]])
         now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
     if len(now.stages) > 1:
         now.settle()
     return now.share, now.stages
-
-
-def _note(now: Progress, stage: FilledStage, index: IntArray, cap: FloatArray) -> None:
-    """Record a stage of the classes ``index``, each frozen one standing at min(t, cap)."""
-    frozen = np.zeros(len(now.count), bool)
-    frozen[index[stage.frozen]] = True
-    level = np.zeros(len(now.count))
-    level[index] = np.minimum(stage.t, cap)
-    now.note(stage.t, stage.prices, frozen, level)
 
 
 def _fill_few(now: Progress, index: IntArray) -> None:
@@ -87,4 +78,4 @@ def _fill_few(now: Progress, index: IntArray) -> None:
     now.share[who] = total / count[:, None]
     for stage in stages:
         free_part = FilledStage(stage.t, stage.prices, stage.frozen[first:])
-        _note(now, free_part, index, rows.cap[first:])
+        now.stop(free_part, index, rows.cap[first:])

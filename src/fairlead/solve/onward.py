@@ -13,25 +13,27 @@ step of the dual simplex method. An answer is returned only when it is proved to
 
 import math
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.solve.filling import CAP_TOLERANCE, FilledStage
 from fairlead.solve.table import ClassTable
 
 _TIED = 1e-7  # relative to all prices: what costs so little more may be as good
 _ROUNDING = 1e-11  # devices, relative to the capacity
 _SINGULAR = 1e-12
+_FREE = 0.02
 _MOST_STEPS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Onwards:
-    """Where the water stands now: its level, the prices and everyone's shares."""
+    """Everyone's shares, and the stage that stopped all but those who stand at their caps."""
 
-    t: float
-    prices: FloatArray
     share: FloatArray  # classes × resources, of a member
+    stages: list[FilledStage]
 
 
 class _Extra:
@@ -75,37 +77,72 @@ class Onward:
         self._live: BoolArray = np.zeros(classes, bool)
         self._extra: list[_Extra] = []
         self._unpriced: list[int] = []
+        self._pegged: dict[int, tuple[int, float]] = {}
+        """resources whose price is still a guess, so many times that of another"""
         self._prices: list[float] = []
         self._t = 0.0
         self._proved = False
+        self._stopped: BoolArray = np.ones(classes, bool)
+        """classes → more level would cost it something"""
 
     def start(self, t: float, prices: FloatArray, live: BoolArray) -> bool:
-        """Begin from a stage that stopped all live classes; tell whether its prices say enough."""
-        total = float(prices.sum())
-        if total <= 0:
+        """Begin from the first stage of an answer; tell whether its prices say enough."""
+        if not self._price(t, prices, live):
             return False
-        self._t, self._live, self._extra = t, live, []
-        self._prices = [*(prices / total).tolist(), 0.0]
-        self._unpriced = [j for j in range(self._width) if self._prices[j] <= _TIED]
-        for k in live.nonzero()[0].tolist():
-            if not self._choose(k):
-                return False
         spare = self._spare([self._prices])[0]
-        spare[~live | self._capped] = np.inf
-        for k, column in np.argwhere(spare <= _TIED).tolist():
+        stopped = live & ~self._capped & (self._slope[0] > _TIED)
+        for k, column in np.argwhere((spare <= _TIED) & stopped[:, None]).tolist():
             self._add_extra(k, column)
         if len(self._extra) + len(self._unpriced) != self._width - 1:
             return False
         return self._find_prices()
 
+    def guess(self, t: float, prices: FloatArray, live: BoolArray) -> bool:
+        """Begin from prices that are about right; tell whether they say enough."""
+        # What is worth next to nothing probably has no price.
+        if not self._price(t, np.where(prices > _FREE * prices.max(), prices, 0.0), live):
+            return False
+        dearest = max(range(self._width), key=self._prices.__getitem__)
+        self._pegged = {
+            j: (dearest, self._prices[j] / self._prices[dearest])
+            for j in range(self._width)
+            if j != dearest and j not in self._unpriced
+        }
+        return True
+
+    def _price(self, t: float, prices: FloatArray, live: BoolArray) -> bool:
+        total = float(prices.sum())
+        if total <= 0:
+            return False
+        self._t, self._live, self._extra, self._pegged = t, live, [], {}
+        self._prices = [*(prices / total).tolist(), 0.0]
+        self._unpriced = [j for j in range(self._width) if self._prices[j] <= _TIED]
+        return all(self._choose(k) for k in live.nonzero()[0].tolist())
+
     def solve(self, count: FloatArray) -> Onwards | None:
         """Return the answer for so many members of each class; None: it is not found this way."""
+        found = self.stage(count)
+        if found is None:
+            return None
+        first, share = found
+        rest = self._live & ~first.frozen
+        if not np.count_nonzero(rest):
+            return Onwards(share, [first])
+        cap = self._at_caps(share, rest, count * self._table.size)
+        if cap is None:
+            return None
+        return Onwards(share, [first, FilledStage(cap, first.prices, rest)])
+
+    def stage(self, count: FloatArray) -> tuple[FilledStage, FloatArray] | None:
+        """Return the first stage and everyone's shares when it ends; only those frozen are final.
+
+        None: it is not found this way, or those whom it froze may have other shares.
+        """
         live = count > 0
         held = count * self._table.size
-        fresh = live > self._live
+        stray = (live > self._live).nonzero()[0].tolist()
         self._live = live
-        stray = fresh.nonzero()[0].tolist()
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MOST_STEPS + len(count) * bool(self._pegged)):
             for k in stray:
                 if not self._choose(k):
                     return None
@@ -119,6 +156,12 @@ class Onward:
             stray = off.nonzero()[0].tolist()
             if stray:
                 continue
+            if self._pegged:
+                left = dict(zip(self._pegged, found[-len(self._pegged) :], strict=True))
+                most = max(left, key=lambda j: abs(left[j]))
+                if not self._let_go(most, left[most]):
+                    return None
+                continue
             amounts = self._marginal_amounts(found, held)
             worst = min(amounts, key=amounts.__getitem__, default=None)
             if worst is None or amounts[worst] >= -self._rounding:
@@ -126,7 +169,8 @@ class Onward:
                     spare = self._spare([self._prices])[0]
                     if not self._prove(spare, self._slope[0]):
                         return None
-                return self._answer(total, amounts, held)
+                rise = sum(map(mul, self._prices, total[self._width :]))
+                return self._ended(amounts, count, held, rise)
             if not self._step(*worst):
                 return None
         return None
@@ -181,13 +225,13 @@ class Onward:
         self._limit[:, k] = -math.inf, math.inf
 
     def _balance(self, total: list[float]) -> list[float] | None:
-        """Return t, devices of each extra column, and what is left of unpriced resources."""
+        """Return t, devices of each extra column, what is left of what is unpriced or pegged."""
         width = self._width
         rows = []
         for j in range(width):
             row = [total[width + j]]
             row += [extra.change[j] for extra in self._extra]
-            row += [1.0 if u == j else 0.0 for u in self._unpriced]
+            row += [1.0 if u == j else 0.0 for u in (*self._unpriced, *self._pegged)]
             rows.append([*row, self._capacity[j] - total[j]])
         return solve_small(rows)
 
@@ -209,7 +253,7 @@ class Onward:
                 if change:
                     amounts[k, column] = amounts.get((k, column), 0.0) + change * amount
         first = 1 + len(self._extra)
-        for u, left in zip(self._unpriced, found[first:], strict=True):
+        for u, left in zip(self._unpriced, found[first:], strict=False):
             amounts[-1, u] = left
         return amounts
 
@@ -223,6 +267,18 @@ class Onward:
             if change is None:
                 return False
             leaving = change[: self._width]
+        return self._move_prices(leaving)
+
+    def _let_go(self, column: int, left: float) -> bool:
+        """Move a pegged price as what is left of it asks, until somebody is indifferent."""
+        other, ratio = self._pegged.pop(column)
+        rise = 1.0 if left < 0 else -1.0
+        leaving = [0.0] * self._width
+        leaving[column], leaving[other] = rise, -rise * ratio
+        return self._move_prices(leaving)
+
+    def _move_prices(self, leaving: list[float]) -> bool:
+        """Move prices so that ``leaving`` grows, until a class is indifferent or a price is 0."""
         rows = [[*row, 0.0] for row in self._price_rows()]
         rows += [[*leaving, 1.0], [*([1.0] * self._width), 0.0]]
         direction = solve_small(rows)
@@ -236,7 +292,8 @@ class Onward:
         least = float(ratio.flat[at])
         empty = -1
         for j, rate in enumerate(direction):
-            if rate < -_TIED and j not in self._unpriced and self._prices[j] < -rate * least:
+            priced = rate < -_TIED and j not in self._unpriced
+            if priced and self._prices[j] < -rate * least * (1 + _TIED):
                 least, empty = self._prices[j] / -rate, j
         if least == math.inf:
             return False
@@ -269,6 +326,8 @@ class Onward:
     def _price_rows(self) -> list[list[float]]:
         width = self._width
         rows = [extra.change[:width] for extra in self._extra]
+        for j, (other, ratio) in self._pegged.items():
+            rows.append([1.0 if i == j else -ratio if i == other else 0.0 for i in range(width)])
         return rows + [[1.0 if j == u else 0.0 for j in range(width)] for u in self._unpriced]
 
     def _find_prices(self) -> bool:
@@ -276,11 +335,31 @@ class Onward:
         rows = [[*row, 0.0] for row in self._price_rows()]
         found = solve_small([*rows, [*([1.0] * self._width), 1.0]])
         self._proved = False
-        if found is None or any(
-            price < _TIED for j, price in enumerate(found) if j not in self._unpriced
-        ):
+        if found is None:
             return False
+        empty = [j for j, p in enumerate(found) if p < _TIED and j not in self._unpriced]
+        if empty:
+            return min(found) > -_TIED and self._without_price(empty) and self._find_prices()
         self._prices = [*found, 0.0]
+        return True
+
+    def _without_price(self, empty: list[int]) -> bool:
+        """Let resources whose prices fell to 0 together have none, and who is stopped no more go.
+
+        A class all of whose columns are free is as well decided.
+        """
+        free = {*self._unpriced, *empty, self._width}
+        for j in empty:
+            for extra in self._extra:
+                if all(column in free for column, more in enumerate(extra.change) if more):
+                    break
+            else:
+                return False
+            self._extra.remove(extra)
+            self._set_way(extra.k, *self._pairs[extra.k])
+            if any(other.k == extra.k for other in self._extra):
+                self._limit[:, extra.k] = -math.inf, math.inf
+            self._unpriced.append(j)
         return True
 
     def _spare(self, prices: list[list[float]]) -> FloatArray:
@@ -298,27 +377,49 @@ class Onward:
         return spare
 
     def _prove(self, spare: FloatArray, slope: FloatArray) -> bool:
-        """Tell whether the shares are the only ones: whatever a class does not use costs more.
+        """Tell whether stopped classes have no other shares: all that they do not use costs more.
 
-        ``spare`` is classes × columns, ``slope`` what more level costs each class.
+        ``spare`` is classes × columns, ``slope`` what more level costs each class: nothing, if it
+        is not stopped.
         """
         for extra in self._extra:
             spare[extra.k, extra.column] = np.inf
-        least = np.minimum(spare.min(axis=1), slope)
-        self._proved = float(least[self._live & ~self._capped].min(initial=np.inf)) > _TIED
+        self._stopped = slope > _TIED
+        stopped = self._stopped & self._live & ~self._capped
+        self._proved = float(spare.min(axis=1)[stopped].min(initial=np.inf)) > _TIED
         return self._proved
 
-    def _answer(
-        self, total: list[float], amounts: dict[tuple[int, int], float], held: FloatArray
-    ) -> Onwards:
-        width, prices = self._width, self._prices
+    def _ended(
+        self,
+        amounts: dict[tuple[int, int], float],
+        count: FloatArray,
+        held: FloatArray,
+        rise: float,
+    ) -> tuple[FilledStage, FloatArray] | None:
+        """Return the stage; ``rise`` is what all classes together pay for more level."""
+        width, live = self._width, self._live
+        rising = live & ~self._capped
+        least_cap = float(self._table.cap[rising & self._stopped].min(initial=np.inf))
+        if not self._t * (1 + CAP_TOLERANCE) < least_cap < np.inf:
+            return None  # it may be that only caps stop the water
         share = self._way[:, :width] + self._t * self._way[:, width:]
-        share[~self._live] = 0.0
+        share[~live] = 0.0
         for (k, column), amount in amounts.items():
-            if k >= 0 and column < width and self._live[k]:
+            if k >= 0 and column < width and live[k]:
                 share[k, column] = amount / held[k]
-        rise = sum(p * more for p, more in zip(prices, total[width:], strict=False))
-        return Onwards(self._t, np.array(prices[:width]) / rise, share)
+        scale = float(count[rising].sum()) / rise  # as a program scales its duals
+        prices = scale * np.array(self._prices[:width])
+        return FilledStage(self._t, prices, live & (self._stopped | self._capped)), share
+
+    def _at_caps(self, share: FloatArray, rest: BoolArray, held: FloatArray) -> float | None:
+        """Bring the rest to their caps where nothing has a price; None if that does not fit."""
+        unpriced = np.zeros(self._width, bool)
+        unpriced[self._unpriced] = True
+        table = self._table.without(~unpriced, rest)
+        share[rest] = table.best[rest]
+        used = (held[:, None] * share).sum(axis=0)
+        fits = (used <= np.array(self._capacity) * (1 + 1e-12))[unpriced].all()
+        return float(table.cap[rest].max()) if fits and table.alone[rest].all() else None
 
 
 def solve_small(rows: list[list[float]]) -> list[float] | None:

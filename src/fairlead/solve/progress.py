@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.filling import FilledStage
 from fairlead.solve.sifting import Held
 from fairlead.solve.simplex import StageProgram
@@ -52,6 +52,14 @@ class Progress:
             weight = _PRECEDENCE * max(float(prices.max()), 1e-300) / float(earlier.max())
             prices = prices + weight * earlier if prices.any() else earlier
         self.stages.append(FilledStage(t, prices, frozen))
+
+    def stop(self, stage: FilledStage, index: IntArray, cap: FloatArray) -> None:
+        """Record a stage of the classes ``index``, each frozen one standing at min(t, cap)."""
+        frozen = np.zeros(len(self.count), bool)
+        frozen[index[stage.frozen]] = True
+        level = np.zeros(len(self.count))
+        level[index] = np.minimum(stage.t, cap)
+        self.note(stage.t, stage.prices, frozen, level)
 
     def settle(self) -> None:
         """Apply the tie rule to all classes that may move, now that every level is known."""

@@ -8,6 +8,7 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.solve.classes import merge
 from fairlead.solve.filling import FilledStage, Filling, fill
+from fairlead.solve.guessing import fill_guessed
 from fairlead.solve.large import fill_many
 from fairlead.solve.onward import Onward, Onwards
 from fairlead.solve.plain import least_level
@@ -21,6 +22,8 @@ SIMPLEX_CLASSES = 160
 _SIFTED_RESOURCES = 15
 # A program is rebuilt when it holds this many times the classes asked for.
 _MOST_IDLE = 4
+# From so many classes on, prices are guessed before a program is solved from nothing.
+_GUESSED_CLASSES = 40
 
 
 def solve_max_min(problem: MaxMinProblem) -> MaxMinSolution:
@@ -88,7 +91,7 @@ class _Warm:
         self._size = np.zeros(0)
         self._guess: tuple[float, ...] = ()
         self._onward: Onward | None = None  # the last answer, if one can go on from it
-        self._stopped: tuple[FilledStage, ...] = ()  # its only stage, before one has tried to
+        self._stopped: tuple[FilledStage, ...] = ()  # its stages, before one has tried to
         self._pattern = b""
         self._register(problem, keys)
 
@@ -147,12 +150,13 @@ class _Warm:
         free = count > 0
         found = self._go_on(count, problem.capacity)
         if found is not None:
-            share, stages = found.share, [FilledStage(found.t, found.prices, free)]
+            share, stages = found.share, found.stages
         else:
             total, stages = self._fill(count, free, problem.capacity)
             share = total / np.maximum(count, 1e-300)[:, None]
             share[~free] = 0.0
-            self._stopped = tuple(stages) if len(stages) == 1 else ()
+            self._free = free
+            self._stopped = tuple(stages) if len(stages) <= 2 else ()
         # Twelve decimals hide the last bits, in which machines and warm starts may differ.
         share = np.maximum(share, 0.0).round(12)
         if self._apart:
@@ -168,8 +172,9 @@ class _Warm:
     def _go_on(self, count: FloatArray, capacity: FloatArray) -> Onwards | None:
         """Return the answer that follows from the last one, if one stage stopped everyone."""
         if self._stopped:
-            onward, (stage,) = Onward(self._table, capacity), self._stopped
-            self._onward = onward if onward.start(stage.t, stage.prices, stage.frozen) else None
+            onward, first = Onward(self._table, capacity), self._stopped[0]
+            started = onward.start(first.t, first.prices, self._free)
+            self._onward = onward if started else None
             self._stopped = ()
         found = None if self._onward is None else self._onward.solve(count)
         if found is None:
@@ -183,6 +188,10 @@ class _Warm:
         total = table.best * count[:, None]
         if table.fits(total, capacity):
             return total, _all_at_caps(table, count)
+        if not self._guess and np.count_nonzero(free) >= _GUESSED_CLASSES:
+            found = fill_guessed(table, count, capacity)
+            if found is not None:
+                return found[0] * count[:, None], found[1]
         pattern = free.tobytes()
         if pattern != self._pattern:
             self._pattern = pattern
