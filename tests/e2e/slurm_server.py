@@ -1,12 +1,22 @@
 """``fairlead serve --engine slurm`` on a real Slurm."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.cluster_server import ClusterServer, note
 
+from fairlead.engines.slurm import SlurmEngine
+from fairlead.testing.engines_bench import Rig
 from fairlead.testing.slurm_cluster import SlurmCluster
 
-__all__ = ["SlurmServer", "note"]
+__all__ = ["SlurmServer", "note", "rig"]
+
+
+def rig(slurm: SlurmCluster, root: Path, **options: Any) -> Rig:
+    """Return how to get an engine for this Slurm, for tests of the engine alone."""
+    return Rig(
+        make=lambda: SlurmEngine(root / "data", **options), root=root, cluster=slurm.cluster
+    )
 
 
 class SlurmServer(ClusterServer):

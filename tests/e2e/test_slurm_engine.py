@@ -8,9 +8,9 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.e2e.slurm_server import rig
 
 import fairlead
 from fairlead.engines import lease_dir
@@ -18,16 +18,10 @@ from fairlead.engines.base import DevicesTaken, Ended, NodeDown, NodeUp
 from fairlead.engines.slurm import SlurmEngine
 from fairlead.engines.slurm_commands import SlurmError
 from fairlead.job import checkpoint
-from fairlead.testing.engines_bench import Bench, Rig
+from fairlead.testing.engines_bench import Bench
 from fairlead.testing.slurm_cluster import SlurmCluster
 
 pytestmark = pytest.mark.slow
-
-
-def rig(slurm: SlurmCluster, root: Path, **options: Any) -> Rig:
-    return Rig(
-        make=lambda: SlurmEngine(root / "data", **options), root=root, cluster=slurm.cluster
-    )
 
 
 def test_a_silent_node_s_writer_is_refused(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -77,35 +71,6 @@ def test_a_silent_node_s_writer_is_refused(slurm: SlurmCluster, tmp_path: Path) 
     assert "may write" in refused.read_text()
 
 
-def test_a_reservation_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: Path) -> None:
-    slurm.run(
-        "scontrol", "create", "reservation", "reservationname=ours", "starttime=now",
-        "duration=60", "nodes=n1,n3", "users=root",
-    )  # fmt: skip
-
-    async def scene() -> None:
-        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", reservation="ours"))
-        cluster = await bench.engine.inventory()
-        assert [node.id for node in cluster.nodes] == ["n1", "n3"]
-        await bench.engine.adopt(())
-        await bench.start(1, [("n1", 0), ("n3", 0)])
-        assert not [one for one in bench.seen if isinstance(one, NodeDown)]
-        await bench.engine.stop(1)
-        await bench.ended(1)
-        await bench.close()
-        # Who has no part in the reservation must not count on its nodes.
-        other = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "other"))
-        await other.engine.adopt(())
-        await other.node(NodeDown("n1"))
-        await other.node(NodeDown("n3"))
-        await other.close()
-
-    try:
-        asyncio.run(scene())
-    finally:
-        slurm.run("scontrol", "delete", "reservation=ours")
-
-
 def test_what_waits_for_devices_that_others_hold_is_given_up_soon(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -131,6 +96,24 @@ def test_what_waits_for_devices_that_others_hold_is_given_up_soon(
 
     ended = asyncio.run(scene())
     assert (ended.ending, ended.message) == ("lost", "others hold its devices")
+
+
+def test_a_keeper_that_cannot_begin_says_why(slurm: SlurmCluster, tmp_path: Path) -> None:
+    async def scene() -> Ended:
+        engine = SlurmEngine(tmp_path / "data", python="/no/such/python", poll_s=0.5)
+        bench = Bench(rig(slurm, tmp_path), engine)
+        await engine.adopt(())
+        await engine.launch(bench.order(1, [("n1", 0)]))
+        ended = await bench.ended(1)
+        await engine.forget([1])
+        directory = tmp_path / "data/leases/1"
+        await bench.until(lambda: not directory.exists(), "its directory to be cleared away")
+        await bench.close()
+        return ended
+
+    ended = asyncio.run(scene())
+    assert ended.ending == "lost"
+    assert "/no/such/python: not found" in ended.message
 
 
 def test_what_slurm_cannot_start_in_time_is_given_up(slurm: SlurmCluster, tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ class Part:
             self.beat_seen_at = now - (age_s(seen.beat) if self.beat is None else 0.0)
             self.beat = seen.beat
 
+    def last_words(self) -> str:
+        """Return the last line that its keeper, or Slurm in its place, has printed."""
+        try:
+            lines = (self.directory / "keeper.log").read_text(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+
     def quiet_s(self, now: float) -> float:
         """Return for how long nothing was heard of a keeper that should be there."""
         last = [at for at in (self.beat_seen_at, self.runs_since) if at is not None]

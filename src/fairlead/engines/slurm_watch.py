@@ -216,11 +216,13 @@ class Watch:
     async def _judge_without_job(self, one: Watched, part: Part, late: bool, now: float) -> None:
         if part.beat_seen_at is None:
             if now - one.since > _SETTLES_S or one.fresh:
-                stopped = one.stop_at is not None
-                why = "it was stopped before it began" if stopped else "Slurm dropped it"
-                await self._give_up(one, part, "left" if stopped else "lost", why)
+                if one.stop_at is not None:
+                    await self._give_up(one, part, "left", "it was stopped before it began")
+                else:
+                    why = _with("it ended before it began", part)
+                    await self._give_up(one, part, "lost", why)
         elif part.quiet_s(now) > _GONE_S:
-            await self._give_up(one, part, "lost", "its keeper died")
+            await self._give_up(one, part, "lost", _with("its keeper died", part))
         elif late:
             await self._give_up(one, part, "lost", "its keeper does not stop")
         elif one.stop_at is None:
@@ -279,6 +281,12 @@ class Watch:
             directory = self.root / str(lease)
             if await asyncio.to_thread(slurm_leases.remove, directory):
                 self.settled.discard(lease)
+
+
+def _with(why: str, part: Part) -> str:
+    """Return why a part has ended, with what its keeper said last: its log does not stay."""
+    said = part.last_words()
+    return f"{why}: {said}" if said else why
 
 
 def _read_all(

@@ -1,0 +1,111 @@
+"""What of a real Slurm is ours to use: partitions, reservations, MIG slices, racks, features."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.slurm_server import rig
+
+from fairlead.engines.base import NodeDown
+from fairlead.engines.slurm import SlurmEngine
+from fairlead.model.cluster import Node
+from fairlead.testing.engines_bench import Bench
+from fairlead.testing.slurm_cluster import SlurmCluster, missing
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_reservation_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: Path) -> None:
+    slurm.run(
+        "scontrol", "create", "reservation", "reservationname=ours", "starttime=now",
+        "duration=60", "nodes=n1,n3", "users=root",
+    )  # fmt: skip
+
+    async def scene() -> None:
+        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", reservation="ours"))
+        cluster = await bench.engine.inventory()
+        assert [node.id for node in cluster.nodes] == ["n1", "n3"]
+        await bench.engine.adopt(())
+        await bench.start(1, [("n1", 0), ("n3", 0)])
+        assert not [one for one in bench.seen if isinstance(one, NodeDown)]
+        await bench.engine.stop(1)
+        await bench.ended(1)
+        await bench.close()
+        # Who has no part in the reservation must not count on its nodes.
+        other = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "other"))
+        await other.engine.adopt(())
+        await other.node(NodeDown("n1"))
+        await other.node(NodeDown("n3"))
+        await other.close()
+
+    try:
+        asyncio.run(scene())
+    finally:
+        slurm.run("scontrol", "delete", "reservation=ours")
+
+
+def test_a_partition_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: Path) -> None:
+    slurm.run("scontrol", "create", "partitionname=some", "nodes=n2,n4", "maxtime=60")
+
+    async def scene() -> str:
+        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", partition="some"))
+        cluster = await bench.engine.inventory()
+        assert cluster.nodes == tuple(n for n in slurm.cluster.nodes if n.id in ("n2", "n4"))
+        await bench.engine.adopt(())
+        await bench.start(1, [("n2", 0), ("n4", 0)])
+        jobs = slurm.run("squeue", "--noheader", "--format=%N %P")
+        await bench.engine.stop(1)
+        await bench.ended(1)
+        await bench.until(lambda: not slurm.run("squeue", "--noheader"), "the queue to be empty")
+        await bench.close()
+        return jobs
+
+    try:
+        assert sorted(asyncio.run(scene()).split("\n")) == ["", "n2 some", "n4 some"]
+    finally:
+        slurm.run("scontrol", "delete", "partitionname=some")
+
+
+SLICED = (
+    Node("whole", ("a100", "a100"), "rack-r1"),
+    Node("sliced", ("a100_3g.20gb", "a100_3g.20gb", "a100_1g.5gb"), "rack-r2"),
+)
+
+
+@pytest.fixture
+def sliced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    """A Slurm without a topology, whose racks are features, with a node cut by MIG."""
+    if missing():
+        pytest.skip(missing())
+    nodes = [Node(node.id, node.devices, node.rack.removeprefix("rack-")) for node in SLICED]
+    made = SlurmCluster(tmp_path / "own", nodes, {"TopologyPlugin": "topology/none"})
+    monkeypatch.setenv("SLURM_CONF", made.environment["SLURM_CONF"])
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+def test_mig_slices_are_accelerators_and_features_name_racks(
+    sliced: SlurmCluster, tmp_path: Path
+) -> None:
+    async def scene() -> dict[str, str]:
+        bench = Bench(rig(sliced, tmp_path), SlurmEngine(tmp_path / "data"))
+        cluster = await bench.engine.inventory()
+        assert set(cluster.nodes) == set(SLICED)
+        await bench.engine.adopt(())
+        await bench.start(1, [("sliced", 2)])
+        await bench.start(2, [("sliced", 0), ("sliced", 1)])
+        (one,) = bench.members(1).values()
+        two = bench.members(2).values()
+        assert {told["environment"]["FAIRLEAD_ACCELERATOR"] for told in two} == {"a100_3g.20gb"}
+        for lease in (1, 2):
+            await bench.engine.stop(lease)
+            await bench.ended(lease)
+        await bench.close()
+        return dict(one["environment"])
+
+    found = asyncio.run(scene())
+    assert found["FAIRLEAD_ACCELERATOR"] == "a100_1g.5gb"
+    assert found["FAIRLEAD_DEVICES"] == "2"
