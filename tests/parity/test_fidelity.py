@@ -82,7 +82,7 @@ def test_nobody_strays_more_than_a_round_from_its_share(trace: str, cluster: str
 def test_other_traces_seldom_stray_more_than_a_round(
     kind: Literal["continuous-single", "static"], jobs: int, cluster: str, seed: int
 ) -> None:
-    """Measured on twelve such traces: 90 of 28,561 plans above one round, at most 1.68."""
+    """Measured on twelve such traces: 16 of 28,561 plans above one round, at most 1.68."""
     assert SHARED is not None
     speeds = read_speeds(SHARED / "data/gavel/simulation_throughputs.json.gz")
     devices = read_cluster(cluster)
@@ -97,5 +97,5 @@ def test_other_traces_seldom_stray_more_than_a_round(
         )
     )
     strays = np.array(mechanism.deviations)
-    assert (strays > 1.0 + 1e-6).mean() <= 0.04
+    assert (strays > 1.0 + 1e-6).mean() <= 0.004
     assert strays.max() <= 2.0

@@ -16,6 +16,8 @@ from fairlead.policies.base import Policy
 
 _SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
 """urgency by the number of rounds until a job must run; a table, so that every machine agrees"""
+_SOMEWHERE = 1.0
+"""how much more urgent a job is on any accelerator if it must run on one of several"""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,9 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
     ``tables`` are those of an account, for jobs or for units. In units of a round, let d be what
     would be owed at the round's end if the row did not run. Running it then leaves it d - 1
     behind, so it may run only when d > 0 and must when d >= 1. Among those who may, the sooner
-    they must the more urgent; a constant keeps it better to serve two than one. The constants
-    were chosen by measured fidelity: docs/design/rounds.md.
+    they must the more urgent; a constant keeps it better to serve two than one. A row that is
+    owed a round on all of its accelerators together must run on one of them. The constants were
+    chosen by measured fidelity: docs/design/rounds.md.
     """
     at = tables[SHARE].ravel().nonzero()[0]
     entry = tables[: CARRIED + 1].reshape(CARRIED + 1, -1).take(at, axis=1)
@@ -111,6 +114,10 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
     np.minimum(rounds_left, len(_SOON) - 1.0, out=rounds_left)
     weight += due
     weight += _SOON.take(rounds_left.astype(np.int64), mode="clip")
+    row, column = np.divmod(at, tables.shape[2])
+    if np.count_nonzero(row[1:] == row[:-1]):
+        several = np.bincount(row) > 1
+        somewhere = several & (np.bincount(row, due) >= 1.0 - 1e-9)
+        weight[somewhere[row]] += _SOMEWHERE
     may = due > 1e-9
-    row, column = np.divmod(at[may], tables.shape[2])
-    return Entries(row, column, weight[may])
+    return Entries(row[may], column[may], weight[may])
