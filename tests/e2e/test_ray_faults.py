@@ -13,9 +13,10 @@ from tests.e2e.cluster_server import note
 from tests.e2e.ray_server import RayServer
 from tests.e2e.test_live import check_result
 
-from fairlead.engines.base import Ended, NodeDown, NodeUp
+from fairlead.engines.base import Ended, NodeDown, NodeFound, NodeUp
 from fairlead.engines.ray import RayEngine
 from fairlead.job import checkpoint
+from fairlead.model.cluster import Node
 from fairlead.testing.engines_bench import Bench, Rig
 from fairlead.testing.ray_cluster import HEAD, RayCluster
 
@@ -104,8 +105,17 @@ def test_a_lost_node_s_writer_is_refused_and_ended_when_the_node_returns(
         assert found.steps == ended.steps
         await bench.until(lambda: not _lives(order.checkpoint_dir), "the writer to be ended")
         await asyncio.to_thread(ray.kill_node, "n2")
+        # One that starts now does not know the node yet.
+        other = Bench(rig, RayEngine(tmp_path / "other", **ray.options))
+        assert "n2" not in {node.id for node in (await other.engine.inventory()).nodes}
+        await other.engine.adopt(())
         await asyncio.to_thread(ray.start_node, "n2")
         await bench.node(NodeUp("n2"), 60.0)
+        new = Node("n2", ("p100", "p100"), "r1")
+        await other.until(lambda: NodeFound(new) in other.seen, "the new node")
+        await other.start(5, [("n2", 1)], "exit", 0)
+        assert (await other.ended(5)).ending == "finished"
+        await other.close()
         await bench.close()
         return ended
 

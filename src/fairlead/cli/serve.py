@@ -56,7 +56,7 @@ def serve(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="What starts processes: local, or slurm[:partition=P,reservation=R,…].",
+            help="What starts processes: local, slurm[:partition=P,…] or ray[:address=A,…].",
             show_default="local",
         ),
     ] = None,
@@ -128,7 +128,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Run a scheduler for this machine or a Slurm cluster: real processes, leases, checkpoints.
+    """Run a scheduler for this machine or a Slurm or Ray cluster: processes, leases, checkpoints.
 
     Every setting can also stand in a file (`port = 8642`) or in the environment
     (FAIRLEAD_PORT=8642): flags win, then the environment, then the file; `fairlead config check`

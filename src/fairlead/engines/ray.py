@@ -7,7 +7,7 @@ speaks to Ray through a process of its own. See docs/design/ray.md.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,6 +66,7 @@ class RayEngine:
             self._ray,
             f"fairlead-{_tag(self._home / 'tag')}-",
             self._home_on,
+            self._register,
             told,
             self._chosen,
             silence_s=self.silence_s,
@@ -90,7 +91,7 @@ class RayEngine:
             if not path.exists():
                 raise
         self._watch.nodes = alive(nodes)
-        cluster = inventory(path, nodes)
+        cluster = self._register(nodes)
         self._watch.known = cluster.nodes
         return cluster
 
@@ -169,6 +170,9 @@ class RayEngine:
         if not self._watch.known:
             await self.inventory()
         self._watch.begin()
+
+    def _register(self, nodes: Iterable[RayNode]) -> Cluster:
+        return inventory(self._home / "nodes.json", nodes)
 
     def _home_on(self, node: str) -> str:
         if self.node_dir:

@@ -7,12 +7,12 @@ lost its leases. While Ray itself cannot be reached nobody is lost: its head may
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
 
-from fairlead.engines.base import Ended, Ending, Progressed, Report
+from fairlead.engines.base import Ended, Ending, NodeFound, Progressed, Report
 from fairlead.engines.parts import saved_steps
 from fairlead.engines.ray_connection import Connection, RayError
 from fairlead.engines.ray_freight import Freight
@@ -20,7 +20,7 @@ from fairlead.engines.ray_leases import Part, Watched
 from fairlead.engines.ray_nodes import GPU, RayNode, Told, alive, taken
 from fairlead.engines.ray_shelf import Saved
 from fairlead.engines.ray_warden import News
-from fairlead.model.cluster import Node
+from fairlead.model.cluster import Cluster, Node
 
 log = structlog.get_logger("fairlead.ray")
 
@@ -63,6 +63,8 @@ class Watch:
     """of our placement groups' names"""
     home: Callable[[str], str]
     """node → the directory of our leases there"""
+    register: Callable[[Iterable[RayNode]], Cluster]
+    """writes down which nodes there are; all that there ever were"""
     told: Told
     accelerators: Sequence[str]
     silence_s: float
@@ -91,11 +93,14 @@ class Watch:
         """Start watching."""
         if self._tasks:
             return
-        now = time.monotonic()
-        self.links = {node.id: Link(node.id, heard_at=now) for node in self.known}
-        loops = [self._every(self.ask, self.poll_s), self._every(self._judge, _LOOK_S)]
-        loops += [self._follow(link) for link in self.links.values()]
-        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        for loop in (self._every(self.ask, self.poll_s), self._every(self._judge, _LOOK_S)):
+            self._tasks.append(asyncio.create_task(loop))
+        for node in self.known:
+            self._add(node)
+
+    def _add(self, node: Node) -> None:
+        link = self.links[node.id] = Link(node.id, heard_at=time.monotonic())
+        self._tasks.append(asyncio.create_task(self._follow(link)))
 
     async def close(self) -> None:
         """Stop watching; calls that are on their way have a moment."""
@@ -329,6 +334,7 @@ class Watch:
         groups = await self.ray.groups(self.prefix)
         self.nodes = alive(RayNode.read(one, self.accelerators) for one in found)
         self._answered_at = time.monotonic()
+        self._look_for_new()
         ours: dict[str, Counter[str]] = {}
         for group in groups:
             for index, node in group["nodes"].items():
@@ -336,6 +342,17 @@ class Watch:
         for node in self.known:
             self._look_for_others(node, ours)
         self._compare({int(group["name"].removeprefix(self.prefix)) for group in groups})
+
+    def _look_for_new(self) -> None:
+        if any(
+            node.alive and node.devices and name not in self.links
+            for name, node in self.nodes.items()
+        ):
+            self.known = self.register(self.nodes.values()).nodes
+            for node in self.known:
+                if node.id not in self.links:
+                    self._add(node)
+                    self._tell([NodeFound(node)])
 
     def _look_for_others(self, node: Node, ours: dict[str, Counter[str]]) -> None:
         found = self.nodes.get(node.id)

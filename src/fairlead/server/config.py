@@ -41,7 +41,11 @@ class ServeSettings:
     mechanism: Annotated[str | None, _about("a mechanism, see `fairlead policies`")] = None
     round_s: Annotated[float | None, Positive, _about("seconds above 0")] = None
     engine: Annotated[
-        str, _about("an engine: local, rehearsal, or as in slurm:partition=gpu", min_length=1)
+        str,
+        _about(
+            "an engine: local, rehearsal, or as in slurm:partition=gpu, ray:node-dir=D",
+            min_length=1,
+        ),
     ] = "local"
     emulate: Annotated[
         str | None, _about("devices to emulate, as in v100=2,k80=4, or a YAML file")
