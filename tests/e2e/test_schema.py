@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.live_server import LiveServer
 
 EXAMPLES = os.environ.get("FAIRLEAD_SCHEMA_EXAMPLES", "15")
-"""of each route; 250 make more than 5,000 cases"""
+"""of each route; 300 make more than 5,000 cases"""
 CHECKS = "not_a_server_error,status_code_conformance,response_schema_conformance"
 
 

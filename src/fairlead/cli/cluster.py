@@ -134,7 +134,9 @@ def put_back(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json
 
 @nodes.command("remove")
 def remove_node(node: Annotated[str, typer.Argument(help="Its id.")]) -> None:
-    """Have all jobs leave a node that is gone for good: it never returns under this name.
+    """Give a node up for good; drain it first if jobs run there.
+
+    Nobody waits for it any more. If it comes back it has to have another name.
 
     Example:  fairlead nodes remove v100-0
     """
@@ -261,6 +263,8 @@ def _turn(node: str, what: str, as_json: bool) -> None:
 
 
 def _standing(node: dict[str, Any]) -> str:
+    if node["drained"]:
+        return "drained"
     return "down" if not node["up"] else "cordoned" if node["cordoned"] else "up"
 
 

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
@@ -86,6 +87,22 @@ def started(pid: int) -> int | None:
         return None
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def remove(directory: Path) -> None:
+    """Remove the directory of a lease that nobody asks about, unless a keeper lives in it.
+
+    A keeper that begins only now finds no order and does not run.
+    """
+    try:
+        held = hold(directory)
+    except FileNotFoundError:
+        return
+    if held is not None:
+        with held, suppress(OSError):  # what cannot be removed now is so at the next start
+            for path in directory.iterdir():
+                path.unlink()
+            directory.rmdir()
 
 
 def write_ended(directory: Path, ended: Ended) -> None:

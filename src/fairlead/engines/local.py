@@ -91,8 +91,15 @@ class LocalEngine:
                     self._watch(lease)
             elif lease_dir.is_alive(directory):
                 self._stop_stranger(directory)
+            else:
+                lease_dir.remove(directory)
         for lease in wanted:  # ordered and logged, but the crash came before its directory
             self._reports.put_nowait(Ended(lease, "lost", None, "it was never started"))
+
+    async def forget(self, leases: Collection[int]) -> None:
+        """Remove the directories of leases that have ended; those of living keepers stay."""
+        for lease in leases:
+            lease_dir.remove(self._directory(lease))
 
     def reports(self) -> AsyncIterator[Report]:
         """Yield what happens to leases."""

@@ -40,7 +40,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS
 from fairlead.model.cluster import Cluster, Node
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.job import Tenant
 from fairlead.model.lease import NOTHING, Placement
 from fairlead.model.plan import Plan
@@ -120,8 +120,8 @@ class Live:
         self.orders = Orders(setting.data, setting.environment)
         self.leases: dict[int, OpenLease] = {}
         self._load = Load()
-        self.decisions_s: list[float] = []
         self.costs = Costs()
+        self.decisions_s: list[float] = []
         """what recent plans took to compute"""
         self.rounds_s: list[float] = []
         """what recent rounds took from the time a plan was due until it was written down"""
@@ -130,6 +130,10 @@ class Live:
         self.broken = asyncio.Event()
         """set when the driver cannot go on: the process must end and start again"""
         self._held_by_user: set[str] = set()
+        self.drained: set[str] = set()
+        """nodes that an operator has drained: only an operator takes them back"""
+        self._away: set[str] = set()
+        """nodes that the engine has told to be down"""
         self._seq = 0
         self._saved_seq = 0
         self._unsaved_bytes = 0
@@ -184,6 +188,7 @@ class Live:
         for job_id, document in self.store.documents("job").items():
             self.specs[job_id] = read_spec(document)
         self._held_by_user.update(self.store.documents("hold"))
+        self.drained.update(self.store.documents("drain"))
         last_at = 0.0
         state = self.store.load_state()
         if state is not None:
@@ -284,6 +289,55 @@ class Live:
 
         await self._do(lambda at: [ev.JobReleased(at, job_id)], changes)
         self._publish("job.changed", job=job_id, action=audit.action)
+
+    async def drain(self, node: str, who: str) -> None:
+        """Have all jobs leave a node, and use it no more until an operator takes it back."""
+        audit = Audit(self.clock.now(), who, "drain", node)
+
+        def changes() -> Sequence[Change]:
+            self.drained.add(node)
+            return [audit, Put("drain", node, who)]
+
+        await self._do(lambda at: [ev.NodeLost(at, node)], changes)
+
+    async def cordon(self, node: str, who: str) -> None:
+        """Start nothing new on a node."""
+        audit = Audit(self.clock.now(), who, "cordon", node)
+        await self.change(lambda at: ev.NodeCordoned(at, node), audit)
+
+    async def take_back(self, node: str, who: str) -> None:
+        """Use a drained or cordoned node again, as soon as the engine has it."""
+        audit = Audit(self.clock.now(), who, "return", node)
+
+        def make(at: float) -> Sequence[ev.Event]:
+            nodes, away = self.scheduler.nodes, self._away | self._inventory.missing
+            events: list[ev.Event] = []
+            if node in {nodes.cluster.nodes[number].id for number in nodes.cordoned}:
+                events.append(ev.NodeCordoned(at, node, cordoned=False))
+            return events if node in away else [*events, ev.NodeReturned(at, node)]
+
+        def changes() -> Sequence[Change]:
+            self.drained.discard(node)
+            return [audit, Remove("drain", node)]
+
+        await self._do(make, changes)
+
+    async def remove_node(self, node: str, who: str) -> None:
+        """Give a node up for good; refuse while jobs run there that nobody told to leave."""
+        audit = Audit(self.clock.now(), who, "remove", node)
+
+        def make(at: float) -> Sequence[ev.Event]:
+            leases = self.scheduler.leases
+            there = leases.holder[:, self.scheduler.nodes.of_node(node)] >= 0
+            if node not in self.drained and there.any():
+                raise ProtocolError(f"jobs run on node {node!r}: drain it first")
+            return [ev.NodeRemoved(at, node)]
+
+        def changes() -> Sequence[Change]:
+            self.drained.discard(node)
+            return [audit, Remove("drain", node)]
+
+        await self._do(make, changes)
 
     async def set_tenant(self, tenant: Tenant, who: str) -> None:
         """Add a tenant or change one."""
@@ -525,9 +579,11 @@ class Live:
                 if lease in self.leases:
                     self.leases[lease].steps = max(self.leases[lease].steps, steps)
             case NodeDown(node):
+                self._away.add(node)
                 self._put(lambda at: [ev.NodeLost(at, node)])
             case NodeUp(node):
-                self._put(lambda at: [ev.NodeReturned(at, node)])
+                self._away.discard(node)
+                self._put(lambda at: self._unless_drained([ev.NodeReturned(at, node)]))
             case NodeFound(found):
                 self._compare(self._inventory.found, [found])
             case DevicesTaken(node, numbers):
@@ -541,9 +597,17 @@ class Live:
         """Take in which nodes the engine has."""
 
         def make(at: float) -> Sequence[ev.Event]:
-            return compare(at, self.scheduler.nodes, found)
+            return self._unless_drained(compare(at, self.scheduler.nodes, found))
 
         self._inbox.put_nowait(_Input(make, self._inventory.changes))
+
+    def _unless_drained(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
+        """Return the events without those that would take back what an operator has drained."""
+        return [
+            event
+            for event in events
+            if not (isinstance(event, ev.NodeReturned) and event.node in self.drained)
+        ]
 
     def _taken(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
         now = tuple(sorted(numbers))

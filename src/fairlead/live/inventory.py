@@ -26,7 +26,8 @@ class Inventory:
         nodes = found.nodes if kept is None else tuple(Node(*_tuples(n)) for n in json.loads(kept))
         self.first = Cluster(nodes, found.details)
         """the cluster before all events"""
-        self._missing = set(store.documents("missing"))
+        self.missing = set(store.documents("missing"))
+        """nodes that the engine did not have when it was last asked for all"""
         self._changes: list[Change] = []
         if kept is None:
             body = json.dumps([[node.id, node.devices, node.rack] for node in nodes])
@@ -58,8 +59,8 @@ class Inventory:
                 log.error("node.changed", node=node.id, fix="give it another name")
                 if index not in nodes.down:
                     events.append(self._lost(at, node.id))
-            elif node.id in self._missing:
-                self._missing.discard(node.id)
+            elif node.id in self.missing:
+                self.missing.discard(node.id)
                 self._changes.append(Remove("missing", node.id))
                 events.append(ev.NodeReturned(at, node.id))
         return events
@@ -70,7 +71,7 @@ class Inventory:
         return changes
 
     def _lost(self, at: float, node: str) -> ev.Event:
-        self._missing.add(node)
+        self.missing.add(node)
         self._changes.append(Put("missing", node, ""))
         return ev.NodeLost(at, node)
 

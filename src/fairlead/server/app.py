@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -315,46 +315,42 @@ async def list_nodes(live: LiveNow, who: Who) -> list[msg.NodeView]:
 
 @nodes.post("/{node}/drain")
 async def drain(node: str, live: LiveNow, who: Who) -> msg.NodeView:
-    """Have all jobs leave a node, and start none there."""
-    return await _turn(node, live, who, "drain", lambda at: ev.NodeLost(at, node))
+    """Have all jobs leave a node, and start none there until it is returned."""
+    _managed(live, who, node)
+    await live.drain(node, who.name)
+    return _managed(live, who, node)
 
 
 @nodes.post("/{node}/cordon")
 async def cordon(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     """Start nothing new on a node; what runs there goes on until it ends."""
-    return await _turn(node, live, who, "cordon", lambda at: ev.NodeCordoned(at, node))
+    _managed(live, who, node)
+    await live.cordon(node, who.name)
+    return _managed(live, who, node)
 
 
 @nodes.post("/{node}/return")
 async def put_back(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     """Use a drained or cordoned node again."""
-    if any(view.id == node and view.cordoned for view in node_views(live)):
-        open_ = ev.NodeCordoned(0.0, node, cordoned=False)
-        await _turn(node, live, who, "return", lambda at: replace(open_, at=at))
-    return await _turn(node, live, who, "return", lambda at: ev.NodeReturned(at, node))
+    _managed(live, who, node)
+    await live.take_back(node, who.name)
+    return _managed(live, who, node)
 
 
 @nodes.delete("/{node}", status_code=204)
 async def remove_node(node: str, live: LiveNow, who: Who) -> None:
-    """Have all jobs leave a node that is gone for good; it never returns."""
+    """Give a node up for good; refused while jobs run there, unless it was drained."""
+    _managed(live, who, node)
+    await live.remove_node(node, who.name)
+
+
+def _managed(live: Live, who: Principal, node: str) -> msg.NodeView:
+    """Return a node that whoever asks may manage."""
     who.require("admin")
-    _require_node(live, node)
-    audit = Audit(live.clock.now(), who.name, "remove", node)
-    await live.change(lambda at: ev.NodeRemoved(at, node), audit)
-
-
-def _require_node(live: Live, node: str) -> None:
-    if all(view.id != node for view in node_views(live)):
-        raise MissingError(f"there is no node {node!r}")
-
-
-async def _turn(
-    node: str, live: Live, who: Principal, what: str, event: Callable[[float], ev.Event]
-) -> msg.NodeView:
-    who.require("admin")
-    _require_node(live, node)
-    await live.change(event, Audit(live.clock.now(), who.name, what, node))
-    return next(view for view in node_views(live) if view.id == node)
+    for view in node_views(live):
+        if view.id == node:
+            return view
+    raise MissingError(f"there is no node {node!r}")
 
 
 # -- tokens -------------------------------------------------------------------------------------

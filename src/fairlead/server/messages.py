@@ -146,6 +146,8 @@ class NodeView(_Message):
     rack: str
     up: bool
     cordoned: bool
+    drained: bool
+    """by an operator, who alone takes it back"""
     devices: dict[str, int]
     busy: int
     """devices that our jobs hold"""

@@ -269,6 +269,11 @@ class FaultyEngine:
             self.take(each.id, self.taken.get(each.id, ()))
         await self._server.wait()
 
+    async def forget(self, leases: Collection[int]) -> None:
+        """Clear away what is left of leases that have ended."""
+        await self._server.wait()
+        await self._local.forget(leases)
+
     def reports(self) -> AsyncIterator[Report]:
         """Yield what happens."""
         self._listening = asyncio.ensure_future(self._listen())
