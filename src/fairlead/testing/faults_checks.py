@@ -17,8 +17,10 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.testing.faults_machine import Process
 
+_NOTICES_S = 2.0
+"""how long a member may go on after its lease, or after a call that it waited for: a retry"""
 _LATE_S = 7.0
-"""how long a member may go on after its lease: a call that runs into its time limit, a retry"""
+"""how long members may stay, beyond their grace, when one of their gang is gone"""
 CHECKPOINT_S = 2.5
 """how often jobs of one member save their state"""
 
@@ -169,14 +171,17 @@ class Checks:
 
     def stepped(self, process: Process) -> None:
         """Look at a member that starts a step."""
-        late_s = self.now() - process.valid_until - process.stalled_s
+        late_s = self.now() - max(process.valid_until, process.stuck_until) - process.stalled_s
         self.require(
-            late_s < _LATE_S or process.told_to_leave,
+            late_s < _NOTICES_S or process.told_to_leave,
             f"{process.name} goes on {late_s:.1f} s after its lease",
         )
         self.require(not process.told_it_is_over, f"{process.name} goes on without a lease")
         order = process.order
         assert order is not None
+        if order.lease not in self.touched:
+            saved = self.truth[order.job].committed >= process.wants_saved
+            self.require(saved, f"{process.name} goes on, step {process.wants_saved} is not saved")
         if len(order.devices) == 1 and order.lease not in self.touched:
             since = max(process.began_at, self.truth[order.job].committed_at)
             soon = self.now() - since < 2 * CHECKPOINT_S
@@ -228,9 +233,14 @@ class Checks:
             )
             self.require(good, f"after a restart lease {number} is taken for {found}")
 
-    def renewed(self, live: Any, lease: int, answer: dict[str, object] | None) -> None:
-        """Look at what the server answers to a renewal."""
+    def renewed(
+        self, live: Any, lease: int, told: dict[str, object], answer: dict[str, object] | None
+    ) -> None:
+        """Look at what the server makes of a renewal, and what it answers."""
         found = live.leases.get(lease)
+        if found is not None:
+            known = found.steps >= float(str(told["steps"]))
+            self.require(known, f"lease {lease} is at {found.steps} steps, but told {told}")
         if answer is None or answer["leave"] or found is None:
             self.require((answer is None) == (found is None), f"lease {lease} is told {answer}")
             return

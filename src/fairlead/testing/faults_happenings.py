@@ -1,6 +1,7 @@
 """What goes wrong, and what operators do meanwhile."""
 
 import pickle
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +158,10 @@ def _server_stops(world: "World", happening: Happening) -> None:
     if server is None or not server.started:
         return
     world.touch_leaving()
+
+    for keeper in world.jobs.keepers():
+        if signal.SIGTERM in keeper.handlers:  # who stops it by Ctrl-C reaches those that listen
+            world.machine.send(keeper, signal.SIGINT)
 
     async def stop() -> None:
         world.network.server = None

@@ -148,9 +148,11 @@ class Jobs:
         me.began_at = self._machine.loop.time()
         me.valid_until = me.began_at + float(env["FAIRLEAD_LEASE_S"])
         run = LeasedRun(order.lease, env)
-        model = {"made": 0, "chain": 0, "rank": me.rank}
+        model = {"made": 0, "chain": 0, "rank": me.rank, "fresh": 1}
         # One kind of job keeps its state in a dict, the other in an object.
         run.register(model=model if (order.total_steps or 0) % 2 else _Model(model))
+        if run.steps_done == 0:
+            del model["fresh"]
         self._checks.loaded(model, run.steps_done, me.rank, f"{me.name} begins")
         gang = len(order.devices)
         if gang > 1 and order.lease not in self._met:
@@ -169,6 +171,9 @@ class Jobs:
             model["made"] += 1
             if me.rank == 0:
                 self._checks.made[order.lease] = model["made"]
+            if (order.total_steps or 0) % 4 == 0 and i % 3 == 1:
+                run.checkpoint()
+                me.wants_saved = model["made"]
 
 
 class _Model:
@@ -181,6 +186,7 @@ class _Model:
         return self._state
 
     def load_state_dict(self, state: dict[str, int]) -> None:
+        self._state.clear()
         self._state.update(state)
 
 

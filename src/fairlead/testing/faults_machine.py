@@ -37,6 +37,10 @@ class Process:
         """in its gang; -1 for a keeper"""
         self.valid_until = 0.0
         """when its lease is over, as far as it was told"""
+        self.stuck_until = 0.0
+        """when a call returns that nobody answers"""
+        self.wants_saved = 0
+        """steps that must be saved before it makes another: it has asked for that"""
         self.told_to_leave = False
         self.told_it_is_over = False
         self.began_at = 0.0

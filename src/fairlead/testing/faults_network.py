@@ -66,11 +66,16 @@ class Network:
             fibres.sleep(rng.uniform(0.0, 0.1))
         if not self.reaches(process):
             self.on_trouble(process)
-            fibres.sleep(_TIMEOUT_S)
-            raise TimeoutError
+            self._time_out(process)
         if self.trouble and rng.random() < self.trouble:
             self.on_trouble(process)
             if rng.random() < 0.3:
-                fibres.sleep(_TIMEOUT_S)
-                raise TimeoutError
-            fibres.sleep(rng.uniform(0.0, 1.0))
+                self._time_out(process)
+            late_s = rng.uniform(0.0, 1.0)
+            process.stuck_until = self._machine.loop.time() + late_s
+            fibres.sleep(late_s)
+
+    def _time_out(self, process: Process) -> None:
+        process.stuck_until = self._machine.loop.time() + _TIMEOUT_S
+        self._machine.fibres.sleep(_TIMEOUT_S)
+        raise TimeoutError

@@ -263,7 +263,7 @@ class World:
         self, server: Server, lease: int, told: dict[str, object]
     ) -> dict[str, object] | None:
         answer = server.live.renew(lease, told)
-        self.checks.renewed(server.live, lease, answer)
+        self.checks.renewed(server.live, lease, told, answer)
         return answer
 
     def kill_server(self, down_s: float) -> None:
