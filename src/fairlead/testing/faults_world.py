@@ -331,13 +331,18 @@ class World:
             self.checks.touch(self.server.live.leases)
 
     def touch_leaving(self) -> None:
-        """Note what a server's death means: leases that leave may be killed before they are told.
+        """Note what a server's death means for leases that have just begun or are to leave.
 
-        All others go on until they are over; whether they were is seen when a server is up again.
+        The next server takes those for lost whose keeper does not live yet, and members that
+        leave may be killed before they are told. All others go on until they are over; whether
+        they were is seen when a server is up again.
         """
         if self.server is not None:
+            runs = {member.lease for member in self.jobs.members()}
             leases = self.server.live.leases.values()
-            self.checks.touch(one.number for one in leases if one.leaving)
+            self.checks.touch(
+                one.number for one in leases if one.leaving or one.number not in runs
+            )
 
     def _touch_one(self, process: Process) -> None:
         self.checks.touch([process.lease])
