@@ -257,6 +257,16 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_other(own_server: LiveServer)
 # -- settings, signals, logs, limits --------------------------------------------------------------
 
 
+def test_a_gang_that_no_accelerator_holds_alone_runs_where_gangs_are_mixed(
+    own_server: LiveServer,
+) -> None:
+    own_server.extra = ("--policy", "hadar")
+    own_server.start()
+    client = own_server.client
+    job = client.submit(["true"], workload="big", gang=2)["id"]
+    assert client.wait(job, timeout_s=20)["state"] == "finished"
+
+
 def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: LiveServer) -> None:
     own_server.devices = "v100=1"
     own_server.start()
