@@ -8,7 +8,6 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate, Column
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 
 
@@ -22,33 +21,6 @@ class Policy(Protocol):
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares this policy wants for the snapshot's jobs."""
         ...
-
-
-class UnitOptions(Protocol):
-    """The options of policies whose shares may be those of units."""
-
-    @property
-    def agnostic(self) -> bool:
-        """Whether speeds are ignored."""
-        ...
-
-    @property
-    def packed(self) -> bool:
-        """Whether two jobs may share devices."""
-        ...
-
-    @property
-    def placement(self) -> bool:
-        """Whether consolidated and spread gangs are told apart."""
-        ...
-
-
-def refuse_blind_units(policy: UnitOptions) -> None:
-    """Raise UsageError where a policy is to ignore speeds and yet choose units by them."""
-    if policy.agnostic and policy.packed:
-        raise UsageError("agnostic,packed: which jobs to pack is chosen by measured speeds")
-    if policy.agnostic and policy.placement:
-        raise UsageError("agnostic,placement: placements differ by their speeds only")
 
 
 def mean_speed(speed: FloatArray, capacity: IntArray) -> FloatArray:

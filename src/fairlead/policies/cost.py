@@ -1,21 +1,20 @@
 """The most steps for the money (Gavel §4.2)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import empty_allocation, refuse_blind_units
-from fairlead.policies.pair_speeds import PairSpeedsCache
+from fairlead.policies.base import empty_allocation
 from fairlead.policies.sums import choices, prices
-from fairlead.policies.units import UnitRules
+from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import best_ratio, best_sum
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(UnitPolicy):
     """Maximise total steps per second over the total price per hour of the devices held.
 
     That ratio is greatest when only those run that make the most steps for their price; of all
@@ -32,27 +31,13 @@ class Cost:
     fills_idle: ClassVar[bool] = False
     """idle devices are not to be lent out: they cost"""
     sum: bool = False
-    agnostic: bool = False
-    packed: bool = False
-    placement: bool = False
-    _pairs: PairSpeedsCache = field(
-        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
-    )
-
-    def __post_init__(self) -> None:
-        refuse_blind_units(self)
-
-    @property
-    def realised_by(self) -> str:
-        """The mechanism for the rows and columns of these shares."""
-        return "units" if self.packed or self.placement else "shares"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that make the most steps for their price."""
         usd_per_hour = prices(snap)
         if not len(snap.job):
             return empty_allocation(snap)
-        rules = UnitRules(self.packed, self.placement)
+        rules = self._rules
         nothing = np.zeros((len(snap.job), 0))
         found = choices(snap, nothing, rules, self._pairs, agnostic=self.agnostic)
         if self.sum:

@@ -1,6 +1,6 @@
 """The most steps for the money while deadlines are met (Gavel §4.2)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -8,10 +8,9 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Late
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import effective_speed, empty_allocation, refuse_blind_units
-from fairlead.policies.pair_speeds import PairSpeedsCache
+from fairlead.policies.base import effective_speed, empty_allocation
 from fairlead.policies.sums import choices, prices
-from fairlead.policies.units import UnitRules
+from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import best_ratio_above
 
 # Deadlines missed by less than this, relatively, are met: it is what rounding can do.
@@ -19,7 +18,7 @@ _MET = 1e-6
 
 
 @dataclass(frozen=True)
-class CostSlo:
+class CostSlo(UnitPolicy):
     """Maximise speed over price, as ``cost`` does, with every job in time for its deadline.
 
     A job with a deadline gets at least its steps left over the time left. Where not all can,
@@ -31,20 +30,6 @@ class CostSlo:
 
     fills_idle: ClassVar[bool] = False
     """idle devices are not to be lent out: they cost"""
-    agnostic: bool = False
-    packed: bool = False
-    placement: bool = False
-    _pairs: PairSpeedsCache = field(
-        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
-    )
-
-    def __post_init__(self) -> None:
-        refuse_blind_units(self)
-
-    @property
-    def realised_by(self) -> str:
-        """The mechanism for the rows and columns of these shares."""
-        return "units" if self.packed or self.placement else "shares"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the cheapest shares in time, or the least late, and who will be late."""
@@ -52,7 +37,7 @@ class CostSlo:
         if not len(snap.job):
             return empty_allocation(snap)
         needed = needed_speed(snap)
-        rules = UnitRules(self.packed, self.placement)
+        rules = self._rules
         # Deadlines that no job can be in time for are alike: as fast as it can.
         found = choices(snap, needed, rules, self._pairs, agnostic=self.agnostic)
         asked = needed[found.table.classes.representative]

@@ -1,23 +1,22 @@
 """Finish-time fairness, the objective of Themis made aware of accelerators (Gavel §4.2)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
+from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.climbing import climbed_allocation
 from fairlead.policies.isolated import equal_split
-from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_levels import by_units, climbed_units
-from fairlead.policies.units import UnitRules
+from fairlead.policies.unit_levels import climbed_units
+from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import Classes, MaxMinProblem, OptionProblem
 
 
 @dataclass(frozen=True)
-class FinishTime:
+class FinishTime(UnitPolicy):
     """Minimise the greatest finish-time ratio ρ, then the next greatest, and so on.
 
     ρ compares when a job will finish with when it would have on an equal split of the cluster:
@@ -30,21 +29,6 @@ class FinishTime:
     everywhere, ``packed`` lets two jobs share devices where that pays, ``placement`` tells gangs
     on one node from spread ones; what is isolated is alone and consolidated all the same.
     """
-
-    agnostic: bool = False
-    packed: bool = False
-    placement: bool = False
-    _pairs: PairSpeedsCache = field(
-        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
-    )
-
-    def __post_init__(self) -> None:
-        refuse_blind_units(self)
-
-    @property
-    def realised_by(self) -> str:
-        """The mechanism for the rows and columns of these shares."""
-        return "units" if self.packed or self.placement else "shares"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares under which the least favoured job finishes relatively earliest."""
@@ -63,7 +47,7 @@ class FinishTime:
         isolated = (speed * equal_split(snap, snap.capacity.astype(np.float64))).sum(axis=1) / safe
         isolated_s = snap.isolated_elapsed_s + alone_s / np.where(runs, isolated, 1.0)
         path = RatioPath(alone_s, snap.elapsed_s, isolated_s, runs.astype(float))
-        if by_units(self, snap):
+        if self._by_units(snap):
             return self._units(snap, path, 1.0 / safe, speed)
         problem = MaxMinProblem(gain, snap.gang.astype(float), runs.astype(float), snap.devices)
         rows: IntArray = np.arange(len(runs))
@@ -92,7 +76,7 @@ class FinishTime:
             cap[:] = problem.cap[classes.index_of_member]
             return path.of(classes.representative).within(problem.cap)
 
-        rules = UnitRules(self.packed, self.placement)
+        rules = self._rules
         found = climbed_units(snap, scale, path.distinct, path_of, rules, self._pairs, speed)
 
         def worth() -> float:

@@ -1,6 +1,6 @@
 """Fairness among tenants of any depth, fairness or queues inside them (Gavel §4.3)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -9,19 +9,18 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
+from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.climbing import climbed_allocation
-from fairlead.policies.pair_speeds import PairSpeedsCache
 from fairlead.policies.tree import TOP, Tree, TreePath
-from fairlead.policies.unit_levels import by_units, climbed_units
-from fairlead.policies.units import UnitRules
+from fairlead.policies.unit_levels import climbed_units
+from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import Classes, MaxMinProblem, merge
 
 _INNER = ("fairness", "fifo")
 
 
 @dataclass(frozen=True)
-class Hierarchical:
+class Hierarchical(UnitPolicy):
     """Share the cluster among tenants by weight, and what each gets among its jobs and tenants.
 
     Everyone's normalised speed (as in ``max-min``, gangs counted by their size) rises together,
@@ -35,30 +34,19 @@ class Hierarchical:
     """
 
     reads_progress: ClassVar[bool] = False
-    agnostic: bool = False
     inner: str = ""
-    packed: bool = False
-    placement: bool = False
-    _pairs: PairSpeedsCache = field(
-        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
-    )
 
     def __post_init__(self) -> None:
-        refuse_blind_units(self)
+        super().__post_init__()
         if self.inner not in ("", *_INNER):
             raise UsageError(f"inner={self.inner!r} is neither fairness nor fifo")
-
-    @property
-    def realised_by(self) -> str:
-        """The mechanism for the rows and columns of these shares."""
-        return "units" if self.packed or self.placement else "shares"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares at which nobody can rise without lowering whom the policy prefers."""
         if not len(snap.job):
             return empty_allocation(snap)
         fifo = np.array([(self.inner or tenant.inner) == "fifo" for tenant in snap.tenants])
-        if by_units(self, snap):
+        if self._by_units(snap):
             return self._units(snap, fifo)
         gain = self._gain(snap)
         classes = _classes(snap, gain, fifo)
@@ -88,7 +76,7 @@ class Hierarchical:
             scale,
             np.column_stack([snap.weight, _place(snap, fifo)]),
             lambda classes, problem: TreePath(tree_of(snap, classes, fifo), problem.cap),
-            UnitRules(self.packed, self.placement),
+            self._rules,
             self._pairs,
             speed,
         )

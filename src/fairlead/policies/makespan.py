@@ -1,23 +1,22 @@
 """Finish all jobs as early as possible (Gavel §4.2)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
+from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
-from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_levels import by_units, flat_units
-from fairlead.policies.units import UnitRules
+from fairlead.policies.unit_levels import flat_units
+from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import solve_max_min
 
 _NEGLIGIBLE = 1e-7
 
 
 @dataclass(frozen=True)
-class Makespan:
+class Makespan(UnitPolicy):
     """Minimise the longest remaining time, then the next longest, and so on.
 
     A job's level is the part of its remaining steps that it makes in a unit of time, so this is
@@ -25,21 +24,6 @@ class Makespan:
     ``agnostic`` takes a job's mean speed for its speed everywhere. ``packed`` lets two jobs share
     devices where that pays; ``placement`` tells gangs on one node from spread ones.
     """
-
-    agnostic: bool = False
-    packed: bool = False
-    placement: bool = False
-    _pairs: PairSpeedsCache = field(
-        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
-    )
-
-    def __post_init__(self) -> None:
-        refuse_blind_units(self)
-
-    @property
-    def realised_by(self) -> str:
-        """The mechanism for the rows and columns of these shares."""
-        return "units" if self.packed or self.placement else "shares"
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that finish the snapshot's jobs earliest."""
@@ -56,9 +40,9 @@ class Makespan:
         runs = alone_s < np.inf
         longest_s = float(alone_s[runs].max(initial=0.0))
         share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
-        if by_units(self, snap):
+        if self._by_units(snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
-            rules = UnitRules(self.packed, self.placement)
+            rules = self._rules
             return _in_seconds(flat_units(snap, scale, rules, self._pairs, speed), unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = ClassTable.of(rate, snap.gang, snap.capacity)

@@ -8,16 +8,37 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Profiles, Snapshot
-from fairlead.policies.base import empty_allocation, mean_speed, refuse_blind_units
+from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
-from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.unit_levels import by_units, flat_units
-from fairlead.policies.units import UnitRules
+from fairlead.policies.unit_levels import flat_units
+from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
 
+class _Cache:
+    """What speeds up the next allocation and never changes its result."""
+
+    def __init__(self) -> None:
+        self._solver = MaxMinSolver()
+        self.table: ClassTable | None = None
+        self._profiles: Profiles | None = None
+        self._capacity = b""
+
+    def solve(self, problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
+        return self._solver.solve(problem, keys.tolist())
+
+    def made_for(self, snap: Snapshot) -> bool:
+        """Tell whether the class table still describes the snapshot's profiles and devices."""
+        return self._profiles is snap.profiles and self._capacity == snap.capacity.tobytes()
+
+    def keep(self, snap: Snapshot, table: ClassTable) -> None:
+        self.table = table
+        self._profiles = snap.profiles
+        self._capacity = snap.capacity.tobytes()
+
+
 @dataclass(frozen=True)
-class MaxMin:
+class MaxMin(UnitPolicy):
     """Maximise the least normalised speed, then the next least, and so on.
 
     A job's speed is normalised by what an equal share of every device would give it, divided by
@@ -29,30 +50,18 @@ class MaxMin:
     """
 
     reads_progress: ClassVar[bool] = False
-    agnostic: bool = False
-    packed: bool = False
-    placement: bool = False
-    _cache: "_Cache" = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        refuse_blind_units(self)
-        object.__setattr__(self, "_cache", _Cache())
-
-    @property
-    def realised_by(self) -> str:
-        """The mechanism for the rows and columns of these shares."""
-        return "units" if self.packed or self.placement else "shares"
+    _cache: _Cache = field(init=False, repr=False, compare=False, default_factory=_Cache)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""
         if not len(snap.job):
             return empty_allocation(snap)
         cache = self._cache
-        if by_units(self, snap):
+        if self._by_units(snap):
             scale = self._scale(snap)[snap.profile]
-            rules = UnitRules(self.packed, self.placement)
+            rules = self._rules
             speed = (snap.speed > 0).astype(float) if self.agnostic else None
-            return flat_units(snap, scale, rules, cache.pairs, speed)
+            return flat_units(snap, scale, rules, self._pairs, speed)
         table = cache.table
         if table is None or not cache.made_for(snap):
             table = self._classes(snap)
@@ -74,26 +83,3 @@ class MaxMin:
         else:
             normal = mean_speed(profiles.speed, snap.capacity)
         return profiles.gang / (profiles.weight * np.where(normal > 0, normal, 1.0))
-
-
-class _Cache:
-    """What speeds up the next allocation and never changes its result."""
-
-    def __init__(self) -> None:
-        self._solver = MaxMinSolver()
-        self.pairs = PairSpeedsCache()
-        self.table: ClassTable | None = None
-        self._profiles: Profiles | None = None
-        self._capacity = b""
-
-    def solve(self, problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
-        return self._solver.solve(problem, keys.tolist())
-
-    def made_for(self, snap: Snapshot) -> bool:
-        """Tell whether the class table still describes the snapshot's profiles and devices."""
-        return self._profiles is snap.profiles and self._capacity == snap.capacity.tobytes()
-
-    def keep(self, snap: Snapshot, table: ClassTable) -> None:
-        self.table = table
-        self._profiles = snap.profiles
-        self._capacity = snap.capacity.tobytes()

@@ -7,19 +7,12 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import UnitOptions
 from fairlead.policies.pair_speeds import PairSpeedsCache
-from fairlead.policies.quotas import has_quotas
 from fairlead.policies.unit_shares import as_asked, unit_allocation
 from fairlead.policies.units import UnitRules, unit_table
 from fairlead.solve import Classes, FlatPath, OptionProblem, Path, fill_options
 
 PathOf = Callable[[Classes, OptionProblem], Path]
-
-
-def by_units(policy: UnitOptions, snap: Snapshot) -> bool:
-    """Tell whether a policy needs the program over units: for units proper, or for quotas."""
-    return policy.packed or policy.placement or has_quotas(snap)
 
 
 def flat_units(

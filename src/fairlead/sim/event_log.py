@@ -39,7 +39,8 @@ class EventLog:
             "round_s": round_s,
             "nodes": [[node.id, node.rack, node.devices] for node in cluster.nodes],
             "memory_gib": {name: a.memory_gib for name, a in cluster.details.items()},
-            "speeds": [[*key, v] for key, v in beliefs.steps_per_s.items() if key.partner is None],
+            "speeds": [[*key, speed] for key, speed in beliefs.steps_per_s.items()],
+            "assumed": beliefs.assumed,
         }
         self._line(json.dumps(header, separators=(",", ":")))
 
@@ -120,7 +121,8 @@ def _replay(lines: Iterator[str]) -> Replayed:
 def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:
     nodes = tuple(Node(name, tuple(devices), rack) for name, rack, devices in header["nodes"])
     details = {name: Accelerator(name, gib) for name, gib in header["memory_gib"].items()}
-    beliefs = SpeedTable({SpeedKey(*key): speed for *key, speed in header["speeds"]})
+    known = {SpeedKey(*key): speed for *key, speed in header["speeds"]}
+    beliefs = SpeedTable(known, assumed=header.get("assumed"))
     mechanism = realise(header["policy"], header["mechanism"], header["round_s"])
     if isinstance(mechanism, Fluid):
         raise InputError("a fluid mechanism has no events", fix="log a run with rounds", line=1)
