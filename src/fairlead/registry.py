@@ -33,6 +33,12 @@ def create(group: str, spec: str, **given: object) -> Any:
     return kind(**_parse(spec, kind, options, given), **given)
 
 
+def options_of(group: str, spec: str) -> dict[str, object]:
+    """Return the options that ``spec`` gives, without constructing what it names."""
+    name, _, options = spec.partition(":")
+    return _parse(spec, available(group)[name].load(), options, {})
+
+
 def _parse(spec: str, kind: type, options: str, given: Mapping[str, object]) -> dict[str, object]:
     hints = get_type_hints(kind)
     init = [f for f in dataclasses.fields(kind) if f.init and f.name not in given]

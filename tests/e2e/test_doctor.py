@@ -1,4 +1,4 @@
-"""The doctor of a Slurm cluster: a healthy one, and everything that can be wrong with it."""
+"""The doctor of a Slurm or Ray cluster: a healthy one, and what can be wrong with it."""
 
 import json
 import os
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from fairlead.testing.ray_cluster import RayCluster
+from fairlead.testing.ray_cluster import missing as ray_missing
 from fairlead.testing.slurm_cluster import SlurmCluster
 
 pytestmark = pytest.mark.slow
@@ -155,3 +157,36 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     found = doctor(data, before=in_namespace(data, "-o ro,mode=700"))
     assert found["data directory"]["level"] == "wrong"
     assert "not writable" in found["data directory"]["found"]
+
+
+# -- Ray ----------------------------------------------------------------------------------------
+
+
+def ray_engine(ray: RayCluster) -> str:
+    return "ray:" + ",".join(f"{name}={value}" for name, value in ray.options.items())
+
+
+@pytest.mark.xdist_group("ray")
+def test_a_healthy_ray_is_well(ray: RayCluster, tmp_path: Path) -> None:
+    found = doctor(tmp_path / "data", engine=ray_engine(ray))
+    assert levels(found) == {"ok"}, found
+    assert found["shared directory"]["found"] == "4 of 4 nodes write to it"
+    assert "4 v100, 2 p100, 4 k80" in found["devices"]["found"]
+
+
+@pytest.mark.xdist_group("ray")
+def test_a_directory_that_rays_nodes_do_not_see_is_named(ray: RayCluster, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    before = in_namespace(data, "-o mode=700")
+    found = doctor(data, engine=ray_engine(ray), before=before)
+    assert found["nodes"]["level"] == "wrong"
+    assert "n1, n2, n3" in found["nodes"]["found"]
+    assert str(data) in found["nodes"]["fix"]
+
+
+def test_a_ray_that_is_not_there_is_named(tmp_path: Path) -> None:
+    if ray_missing():
+        pytest.skip(ray_missing())
+    found = doctor(tmp_path / "data", engine="ray:address=127.0.0.1:1")
+    assert found["Ray"]["level"] == "wrong"
+    assert "ray start" in found["Ray"]["fix"]

@@ -15,6 +15,7 @@ from fairlead import __version__
 from fairlead.client import Client, ServerError
 from fairlead.engines.gpus import find_gpus
 from fairlead.model.errors import FairleadError
+from fairlead.server.checkup_ray import check_ray
 from fairlead.server.checkup_slurm import check_slurm
 from fairlead.server.config import Effective, ServeSettings, effective
 from fairlead.server.findings import MOST_SKEW_S, Finding, Level
@@ -23,7 +24,10 @@ from fairlead.store.schema import schema_state
 
 _GIB = 1 << 30
 _LEAST_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0
-_CLUSTERS: dict[str, Callable[[ServeSettings], Iterator[Finding]]] = {"slurm": check_slurm}
+_CLUSTERS: dict[str, Callable[[ServeSettings], Iterator[Finding]]] = {
+    "slurm": check_slurm,
+    "ray": check_ray,
+}
 
 Check = Callable[[], Iterator[Finding]]
 

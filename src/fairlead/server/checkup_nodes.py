@@ -112,7 +112,7 @@ def _judge(
         yield Finding("nodes", "wrong", f"{node}: {why}", "let this user start jobs there")
     if silent:
         said = next((logs[node] for node in silent if logs[node]), "")
-        if said:
+        if said and str(settings.data) not in said:
             fix = "install Fairlead there under the same path, or give the engine python=PATH"
         else:
             fix = f"let all nodes see {settings.data} under this path, writable; or see the job"
