@@ -81,10 +81,10 @@ def _ray() -> Iterator[Site]:
     try:
         from fairlead.testing.ray_cluster import RayCluster, missing
     except ImportError as error:
-        raise AbsentError(f"Ray is not installed ({error}); pip install 'ray[default]'") from None
+        raise AbsentError(f"Ray is not installed ({error}); pip install 'fairlead[ray]'") from None
     problem = missing()
     if problem:
-        raise AbsentError(f"{problem}; pip install 'ray[default]'")
+        raise AbsentError(f"{problem}; pip install 'fairlead[ray]'")
     cluster = RayCluster(NODES)
     try:
         cluster.start()

@@ -22,7 +22,7 @@ _PATIENCE_S = 60.0
 def check_ray(settings: ServeSettings) -> Iterator[Finding]:
     """Yield a finding for each thing; stop at the first that makes the next ones meaningless."""
     if importlib.util.find_spec("ray") is None:
-        yield Finding("Ray", "wrong", "Ray is not installed here", "pip install 'ray[default]'")
+        yield Finding("Ray", "wrong", "Ray is not installed here", "pip install 'fairlead[ray]'")
         return
     options = options_of("engines", settings.engine)
     address, here = str(options.get("address", "auto")), str(options.get("here", ""))
@@ -49,7 +49,10 @@ def check_ray(settings: ServeSettings) -> Iterator[Finding]:
     yield Finding("Ray", "ok", f"Ray {ray.__version__} at {address}")
     yield from _devices(nodes)
     asked = [node.name for node in nodes if node.alive and node.devices]
-    if asked:
+    if options.get("node_dir"):
+        said = "nodes share none: checkpoints and logs are carried through Ray"
+        yield Finding("shared directory", "ok", said)
+    elif asked:
         yield from check_nodes(settings, asked, _Probes(command))
 
 
