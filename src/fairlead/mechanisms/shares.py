@@ -21,16 +21,8 @@ _SOMEWHERE = 1.0
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Run in each round the jobs to which time is owed most urgently.
-
-    Time owed grows with a job's share of an accelerator and falls with the time for which it
-    holds devices of it, counted in seconds from the last allocation on. A job may run ahead of
-    its share by up to one round; it seldom stays behind by more. What was owed before a
-    reallocation is carried along as a preference among those who may run, up to one round,
-    except where the new share is 0. Devices that no share claims, or that fall idle in
-    mid-round, go to waiting jobs, unless the policy leaves them idle on purpose.
-    """
+class ShareRounds:
+    """The options of rounds that realise a policy's shares."""
 
     policy: Policy
     round_s: float = 360.0
@@ -44,6 +36,25 @@ class Shares:
         """Whether the policy looks at the steps that jobs have made."""
         return getattr(self.policy, "reads_progress", True)
 
+    def _is_stale(self, snap: Snapshot, changes: int, solved_at: float) -> bool:
+        """Tell whether an allocation made after so many changes, at that time, is out of date."""
+        return changes != snap.changes or (
+            self.reads_progress and snap.starts_at - solved_at >= self.reallocate_s
+        )
+
+
+@dataclass(frozen=True)
+class Shares(ShareRounds):
+    """Run in each round the jobs to which time is owed most urgently.
+
+    Time owed grows with a job's share of an accelerator and falls with the time for which it
+    holds devices of it, counted in seconds from the last allocation on. A job may run ahead of
+    its share by up to one round; it seldom stays behind by more. What was owed before a
+    reallocation is carried along as a preference among those who may run, up to one round,
+    except where the new share is 0. Devices that no share claims, or that fall idle in
+    mid-round, go to waiting jobs, unless the policy leaves them idle on purpose.
+    """
+
     def initial(self) -> Account:
         """Return an account without jobs."""
         return Account.empty()
@@ -51,9 +62,7 @@ class Shares:
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return the units to which most is owed, and the account to go on from."""
         account = memory.brought_forward(snap)
-        stale = account.changes != snap.changes or (
-            self.reads_progress and snap.starts_at - account.solved_at >= self.reallocate_s
-        )
+        stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
             account = account.reallocated(self.policy, snap, carry_s=self.round_s)
         wanted = self._choose(snap, account, Choice.for_jobs(snap, snap.capacity.tolist()))

@@ -1,29 +1,21 @@
 """OEF for tenants who compete: equal normalised throughput (OEF §4.2.1, program 9)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, tenant_table, within_quotas
+from fairlead.policies.tenant_rows import Division, TenantPolicy, tenant_table, within_quotas
 from fairlead.solve import solve_equal
 
 
 @dataclass(frozen=True)
-class Oef:
+class Oef(TenantPolicy):
     """Give all tenants the same normalised throughput for their weight, as much as possible.
 
     No tenant gains by reporting a speedup above its own. Who cannot use what stops the others
     gets more, until nothing that anybody can use is left. The objective is the least throughput
     per unit of weight.
     """
-
-    reads_progress: ClassVar[bool] = False
-    realised_by: ClassVar[str] = "rounding"
-
-    def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the tenants' devices of each accelerator."""
-        return self.divide(snap).allocation()
 
     def divide(self, snap: Snapshot) -> Division:
         """Return the devices of every virtual tenant."""

@@ -1,28 +1,20 @@
 """OEF for tenants who cooperate: the greatest total without envy (OEF §4.2.2, program 10)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, tenant_table, within_quotas
+from fairlead.policies.tenant_rows import Division, TenantPolicy, tenant_table, within_quotas
 from fairlead.solve import solve_envy_free
 
 
 @dataclass(frozen=True)
-class OefCooperative:
+class OefCooperative(TenantPolicy):
     """Maximise the total normalised throughput such that no tenant prefers another's devices.
 
     Devices are compared per unit of weight. Everyone gets at least what its part of every
     accelerator would give it. The objective is the total.
     """
-
-    reads_progress: ClassVar[bool] = False
-    realised_by: ClassVar[str] = "rounding"
-
-    def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the tenants' devices of each accelerator."""
-        return self.divide(snap).allocation()
 
     def divide(self, snap: Snapshot) -> Division:
         """Return the devices of every virtual tenant."""

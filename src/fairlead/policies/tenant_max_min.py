@@ -1,31 +1,30 @@
 """Max-min fairness over tenants, each against its equal split: Gavel as OEF reads it (§2.4)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, TenantTable, tenant_table, within_quotas
+from fairlead.policies.tenant_rows import (
+    Division,
+    TenantPolicy,
+    TenantTable,
+    tenant_table,
+    within_quotas,
+)
 from fairlead.solve import MaxMinProblem, solve_equal, solve_max_min
 
 
 @dataclass(frozen=True)
-class TenantMaxMin:
+class TenantMaxMin(TenantPolicy):
     """Maximise the least ratio of a tenant's throughput to its equal split, then the next least.
 
     The equal split is the tenant's part by weight of every accelerator. ``capped`` lets a
     tenant hold at most one device per unit of weight, as if it were one job.
     """
 
-    reads_progress: ClassVar[bool] = False
-    realised_by: ClassVar[str] = "rounding"
     capped: bool = False
-
-    def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the tenants' devices of each accelerator."""
-        return self.divide(snap).allocation()
 
     def divide(self, snap: Snapshot) -> Division:
         """Return the devices of every virtual tenant."""

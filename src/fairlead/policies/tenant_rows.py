@@ -4,9 +4,10 @@ A tenant with several workloads becomes several virtual tenants that share its w
 §4.2.4); see docs/design/tenants.md for what is normalised by what.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -99,6 +100,21 @@ def within_quotas(snap: Snapshot, division: Division) -> Division:
     # Who had nothing of an accelerator divides what it is guaranteed by weight.
     part = np.where(before[table.tenant] > 0, part, by_weight[:, None])
     return Division(table, part * after[table.tenant], trades=division.trades)
+
+
+class TenantPolicy(ABC):
+    """A policy that divides devices among tenants, whatever progress their jobs have made."""
+
+    reads_progress: ClassVar[bool] = False
+    realised_by: ClassVar[str] = "rounding"
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the tenants' devices of each accelerator."""
+        return self.divide(snap).allocation()
+
+    @abstractmethod
+    def divide(self, snap: Snapshot) -> Division:
+        """Return the devices of every virtual tenant."""
 
 
 @runtime_checkable

@@ -6,14 +6,19 @@ speedup of fast over slow, the *buyer* gives fast devices for slow ones and has 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from fairlead.model.allocation import Allocation, Trade
+from fairlead.model.allocation import Trade
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, TenantTable, tenant_table, within_quotas
+from fairlead.policies.tenant_rows import (
+    Division,
+    TenantPolicy,
+    TenantTable,
+    tenant_table,
+    within_quotas,
+)
 
 _LEAST = 1e-9
 """devices, relative to all of the kind, and gains, relative to the speedup, not worth a trade"""
@@ -21,20 +26,13 @@ _MOST_PASSES = 1000
 
 
 @dataclass(frozen=True)
-class Trading:
+class Trading(TenantPolicy):
     """Divide every accelerator by weight, then let tenants trade slow devices for fast ones.
 
     For each pair of accelerators the tenant that gains most from the fast one trades with the
     one that gains least, at the second-highest bid; without one they split the surplus. Nobody
     ends below its proportional share. The objective is the total normalised throughput.
     """
-
-    reads_progress: ClassVar[bool] = False
-    realised_by: ClassVar[str] = "rounding"
-
-    def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the tenants' devices of each accelerator, and the trades that led to them."""
-        return self.divide(snap).allocation()
 
     def divide(self, snap: Snapshot) -> Division:
         """Return the devices of every virtual tenant."""

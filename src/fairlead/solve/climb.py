@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.allocation import Certificate
-from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.budget import Climbers
 from fairlead.solve.certificate import certify
 from fairlead.solve.climb_few import climb_few
 from fairlead.solve.climb_many import Rung, climb_rung
 from fairlead.solve.path import Path
-from fairlead.solve.problem import MaxMinProblem, Stage, live_classes
+from fairlead.solve.problem import MaxMinProblem, Stage, feasible, live_classes
 from fairlead.solve.progress import Progress
 from fairlead.solve.solver import solve_least_level
 from fairlead.solve.table import ClassTable
@@ -110,7 +110,8 @@ def climb(problem: MaxMinProblem, path: Path, few: int = SIMPLEX_CLASSES) -> Cli
     path = path.within(np.where(count > 0, table.cap, 0.0))
     now = Progress(table, count, problem.capacity)
     _climb(now, path, few)
-    share = _feasible(problem, now.share)
+    share = feasible(problem, now.share)
+    share[problem.count <= 0] = 0.0
     stages = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen)) for s in now.stages)
     return ClimbSolution(problem, path, share, stages)
 
@@ -181,14 +182,3 @@ def _spread(now: Progress, level: FloatArray) -> FloatArray:
     whole = now.level.copy()
     whole[now.free] = level
     return whole
-
-
-def _feasible(problem: MaxMinProblem, share: FloatArray) -> FloatArray:
-    """Return the shares cleared of rounding: nothing below 0 or over time or capacity."""
-    share = np.maximum(share.round(12), 0.0)
-    share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
-    used = ((problem.count * problem.size)[:, None] * share).sum(axis=0)
-    share *= np.minimum(1.0, problem.capacity / np.maximum(used, 1e-300))
-    absent: BoolArray = problem.count <= 0
-    share[absent] = 0.0
-    return share

@@ -118,3 +118,12 @@ def price_bound(
     budget = float((problem.capacity * prices).sum())
     demand = Demand(gain, problem.size[live], problem.count[live], level)
     return demand.largest_level(prices, budget)
+
+
+def feasible(problem: MaxMinProblem, share: FloatArray) -> FloatArray:
+    """Return the shares cleared of rounding: nothing below 0 or over time or capacity."""
+    share = np.maximum(share.round(12), 0.0)
+    share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+    used = ((problem.count * problem.size)[:, None] * share).sum(axis=0)
+    share *= np.minimum(1.0, problem.capacity / np.maximum(used, 1e-300))
+    return share

@@ -13,7 +13,7 @@ from fairlead.solve.large import fill_many
 from fairlead.solve.onward import Onward, Onwards
 from fairlead.solve.plain import least_level
 from fairlead.solve.pool import Pool
-from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage
+from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage, feasible
 from fairlead.solve.simplex import StageProgram
 from fairlead.solve.table import ClassTable
 
@@ -55,7 +55,7 @@ def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
     if len(index) < len(live):
         gain, size, count = np.ascontiguousarray(gain[:, index]), size[index], count[index]
     t, prices, share[index] = least_level(Pool(gain, size, count, problem.capacity))
-    return MaxMinSolution(problem, _feasible(problem, share), (Stage(t, prices, index),))
+    return MaxMinSolution(problem, feasible(problem, share), (Stage(t, prices, index),))
 
 
 class MaxMinSolver:
@@ -222,19 +222,10 @@ def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolu
     table = ClassTable.of(gain, size, capacity > 0)
     count = np.bincount(index, problem.count, len(first)).astype(np.float64) * (table.cap > 0)
     share, stages = fill_many(table, count, capacity, few)
-    share = _feasible(MaxMinProblem(gain, size, count, capacity), share)[index]
+    share = feasible(MaxMinProblem(gain, size, count, capacity), share)[index]
     found = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index])) for s in stages)
     absent = problem.count <= 0
     if absent.any():
         share[absent] = 0.0
         found = tuple(replace(s, frozen=s.frozen[~absent[s.frozen]]) for s in found)
     return MaxMinSolution(problem, share, found)
-
-
-def _feasible(problem: MaxMinProblem, share: FloatArray) -> FloatArray:
-    """Return the shares cleared of rounding: nothing below 0 or over time or capacity."""
-    share = np.maximum(share.round(12), 0.0)
-    share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
-    used = ((problem.count * problem.size)[:, None] * share).sum(axis=0)
-    share *= np.minimum(1.0, problem.capacity / np.maximum(used, 1e-300))
-    return share

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.selection import Choice
-from fairlead.mechanisms.shares import fills_idle, urgent
+from fairlead.mechanisms.shares import ShareRounds, fills_idle, urgent
 from fairlead.mechanisms.units.account import UnitAccount
 from fairlead.mechanisms.units.choice import UnitChoice, rows_of_units
 from fairlead.model.arrays import FloatArray, IntArray
@@ -14,29 +14,16 @@ from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move_units, place
-from fairlead.policies.base import Policy
 
 
 @dataclass(frozen=True)
-class Units:
+class Units(ShareRounds):
     """Run in each round the units to which time is owed most urgently, each job in one of them.
 
     A unit is one job or several that share devices. Time owed is counted as for jobs alone
     (``shares``), for every unit on its own. Devices that no share claims, or that fall idle in
     mid-round, go to waiting jobs alone, unless the policy leaves them idle on purpose.
     """
-
-    policy: Policy
-    round_s: float = 360.0
-    reallocate_s: float = 3600.0
-    """how long an allocation stands when nothing changes but the progress of jobs"""
-    stay: float = 0.5
-    """how much more urgent it is to go on than to start: fewer preemptions, up to about 1"""
-
-    @property
-    def reads_progress(self) -> bool:
-        """Whether the policy looks at the steps that jobs have made."""
-        return getattr(self.policy, "reads_progress", True)
 
     def initial(self) -> UnitAccount:
         """Return an account without jobs."""
@@ -45,9 +32,7 @@ class Units:
     def plan(self, snap: Snapshot, memory: UnitAccount) -> tuple[Plan, UnitAccount]:
         """Return the units to which most is owed, and the account to go on from."""
         account = memory.brought_forward(snap)
-        stale = account.changes != snap.changes or (
-            self.reads_progress and snap.starts_at - account.solved_at >= self.reallocate_s
-        )
+        stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
             allocation = self.policy.allocate(snap)
             account = account.reallocated(allocation, snap, carry_s=self.round_s)
