@@ -92,6 +92,12 @@ class LiveServer:
             time.sleep(0.05)
         raise AssertionError((self.root / "server.log").read_text()[-2000:])
 
+    def restart_anew(self, devices: str) -> None:
+        """Stop, and start with other devices and nothing remembered."""
+        self.clean_up()
+        self.devices, self.data, self._client = devices, self.root / "anew", None
+        self.start()
+
     def kill(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)

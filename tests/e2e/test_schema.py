@@ -36,7 +36,7 @@ def test_no_request_breaks_the_server_or_the_schema(tmp_path: Path) -> None:
             text=True,
             check=False,
             cwd=tmp_path,
-            timeout=900,
+            timeout=3600,
         )
         found = re.search(r"(\d+) generated, (\d+) passed", said.stdout)
         assert said.returncode == 0, said.stdout[-4000:]
