@@ -119,8 +119,9 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
     entry[OWED:] /= round_s
     share, due, weight = entry
     due += share
-    rounds_left = np.ceil((1.0 - due) / share - 1e-9)
-    np.minimum(rounds_left, len(_SOON) - 1.0, out=rounds_left)
+    rounds_left = 1.0 - due
+    rounds_left /= share
+    rounds_left += 1.0 - 1e-9  # what is cut off next makes this a ceiling
     weight += due
     weight += _SOON.take(rounds_left.astype(np.int64), mode="clip")
     row, column = np.divmod(at, tables.shape[2])

@@ -20,6 +20,7 @@ _ROUGH = 0.03
 _AFFORDED = 2e-3
 _TINY_SAMPLE = 32
 _GOOD = 2e-3  # relative imbalance
+_FINE = 1e-4
 _MISPLACED = 50  # so many classes in the wrong place are soon sifted out
 _MOST_CORRECTIONS = 12
 
@@ -116,8 +117,9 @@ def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, float]:
     """
     total, width = float(pool.count.sum()), len(pool.gain)
     matrix, best, least = found.matrix.copy(), found, np.inf
-    # What a handful of classes use is for the exact program to place.
-    enough = 12.0 / len(pool.held)
+    # What a handful of classes use is for the exact program to place; of very many, the least
+    # clear are looked at by themselves, which costs less than another pass over all.
+    enough = max(12.0 / len(pool.held), _FINE)
     t, prices, stale = found.t, found.prices, 0
     base, step = np.zeros(width), np.zeros(width + 1)
     for _ in range(_MOST_CORRECTIONS):
