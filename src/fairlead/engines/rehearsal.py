@@ -76,6 +76,10 @@ class RehearsalEngine:
         self._open.update(leases)
         await self._send(adopt=sorted(leases))
 
+    async def forget(self, leases: Collection[int]) -> None:
+        """Let the members' process drop what it keeps of leases that have ended."""
+        await self._send(forget=sorted(leases))
+
     def reports(self) -> AsyncIterator[Report]:
         """Yield what happens to leases."""
         return self._each_report()

@@ -119,6 +119,9 @@ class Nodes:
                 self._launch(told)
             elif "stop" in told:
                 self._stop(told["stop"])
+            elif "forget" in told:
+                for lease in told["forget"]:
+                    self.ended.pop(lease, None)
             else:
                 self._adopt(told["adopt"])
         if self._engine is writer:
