@@ -177,6 +177,12 @@ def test_policies_lists_names_with_their_promises() -> None:
     assert all(row["about"].endswith(".") for row in listed.values())
 
 
+def test_no_command_loads_what_only_others_need() -> None:
+    code = "import sys, fairlead.cli.main; print({'numpy', 'yaml', 'fastapi'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def test_help_is_fast_and_names_the_commands() -> None:
     done = fairlead("--help")
     assert done.returncode == 0

@@ -5,18 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fairlead.demo.scene import DEVICES, ROUND_S
-from fairlead.model.cluster import Node
 from fairlead.model.errors import FairleadError
 
-NODES = (
-    Node("n1", ("v100", "v100"), "r1"),
-    Node("n2", ("p100", "p100"), "r1"),
-    Node("n3", ("k80", "k80"), "r2"),
-    Node("n4", ("k80", "k80"), "r2"),
-)
-"""the scene's devices, so that one simulation stands for all engines"""
+if TYPE_CHECKING:
+    from fairlead.model.cluster import Node
+
 CLUSTER_ROUND_S = 10.0
 """a cluster takes seconds to start a lease"""
 _DEBIAN = (
@@ -57,7 +52,21 @@ def site(engine: DemoEngine, root: Path) -> Iterator[Site]:
     elif engine == DemoEngine.RAY:
         yield from _ray()
     else:
+        from fairlead.demo.scene import DEVICES, ROUND_S
+
         yield Site(("--emulate", DEVICES), "this machine", ROUND_S)
+
+
+def _nodes() -> "tuple[Node, ...]":
+    """Return the scene's devices on four nodes: one simulation stands for all engines."""
+    from fairlead.model.cluster import Node
+
+    return (
+        Node("n1", ("v100", "v100"), "r1"),
+        Node("n2", ("p100", "p100"), "r1"),
+        Node("n3", ("k80", "k80"), "r2"),
+        Node("n4", ("k80", "k80"), "r2"),
+    )
 
 
 def _slurm(root: Path) -> Iterator[Site]:
@@ -67,7 +76,7 @@ def _slurm(root: Path) -> Iterator[Site]:
     if problem:
         fix = _DEBIAN if "not installed" in problem else "run it as root, in a container perhaps"
         raise AbsentError(f"{problem}; {fix}")
-    cluster = SlurmCluster(root / "slurm-private", NODES)
+    cluster = SlurmCluster(root / "slurm-private", _nodes())
     try:
         cluster.start()
         options = ("--engine", "slurm:emulate,poll-s=1")
@@ -85,7 +94,7 @@ def _ray() -> Iterator[Site]:
     problem = missing()
     if problem:
         raise AbsentError(f"{problem}; pip install 'fairlead[ray]'")
-    cluster = RayCluster(NODES)
+    cluster = RayCluster(_nodes())
     try:
         cluster.start()
         given = ",".join(f"{name}={value}" for name, value in cluster.options.items())
