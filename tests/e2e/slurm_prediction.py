@@ -20,6 +20,7 @@ from fairlead.server.serve import plan_lead_s
 from fairlead.sim.driver import simulate
 from fairlead.sim.physics import OTHERS, Costs, Nature, Physics
 from fairlead.sim.scenario import Scenario
+from fairlead.store import Store
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def predicted_makespan_s(
     server: SlurmServer, jobs: list[dict[str, Any]], policy: str, round_s: float, lease_s: float
 ) -> float:
     """Return how long the simulator takes for jobs that a server shows, submitted as they were."""
-    first = min(job["submitted_at"] for job in jobs)
+    first = first_plan_at(server)
     costs = Costs(preload_s=lease_s, resume_s=lease_s, migrate_s=lease_s)
     mechanism = realise(policy, None, round_s)
     listed = [
@@ -62,7 +63,7 @@ def predicted_makespan_s(
             total_steps=job["total_steps"],
             gang=job["gang"],
             tenant=job["tenant"],
-            arrival_at=job["submitted_at"] - first,
+            arrival_at=max(job["submitted_at"] - first, 0.0),
             accelerators=tuple(job["accelerators"]) if job.get("accelerators") else None,
         )
         for job in sorted(jobs, key=lambda job: job["submitted_at"])
@@ -76,7 +77,28 @@ def predicted_makespan_s(
         physics=Physics(effects=frozenset({"costs"}), natures={OTHERS: Nature(costs=costs)}),
     )
     record, _ = simulate(scenario)
-    return float(record.finished_at.max())
+    submitted = min(float(job["submitted_at"]) for job in jobs)
+    return float(record.finished_at.max()) + first - submitted
+
+
+def first_plan_at(server: SlurmServer) -> float:
+    """Return when the first plan that was carried out was asked for: it knew who had come by then.
+
+    While none is carried out, each job that comes makes the server ask again.
+    """
+    store = Store(f"sqlite:///{server.data / 'fairlead.db'}")
+    asked: list[float] = []
+    some = False
+    try:
+        for event in (json.loads(record.body) for record in store.load_events(0)):
+            some |= event["is"] == "JobSubmitted"
+            if event["is"] == "PlanDue" and some:
+                asked.append(float(event["at"]))
+            elif event["is"] == "PlanReady" and event["version"] == len(asked):
+                return asked[-1]
+    finally:
+        store.close()
+    raise AssertionError("no plan was carried out")
 
 
 def lease_s(leases: list[Lease]) -> float:

@@ -1,5 +1,6 @@
 """Training jobs on a real Slurm of four nodes: gangs over nodes, moves, others' jobs there."""
 
+import os
 import time
 from typing import Any
 
@@ -53,6 +54,8 @@ def test_jobs_of_two_tenants_finish_exactly_and_when_the_simulator_says(
     said = predicted_makespan_s(server, jobs, policy, ROUND_S, lease_s(leases))
     note(f"{policy}: {took:.1f} s, predicted {said:.1f} s; {lease_s(leases):.2f} s a lease")
     assert len(leases) >= len(jobs)
+    if os.getloadavg()[0] > 4 * (os.cpu_count() or 1):
+        pytest.skip("the machine is too busy for times that can be foretold; all else holds")
     assert said == pytest.approx(took, rel=0.08)
 
 
