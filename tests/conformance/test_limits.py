@@ -9,9 +9,10 @@ import pytest
 from tests.conformance.named import NAMES, made
 
 from fairlead.core import Scheduler
+from fairlead.mechanisms.srtf import Srtf
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import Command, Launch
+from fairlead.model.commands import Command, ComputePlan, Launch
 from fairlead.model.job import Job, Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
@@ -126,3 +127,29 @@ def test_lowered_limit_takes_the_youngest_leases_back(monkeypatch: pytest.Monkey
     )
     assert after
     assert max(after) <= 1.0
+
+
+def test_what_waits_for_devices_minds_a_limit_that_came_meanwhile() -> None:
+    cluster = Cluster.of({"v100": 2}, per_node=2)
+    scheduler: Scheduler[Any] = Scheduler(cluster, SPEEDS, Srtf())
+    for name, steps in (("long", 9000.0), ("longer", 9900.0)):
+        scheduler.handle(ev.JobSubmitted(0.0, Job(id=name, workload="big", total_steps=steps)))
+    decide(scheduler, 0.0)
+    for name in ("short", "shorter"):
+        job = Job(id=name, workload="big", total_steps=10.0, tenant="red")
+        scheduler.handle(ev.JobSubmitted(1.0, job))
+    decide(scheduler, scheduler.round_end_at or 0.0)
+    assert len(scheduler.waiting) == 2
+    at = scheduler.round_end_at or 0.0
+    scheduler.handle(ev.TenantChanged(at, Tenant("red", limit={"v100": 1.0})))
+    leaving = scheduler.leases.lease[scheduler.leases.leaving]
+    scheduler.handle(ev.LeasesEnded(at, leaving, np.ones(2), "left"))
+    assert held(scheduler, ("red",), "v100") == 1.0
+
+
+def decide(scheduler: Scheduler[Any], at: float) -> None:
+    """Ask for a plan and apply it."""
+    commands = scheduler.handle(ev.PlanDue(at))
+    (asked,) = (one for one in commands if isinstance(one, ComputePlan))
+    plan, memory = scheduler.mechanism.plan(asked.snapshot, asked.memory)
+    scheduler.handle(ev.PlanReady(at, asked.version, plan, memory))

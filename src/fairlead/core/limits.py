@@ -34,7 +34,8 @@ class Limits:
         self._accelerator_of, kinds = cluster.accelerator_of, cluster.accelerators
         held = [tenant for tenant in jobs.tenants if tenant.limit]
         self._most: FloatArray = np.array(
-            [[_whole(tenant.limit.get(kind, math.inf)) for kind in kinds] for tenant in held]
+            [[_whole(tenant.limit.get(kind, math.inf)) for kind in kinds] for tenant in held],
+            dtype=np.float64,
         )
         """holders of a limit × accelerators → devices"""
         self._mine = [

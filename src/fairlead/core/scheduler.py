@@ -141,6 +141,9 @@ class Scheduler(Generic[M]):
     def _tenant_changed(self, event: ev.TenantChanged) -> list[Command]:
         self.jobs.set_tenant(event.tenant)
         self.changes += 1
+        limits = self._limits()
+        if limits:
+            self.waiting = self.waiting.where(limits.sifted(NO_INTS, NOTHING, self.waiting)[1])
         return []
 
     def _history_changed(self, event: ev.HistoryChanged) -> list[Command]:
