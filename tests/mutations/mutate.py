@@ -50,13 +50,14 @@ _IGNORED = (
     *("_remove(", "os.close", "_sweep", "_saved_seq", "advance(", "simple", "_add_slots"),
     *("_tidy", "lease.close", "_saved_at", "_polling", "_to_stop.discard"),
     *("crash.point(", "_react(", "raise ProtocolError(", "_connection"),
+    *("_pump", "_size[", "_n_held", "step_at", "last_step"),
     "('finished', 'left')",
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew (a job that
 is not thought of at once is at the end of the round), forked and packed jobs, tables'
 housekeeping, limits of single processes, points for tests, the core's refusals of events that the
 driver never makes, which have unit tests of their own, and HTTP connections, which the simulated
-network has none of; those are for the tests with real processes."""
+network has none of, and what members print, which is for the tests with real processes."""
 _ONE_WAY = ("simple", "own_steps", "_sqlite")
 """conditions of which only one side happens: no gang is mixed, no job forked, the store SQLite"""
 

@@ -17,6 +17,8 @@ from fairlead.testing.faults_machine import Process
 from fairlead.testing.faults_plan import Happening
 from fairlead.testing.faults_server import Server
 
+_LONG_S = 4.0
+
 if TYPE_CHECKING:
     from fairlead.testing.faults_world import World
 
@@ -225,7 +227,15 @@ def _reach_job(world: "World", job: str) -> None:
 
 def _node_is_cut_off(world: "World", happening: Happening) -> None:
     node = _one([node.id for node in world.setting.cluster.nodes], happening)
-    world.cut_node(node, 3 * happening.for_s)
+    # For longer than a lease, or so short that its members are still there.
+    for_s = happening.for_s
+    world.cut_node(node, 3 * for_s if for_s < _LONG_S else for_s - _LONG_S)
+
+
+def _no_descriptor_is_left(world: "World", happening: Happening) -> None:
+    del happening
+    if world.server is not None:
+        world.server.no_descriptor = True
 
 
 def _node_is_back_before_the_server(world: "World", happening: Happening) -> None:
@@ -332,6 +342,7 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "gang dies": _gang_dies,
     "job is cut off": _job_is_cut_off,
     "node is cut off": _node_is_cut_off,
+    "no descriptor is left": _no_descriptor_is_left,
     "node is back before the server": _node_is_back_before_the_server,
     "others come": _others_come,
     "node joins": _node_joins,

@@ -37,7 +37,7 @@ FAULTS = (
     *("keeper dies", "gang dies", "job is cut off", "node is cut off", "node is cut off"),
     *("others come", "others come", "server dies at a stop", "keeper begins late"),
     *("process dies at a point", "process dies at a point", "node joins"),
-    *("file is damaged", "node is back before the server"),
+    *("file is damaged", "node is back before the server", "no descriptor is left"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
 )
 ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit")

@@ -49,6 +49,8 @@ class Server:
         self.started_at = 0.0
         self.dies_at: int | None = None
         """how many more gates it passes before it dies at one"""
+        self.no_descriptor = False
+        """whether the next keeper that it starts cannot be watched"""
         self.dies_at_stop = False
         """whether it dies when it is about to tell a lease to leave"""
         self.on_death: Callable[[str], None] = lambda _: None
@@ -235,7 +237,11 @@ class FaultyEngine:
         if self.cut & self._nodes_of[order.lease]:
             self._give_up(order.lease, "its node does not answer")
             return
-        await self._local.launch(order)
+        self._local.blind, self._server.no_descriptor = self._server.no_descriptor, False
+        try:
+            await self._local.launch(order)
+        finally:
+            self._local.blind = False
         await self._server.wait()
 
     async def stop(self, lease: int) -> None:
@@ -369,6 +375,13 @@ class _Local(LocalEngine):
     """The local engine, which does nothing any more once its server is dead."""
 
     server: Server
+    blind = False
+
+    def _follow(self, lease: int, pid: int, *, own: bool) -> None:
+        if self.blind:
+            self.server.checks.touch([lease])
+            raise OSError(errno.EMFILE, "no descriptor is left")
+        super()._follow(lease, pid, own=own)
 
     def _watch(self, lease: int) -> None:
         if self.server.up:

@@ -286,6 +286,9 @@ class World:
             self._gate()
         elif name == "keeper.begins" and me.lease in self.jobs.slow_to_begin:
             self.machine.fibres.sleep(self.jobs.slow_to_begin[me.lease])
+        elif name == "job.commit.locked" and me.nodes & self.machine.cut:
+            # Its lease may have been given up: the next one's fence comes just now, or must wait.
+            self.machine.fibres.sleep(self.rng.uniform(0.0, 3.0))
         elif self.dies_at_point is not None:
             self.dies_at_point -= 1
             if self.dies_at_point < 0:
