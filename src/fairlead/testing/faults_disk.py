@@ -6,6 +6,7 @@ import os
 import random
 import stat
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fairlead.testing.faults_machine import Machine, Process
@@ -68,7 +69,7 @@ class Disk:
         """Rename a file."""
         self._turn()
         directory = os.path.realpath(os.path.dirname(new))
-        before = open(new, "rb").read() if os.path.exists(new) else None  # noqa: SIM115
+        before = Path(new).read_bytes() if os.path.exists(new) else None
         self._renamed.setdefault(directory, []).append((new, before))
         os.replace(old, new)
         inode = os.stat(new).st_ino
