@@ -83,7 +83,8 @@ def main() -> int:
         print(json.dumps(figures))
     busy = figures["start, s"] + figures["end, s"] > ROUND_S / 2
     if busy:
-        print("The machine is too busy to tell: leases cost more than half a round.")
+        said = "The machine is too busy to tell: leases cost more than half a round."
+        print(said, file=sys.stderr)
     broken = 0
     for name, value in figures.items():
         limit = limits.get(name, {})
