@@ -204,6 +204,10 @@ class Live:
             self._handle(event)
             self._seq, last_at = record.seq, event.at
             self._unsaved_bytes += len(record.body)
+        nodes = self.scheduler.nodes
+        down = {nodes.cluster.nodes[number].id for number in nodes.down - nodes.removed}
+        # What the engine had lost is still unusable until it says otherwise.
+        self._away = down - self.drained - self._inventory.missing
         return last_at
 
     def _take_over(self, slots: Sequence[int]) -> None:

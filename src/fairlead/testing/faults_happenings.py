@@ -71,7 +71,7 @@ async def _drain(world: "World", server: Server, node: str, for_s: float) -> Non
     world.checks.turned.add(node)
     world.loop.call_later(for_s, world.client, give_back, node)
     undone = world.checks.undone[node]
-    await _turn(server, ev.NodeLost, node)
+    await server.live.drain(node, "operator")
     if world.checks.undone[node] == undone:
         world.checks.drained.add(node)
 
@@ -80,12 +80,7 @@ async def give_back(world: "World", server: Server, node: str) -> None:
     """Use a drained node again."""
     world.checks.undone[node] += 1
     world.checks.drained.discard(node)
-    await _turn(server, ev.NodeReturned, node)
-
-
-async def _turn(server: Server, kind: Any, node: str) -> None:
-    audit = Audit(0.0, "operator", "node", node)
-    await server.live.change(lambda at: kind(at, node), audit)
+    await server.live.take_back(node, "operator")
 
 
 async def set_tenant(world: "World", server: Server, name: str, weight: float) -> None:

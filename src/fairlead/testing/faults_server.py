@@ -267,8 +267,7 @@ class FaultyEngine:
         scheduler = self._server.live.scheduler
         for number in sorted(scheduler.nodes.down):
             node = scheduler.cluster.nodes[number].id
-            if node not in self._server.checks.turned:  # else an operator wants it down
-                self.find(node)
+            self.find(node)
         for node in sorted(self.cut):
             self.lose(node)
         for each in scheduler.cluster.nodes:
