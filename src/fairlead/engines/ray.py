@@ -269,7 +269,11 @@ class RayEngine:
         }
         if not counts:
             return
-        given = await self._ray.ask("gpus", name, counts)
+        try:
+            async with asyncio.timeout(self.start_within_s):
+                given = await self._ray.ask("gpus", name, counts)
+        except TimeoutError:
+            raise RayError("Ray did not say which GPUs it has given") from None
         for index, gpus in given.items():
             _take(one.parts[index], gpus)
 

@@ -117,6 +117,9 @@ class Bridge:
 
 
 def _nodes() -> list[dict[str, Any]]:
+    here = ray.get_runtime_context().get_node_id()
+    if any(one["NodeID"] == here and not one["Alive"] for one in ray.nodes()):
+        os._exit(1)  # without a living node of its own no task of ours would ever start
     free = available_resources_per_node()
     return [
         {
