@@ -122,18 +122,18 @@ def test_a_node_that_comes_back_stays_drained_until_an_operator_returns_it(
         live = await begin()
         assert await told(live, NodeDown(node)) == {0}
         assert await told(live, NodeUp(node)) == set()
-        await live.drain(node, "operator")
+        await live.nodes.drain(node, "operator")
         assert await told(live, NodeDown(node)) == {0}
         assert await told(live, NodeUp(node)) == {0}
         await end(live)
         live = await begin()
         assert await told(live, NodeUp(node)) == {0}  # drains outlast the server
         assert await told(live, NodeDown(node)) == {0}
-        await live.take_back(node, "operator")
+        await live.nodes.take_back(node, "operator")
         assert live.scheduler.nodes.down == {0}  # the engine does not have it yet
         assert await told(live, NodeUp(node)) == set()
-        await live.drain(node, "operator")
-        await live.take_back(node, "operator")
+        await live.nodes.drain(node, "operator")
+        await live.nodes.take_back(node, "operator")
         assert live.scheduler.nodes.down == set()
         await end(live)
 

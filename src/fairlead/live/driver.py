@@ -15,7 +15,6 @@ import structlog
 from fairlead import crash
 from fairlead.core import Scheduler, decode_event, encode_event, load_state, save_state
 from fairlead.core.jobs import JobState
-from fairlead.core.nodes import Nodes
 from fairlead.engines.base import (
     DevicesTaken,
     Ended,
@@ -28,10 +27,12 @@ from fairlead.engines.base import (
     Tidies,
 )
 from fairlead.live.clock import Clock
+from fairlead.live.inputs import Changes, Input, Make
 from fairlead.live.inventory import Inventory, require_some_known
 from fairlead.live.leases import Costs, Load, OpenLease
 from fairlead.live.ledger import Ledger
 from fairlead.live.measured import emulated_speed, measured
+from fairlead.live.nodes import LiveNodes
 from fairlead.live.orders import Environment, Orders
 from fairlead.live.spec import JobSpec, read_spec
 from fairlead.live.workers import Threads, Workers
@@ -39,8 +40,8 @@ from fairlead.mechanisms.base import Mechanism
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS
-from fairlead.model.cluster import Cluster, Node
-from fairlead.model.errors import FairleadError, ProtocolError
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import FairleadError
 from fairlead.model.job import Tenant
 from fairlead.model.lease import NOTHING, Placement
 from fairlead.model.plan import Plan
@@ -66,17 +67,6 @@ _OUTCOME: dict[str, ev.Outcome] = {
     "lost": "lost",
     "refused": "lost",
 }
-
-Make = Callable[[float], Sequence[ev.Event]]
-
-
-@dataclass(slots=True)
-class _Input:
-    """Something that happened: the events it makes of it, and what else it changes."""
-
-    make: Make
-    changes: Sequence[Change] | Callable[[], Sequence[Change]] = ()
-    answer: "asyncio.Future[None] | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +96,9 @@ class Live:
 
     def __post_init__(self) -> None:
         setting = self.setting
-        self._inventory = Inventory(self.store, setting.cluster)
+        inventory = Inventory(self.store, setting.cluster)
         self.scheduler: Scheduler[Any] = Scheduler(
-            self._inventory.first,
+            inventory.first,
             setting.beliefs,
             setting.mechanism,
             plan_lead_s=setting.plan_lead_s,
@@ -130,15 +120,12 @@ class Live:
         self.broken = asyncio.Event()
         """set when the driver cannot go on: the process must end and start again"""
         self._held_by_user: set[str] = set()
-        self.drained: set[str] = set()
-        """nodes that an operator has drained: only an operator takes them back"""
-        self._away: set[str] = set()
-        """nodes that the engine has told to be down"""
         self._seq = 0
         self._saved_seq = 0
         self._unsaved_bytes = 0
         """of events since the last saved state"""
-        self._inbox: asyncio.Queue[_Input] = asyncio.Queue()
+        self._inbox: asyncio.Queue[Input] = asyncio.Queue()
+        self.nodes = LiveNodes(self.scheduler, inventory, self.clock, self)
         self._outbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -159,7 +146,7 @@ class Live:
         self.clock.not_before(self._rebuild())
         crash.point("server.start.rebuilt")
         require_some_known(self.scheduler.cluster, self.setting.cluster)
-        self._compare(self._inventory.all_found, self.setting.cluster.nodes)
+        self.nodes.engine_has(self.setting.cluster.nodes)
         leases = self.scheduler.leases
         slots = leases.open
         numbers = leases.lease[slots].tolist()
@@ -188,7 +175,7 @@ class Live:
         for job_id, document in self.store.documents("job").items():
             self.specs[job_id] = read_spec(document)
         self._held_by_user.update(self.store.documents("hold"))
-        self.drained.update(self.store.documents("drain"))
+        self.nodes.drained.update(self.store.documents("drain"))
         last_at = 0.0
         state = self.store.load_state()
         if state is not None:
@@ -204,10 +191,7 @@ class Live:
             self._handle(event)
             self._seq, last_at = record.seq, event.at
             self._unsaved_bytes += len(record.body)
-        nodes = self.scheduler.nodes
-        down = {nodes.cluster.nodes[number].id for number in nodes.down - nodes.removed}
-        # What the engine had lost is still unusable until it says otherwise.
-        self._away = down - self.drained - self._inventory.missing
+        self.nodes.rebuilt()
         return last_at
 
     def _take_over(self, slots: Sequence[int]) -> None:
@@ -257,13 +241,13 @@ class Live:
                 Audit(self.clock.now(), who, "submit", made.id),
             ]
 
-        await self._do(make, changes)
+        await self.do(make, changes)
         self._publish("job.submitted", job=named[0].id)
         return named[0]
 
     async def change(self, event: Callable[[float], ev.Event], audit: Audit) -> None:
         """Let one event happen, with its line in the audit trail."""
-        await self._do(lambda at: [event(at)], [audit])
+        await self.do(lambda at: [event(at)], [audit])
         if audit.subject in self.specs:
             self._publish("job.changed", job=audit.subject, action=audit.action)
 
@@ -280,7 +264,7 @@ class Live:
             self._held_by_user.add(job_id)  # at once: a retry that is due must not release it
             return [audit, Put("hold", job_id, who)]
 
-        await self._do(lambda at: [ev.JobHeld(at, job_id)], changes)
+        await self.do(lambda at: [ev.JobHeld(at, job_id)], changes)
         self._publish("job.changed", job=job_id, action=audit.action)
 
     async def release(self, job_id: str, who: str) -> None:
@@ -291,57 +275,8 @@ class Live:
             self._held_by_user.discard(job_id)
             return [audit, Remove("hold", job_id)]
 
-        await self._do(lambda at: [ev.JobReleased(at, job_id)], changes)
+        await self.do(lambda at: [ev.JobReleased(at, job_id)], changes)
         self._publish("job.changed", job=job_id, action=audit.action)
-
-    async def drain(self, node: str, who: str) -> None:
-        """Have all jobs leave a node, and use it no more until an operator takes it back."""
-        audit = Audit(self.clock.now(), who, "drain", node)
-
-        def changes() -> Sequence[Change]:
-            self.drained.add(node)
-            return [audit, Put("drain", node, who)]
-
-        await self._do(lambda at: [ev.NodeLost(at, node)], changes)
-
-    async def cordon(self, node: str, who: str) -> None:
-        """Start nothing new on a node."""
-        audit = Audit(self.clock.now(), who, "cordon", node)
-        await self.change(lambda at: ev.NodeCordoned(at, node), audit)
-
-    async def take_back(self, node: str, who: str) -> None:
-        """Use a drained or cordoned node again, as soon as the engine has it."""
-        audit = Audit(self.clock.now(), who, "return", node)
-
-        def make(at: float) -> Sequence[ev.Event]:
-            nodes, away = self.scheduler.nodes, self._away | self._inventory.missing
-            events: list[ev.Event] = []
-            if node in {nodes.cluster.nodes[number].id for number in nodes.cordoned}:
-                events.append(ev.NodeCordoned(at, node, cordoned=False))
-            return events if node in away else [*events, ev.NodeReturned(at, node)]
-
-        def changes() -> Sequence[Change]:
-            self.drained.discard(node)
-            return [audit, Remove("drain", node)]
-
-        await self._do(make, changes)
-
-    async def remove_node(self, node: str, who: str) -> None:
-        """Give a node up for good; refuse while jobs run there that nobody told to leave."""
-        audit = Audit(self.clock.now(), who, "remove", node)
-
-        def make(at: float) -> Sequence[ev.Event]:
-            leases = self.scheduler.leases
-            there = leases.holder[:, self.scheduler.nodes.of_node(node)] >= 0
-            if node not in self.drained and there.any():
-                raise ProtocolError(f"jobs run on node {node!r}: drain it first")
-            return [ev.NodeRemoved(at, node)]
-
-        def changes() -> Sequence[Change]:
-            self.drained.discard(node)
-            return [audit, Remove("drain", node)]
-
-        await self._do(make, changes)
 
     async def set_tenant(self, tenant: Tenant, who: str) -> None:
         """Add a tenant or change one."""
@@ -350,7 +285,7 @@ class Live:
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Write documents and audit lines that no event goes with."""
-        await self._do(lambda _: [], changes)
+        await self.do(lambda _: [], changes)
 
     def end_streams(self) -> None:
         """Tell whoever follows events that no more will come."""
@@ -371,21 +306,21 @@ class Live:
 
     # -- the loop -------------------------------------------------------------------------------
 
-    async def _do(
-        self, make: Make, changes: Sequence[Change] | Callable[[], Sequence[Change]] = ()
-    ) -> None:
+    async def do(self, make: Make, changes: Changes = ()) -> None:
+        """Take in a happening; it is on disk when this returns."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._inbox.put_nowait(_Input(make, changes, answer))
+        self._inbox.put_nowait(Input(make, changes, answer))
         await answer
 
-    def _put(self, make: Make) -> None:
-        self._inbox.put_nowait(_Input(make))
+    def put(self, make: Make, changes: Changes = ()) -> None:
+        """Take in a happening that nobody waits for."""
+        self._inbox.put_nowait(Input(make, changes))
 
     async def _loop(self) -> None:
         while True:
             await self._take_in(await self._inbox.get())
 
-    def _next(self, first: _Input) -> Iterator[_Input]:
+    def _next(self, first: Input) -> Iterator[Input]:
         """Yield what waits, as much as may be taken in at once."""
         yield first
         until = self.clock.now() + _LONGEST_S
@@ -394,14 +329,14 @@ class Live:
                 return
             yield self._inbox.get_nowait()
 
-    async def _take_in(self, first: _Input) -> None:
+    async def _take_in(self, first: Input) -> None:
         """Handle what waits, write it down, and only then act on it and answer.
 
         The core is ahead of the store for a moment. If the store fails the process must end: it
         starts again from what is written.
         """
         now = self.clock.now()
-        batch: list[_Input] = []
+        batch: list[Input] = []
         bodies: list[str] = []
         changes: list[Change] = []
         commands: list[cmd.Command] = []
@@ -506,7 +441,7 @@ class Live:
         except (FairleadError, OSError) as error:
             # Our failure, not the job's: it does not count against the job's retries.
             ended = Ended(lease, "lost", None, f"it could not be started: {error}")
-            self._put(lambda at: self._ended(at, ended, again_s=_START_AGAIN_S))
+            self.put(lambda at: self._ended(at, ended, again_s=_START_AGAIN_S))
 
     def _renew(self, command: cmd.Renew) -> None:
         for lease in command.lease.tolist():
@@ -531,10 +466,10 @@ class Live:
 
     def _plan_due(self) -> None:
         self._due_at = self.clock.now()
-        self._put(lambda at: [*self._progress(at), *self._measured(at), ev.PlanDue(at)])
+        self.put(lambda at: [*self._progress(at), *self._measured(at), ev.PlanDue(at)])
 
     def _round_end(self) -> None:
-        self._put(lambda at: [ev.RoundEnd(at)])
+        self.put(lambda at: [ev.RoundEnd(at)])
 
     def _progress(self, at: float) -> list[ev.Event]:
         """Return what jobs have told of their steps, as one event."""
@@ -565,7 +500,7 @@ class Live:
             until = self.clock.now() + 60.0
             plan, memory = Plan(NO_INTS, NOTHING, until, until, False), command.memory
         self.decisions_s = [*self.decisions_s[-999:], self.clock.now() - began]
-        await self._do(lambda at: [ev.PlanReady(at, command.version, plan, memory)])
+        await self.do(lambda at: [ev.PlanReady(at, command.version, plan, memory)])
         due_at = began if self._due_at is None else self._due_at
         self.rounds_s = [*self.rounds_s[-999:], self.clock.now() - due_at]
 
@@ -582,45 +517,11 @@ class Live:
             case Progressed(lease, steps):
                 if lease in self.leases:
                     self.leases[lease].steps = max(self.leases[lease].steps, steps)
-            case NodeDown(node):
-                self._away.add(node)
-                self._put(lambda at: [ev.NodeLost(at, node)])
-            case NodeUp(node):
-                self._away.discard(node)
-                self._put(lambda at: self._unless_drained([ev.NodeReturned(at, node)]))
-            case NodeFound(found):
-                self._compare(self._inventory.found, [found])
-            case DevicesTaken(node, numbers):
-                self._put(lambda at: self._taken(at, node, numbers))
-
-    def _compare(
-        self,
-        compare: Callable[[float, Nodes, Sequence[Node]], Sequence[ev.Event]],
-        found: Sequence[Node],
-    ) -> None:
-        """Take in which nodes the engine has."""
-
-        def make(at: float) -> Sequence[ev.Event]:
-            return self._unless_drained(compare(at, self.scheduler.nodes, found))
-
-        self._inbox.put_nowait(_Input(make, self._inventory.changes))
-
-    def _unless_drained(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
-        """Return the events without those that would take back what an operator has drained."""
-        return [
-            event
-            for event in events
-            if not (isinstance(event, ev.NodeReturned) and event.node in self.drained)
-        ]
-
-    def _taken(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
-        now = tuple(sorted(numbers))
-        if self.scheduler.nodes.taken_of(node) == now:
-            return []  # known before, as after a restart
-        return [ev.DevicesTaken(at, node, now)]
+            case NodeDown() | NodeUp() | NodeFound() | DevicesTaken():
+                self.nodes.report(report)
 
     def _end(self, ended: Ended) -> None:
-        self._put(lambda at: self._ended(at, ended))
+        self.put(lambda at: self._ended(at, ended))
 
     def _ended(self, at: float, ended: Ended, again_s: float | None = None) -> Sequence[ev.Event]:
         """Return what follows from the end of a lease's processes."""
@@ -660,7 +561,7 @@ class Live:
         def make(at: float) -> Sequence[ev.Event]:
             return [] if job_id in self._held_by_user else [ev.JobReleased(at, job_id)]
 
-        asyncio.get_running_loop().call_later(wait_s, self._put, make)
+        asyncio.get_running_loop().call_later(wait_s, self.put, make)
 
     def _tell(self, kind: str, **what: object) -> None:
         log.info(kind, **what)

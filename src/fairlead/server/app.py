@@ -317,7 +317,7 @@ async def list_nodes(live: LiveNow, who: Who) -> list[msg.NodeView]:
 async def drain(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     """Have all jobs leave a node, and start none there until it is returned."""
     _managed(live, who, node)
-    await live.drain(node, who.name)
+    await live.nodes.drain(node, who.name)
     return _managed(live, who, node)
 
 
@@ -325,7 +325,7 @@ async def drain(node: str, live: LiveNow, who: Who) -> msg.NodeView:
 async def cordon(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     """Start nothing new on a node; what runs there goes on until it ends."""
     _managed(live, who, node)
-    await live.cordon(node, who.name)
+    await live.nodes.cordon(node, who.name)
     return _managed(live, who, node)
 
 
@@ -333,7 +333,7 @@ async def cordon(node: str, live: LiveNow, who: Who) -> msg.NodeView:
 async def put_back(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     """Use a drained or cordoned node again."""
     _managed(live, who, node)
-    await live.take_back(node, who.name)
+    await live.nodes.take_back(node, who.name)
     return _managed(live, who, node)
 
 
@@ -341,7 +341,7 @@ async def put_back(node: str, live: LiveNow, who: Who) -> msg.NodeView:
 async def remove_node(node: str, live: LiveNow, who: Who) -> None:
     """Give a node up for good; refused while jobs run there, unless it was drained."""
     _managed(live, who, node)
-    await live.remove_node(node, who.name)
+    await live.nodes.remove(node, who.name)
 
 
 def _managed(live: Live, who: Principal, node: str) -> msg.NodeView:

@@ -105,7 +105,7 @@ def node_views(live: Live) -> list[NodeView]:
                 rack=node.rack,
                 up=index not in scheduler.nodes.down,
                 cordoned=index in scheduler.nodes.cordoned,
-                drained=node.id in live.drained,
+                drained=node.id in live.nodes.drained,
                 devices=counts,
                 busy=int(np.count_nonzero(held & mine)),
                 taken=int(np.count_nonzero(scheduler.nodes.taken & mine)),

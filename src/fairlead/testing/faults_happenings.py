@@ -71,7 +71,7 @@ async def _drain(world: "World", server: Server, node: str, for_s: float) -> Non
     world.checks.turned.add(node)
     world.loop.call_later(for_s, world.client, give_back, node)
     undone = world.checks.undone[node]
-    await server.live.drain(node, "operator")
+    await server.live.nodes.drain(node, "operator")
     if world.checks.undone[node] == undone:
         world.checks.drained.add(node)
 
@@ -80,7 +80,7 @@ async def give_back(world: "World", server: Server, node: str) -> None:
     """Use a drained node again."""
     world.checks.undone[node] += 1
     world.checks.drained.discard(node)
-    await server.live.take_back(node, "operator")
+    await server.live.nodes.take_back(node, "operator")
 
 
 async def set_tenant(world: "World", server: Server, name: str, weight: float) -> None:
