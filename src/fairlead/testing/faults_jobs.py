@@ -80,7 +80,9 @@ class Jobs:
         """Return when a keeper begins: soon, or when its node may have been given up long ago."""
         late, train = self.late, order.command[0] == "train"
         # Jobs without the library do not leave of themselves, so they are waited for.
-        if late is None or (train and late.pick < 0.6):
+        # A gang over nodes has a keeper on each in truth: those that are reached are told to end.
+        over_nodes = len({node for node, _ in order.devices}) > 1
+        if late is None or over_nodes or (train and late.pick < 0.6):
             return self._rng.uniform(0.0, _LATEST_START_S)
         self.late = None
         self.slow_to_begin[order.lease] = late.for_s
