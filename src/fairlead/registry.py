@@ -22,6 +22,18 @@ def create(group: str, spec: str, **given: object) -> Any:
     Each option is a field of the registered dataclass: a flag when the field is a bool. Fields
     that the caller gives are not options.
     """
+    kind, options = _found(group, spec)
+    return kind(**_parse(spec, kind, options, given), **given)
+
+
+def options_of(group: str, spec: str) -> dict[str, object]:
+    """Return the options that ``spec`` gives, without constructing what it names."""
+    kind, options = _found(group, spec)
+    return _parse(spec, kind, options, {})
+
+
+def _found(group: str, spec: str) -> tuple[type, str]:
+    """Return the class that ``spec`` names, and the options after its name."""
     name, _, options = spec.partition(":")
     points = available(group)
     if name not in points:
@@ -29,14 +41,7 @@ def create(group: str, spec: str, **given: object) -> Any:
             f"no {group[:-1] if group != 'policies' else 'policy'} is called {name!r};"
             f" choose one of {', '.join(points)}"
         )
-    kind = points[name].load()
-    return kind(**_parse(spec, kind, options, given), **given)
-
-
-def options_of(group: str, spec: str) -> dict[str, object]:
-    """Return the options that ``spec`` gives, without constructing what it names."""
-    name, _, options = spec.partition(":")
-    return _parse(spec, available(group)[name].load(), options, {})
+    return points[name].load(), options
 
 
 def _parse(spec: str, kind: type, options: str, given: Mapping[str, object]) -> dict[str, object]:

@@ -65,6 +65,7 @@ def test_paths_in_a_file_are_seen_from_the_file(tmp_path: Path) -> None:
         ('log_format = "xml"', 1, "log_format", "give text or json"),
         ('policy = "maxmin"', 1, "policy", "max-min"),
         ('mechanism = "ideal"', 1, "mechanism", "simulation only"),
+        ('engine = "slum"', 1, "engine", "slurm"),
         ('policy = "hadare"', 1, "policy", "copies"),
         ('emulate = "v100=x"', 1, "emulate", "is not a number"),
         ("[server]\nport = 3", 1, "server", "unknown setting"),

@@ -4,8 +4,12 @@ from collections.abc import Callable
 
 from fairlead.files import read_cluster, read_speeds
 from fairlead.mechanisms.choose import realise_live
-from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.errors import FairleadError, InputError, UsageError
+from fairlead.registry import options_of
 from fairlead.server.config import Effective, ServeSettings, placed
+
+OWN_ENGINES = ("local", "rehearsal")
+"""what runs on this machine, on devices found here or emulated"""
 
 
 def verify(found: Effective) -> None:
@@ -14,6 +18,7 @@ def verify(found: Effective) -> None:
     tries: dict[str, Callable[[ServeSettings], object]] = {
         "policy": lambda s: realise_live(s.policy),
         "mechanism": lambda s: realise_live(s.policy, s.mechanism, s.round_s),
+        "engine": _engine,
         "emulate": lambda s: s.emulate and read_cluster(s.emulate),
         "speeds": lambda s: s.speeds and read_speeds(s.speeds),
     }
@@ -28,3 +33,13 @@ def verify(found: Effective) -> None:
         except FairleadError as error:
             named = InputError(str(error), fix="see `fairlead policies`", field=name)
             raise placed(named, found.origin(name)) from None
+
+
+def _engine(settings: ServeSettings) -> None:
+    if settings.engine in OWN_ENGINES:
+        return
+    try:
+        options_of("engines", settings.engine)
+    except UsageError as error:
+        own = ", ".join(OWN_ENGINES)
+        raise InputError(str(error), fix=f"or one of Fairlead's own: {own}") from None
