@@ -33,7 +33,7 @@ lint: setup  ## style, types and layers
 	$(BIN)/lint-imports
 
 test: lint docs cluster-tools  ## everything CI checks
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 cluster-tools:  ## as root on Debian: install Slurm and PostgreSQL for the tests, where missing
 	@tests/cluster-tools.sh

@@ -4,12 +4,17 @@ Slow machines are no failure; CI tries the same examples.
 """
 
 import os
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from fairlead.testing.ray_cluster import RayCluster, missing
+
+_NAMES_RAY = re.compile("(?<![a-z])rays?(?![a-z])")
 
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
@@ -18,7 +23,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
-    """Return a private Ray; tests that use it are marked ``xdist_group("ray")`` to share it."""
+    """Return a private Ray; tests that name it share it, see ``OneRay``."""
     if missing():
         pytest.skip(missing())
     cluster = RayCluster()
@@ -33,3 +38,18 @@ def ray(ray_cluster: RayCluster) -> Iterator[RayCluster]:
     """Four idle nodes; what a test leaves there is ended after it."""
     yield ray_cluster
     ray_cluster.clear()
+
+
+class OneRay(LoadScopeScheduling):  # type: ignore[misc]  # xdist's classes have no types here
+    """Tests go to whichever worker is free, but all that name Ray to the same one.
+
+    A private Ray is dear to start, and two at a time slow each other down.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "ray" if _NAMES_RAY.search(nodeid) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneRay:
+    return OneRay(config, log)

@@ -102,7 +102,6 @@ def ray_rig(ray: RayCluster, root: Path) -> Rig:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("check", CHECKS, ids=by_name)
 def test_ray_engine_conforms(check: Any, ray: RayCluster, tmp_path: Path) -> None:
     check(ray_rig(ray, tmp_path))

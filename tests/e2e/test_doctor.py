@@ -166,7 +166,6 @@ def ray_engine(ray: RayCluster) -> str:
     return "ray:" + ",".join(f"{name}={value}" for name, value in ray.options.items())
 
 
-@pytest.mark.xdist_group("ray")
 def test_a_healthy_ray_is_well(ray: RayCluster, tmp_path: Path) -> None:
     found = doctor(tmp_path / "data", engine=ray_engine(ray))
     assert levels(found) == {"ok"}, found
@@ -174,7 +173,6 @@ def test_a_healthy_ray_is_well(ray: RayCluster, tmp_path: Path) -> None:
     assert "4 v100, 2 p100, 4 k80" in found["devices"]["found"]
 
 
-@pytest.mark.xdist_group("ray")
 def test_a_directory_that_rays_nodes_do_not_see_is_named(ray: RayCluster, tmp_path: Path) -> None:
     data = tmp_path / "data"
     before = in_namespace(data, "-o mode=700")

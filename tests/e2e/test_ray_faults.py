@@ -20,7 +20,7 @@ from fairlead.model.cluster import Node
 from fairlead.testing.engines_bench import Bench, Rig
 from fairlead.testing.ray_cluster import HEAD, RayCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.slow
 
 
 def test_a_lost_node_s_gang_runs_elsewhere_within_ten_seconds(ray_server: RayServer) -> None:

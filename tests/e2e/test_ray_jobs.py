@@ -10,7 +10,7 @@ from tests.e2e.test_live import check_result
 
 from fairlead.engines import lease_dir
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.slow
 
 SIZE = 18 << 20
 

@@ -84,12 +84,14 @@ class RayEngine:
         """Return Ray's nodes that have accelerators; those known before if Ray is away."""
         path = self._home / "nodes.json"
         nodes: list[RayNode] = []
-        try:
-            if await asyncio.to_thread(self._ray.wait) or not path.exists():
-                nodes = [RayNode.read(one, self._chosen) for one in await self._ray.nodes()]
-        except RayError:
-            if not path.exists():
-                raise
+        for again in (True, False):  # one that was made before may break at the first question
+            try:
+                if await asyncio.to_thread(self._ray.wait) or not path.exists():
+                    nodes = [RayNode.read(one, self._chosen) for one in await self._ray.nodes()]
+                break
+            except RayError:
+                if not again and not path.exists():
+                    raise
         self._watch.nodes = alive(nodes)
         cluster = self._register(nodes)
         self._watch.known = cluster.nodes

@@ -52,7 +52,7 @@ class Connection:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._tried = threading.Event()
-        """set once the first try to connect has succeeded or failed"""
+        """set once a try to connect has succeeded or failed; not between a break and the next"""
         threading.Thread(target=self._keep, name="fairlead-ray", daemon=True).start()
         atexit.register(self.close)
 
@@ -65,7 +65,7 @@ class Connection:
                     self._process.stdin.close()
 
     def wait(self) -> bool:
-        """Wait for the first try to connect; tell whether there is a connection now."""
+        """Wait for a try to connect that is under way; tell whether there is a connection now."""
         self._tried.wait(_CONNECTS_S)
         return self.since is not None
 
@@ -142,9 +142,12 @@ class Connection:
                     self._take(*said)
                 late.cancel()
                 with self._lock:
+                    if self.since is None:
+                        self._tried.set()
+                    else:
+                        self._tried.clear()
                     self._process, self.since = None, None
                     broken, self._waiting = self._waiting, {}
-                self._tried.set()
                 for future in broken.values():
                     if not future.cancelled():
                         future.set_exception(RayError("the connection to Ray broke"))
