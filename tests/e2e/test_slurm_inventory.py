@@ -1,6 +1,8 @@
 """What of a real Slurm is ours to use: partitions, reservations, MIG slices, racks, features."""
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,17 +76,19 @@ SLICED = (
 
 
 @pytest.fixture
-def sliced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+def sliced(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
     """A Slurm without a topology, whose racks are features, with a node cut by MIG."""
     if missing():
         pytest.skip(missing())
     nodes = [Node(node.id, node.devices, node.rack.removeprefix("rack-")) for node in SLICED]
-    made = SlurmCluster(tmp_path / "own", nodes, {"TopologyPlugin": "topology/none"})
+    root = Path(tempfile.mkdtemp(prefix="fairlead-"))  # short: Slurm's sockets lie in it
+    made = SlurmCluster(root / "own", nodes, {"TopologyPlugin": "topology/none"})
     monkeypatch.setenv("SLURM_CONF", made.environment["SLURM_CONF"])
     try:
         yield made.start()
     finally:
         made.stop()
+        shutil.rmtree(root)
 
 
 def test_mig_slices_are_accelerators_and_features_name_racks(
