@@ -60,7 +60,9 @@ def test_a_silent_node_s_writer_is_refused(slurm: SlurmCluster, tmp_path: Path) 
         finally:
             os.kill(found["keeper"], signal.SIGCONT)
             slurm.start_node("n2")
-        assert checkpoint.latest(order.checkpoint_dir).steps == ended.steps  # type: ignore[union-attr]
+        saved = checkpoint.latest(order.checkpoint_dir)
+        assert saved is not None
+        assert saved.steps == ended.steps
         await bench.node(NodeUp("n2"), 60.0)
         await bench.close()
         return ended

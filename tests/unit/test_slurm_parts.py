@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines import lease_dir
-from fairlead.engines.base import Ended, NodeDown, NodeUp, Order
+from fairlead.engines.base import Ended, Ending, NodeDown, NodeUp, Order
 from fairlead.engines.parts import split, together
 from fairlead.engines.slurm_commands import SlurmNode, environment_of, read_job, read_node
 from fairlead.engines.slurm_leases import listed, remove, write
@@ -100,9 +100,9 @@ def test_ranks_run_through_the_nodes_and_kinds_stay_with_their_devices() -> None
     ],
 )
 def test_the_worst_part_says_how_a_lease_ended(
-    endings: tuple[str, ...], steps: float | None, ending: str
+    endings: tuple[Ending, ...], steps: float | None, ending: Ending
 ) -> None:
-    parts = [Ended(5, one, steps, f"was {one}") for one in endings]  # type: ignore[arg-type]
+    parts = [Ended(5, one, steps, f"was {one}") for one in endings]
     found = together(order(("a", 0), ("b", 0)), parts)
     assert (found.ending, found.steps) == (ending, steps)
 
