@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.engines.keeper import free_port
 from fairlead.testing.ray_cluster import RayCluster
 from fairlead.testing.ray_cluster import missing as ray_missing
 from fairlead.testing.slurm_cluster import SlurmCluster
@@ -22,8 +23,10 @@ def doctor(
 ) -> dict[str, dict[str, Any]]:
     """Return what → the gravest finding about it; the exit status says whether all is well."""
     command = [sys.executable, "-m", "fairlead", "doctor", "--json", "--engine", engine]
+    own = {"FAIRLEAD_PORT": str(free_port())}  # other tests' doctors listen on the default one
     done = subprocess.run(
         [*before, *command, "--data", str(data), *more],
+        env={**own, **os.environ},
         capture_output=True,
         text=True,
         timeout=120,
