@@ -1,8 +1,9 @@
 """What the live driver takes in, one after the other."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from fairlead.model import events as ev
 from fairlead.store import Change
@@ -20,3 +21,15 @@ class Input:
     make: Make
     changes: Changes = ()
     answer: "asyncio.Future[None] | None" = None
+
+
+class Queue(Protocol):
+    """Where happenings are taken in, one after the other."""
+
+    def do(self, make: Make, changes: Changes = ()) -> Awaitable[None]:
+        """Take in a happening; what is returned is done when it is on disk."""
+        ...
+
+    def put(self, make: Make, changes: Changes = ()) -> None:
+        """Take in a happening that nobody waits for."""
+        ...

@@ -1,30 +1,18 @@
 """Nodes of a live cluster: what operators and the engine say of them."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.core.nodes import Nodes
 from fairlead.engines.base import DevicesTaken, NodeDown, NodeFound, NodeUp
 from fairlead.live.clock import Clock
-from fairlead.live.inputs import Changes, Make
+from fairlead.live.inputs import Queue
 from fairlead.live.inventory import Inventory
 from fairlead.model import events as ev
 from fairlead.model.cluster import Node
 from fairlead.model.errors import ProtocolError
 from fairlead.store import Audit, Change, Put, Remove
-
-
-class Queue(Protocol):
-    """Where happenings are taken in, one after the other."""
-
-    def do(self, make: Make, changes: Changes = ()) -> Awaitable[None]:
-        """Take in a happening; what is returned is done when it is on disk."""
-        ...
-
-    def put(self, make: Make, changes: Changes = ()) -> None:
-        """Take in a happening that nobody waits for."""
-        ...
 
 
 class LiveNodes:

@@ -23,9 +23,10 @@ def render(live: Live) -> bytes:
     gauge("jobs_queued", "Jobs that wait for devices.").set(len(active) - running)
     gauge("jobs_submitted", "Jobs ever submitted.").set(len(jobs))
     gauge("leases_open", "Leases under which processes run or end.").set(len(scheduler.leases))
+    rounds = live.rounds
     for name, about, times in (
-        ("decision_seconds", "Time to compute recent plans.", live.decisions_s),
-        ("round_seconds", "From a plan's being due to its being in the log.", live.rounds_s),
+        ("decision_seconds", "Time to compute recent plans.", rounds.decisions_s),
+        ("round_seconds", "From a plan's being due to its being in the log.", rounds.rounds_s),
     ):
         seconds = gauge(name, about, "quantile")
         for quantile in (0.5, 0.99, 1.0):

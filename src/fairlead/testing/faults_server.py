@@ -92,8 +92,7 @@ class Server:
         live = self.live
         for task in (*live._tasks, *self.clients):
             task.cancel()
-        for timer in live._timers.values():
-            timer.cancel()
+        live.rounds.stop()
         self.engine.let_go()
         if self.in_flight is not None and self.rng.random() < 0.5:
             call, given = self.in_flight

@@ -13,7 +13,7 @@ from typing import Any
 from fairlead import crash
 from fairlead.engines import keeper, lease_dir, local
 from fairlead.job import checkpoint, lease, leased
-from fairlead.live import clock, driver, inventory
+from fairlead.live import clock, driver, inventory, rounds
 from fairlead.testing.faults_disk import Disk
 from fairlead.testing.faults_jobs import Jobs
 from fairlead.testing.faults_loop import Fibre
@@ -147,6 +147,7 @@ def on_simulated_machine(
         (clock, "time", times),
         (driver, "log", _Silent()),
         (inventory, "log", _Silent()),
+        (rounds, "log", _Silent()),
         (driver, "_EVENTS_PER_STATE", events_per_state),
     ]
     with _replaced(names):
