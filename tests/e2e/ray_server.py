@@ -12,8 +12,8 @@ from fairlead.testing.ray_cluster import RayCluster
 class RayServer(ClusterServer):
     """A server in a directory of its own."""
 
-    def __init__(self, root: Path, ray: RayCluster) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, ray: RayCluster, host: str = "127.0.0.1") -> None:
+        super().__init__(root, host)
         self.ray = ray
         self.engine = f"ray:emulate,address={ray.options['address']},here={ray.options['here']}"
         self.nodes = self.data / "ray/nodes"

@@ -1,10 +1,12 @@
 """What goes wrong on a real Ray: nodes die or are cut off, the head dies, servers are killed."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +15,13 @@ from tests.e2e.cluster_server import note
 from tests.e2e.ray_server import RayServer
 from tests.e2e.test_live import check_result
 
+from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, NodeDown, NodeFound, NodeUp
 from fairlead.engines.ray import RayEngine
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Node
 from fairlead.testing.engines_bench import Bench, Rig
-from fairlead.testing.ray_cluster import HEAD, RayCluster
+from fairlead.testing.ray_cluster import HEAD, RayCluster, missing
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +39,70 @@ def test_a_lost_node_s_gang_runs_elsewhere_within_ten_seconds(ray_server: RaySer
     job = server.client.wait(gang, timeout_s=120)
     assert (job["state"], job["steps_done"], job["failures"]) == ("finished", 800, 0)
     check_result(server.root / "gang.0", 800)
+
+
+def test_jobs_outlive_our_actor_on_their_node_but_not_its_ray(ray_server: RayServer) -> None:
+    server, ray = ray_server.start(round_s=40.0), ray_server.ray
+    server.client.post("/v1/nodes/n3/cordon")
+    job = server.submit("out", 900, workload="small", accelerators=["p100", "k80"])
+    server.until(lambda: server.client.job(job)["steps_done"] > 50, "it to run")
+    (known,) = server.nodes.glob("n2/leases/*/members.json")
+    members = json.loads(known.read_text())
+    (actor,) = ray.actors("n2")
+    os.kill(actor, signal.SIGKILL)
+    heard = server.until(lambda: ray.actors("n2") not in ([], [actor]), "the next actor")
+    steps = server.client.job(job)["steps_done"]
+    server.until(lambda: server.client.job(job)["steps_done"] > steps, "it to go on")
+    assert server.leases() == {job: ["n2"]}
+    assert json.loads(known.read_text()) == members
+    assert server.client.job(job)["leases"] == 1
+    note(f"the next actor is there {heard:.1f} s after the first was killed")
+    # With its Ray, though, whoever asks next may be given its devices.
+    server.client.post("/v1/nodes/n3/return")
+    ray.kill_daemons("n2")
+    pids = [members["keeper"], *members["members"]]
+    ended = server.until(lambda: not any(map(lease_dir.started, pids)), "its processes to end")
+    note(f"its processes have ended {ended:.1f} s after the node's Ray was killed")
+    assert ended < 5.0
+    server.until(lambda: server.leases() == {job: ["n3"]}, "it to run elsewhere")
+    found = server.client.wait(job, timeout_s=60)
+    assert (found["state"], found["steps_done"], found["failures"]) == ("finished", 900, 0)
+    assert found["leases"] == 2
+    check_result(server.root / "out.0", 900)
+
+
+@pytest.fixture
+def small_server(tmp_path: Path) -> Iterator[RayServer]:
+    """A server on a Ray of its own, of the head and one more node."""
+    if missing():
+        pytest.skip(missing())
+    ray = RayCluster((Node("n3", ("k80", "k80"), "r1"), Node(HEAD, ("v100",), "r1")))
+    server = RayServer(tmp_path, ray)
+    try:
+        ray.start()
+        yield server
+    finally:
+        server.stop()
+        ray.stop()
+
+
+def test_a_ray_that_returns_without_its_state_loses_no_job(small_server: RayServer) -> None:
+    server, ray = small_server.start(round_s=40.0), small_server.ray
+    ids = {
+        server.submit("one", 500, workload="small", accelerators=["v100"]): ("one", 1),
+        server.submit("two", 500, workload="small", gang=2, accelerators=["k80"]): ("two", 2),
+    }
+    server.until(lambda: set(ids) <= set(server.leases()), "both to run")
+    time.sleep(1.0)
+    began = time.monotonic()
+    ray.forget_everything()
+    for job_id, (name, ranks) in ids.items():
+        job = server.client.wait(job_id, timeout_s=60)
+        assert (job["state"], job["steps_done"]) == ("finished", 500), server.log()
+        assert (job["leases"], job["failures"]) == (2, 0)
+        for rank in range(ranks):
+            check_result(server.root / f"{name}.{rank}", 500)
+    note(f"both jobs were done {time.monotonic() - began:.1f} s after the head was killed")
 
 
 def test_node_head_and_server_killed_at_once_lose_no_job(ray_server: RayServer) -> None:

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,9 +63,14 @@ class RayCluster:
     """A Ray in a directory of its own; ``start`` it, ``stop`` it."""
 
     nodes: Sequence[Node] = NODES
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """node → where it is, for those that are not to be on loopback addresses"""
+    apart: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """nodes elsewhere → what to put before the command that starts their daemons"""
     pids: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     """node → kind of daemon → process numbers"""
-    _host: "subprocess.Popen[str] | None" = None
+    _hosts: dict[tuple[str, ...], "subprocess.Popen[str]"] = field(default_factory=dict)
+    """what is put before commands → the process that starts daemons there"""
 
     def __post_init__(self) -> None:
         # Short, for the names of sockets are in it.
@@ -93,26 +98,32 @@ class RayCluster:
 
     def _ip(self, name: str) -> str:
         number = next(i for i, node in enumerate(self.nodes) if node.id == name)
-        return f"{self._net}.{number + 2}"
+        return self.addresses.get(name, f"{self._net}.{number + 2}")
 
     def start(self) -> "RayCluster":
         """Start the head and then all nodes."""
         problem = missing()
         if problem:
             raise RayClusterError(problem)
-        with (self.root / "host.log").open("ab") as log:
-            self._host = subprocess.Popen(
-                [sys.executable, "-m", "fairlead.testing.ray_host"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env=self._environment(),
-            )
         for node in sorted(self.nodes, key=lambda node: node.id != HEAD):
             self.start_node(node.id)
         return self
+
+    def _host(self, name: str) -> "subprocess.Popen[str]":
+        """Return the process that starts a node's daemons."""
+        enter = tuple(self.apart.get(name, ()))
+        if enter not in self._hosts:
+            with (self.root / "host.log").open("ab") as log:
+                self._hosts[enter] = subprocess.Popen(
+                    [*enter, sys.executable, "-m", "fairlead.testing.ray_host"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                    env=self._environment(),
+                )
+        return self._hosts[enter]
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -126,8 +137,8 @@ class RayCluster:
         """End every daemon, and what jobs have left."""
         for name in list(self.pids):
             self.kill_node(name)
-        if self._host is not None:
-            with self._host:
+        for host in self._hosts.values():
+            with host:
                 pass
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -174,6 +185,24 @@ class RayCluster:
         for pid in [pid for pids in self.pids.pop(name, {}).values() for pid in pids]:
             os.kill(pid, signal.SIGKILL)
 
+    def forget_everything(self) -> None:
+        """Kill the head and the Ray of all nodes; start them as a cluster that knows nothing."""
+        self.kill_node(HEAD)
+        for name in list(self.pids):
+            self.kill_daemons(name)
+        shutil.rmtree(self.root / "gcs")
+        for node in sorted(self.nodes, key=lambda node: node.id != HEAD):
+            self.start_node(node.id)
+
+    def actors(self, name: str) -> list[int]:
+        """Return the process numbers of our supervising actors on a node."""
+        found = []
+        for pid in _below([self.raylet(name)]):
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Warden"):
+                    found.append(pid)
+        return found
+
     def groups(self) -> list[str]:
         """Return the names of placement groups that schedulers hold."""
         return [one["name"] for one in self.ask("groups", "fairlead-")]
@@ -200,12 +229,12 @@ class RayCluster:
         return self.pids[name]["raylet"][0]
 
     def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert self._host is not None
-        assert self._host.stdin is not None
-        assert self._host.stdout is not None
-        self._host.stdin.write(json.dumps(asked) + "\n")
-        self._host.stdin.flush()
-        line = self._host.stdout.readline()
+        host = self._host(asked["node_name"])
+        assert host.stdin is not None
+        assert host.stdout is not None
+        host.stdin.write(json.dumps(asked) + "\n")
+        host.stdin.flush()
+        line = host.stdout.readline()
         if not line:
             raise RayClusterError((self.root / "host.log").read_text(encoding="utf-8")[-3000:])
         found: dict[str, Any] = json.loads(line)

@@ -68,8 +68,11 @@ class Apart:
 
 
 @contextmanager
-def apart() -> Iterator[Apart]:
-    """Make the namespaces; meanwhile this thread, and what it starts, is in the near one."""
+def apart(*more: str) -> Iterator[Apart]:
+    """Make the namespaces; meanwhile this thread, and what it starts, is in the near one.
+
+    The near side has ``more`` addresses besides its own, for daemons that want one each.
+    """
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     with _held("--net") as here, _held("--net", "--mount", "--propagation=private") as there:
         near = os.open(f"/proc/{here}/ns/net", os.O_RDONLY)
@@ -78,7 +81,8 @@ def apart() -> Iterator[Apart]:
             made = Apart(here, there)
             _do("ip", "link", "set", "lo", "up")
             _do(*f"ip link add cable type veth peer name cable netns {there}".split())
-            _do("ip", "address", "add", f"{HERE}/24", "dev", "cable")
+            for address in (HERE, *more):
+                _do("ip", "address", "add", f"{address}/24", "dev", "cable")
             _do("ip", "link", "set", "cable", "up")
             _do(*made.enter, "ip", "link", "set", "lo", "up")
             _do(*made.enter, "ip", "address", "add", f"{THERE}/24", "dev", "cable")
