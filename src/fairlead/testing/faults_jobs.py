@@ -9,10 +9,11 @@ from typing import Any
 from fairlead.engines import keeper, lease_dir
 from fairlead.engines.base import Order
 from fairlead.job.leased import LeasedRun
-from fairlead.testing.faults_checks import Checks, Truth
+from fairlead.testing.faults_checks import Checks
 from fairlead.testing.faults_loop import Event
 from fairlead.testing.faults_machine import Machine, Process
 from fairlead.testing.faults_plan import Happening
+from fairlead.testing.faults_record import Truth
 
 _LATEST_START_S = 0.4
 """a keeper is a Python program: it takes this long to begin"""
@@ -97,11 +98,11 @@ class Jobs:
         if process.rank >= 0:
             if self.asked(order.lease) is None:  # without a server its lease may have been over
                 self._checks.touch([order.lease])
-            self._checks.member_ended(process)
+            self._checks.jobs.member_ended(process)
             return
         directory = Path(order.checkpoint_dir).parents[2] / "leases" / str(order.lease)
         ended = lease_dir.read_ended(directory)
-        self._checks.kept(process, ended, asked=self.asked(order.lease))
+        self._checks.jobs.kept(process, ended, asked=self.asked(order.lease))
 
     def end_leftovers(self, lease: int) -> bool:
         """Kill what a dead keeper has left; tell whether any of it is there yet."""
@@ -136,7 +137,7 @@ class Jobs:
             nodes=parent.nodes,
         )
         process.order, process.rank = parent.order, rank
-        self._checks.started(process)
+        self._checks.jobs.started(process)
         return process
 
     def _just_run(self, for_s: float) -> None:
@@ -155,12 +156,12 @@ class Jobs:
         run.register(model=model if (order.total_steps or 0) % 2 else _Model(model))
         if run.steps_done == 0:
             del model["fresh"]
-        self._checks.loaded(model, run.steps_done, me.rank, f"{me.name} begins")
+        self._checks.jobs.loaded(model, run.steps_done, me.rank, f"{me.name} begins")
         gang = len(order.devices)
         if gang > 1 and order.lease not in self._met:
             self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)
         for i in run.steps(range(order.total_steps or 0)):
-            self._checks.stepped(me)
+            self._checks.jobs.stepped(me)
             more_s = self.slow_s.get(order.job)
             if more_s:
                 self._checks.touch([order.lease])

@@ -132,14 +132,14 @@ class WatchedLive(Live):
         checks = self.server.checks
         if self.server.started:
             checks.note(event, *commands)
-            checks.handled(self, event, commands)
+            checks.core.handled(self, event, commands)
         return commands
 
     async def _take_in(self, first: Any) -> None:
         self.busy = True
         await super()._take_in(first)
         self.busy = False
-        self.server.checks.settled()
+        self.server.checks.server.settled()
 
     def _rebuild(self) -> float:
         at = super()._rebuild()
@@ -152,7 +152,7 @@ class WatchedLive(Live):
             same = {**before.specs} == {**self.specs}
             checks.require(same, "the specifications after a restart are others than before")
         self.before = None
-        checks.rebuilt(self)
+        checks.server.rebuilt(self)
         return at
 
     @property

@@ -12,7 +12,7 @@ from fairlead.live.spec import JobSpec
 from fairlead.model.cluster import Node
 from fairlead.model.lease import SLOTS
 from fairlead.store import Store
-from fairlead.testing.faults_checks import CHECKPOINT_S, Checks
+from fairlead.testing.faults_checks import Checks
 from fairlead.testing.faults_disk import Disk
 from fairlead.testing.faults_happenings import (
     HAPPENINGS,
@@ -27,6 +27,7 @@ from fairlead.testing.faults_loop import StalledError, VirtualLoop
 from fairlead.testing.faults_machine import Machine, Process
 from fairlead.testing.faults_network import Network
 from fairlead.testing.faults_plan import ENDLESS, SPEEDS, Happening, Scenario
+from fairlead.testing.faults_record import CHECKPOINT_S
 from fairlead.testing.faults_server import Server, ServerDiedError
 from fairlead.testing.faults_shims import on_simulated_machine
 from fairlead.testing.faults_store import Memory, MemoryStore
@@ -73,7 +74,7 @@ class World:
         )
         self.disk.slow = plan.slow_disk
         self.network.trouble = plan.trouble
-        self.disk.on_replace = lambda path: self.checks.replaced(path, self.machine.me)
+        self.disk.on_replace = lambda path: self.checks.jobs.replaced(path, self.machine.me)
         self.network.on_trouble = self.disk.on_full = self._touch_one
         self.disk.on_server = self._gate
         self.jobs.asked = self._asked
@@ -134,13 +135,13 @@ class World:
             if loop.time() > _LONGEST_S:
                 assert self.server is not None
                 self.checks.require(not self.server.clients, "a call was never answered")
-                self.checks.ended(self.server.live)
+                self.checks.server.ended(self.server.live)
                 return
             await asyncio.sleep(1.0)
             self._check_leaving()
             self._cancel_endless()
         assert self.server is not None
-        self.checks.ended(self.server.live)
+        self.checks.server.ended(self.server.live)
 
     def _check_leaving(self) -> None:
         """Require that leases end soon after they are told to, once nothing goes wrong."""
@@ -156,7 +157,7 @@ class World:
     def _check_gangs(self) -> None:
         members = self.jobs.members()
         reached = [one for one in members if not one.nodes & self.machine.cut]
-        self.checks.check_gangs(reached)
+        self.checks.jobs.check_gangs(reached)
         server = self.server
         if server is not None and server.started:
             for one in reached:
@@ -253,7 +254,7 @@ class World:
             return
         server.started, server.started_at = True, self.loop.time()
         self.checks.note("the server is up")
-        self.checks.took_over(server.live)
+        self.checks.server.took_over(server.live)
         for member in self.jobs.members():
             if member.valid_until < self.loop.time() + _SOON_S:  # it may have left, or will
                 self.checks.touch([member.lease])
@@ -263,7 +264,7 @@ class World:
         self, server: Server, lease: int, told: dict[str, object]
     ) -> dict[str, object] | None:
         answer = server.live.renew(lease, told)
-        self.checks.renewed(server.live, lease, told, answer)
+        self.checks.server.renewed(server.live, lease, told, answer)
         return answer
 
     def kill_server(self, down_s: float) -> None:

@@ -1,0 +1,167 @@
+"""What must hold of job processes, keepers and checkpoints whatever goes wrong."""
+
+import os
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+from fairlead.job import FAILED_TO_SAVE, LEFT, checkpoint
+from fairlead.testing.faults_machine import Process
+from fairlead.testing.faults_record import CHECKPOINT_S, Record, chain
+
+_NOTICES_S = 2.0
+"""how long a member may go on after its lease, or after a call that it waited for: a retry"""
+_LATE_S = 7.0
+"""how long members may stay, beyond their grace, when one of their gang is gone"""
+
+
+class JobChecks:
+    """Looks at every file that is replaced and at every start, step and end of a process."""
+
+    def __init__(self, record: Record) -> None:
+        self._record, self._require = record, record.require
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def replaced(self, path: str, me: Process | None) -> None:
+        """Look at a file of a checkpoint directory that has just been replaced."""
+        directory, name = os.path.split(path)
+        if name not in ("fence", "latest.json"):
+            return
+        job = self._record.truth[directory.split(os.sep)[-2]]
+        if name == "fence":
+            fence = checkpoint.fence(directory)
+            self._require(fence >= job.fence, f"the fence of {directory} fell to {fence}")
+            job.fence = fence
+            return
+        found = checkpoint.latest(directory)
+        assert found is not None
+        assert me is not None
+        who = f"lease {found.lease} at step {found.steps}"
+        self._require(found.lease == me.lease, f"{who}: committed by lease {me.lease}")
+        self._require(found.lease >= job.fence, f"{who}: committed behind fence {job.fence}")
+        self._require(found.steps >= job.committed, f"{who}: {job.committed} were committed")
+        self._require(found.steps <= job.total, f"{who}: the job has {job.total}")
+        self._require(len(found.files) == job.gang, f"{who}: {found.files} of {job.gang}")
+        job.committed, job.committed_by = found.steps, found.lease
+        job.committed_at = self._record.now()
+        self._record.note(f"{who}: committed by {me.name}")
+        for rank in range(job.gang):
+            self._check_saved(directory, rank, found.steps, who)
+
+    def _check_saved(self, directory: str, rank: int, steps: int, who: str) -> None:
+        try:
+            payload = checkpoint.read(directory, rank)
+        except OSError as error:
+            self._require(False, f"{who}: rank {rank} cannot be read: {error}")
+            return
+        assert payload is not None
+        self.loaded(pickle.loads(payload)["model"], steps, rank, who)
+
+    def loaded(self, model: dict[str, int], steps: int, rank: int, who: str) -> None:
+        """Require that a state is a member's own after exactly these steps."""
+        good = model == {"made": steps, "chain": chain(steps), "rank": rank}
+        self._require(good, f"{who}: the state is not that after {steps} steps: {model}")
+
+    # -- processes ------------------------------------------------------------------------------
+
+    def started(self, process: Process) -> None:
+        """Look at a member of a gang that starts now."""
+        order = process.order
+        assert order is not None
+        job = self._record.truth[order.job]
+        mine = order.devices[process.rank]
+        other = self._record.devices.get(mine)
+        if other is not None and other.alive:
+            self._require(
+                False, f"lease {order.lease} and {other.lease} run on {mine} at the same time"
+            )
+        self._record.devices[mine] = process
+        self._record.note(f"{process.name} of {order.job} starts on {mine}")
+        self._require(job.fence == order.lease, f"{process.name} starts, its fence is not raised")
+        self._require(len(order.devices) == job.gang, f"{order.job} runs on {order.devices}")
+        if job.accelerators is not None:
+            fits = set(order.accelerators) <= set(job.accelerators)
+            self._require(fits, f"{order.job} may not run on {order.accelerators}")
+
+    def stepped(self, process: Process) -> None:
+        """Look at a member that starts a step."""
+        late_s = (
+            self._record.now() - max(process.valid_until, process.stuck_until) - process.stalled_s
+        )
+        self._require(
+            late_s < _NOTICES_S or process.told_to_leave,
+            f"{process.name} goes on {late_s:.1f} s after its lease",
+        )
+        self._require(not process.told_it_is_over, f"{process.name} goes on without a lease")
+        order = process.order
+        assert order is not None
+        if order.lease not in self._record.touched:
+            saved = self._record.truth[order.job].committed >= process.wants_saved
+            self._require(
+                saved, f"{process.name} goes on, step {process.wants_saved} is not saved"
+            )
+        if len(order.devices) == 1 and order.lease not in self._record.touched:
+            since = max(process.began_at, self._record.truth[order.job].committed_at)
+            soon = self._record.now() - since < 2 * CHECKPOINT_S
+            self._require(soon, f"{process.name} has saved nothing since {since:.1f} s")
+
+    def member_ended(self, process: Process) -> None:
+        """Look at a member that has exited."""
+        assert process.order is not None
+        if process.returncode in (1, -9):
+            self._record.truth[process.order.job].crashes += 1
+        if process.returncode != 0:
+            self._record.broken_at.setdefault(process.lease, self._record.now())
+        if process.returncode in (0, LEFT) and process.rank == 0:
+            truth, made = (
+                self._record.truth[process.order.job],
+                self._record.made.get(process.lease),
+            )
+            if truth.train and made is not None:
+                saved = made == truth.committed and truth.committed_by == process.lease
+                self._require(
+                    saved, f"{process.name} left, {truth.committed} of {made} steps saved"
+                )
+        if process.returncode in (LEFT, FAILED_TO_SAVE) and not process.told_to_leave:
+            over = self._record.now() >= process.valid_until or self._record.disk_was_full
+            self._require(
+                over, f"{process.name} left without being told to, or its lease being over"
+            )
+
+    def check_gangs(self, members: Iterable[Process]) -> None:
+        """Require that nobody of a gang stays for long when one is gone."""
+        for member in members:
+            assert member.order is not None
+            late_s = self._record.now() - self._record.broken_at.get(
+                member.lease, self._record.now()
+            )
+            late_s -= member.order.grace_s + member.stalled_s
+            self._require(late_s < _LATE_S, f"{member.name} goes on without its gang")
+
+    def kept(self, keeper: Process, ended: Any, *, asked: bool | None) -> None:
+        """Look at how a lease ended of whose keeper all was well."""
+        order = keeper.order
+        if order is None or ended is None:
+            return
+        if asked is None:  # nobody was there whom its members could have asked
+            self._record.touch([order.lease])
+        who = f"lease {order.lease} of {order.job}"
+        if order.lease in self._record.crashed and asked is False:
+            self._require(ended.ending != "left", f"{who} crashed, but {ended}")
+        if order.lease in self._record.touched:
+            return
+        self._require(
+            ended.ending in ("left", "finished"),
+            f"{who}: nothing went wrong, but it ended as {ended}",
+        )
+        if not self._record.truth[order.job].train:
+            return
+        saved = self._record.truth[order.job].committed
+        made = self._record.made.get(order.lease, saved)
+        self._require(saved == made, f"{who} made {made} steps and saved {saved}: {ended}")
+        self._require(ended.steps in (None, saved), f"{who} reports {ended.steps}, not {saved}")
+        if ended.ending == "left":
+            self._require(asked is not False, f"{who} left without being asked to")
+        else:
+            self._require(saved == order.total_steps, f"{who} finished with {saved} steps")

@@ -1,0 +1,104 @@
+"""What must hold of a server when it has started, answers, and when all is over."""
+
+import math
+from typing import Any
+
+from fairlead.core.jobs import JobState
+from fairlead.testing.faults_record import Record
+
+
+class ServerChecks:
+    """Looks at what a server knows after a restart, and at what it tells members of leases."""
+
+    def __init__(self, record: Record) -> None:
+        self._record, self._require = record, record.require
+
+    def settled(self) -> None:
+        """Note that the store holds all that was handled so far."""
+        for truth in self._record.truth.values():
+            truth.written = truth.counted
+        self._record.taken_written = dict(self._record.taken)
+
+    def rebuilt(self, live: Any) -> None:
+        """Look at what a server knows after a restart."""
+        jobs = live.scheduler.jobs
+        for job_id, truth in self._record.truth.items():
+            known = job_id in jobs.number
+            self._require(known, f"{job_id} has run and is lost")
+            if known:
+                truth.counted = float(jobs.saved_steps[jobs.number[job_id]])
+                good = truth.written <= truth.counted
+                self._require(good, f"{job_id} fell back to {truth.counted} steps")
+        for job_id in sorted(self._record.acknowledged):
+            known = job_id in jobs.number and job_id in live.specs
+            self._require(known, f"{job_id} was acknowledged and is lost")
+            if not known:
+                return
+            state = jobs.state[jobs.number[job_id]]
+            if job_id in self._record.cancelled:
+                self._require(state == JobState.CANCELLED, f"{job_id} is not cancelled any more")
+            if job_id in self._record.held:
+                self._require(state != JobState.ACTIVE, f"{job_id} is not held any more")
+        down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
+        self._require(
+            self._record.drained <= down, f"{self._record.drained - down} are not drained any more"
+        )
+        nodes = live.scheduler.nodes
+        taken = {node.id: nodes.taken_of(node.id) for node in nodes.cluster.nodes}
+        told = (
+            {node: had.get(node, ()) for node in taken}
+            for had in (self._record.taken_written, self._record.taken)
+        )
+        self._require(taken in told, f"others hold {taken} after a restart")
+        self._record.taken = taken
+        weights = {tenant.id: tenant.weight for tenant in jobs.tenants}
+        for tenant, weight in self._record.weights.items():
+            self._require(weights.get(tenant) == weight, f"tenant {tenant} lost its weight")
+
+    def ended(self, live: Any) -> None:
+        """Require that every job has come to its end."""
+        jobs = live.scheduler.jobs
+        for job_id, number in jobs.number.items():
+            state = JobState(int(jobs.state[number]))
+            good = {JobState.FINISHED}
+            if live.specs[job_id].retries < 100:
+                good.add(JobState.FAILED)
+            if job_id in self._record.may_be_cancelled:
+                good.add(JobState.CANCELLED)
+            if job_id in self._record.cancelled:
+                good = {JobState.CANCELLED}
+            self._require(state in good, f"{job_id} never came to its end: {state.name}")
+
+    def took_over(self, live: Any) -> None:
+        """Look at the leases of a server that has just started: they are those of the core."""
+        scheduler = live.scheduler
+        leases, end = scheduler.leases, scheduler.round_end_at
+        slots = leases.open.tolist()
+        known = {int(leases.lease[slot]): slot for slot in slots}
+        self._require(set(live.leases) == set(known), f"leases {set(live.leases)} of {set(known)}")
+        for number, found in live.leases.items():
+            job = scheduler.jobs.number[found.job]
+            slot = known.get(number, 0)
+            good = (
+                job == leases.job[slot]
+                and found.ranks == scheduler.jobs.jobs[job].gang
+                and found.until == (math.inf if end is None else end)
+                and found.leaving == leases.leaving[slot]
+            )
+            self._require(good, f"after a restart lease {number} is taken for {found}")
+
+    def renewed(
+        self, live: Any, lease: int, told: dict[str, object], answer: dict[str, object] | None
+    ) -> None:
+        """Look at what the server makes of a renewal, and what it answers."""
+        found = live.leases.get(lease)
+        if found is not None:
+            known = found.steps >= float(str(told["steps"]))
+            self._require(known, f"lease {lease} is at {found.steps} steps, but told {told}")
+        if answer is None or answer["leave"] or found is None:
+            self._require((answer is None) == (found is None), f"lease {lease} is told {answer}")
+            return
+        valid_s = float(str(answer["valid_s"]))
+        left_s = found.until - live.clock.now()
+        good = 0 <= valid_s <= max(left_s, 0.0) + 1e-6 and (valid_s > 0 or left_s <= 1e-6)
+        self._require(good, f"lease {lease} has {left_s} s left and is told {valid_s}")
