@@ -14,7 +14,7 @@ from fairlead.client import Client, ServerError
 from fairlead.engines import lease_dir
 
 # The model of live_server.TRAIN. Besides, a line for each lease that it ran under: when its first
-# step began and its last one ended.
+# step began and its last one ended, how many it made, and how fast it was meant to make them.
 TRAIN = """
 import json, os, sys, time
 from fairlead import job
@@ -33,16 +33,17 @@ class Line:
 run, line, losses = job.attach(), Line(), {"seen": []}
 run.register(line=line, losses=losses)
 if len(sys.argv) > 3: run.register(ballast={"": os.urandom(int(sys.argv[3]))})
-began = ended = None
+made = {"lease": int(os.environ["FAIRLEAD_LEASE"]), "began": None, "ended": None, "steps": 0}
+made["emulated_steps_per_s"] = float(os.environ.get("FAIRLEAD_EMULATED_STEPS_PER_S", "0"))
 try:
     for i in run.steps(range(int(sys.argv[1]))):
-        began = began or time.time()
+        made["began"] = made["began"] or time.time()
         losses["seen"].append(line.step(i))
-        ended = time.time()
+        made["ended"] = time.time()
+        made["steps"] += 1
 finally:
     with open(f"{sys.argv[2]}.{run.rank}.leases", "a") as file:
-        lease = int(os.environ["FAIRLEAD_LEASE"])
-        print(json.dumps({"lease": lease, "began": began, "ended": ended}), file=file)
+        print(json.dumps(made), file=file)
 with open(f"{sys.argv[2]}.{run.rank}", "w") as file:
     json.dump({"a": line.a, "b": line.b, **losses}, file)
 """

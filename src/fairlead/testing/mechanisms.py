@@ -43,9 +43,9 @@ def check_plans_can_be_carried_out_and_all_jobs_finish(make: Make) -> None:
 
 
 def check_survives_loss_return_and_arrival_of_nodes(make: Make) -> None:
-    """The same while nodes are lost, return, join and are removed."""
-    for scenario in (scenarios.nodes_come_and_go(make()), scenarios.nodes_join(make())):
-        _, record = _run(scenario)
+    """The same while nodes are lost, all of them for a while, return, join and are removed."""
+    for situation in (scenarios.nodes_come_and_go, scenarios.all_nodes_away, scenarios.nodes_join):
+        _, record = _run(situation(make()))
         require(not np.isnan(record.finished_at).any(), "some jobs never finished")
 
 

@@ -53,6 +53,17 @@ def nodes_come_and_go(mechanism: Any) -> Scenario:
     return _scenario(mechanism, _jobs(14, every_s=250.0), events)
 
 
+def all_nodes_away(mechanism: Any) -> Scenario:
+    """Return a cluster without a node when the first jobs come, and once more amid the rest."""
+    scenario = _scenario(mechanism, _jobs(14, every_s=250.0))
+    nodes = [node.id for node in scenario.cluster.nodes]
+    events: list[NodeEvent] = []
+    for gone_at, back_at in ((0.0, 700.0), (1900.0, 2300.0)):
+        events += [NodeLost(gone_at, node) for node in nodes]
+        events += [NodeReturned(back_at, node) for node in nodes]
+    return replace(scenario, node_events=events)
+
+
 def nodes_join(mechanism: Any) -> Scenario:
     """Return a small cluster that nodes join, one with an accelerator that was not there before.
 

@@ -47,6 +47,8 @@ def allocate_all(homes: Homes, known: Knowledge, rows: IntArray) -> None:
     without a home.
     """
     snap = homes.snap
+    if not snap.capacity.any():
+        return  # no device is up, so nobody has tickets or finds a home
     order = np.lexsort((snap.job[rows], snap.arrival_at[rows], -snap.priority[rows]))
     queues: dict[int, list[int]] = {}
     for row in rows[order][::-1].tolist():

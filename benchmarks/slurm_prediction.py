@@ -1,0 +1,82 @@
+"""Ten jobs of two tenants on a private Slurm against the simulator: how long do they take?
+
+    python -m benchmarks.slurm_prediction [--policies max-min,hadar] [--runs 2] [--json]
+
+Real training processes, gangs over nodes, under a real server, as root. The simulator is told when
+jobs and nodes came and what a lease cost beside its steps on average, and nothing else. Limits are
+those of ranges.toml (``slurm-prediction``); a broken one makes the exit status 1. They are not
+applied where leases cost more than a third of a round: on a machine that busy an average says too
+little. A run takes about two minutes; jobs are long enough for a round to be a small part of it.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from tests.e2e.slurm_prediction import course
+from tests.e2e.slurm_server import SlurmServer
+from tests.e2e.slurm_ten import run_ten
+
+from fairlead.testing.slurm_cluster import SlurmCluster
+
+_LONGER, _ROUND_S = 6.0, 10.0
+_POLICIES = "max-min,gandiva-fair,hadar"
+
+
+def compared(slurm: SlurmCluster, root: Path, policy: str) -> dict[str, float]:
+    """Return how far a live run and the simulated one are apart, as a part of the former."""
+    server = SlurmServer(root, slurm)
+    try:
+        run_ten(server.start(policy=policy, round_s=_ROUND_S), _LONGER)
+        run = course(server, policy, _ROUND_S)
+    finally:
+        server.stop()
+    said = run.predicted_s()
+    return {
+        "took, s": run.took_s,
+        "predicted, s": said,
+        "error": said / run.took_s - 1,
+        "leases": len(run.leases),
+        "a lease, s": run.lease_s,
+        "steps late, s a lease": sum(one.late_s for one in run.leases) / len(run.leases),
+        "load average": os.getloadavg()[0],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--policies", default=_POLICIES)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    text = Path(__file__).with_name("ranges.toml").read_text(encoding="utf-8")
+    limits, broken = tomllib.loads(text)["slurm-prediction"], 0
+    with tempfile.TemporaryDirectory(prefix="fairlead-slurm-", ignore_cleanup_errors=True) as name:
+        slurm = SlurmCluster(Path(name) / "slurm")
+        os.environ |= slurm.environment
+        try:
+            slurm.start()
+            for policy in options.policies.split(","):
+                for number in range(options.runs):
+                    root = Path(name) / f"{policy}-{number}"
+                    root.mkdir()
+                    figures = compared(slurm, root, policy)
+                    limit = limits[f"{policy}, error"]
+                    busy = figures["a lease, s"] > _ROUND_S / 3
+                    bad = not busy and abs(figures["error"]) > limit["most"]
+                    broken += bad
+                    said = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
+                    verdict = "  too busy to tell" if busy else "  BROKEN" if bad else ""
+                    print(json.dumps({"policy": policy, **figures}) if options.json else
+                          f"{policy}: {said}{verdict}", flush=True)  # fmt: skip
+        finally:
+            slurm.stop()
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
