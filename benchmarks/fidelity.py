@@ -22,7 +22,7 @@ from live import free_port
 
 from fairlead.cli import demo
 from fairlead.demo.scene import ROUND_S, DemoJob, demo_jobs, predicted
-from fairlead.server.serve import plan_lead_s
+from fairlead.server.rules import plan_lead_s
 
 
 def run(jobs: list[DemoJob]) -> tuple[list[dict[str, Any]], float, float]:

@@ -21,7 +21,7 @@ from fairlead.core import decode_event
 from fairlead.files import read_speeds
 from fairlead.mechanisms.choose import realise_live
 from fairlead.model.events import Event, JobSubmitted, LeasesEnded, NodeEvent, NodeReturned
-from fairlead.server.serve import plan_lead_s
+from fairlead.server.rules import plan_lead_s
 from fairlead.sim.driver import simulate
 from fairlead.sim.physics import OTHERS, Costs, Nature, Physics
 from fairlead.sim.scenario import Scenario

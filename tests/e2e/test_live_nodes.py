@@ -15,8 +15,7 @@ from fairlead.engines.base import NodeDown, NodeUp
 from fairlead.engines.local import LocalEngine
 from fairlead.files import parse_cluster, read_speeds
 from fairlead.live.driver import Live, Setting
-from fairlead.mechanisms.base import Fluid
-from fairlead.mechanisms.choose import realise
+from fairlead.server.rules import make_rules, remake_rules
 from fairlead.store import Store
 
 
@@ -94,14 +93,11 @@ def test_a_node_that_comes_back_stays_drained_until_an_operator_returns_it(
         store = Store(f"sqlite:///{tmp_path / 'fairlead.db'}")
         token = store.acquire("test")
         assert token is not None
-        mechanism = realise("max-min", None, 2.0)
-        assert not isinstance(mechanism, Fluid)
         setting = Setting(
             cluster=cluster,
-            beliefs=read_speeds(str(tmp_path / "speeds.csv")),
-            mechanism=mechanism,
+            rules=make_rules("max-min", None, 2.0, read_speeds(str(tmp_path / "speeds.csv"))),
+            remake=remake_rules,
             data=tmp_path,
-            plan_lead_s=0.5,
             environment=lambda *_: {},
         )
         live = Live(store, LocalEngine(tmp_path, cluster), setting, token)

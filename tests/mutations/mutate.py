@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import Any
 
 TARGETS: dict[str, str] = {
-    "fairlead.live.driver": "start _rebuild submit hold release renew _take_in _save _ended",
+    "fairlead.live.driver": "start _rebuild _go_by_rules submit hold release renew _take_in _save"
+    " _ended",
     "fairlead.live.launching": "take_over close launch renew suspend _start_processes answer"
     " progress",
     "fairlead.live.ending": "of steps release_waiting _release_later",
+    "fairlead.live.rules": "keep rules_of",
     "fairlead.live.rounds": "resume set_timer plan",
     "fairlead.live.leases": "renew",
     "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _locked"

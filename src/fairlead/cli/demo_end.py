@@ -30,7 +30,7 @@ def _completion(
 ) -> None:
     from fairlead.cli.output import results, table
     from fairlead.demo.scene import predicted
-    from fairlead.server.serve import plan_lead_s
+    from fairlead.server.rules import plan_lead_s
 
     first = min(job["submitted_at"] for job in found)
     arrivals = [job["submitted_at"] - first for job in found]

@@ -70,17 +70,35 @@ class JobTable:
         self._cluster = cluster
         unused = np.zeros((len(self.numbers), more))
         self._lay_out(self.ints, np.hstack([self.numbers, unused]))
-        self._profile_rows = [
-            (self._fitting(job, cluster.counts), *row[1:])
-            for job, row in zip(self._first_of_profile, self._profile_rows, strict=True)
-        ]
-        self._profiles = None
+        self._find_speeds()
         self.expect(lasting)
 
     def expect(self, lasting: IntArray) -> None:
         """Refuse jobs from now on that need more than these devices of each accelerator."""
         self._lasting = lasting
         self._able.clear()
+
+    def believe(self, beliefs: SpeedTable, *, mixes: bool) -> None:
+        """Go on with other speeds; refuse them if a job that has not ended could never run."""
+        before = self._beliefs, self._mixes
+        self._beliefs, self._mixes = beliefs, mixes
+        self._able.clear()
+        waiting = np.isin(self.state[: len(self)], (JobState.ACTIVE, JobState.HELD))
+        try:
+            for number in waiting.nonzero()[0].tolist():
+                self._check_runs(self.jobs[number])
+        except InputError:
+            self._beliefs, self._mixes = before
+            self._able.clear()
+            raise
+        self._find_speeds()
+
+    def _find_speeds(self) -> None:
+        self._profile_rows = [
+            (self._known_speed(job), *row[1:])
+            for job, row in zip(self._first_of_profile, self._profile_rows, strict=True)
+        ]
+        self._profiles = None
 
     def add(self, job: Job) -> int:
         """Add an active job and return its number; refuse one that could never run."""
@@ -223,6 +241,13 @@ class JobTable:
         speed = self._beliefs.row(job.workload, job.gang, self._cluster.accelerators)
         return np.where(self._allowed(job) & (counts >= job.gang), speed, 0.0)
 
+    def _known_speed(self, job: Job) -> FloatArray:
+        """Return the same for what there is, 0 for a job that ended under another speeds table."""
+        try:
+            return self._fitting(job, self._cluster.counts)
+        except InputError:
+            return np.zeros(len(self._cluster.accelerators))
+
     def _members(self, job: Job) -> FloatArray:
         """Return accelerators → believed speed of a gang with this one as its slowest member."""
         kinds = self._cluster.accelerators
@@ -269,7 +294,7 @@ class JobTable:
         key = (*shape, job.weight, tenant, job.accelerators, job.memory_gib)
         known = self._profile_index.get(key)
         if known is None:
-            row = self._fitting(job, self._cluster.counts)
+            row = self._known_speed(job)
             known = self._profile_index[key] = len(self._profile_rows)
             self._first_of_profile.append(job)
             self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload, *elastic))

@@ -81,6 +81,16 @@ class LeaseTable:
             return self.open
         return ((self.lease >= 0) & ~self.leaving).nonzero()[0]
 
+    @property
+    def unusual(self) -> IntArray:
+        """The slots that stay and share devices, mix accelerators, or have not the job's gang."""
+        slots = self.staying
+        gang = np.array([self._jobs.jobs[job].gang for job in self.job[slots].tolist()])
+        odd = (self._size[slots] != gang) | (self._kind[slots] == MIXED) | (self.copy[slots] > 0)
+        shared = np.count_nonzero(self.holder >= 0, axis=0) > 1
+        found: IntArray = slots[odd | np.isin(slots, self.on_devices(shared))]
+        return found
+
     def slots(self, leases: IntArray) -> IntArray:
         """Return the slots of these leases; refuse one that is not open."""
         slots: IntArray = leases & (SLOTS - 1)

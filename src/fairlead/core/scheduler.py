@@ -48,12 +48,7 @@ class Scheduler(Generic[M]):
         *,
         plan_lead_s: float = 0.0,
     ) -> None:
-        self.beliefs = beliefs
-        self.mechanism = mechanism
-        self.plan_lead_s = plan_lead_s
-        self._refills = mechanism if isinstance(mechanism, Refills) else None
-        self._reads_progress = getattr(mechanism, "reads_progress", True)
-        self._reads_measured = getattr(mechanism, "reads_measured", False)
+        self._decide_by(beliefs, mechanism, plan_lead_s)
         self.begin(cluster)
         self.usage = Usage()
         self.memory: M = mechanism.initial()
@@ -95,10 +90,34 @@ class Scheduler(Generic[M]):
     def begin(self, cluster: Cluster) -> None:
         """Start with empty tables for a cluster."""
         self.cluster = cluster
-        mixes = getattr(self.mechanism, "mixes_accelerators", False)
-        self.jobs = JobTable(cluster, self.beliefs, mixes=mixes)
+        self.jobs = JobTable(cluster, self.beliefs, mixes=_mixes(self.mechanism))
         self.leases = LeaseTable(cluster, self.jobs)
         self.nodes = Nodes(cluster)
+        self._look()
+
+    def go_by(self, beliefs: SpeedTable, mechanism: Mechanism[M], plan_lead_s: float) -> None:
+        """Go on under another mechanism or with other speeds, with a round that begins now.
+
+        Leases such as only some mechanisms make, packed, forked, mixed or of another size than
+        the job's gang, are to leave. Refused whole if a job that has not ended could never run.
+        """
+        self.jobs.believe(beliefs, mixes=_mixes(mechanism))
+        self._decide_by(beliefs, mechanism, plan_lead_s)
+        self._look()
+        self.memory, self.planning, self.round_end_at = mechanism.initial(), False, None
+        self.pending, self.waiting = None, NOTHING
+        self.changes += 1
+        self._suspend(self.leases.unusual)
+
+    def _decide_by(self, beliefs: SpeedTable, mechanism: Mechanism[M], plan_lead_s: float) -> None:
+        self.beliefs = beliefs
+        self.mechanism = mechanism
+        self.plan_lead_s = plan_lead_s
+        self._refills = mechanism if isinstance(mechanism, Refills) else None
+        self._reads_progress = getattr(mechanism, "reads_progress", True)
+        self._reads_measured = getattr(mechanism, "reads_measured", False)
+
+    def _look(self) -> None:
         self._sight = Sight(self.nodes, self.beliefs, self.jobs, self.leases, self._reads_measured)
 
     def handle(self, event: ev.Event) -> list[Command]:
@@ -479,3 +498,8 @@ class Scheduler(Generic[M]):
         Of the jobs that wait some may be hidden.
         """
         return self._sight.snapshot(at, starts_at, self.waiting, self.usage, self.changes, hidden)
+
+
+def _mixes(mechanism: Mechanism[Any]) -> bool:
+    """Tell whether gangs may have several accelerators' devices."""
+    return bool(getattr(mechanism, "mixes_accelerators", False))

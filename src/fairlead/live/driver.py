@@ -33,9 +33,9 @@ from fairlead.live.measured import emulated_speed, measured
 from fairlead.live.nodes import LiveNodes
 from fairlead.live.orders import Environment, Orders
 from fairlead.live.rounds import Rounds
+from fairlead.live.rules import Found, Rules, go_by, rules_of
 from fairlead.live.spec import JobSpec, read_spec
 from fairlead.live.workers import Threads, Workers
-from fairlead.mechanisms.base import Mechanism
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
@@ -60,10 +60,10 @@ class Setting:
     """What a live scheduler is made of."""
 
     cluster: Cluster
-    beliefs: SpeedTable
-    mechanism: Mechanism[Any]
+    rules: Rules
+    remake: Callable[[str], Rules]
+    """rules from the text that they had"""
     data: Path
-    plan_lead_s: float
     environment: Environment
     emulated: SpeedTable | None = None
     """the speeds of accelerators that are emulated"""
@@ -83,11 +83,10 @@ class Live:
     def __post_init__(self) -> None:
         setting = self.setting
         inventory = Inventory(self.store, setting.cluster)
+        self._found = Found.read(self.store)
+        before = rules_of(self._found.rules, setting.rules, self.store, setting.remake)
         self.scheduler: Scheduler[Any] = Scheduler(
-            inventory.first,
-            setting.beliefs,
-            setting.mechanism,
-            plan_lead_s=setting.plan_lead_s,
+            inventory.first, before.beliefs, before.mechanism, plan_lead_s=before.plan_lead_s
         )
         self.specs: dict[str, JobSpec] = {}
         self.messages: dict[str, str] = {}
@@ -113,7 +112,7 @@ class Live:
         self.launching.on_start = self._lease_starts
         self.launching.on_no_start = self._no_start
         self._ends = Ends(self.scheduler, self.specs, self.ledger, self._held_by_user, self)
-        self.rounds = Rounds(setting.mechanism, self.workers, self.clock, self)
+        self.rounds = Rounds(setting.rules.mechanism, self.workers, self.clock, self)
         self.rounds.told = lambda at: [*self.launching.progress(at), *self._measured(at)]
         self._perform: dict[type, Callable[[Any], None]] = {
             cmd.Launch: self.launching.launch,
@@ -130,6 +129,7 @@ class Live:
         """Rebuild the state from the store, take over what runs, and begin."""
         crash.point("server.start.locked")
         self.clock.not_before(self._rebuild())
+        self._go_by_rules()
         crash.point("server.start.rebuilt")
         require_some_known(self.scheduler.cluster, self.setting.cluster)
         self.nodes.engine_has(self.setting.cluster.nodes)
@@ -144,7 +144,7 @@ class Live:
         for slot in slots[leases.leaving[slots]].tolist():
             await self.engine.stop(int(leases.lease[slot]))
         self._spawn(self._loop())
-        self.rounds.resume(self.scheduler, self.setting.plan_lead_s)
+        self.rounds.resume(self.scheduler)
         self._ends.release_waiting()
 
     async def stop(self) -> None:
@@ -162,14 +162,13 @@ class Live:
             self.specs[job_id] = read_spec(document)
         self._held_by_user.update(self.store.documents("hold"))
         self.nodes.drained.update(self.store.documents("drain"))
+        self._seq, saved = self._found.seq, self._found.state
         last_at = 0.0
-        state = self.store.load_state()
-        if state is not None:
-            self._seq, body = state
-            saved = json.loads(body)
+        if saved is not None:
             load_state(self.scheduler, saved["core"])
             self.ledger.restore(saved["ledger"])
             last_at = saved["at"]
+        self._found.state = None
         self._saved_seq = self._seq
         memory_type = type(self.scheduler.memory)
         for record in self.store.load_events(self._seq):
@@ -179,6 +178,18 @@ class Live:
             self._unsaved_bytes += len(record.body)
         self.nodes.rebuilt()
         return last_at
+
+    def _go_by_rules(self) -> None:
+        """Go on under the rules of now, with a state that says so."""
+        rules, before = self.setting.rules, self._found.rules
+        if before == rules.name:
+            return
+        if before is not None:
+            go_by(self.scheduler, rules)
+            log.info("rules.changed", leaving=self.scheduler.leases.n_leaving)
+        rules.keep(self.store, self.token)
+        self._write_state()
+        self._saved_seq, self._unsaved_bytes = self._seq, 0
 
     # -- what users ask for ---------------------------------------------------------------------
 
@@ -348,6 +359,7 @@ class Live:
 
     def _write_state(self) -> None:
         body = {
+            "rules": self.setting.rules.name,
             "core": save_state(self.scheduler),
             "ledger": self.ledger.saved(),
             "at": self.clock.now(),
@@ -398,7 +410,7 @@ class Live:
 
     def _measured(self, at: float) -> list[ev.Event]:
         """Return what jobs have told of their speed, where the mechanism looks at it."""
-        if not getattr(self.setting.mechanism, "reads_measured", False):
+        if not getattr(self.scheduler.mechanism, "reads_measured", False):
             return []
         return measured(self.leases.values(), at)
 

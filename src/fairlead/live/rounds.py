@@ -40,13 +40,13 @@ class Rounds:
         self._due_at: float | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def resume(self, scheduler: Scheduler[Any], plan_lead_s: float) -> None:
+    def resume(self, scheduler: Scheduler[Any]) -> None:
         """Set the timers that an earlier server had set."""
         until = scheduler.round_end_at
         if until is not None:
             self.set_timer(cmd.SetTimer("RoundEnd", until))
         if scheduler.pending is None or until is None:
-            due_at = 0.0 if until is None else until - plan_lead_s
+            due_at = 0.0 if until is None else until - scheduler.plan_lead_s
             self.set_timer(cmd.SetTimer("PlanDue", due_at))
 
     def stop(self) -> None:

@@ -1,6 +1,7 @@
 """From the names on the command line to a mechanism."""
 
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 from fairlead.mechanisms.base import Fluid, Mechanism
@@ -23,6 +24,8 @@ def realise(
         if mechanism is not None:
             raise UsageError(f"{name!r} decides by itself what runs; leave out --mechanism")
         return _create(policy, timing)
+    if name not in available("policies"):
+        raise _no_policy(name)
     shares = policy_named(policy)
     return _create(mechanism or shares.realised_by, {"policy": shares, **timing})
 
@@ -41,11 +44,24 @@ def realise_live(
     return made
 
 
+def _no_policy(name: str) -> UsageError:
+    decide = [one for one in available("mechanisms") if "policy" not in _options(one)]
+    known = sorted({*available("policies"), *decide})
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return UsageError(f"no policy is called {name!r}; do you mean {near[0]!r}?")
+    return UsageError(f"no policy is called {name!r}; choose one of {', '.join(known)}")
+
+
+def _options(mechanism: str) -> set[str]:
+    return {field.name for field in fields(available("mechanisms")[mechanism].load())}
+
+
 def _create(spec: str, given: dict[str, object]) -> "Mechanism[Any] | Fluid":
     points = available("mechanisms")
     name = spec.partition(":")[0]
     if name in points:
-        known = {field.name for field in fields(points[name].load())}
+        known = _options(name)
         if "policy" in known and "policy" not in given:
             raise UsageError(
                 f"{name!r} realises a policy's shares: give --policy POLICY --mechanism {name}"

@@ -138,8 +138,9 @@ class SpeedTable:
         if gangs is None and self.assumed is not None:
             return
         if gangs is None:
+            known = f"the speeds table{self._named} has no workload {workload!r}"
             raise InputError(
-                f"the speeds table{self._named} has no workload {workload!r}",
+                known if workload else "none is given, and only the workload tells a job's speed",
                 fix=f"use one of its {len(self.workloads)} workloads"
                 f" (e.g. {self.workloads[0]!r}) or add rows for it",
                 field="workload",

@@ -42,7 +42,7 @@ async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
     """Show which version and policy run here, on what."""
     del who
     known: About = request.app.state.about
-    mechanism = live.setting.mechanism
+    mechanism = live.scheduler.mechanism
     return msg.AboutView(
         version=__version__,
         policy=known.policy,
@@ -62,7 +62,7 @@ async def explain_job(job_id: str, request: Request, live: LiveNow, who: Who) ->
     if jobs.state[number] != JobState.ACTIVE:
         raise ProtocolError(f"job {job_id!r} is not scheduled now: it has ended or is suspended")
     known: About = request.app.state.about
-    policy = getattr(live.setting.mechanism, "policy", None)
+    policy = getattr(live.scheduler.mechanism, "policy", None)
     if policy is None:
         raise ProtocolError(
             f"{known.policy or 'the mechanism'} decides without shares, so there are no prices to"
@@ -96,7 +96,7 @@ async def instance(live: LiveNow, who: Who) -> msg.AnyJson:
 async def advice(live: LiveNow, who: Who) -> list[msg.AnyJson]:
     """Say where jobs run and in which order the waiting ones should start, and where."""
     who.require("admin", "viewer")
-    policy = getattr(live.setting.mechanism, "policy", None)
+    policy = getattr(live.scheduler.mechanism, "policy", None)
     if policy is None:
         raise ProtocolError("the mechanism decides without shares, so there is no order to show")
     found = await asyncio.to_thread(advise, _snapshot(live), policy)

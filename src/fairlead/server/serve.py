@@ -23,7 +23,6 @@ from fairlead.files import read_cluster, read_speeds
 from fairlead.live.driver import Live, Setting
 from fairlead.live.orders import Environment
 from fairlead.live.spec import JobSpec
-from fairlead.mechanisms.choose import realise_live
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.speeds import SpeedTable
@@ -34,6 +33,7 @@ from fairlead.server.config import ServeSettings
 from fairlead.server.insights import About
 from fairlead.server.limits import Limits
 from fairlead.server.logs import set_up
+from fairlead.server.rules import make_rules, remake_rules, round_of
 from fairlead.store import Change, Put, Store
 
 log = structlog.get_logger("fairlead.serve")
@@ -168,23 +168,17 @@ async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, En
     if not emulated:
         # Nobody has measured these devices yet: all are alike until somebody has.
         speeds = replace(speeds, assumed=1.0)
-    mechanism = realise_live(settings.policy, settings.mechanism, settings.round_s)
-    round_s = float(getattr(mechanism, "round_s", 60.0))
+    rules = make_rules(settings.policy, settings.mechanism, settings.round_s, speeds)
+    round_s = round_of(rules.mechanism)
     setting = Setting(
         cluster=cluster,
-        beliefs=speeds,
-        mechanism=mechanism,
+        rules=rules,
+        remake=remake_rules,
         data=settings.data.absolute(),
-        plan_lead_s=plan_lead_s(round_s),
         environment=_environment(settings, tokens, speeds if emulated else None, round_s),
         emulated=speeds if emulated else None,
     )
     return setting, engine
-
-
-def plan_lead_s(round_s: float) -> float:
-    """Return how long before a round ends the plan for the next one is asked for."""
-    return min(0.25 * round_s, 30.0)
 
 
 def _engine(settings: ServeSettings) -> tuple[Engine, bool]:

@@ -147,12 +147,12 @@ class Store:
             crash.point("server.commit.inside")
 
     def save_state(self, token: int, seq: int, body: str) -> None:
-        """Keep the state after event ``seq``; older states and the events before it may go."""
+        """Keep the state after event ``seq``; earlier states and the events before it may go."""
         packed = zlib.compress(body.encode(), 1)
         with self._engine.begin() as connection:
             self._check(connection, token)
+            connection.execute(sa.delete(tables.states).where(tables.states.c.seq <= seq))
             connection.execute(sa.insert(tables.states).values(seq=seq, body=packed))
-            connection.execute(sa.delete(tables.states).where(tables.states.c.seq < seq))
             connection.execute(sa.delete(tables.events).where(tables.events.c.seq <= seq))
             crash.point("server.state.inside")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.live.rules import Rules
 from fairlead.live.spec import JobSpec
 from fairlead.mechanisms.capacity import Capacity
 from fairlead.mechanisms.queues import preempting, refilling
@@ -30,6 +31,7 @@ SPEEDS = SpeedTable(
         for kind, speed in zip(KINDS, row, strict=True)
     }
 )
+_OTHER_SPEEDS = SpeedTable(dict.fromkeys(SPEEDS.steps_per_s, 2.0))
 _ROUNDS_S = (2.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0, 30.0)
 FAULTS = (
     *("server dies", "server dies", "server dies at a gate", "server dies at a gate"),
@@ -66,7 +68,9 @@ class Scenario:
 
     seed: int
     cluster: Cluster
-    mechanism: Any
+    rules: tuple[Rules, ...]
+    """what servers go by, each of them by the next"""
+    round_s: float
     limits: dict[str, dict[str, float]]
     """tenant → accelerator → devices of which it never holds more"""
     jobs: list[tuple[float, JobSpec]]
@@ -78,7 +82,6 @@ class Scenario:
     quiet_at: float
     """from then on nothing goes wrong any more"""
     real_store: bool
-    plan_lead_s: float
     rng: random.Random = field(repr=False)
 
 
@@ -109,10 +112,11 @@ def scenario(seed: int) -> Scenario:
         ),
         key=lambda one: one.at,
     )
-    return Scenario(
+    plan = Scenario(
         seed=seed,
         cluster=Cluster.of(counts, per_node=rng.choice((1, 1, 2))),
-        mechanism=mechanism,
+        rules=(),
+        round_s=round_s,
         limits=limits,
         jobs=jobs,
         happenings=happenings,
@@ -121,8 +125,28 @@ def scenario(seed: int) -> Scenario:
         events_per_state=rng.choice((7, 25, 10_000)),
         quiet_at=quiet_at,
         real_store=seed % 25 == 7,
-        plan_lead_s=round_s * rng.choice((0.0, 0.25)),
         rng=rng,
+    )
+    plan.rules = _rules(seed, mechanism, round_s * rng.choice((0.0, 0.25)))
+    return plan
+
+
+def _rules(seed: int, mechanism: Any, plan_lead_s: float) -> tuple[Rules, ...]:
+    """Return what servers go by: mostly the same, now and then another mechanism or other speeds.
+
+    What keeps nothing of its work is moved no more often than under the first.
+    """
+    rng = random.Random(f"rules of {seed}")
+    made = [(SPEEDS, mechanism)]
+    if rng.random() < 0.25:
+        round_s = mechanism.round_s
+        others = [Srtf(round_s), Tiresias(round_s=round_s, threshold_s=3.0), Capacity(round_s)]
+        if isinstance(mechanism, Turns | Shares):
+            others += [Turns(round_s), Shares(policy=Isolated(), round_s=round_s)]
+        made.append((rng.choice((SPEEDS, _OTHER_SPEEDS)), rng.choice(others)))
+    return tuple(
+        Rules(beliefs=speeds, mechanism=one, plan_lead_s=plan_lead_s, text=str(number))
+        for number, (speeds, one) in enumerate(made)
     )
 
 

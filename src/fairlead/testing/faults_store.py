@@ -55,11 +55,9 @@ class MemoryStore:
                     memory.audit.append(copy(change))
 
     def save_state(self, token: int, seq: int, body: str) -> None:
-        """Keep the state after event ``seq``; older states and the events before it may go."""
+        """Keep the state after event ``seq``; earlier states and the events before it may go."""
         self._check(token)
         memory = self._memory
-        if memory.state is not None and memory.state[0] == seq:
-            raise KeyError(f"there is a state after event {seq}")
         memory.state = seq, body
         memory.events = {number: event for number, event in memory.events.items() if number > seq}
 

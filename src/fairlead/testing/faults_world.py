@@ -58,6 +58,7 @@ class World:
         self.wall_offset = _EPOCH
         self.server: Server | None = None
         self._last: Server | None = None
+        self._starts = 0
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
         self._leaving_since: dict[int, float] = {}
@@ -66,10 +67,9 @@ class World:
         """how many more named points keepers and jobs pass before one dies there"""
         self.setting = Setting(
             cluster=plan.cluster,
-            beliefs=SPEEDS,
-            mechanism=plan.mechanism,
+            rules=plan.rules[0],
+            remake=lambda text: next(one for one in plan.rules if one.text == text),
             data=home,
-            plan_lead_s=plan.plan_lead_s,
             environment=self._environment,
         )
         self.disk.slow = plan.slow_disk
@@ -221,7 +221,7 @@ class World:
         return {
             "FAIRLEAD_URL": "http://simulated",
             "FAIRLEAD_JOB_TOKEN": "none",
-            "FAIRLEAD_LEASE_S": f"{2 * self.plan.mechanism.round_s:g}",
+            "FAIRLEAD_LEASE_S": f"{2 * self.plan.round_s:g}",
             "FAIRLEAD_EMULATED_STEPS_PER_S": f"{SPEEDS.speed(spec.workload, kinds):.17g}",
             "FAIRLEAD_CHECKPOINT_S": f"{CHECKPOINT_S:g}",
         }
@@ -234,6 +234,9 @@ class World:
             store = Store(f"sqlite:///{self.home / 'fairlead.db'}")
         self.checks.note("a server starts")
         trouble = 0.0 if self.quiet else self.plan.trouble
+        rules = self.plan.rules[self._starts % len(self.plan.rules)]
+        self.setting = replace(self.setting, rules=rules)
+        self._starts += 1
         server = Server(store, self.setting, self.checks, self.rng, trouble=trouble)
         self.server = server
         server.on_death = lambda _: self.kill_server(self.rng.uniform(0.1, 6.0))

@@ -57,6 +57,15 @@ class SlowCluster:
                 del self._held[lease]
                 self._send(ev.LeasesEnded(at, np.array([lease]), np.ones(1), "left"))
 
+    def go_by(self, mechanism: Any, at: float) -> None:
+        """Let the scheduler go on under another mechanism, as after a new start of a server."""
+        scheduler = self._scheduler
+        scheduler.go_by(scheduler.beliefs, mechanism, scheduler.plan_lead_s)
+        self._mechanism = mechanism
+        leases = scheduler.leases
+        self._leaving = leases.lease[leases.open[leases.leaving[leases.open]]].tolist()
+        self._timers = {"PlanDue": at}
+
     def _send(self, event: ev.Event) -> None:
         self._perform(self._scheduler.handle(event), event.at)
 
