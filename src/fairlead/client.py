@@ -185,6 +185,8 @@ def _refusal(status: int, text: bytes) -> ServerError:
 
 def job_path(job_id: str, *rest: str) -> str:
     """Return the path of a job, whatever characters its id has."""
+    if not job_id:
+        raise ServerError("a job's id is empty; `fairlead jobs` lists those there are")
     return "/".join(("/v1/jobs", quote(job_id, safe=""), *rest))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,6 +83,24 @@ def test_a_job_file_says_all_of_a_job_and_options_win_over_it(server: LiveServer
         "name": "from-flag", "gang": 1, "total_steps": 7, "weight": 2.5, "priority": 3
     }  # fmt: skip
     assert made["command"] == ["sleep", "0.1"]
+
+
+def test_a_job_that_cannot_be_named_or_run_is_one_clear_line(server: LiveServer) -> None:
+    for command in ("job", "logs", "cancel"):
+        refused = server.cli(command, "")
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("fairlead: a job's id is empty")
+    refused = server.cli("submit", "--", "true")
+    assert refused.returncode == 1
+    assert "field 'workload': none is given" in refused.stderr
+    assert "give one of its 2 workloads (e.g. 'big')" in refused.stderr
+
+
+def test_a_job_is_shown_with_times_that_people_read(server: LiveServer) -> None:
+    made = server.cli("submit", "--workload", "small", "--", "true").stdout.strip()
+    at = server.client.wait(made, timeout_s=30)["submitted_at"]
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    assert re.search(rf"submitted_at\W+{shown}", server.cli("job", made).stdout)
 
 
 def test_a_bad_job_file_is_refused_with_its_line(server: LiveServer) -> None:

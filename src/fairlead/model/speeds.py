@@ -138,11 +138,16 @@ class SpeedTable:
         if gangs is None and self.assumed is not None:
             return
         if gangs is None:
-            known = f"the speeds table{self._named} has no workload {workload!r}"
+            some = f"one of its {len(self.workloads)} workloads (e.g. {self.workloads[0]!r})"
+            if not workload:
+                raise InputError(
+                    f"none is given, and only the speeds table{self._named} knows speeds",
+                    fix=f"give {some}",
+                    field="workload",
+                )
             raise InputError(
-                known if workload else "none is given, and only the workload tells a job's speed",
-                fix=f"use one of its {len(self.workloads)} workloads"
-                f" (e.g. {self.workloads[0]!r}) or add rows for it",
+                f"the speeds table{self._named} has no workload {workload!r}",
+                fix=f"use {some} or add rows for it",
                 field="workload",
             )
         if gang not in gangs and self.measures_gangs:

@@ -63,7 +63,9 @@ def make_app(
     log_all: bool = False,
 ) -> ASGIApp:
     """Return the application that serves a live scheduler; ``log_all`` logs renewals, too."""
-    app = FastAPI(title="Fairlead", version=__version__, responses=_TROUBLE)
+    app = FastAPI(
+        title="Fairlead", version=__version__, responses=_TROUBLE, redirect_slashes=False
+    )
     app.state.live, app.state.tokens, app.state.about = live, tokens, about
     app.state.gates = Gates(limits)
     app.add_exception_handler(FairleadError, _refused)
