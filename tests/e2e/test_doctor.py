@@ -59,6 +59,17 @@ def test_a_healthy_cluster_is_well(slurm: SlurmCluster, tmp_path: Path) -> None:
     slurm.wait_idle()
 
 
+@pytest.mark.usefixtures("slurm")
+def test_a_directory_of_a_node_s_own_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    for name in ("n1", "n2", "n3"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+    (tmp_path / "own/n4").touch()
+    found = doctor(tmp_path / "data", engine=f"slurm:node-dir={tmp_path}/own/{{node}}")
+    assert found["node directory"]["level"] == "wrong"
+    assert f"n4 cannot write to {tmp_path}/own/n4" in found["node directory"]["found"]
+    assert "node-dir=" in found["node directory"]["fix"]
+
+
 def changed(slurm: SlurmCluster, to: Path, before: str, after: str) -> str:
     """Return a configuration of the same cluster for clients with one line changed."""
     text = (slurm.root / "slurm.conf").read_text()

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +32,14 @@ _ENDS_S = 0.02
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 """the machine's failures, which do not count against a job's retries"""
+
+
+class NotStartedError(Exception):
+    """A gang cannot be started; ``ending`` says how its lease ends."""
+
+    def __init__(self, ending: Ending, why: str) -> None:
+        super().__init__(f"it did not start: {why}")
+        self.ending = ending
 
 
 class Keeper:
@@ -60,14 +68,12 @@ class Keeper:
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        if not self.gather():
-            return Ended(order.lease, "left", self._saved(), "it was stopped before it began")
         try:
-            self._start()
-        except OSError as error:
-            self._signal(signal.SIGKILL)
-            ending: Ending = "lost" if error.errno in _NO_ROOM else "failed"
-            return Ended(order.lease, ending, self._saved(), f"it did not start: {error}")
+            if not self.gather():
+                return Ended(order.lease, "left", self._saved(), "it was stopped before it began")
+            self._begin()
+        except NotStartedError as error:
+            return Ended(order.lease, error.ending, self._saved(), str(error))
         began = time.monotonic()
         limit_s = order.time_limit_s or float("inf")
         while any(member.poll() is None for member in self._members):
@@ -80,18 +86,33 @@ class Keeper:
                 self._watch(now - began > limit_s)
         self._pump(0.0)
         self._sweep()
+        self.finish()
         return self._ended()
 
     def gather(self) -> bool:
-        """Wait for the rest of the gang, where there is one elsewhere; False: do not start."""
+        """Wait for the rest of the gang, where there is one elsewhere; False: do not start.
+
+        Raises NotStartedError if something is in the way.
+        """
         return not self._stopping
 
     def tick(self) -> None:
         """Do what is to be done several times a second while members run."""
 
+    def finish(self) -> None:
+        """Do what is left to do once all members have ended."""
+
     def tell(self, ended: Ended) -> None:
         """Write down how the gang ended."""
         lease_dir.write_ended(self._directory, ended)
+
+    def _begin(self) -> None:
+        try:
+            self._start()
+        except OSError as error:
+            self._signal(signal.SIGKILL)
+            ending: Ending = "lost" if error.errno in _NO_ROOM else "failed"
+            raise NotStartedError(ending, str(error)) from error
 
     def _start(self) -> None:
         order = self._order
@@ -297,7 +318,7 @@ def _memory_gib(pid: int) -> float:
     return pages * _PAGE / 2**30
 
 
-def keep(directory: Path, kind: type[Keeper] = Keeper) -> int:
+def keep(directory: Path, kind: Callable[[Path, Order], Keeper] = Keeper) -> int:
     """Run the lease of a directory to its end, unless another keeper does or did."""
     held = lease_dir.hold(directory)
     if held is None:

@@ -9,6 +9,7 @@ import fcntl
 import json
 import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,10 +18,13 @@ from fairlead import __version__
 _PATIENCE_S = 5.0
 
 
-def ask(directory: Path, host: str, port: int) -> None:
-    """Leave a question for nodes: who sees it, and is that address reached from there?"""
+def ask(directory: Path, host: str, port: int, node_dir: str = "") -> None:
+    """Leave a question for nodes: who sees it, and is that address reached from there?
+
+    With ``node_dir``, a directory of each node's own: can it be written to?
+    """
     (directory / "answers").mkdir()
-    question = {"host": host, "port": port}
+    question = {"host": host, "port": port, "node_dir": node_dir}
     (directory / "question.json").write_text(json.dumps(question), encoding="ascii")
     (directory / "lock").touch()
 
@@ -33,6 +37,7 @@ def answer(directory: Path, node: str) -> None:
         "python": sys.executable,
         "locks": _is_locked(directory / "lock"),
         "reaches": _reach(question["host"], int(question["port"])),
+        "writes": _write(question["node_dir"].replace("{node}", node)),
         "at": time.time(),
     }
     aside = directory / "answers" / f".{node}"
@@ -56,6 +61,18 @@ def _reach(host: str, port: int) -> str:
             return ""
     except OSError as error:
         return str(error)
+
+
+def _write(directory: str) -> str:
+    """Return why a directory cannot be written to, empty if it can or none was named."""
+    try:
+        if directory:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=directory) as file:
+                file.write(b"\0")
+    except OSError as error:
+        return f"{directory}: {error.strerror}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -15,7 +15,13 @@ import structlog
 
 from fairlead.engines.base import Order
 from fairlead.engines.ray_leases import Part, Watched
-from fairlead.engines.ray_shelf import Saved, checkpoint_path, names_of, with_own_files
+from fairlead.engines.shelf import (
+    Saved,
+    checkpoint_path,
+    files_for,
+    names_of,
+    with_own_files,
+)
 from fairlead.job import checkpoint
 from fairlead.job.checkpoint import Latest
 
@@ -45,9 +51,8 @@ class Freight:
         checkpoint.raise_fence(order.checkpoint_dir, order.lease)
         found, node = checkpoint.latest(order.checkpoint_dir), part.node
         if found is not None:
-            ranks = range(part.order.first_rank, part.order.first_rank + len(part.order.devices))
-            wanted = {found.files[rank if rank < len(found.files) else 0] for rank in ranks}
-            missing = await self.ask(node, "missing", order.job, sorted(wanted))
+            wanted = files_for(part.order, found)
+            missing = await self.ask(node, "missing", order.job, wanted)
             assert isinstance(missing, list)
             for name in missing:
                 source = Path(order.checkpoint_dir) / name

@@ -20,7 +20,7 @@ from fairlead.engines.base import Ended, Order, Report
 from fairlead.engines.keeper import free_port
 from fairlead.engines.local import LocalEngine, start_keeper
 from fairlead.engines.ray_keeper import RAYLET
-from fairlead.engines.ray_shelf import Saved, Shelf
+from fairlead.engines.shelf import Saved, Shelf
 from fairlead.model.cluster import Cluster, Node
 
 _SAVED_S = 0.1

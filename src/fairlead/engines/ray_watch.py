@@ -18,8 +18,8 @@ from fairlead.engines.ray_connection import Connection, RayError
 from fairlead.engines.ray_freight import Freight
 from fairlead.engines.ray_leases import Part, Watched
 from fairlead.engines.ray_nodes import GPU, RayNode, Told, alive, taken
-from fairlead.engines.ray_shelf import Saved
 from fairlead.engines.ray_warden import News
+from fairlead.engines.shelf import Saved
 from fairlead.model.cluster import Cluster, Node
 
 log = structlog.get_logger("fairlead.ray")

@@ -45,6 +45,9 @@ class SlurmEngine:
     qos: str = ""
     users: bool = False
     """submit as the Unix user who is called like the job's tenant; needs root"""
+    node_dir: str = ""
+    """a directory of each node's own to which members save, {node} in it stands for the node's
+    name; what they save is carried to ``data`` and to the next node"""
     python: str = sys.executable
     """the interpreter on the nodes, with Fairlead installed"""
     cpus_per_device: int = 1
@@ -243,8 +246,15 @@ class SlurmEngine:
             own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
             script += [f"export {name}={shlex.quote(value)}" for name, value in own.items()]
         keeper = [self.python, "-m", "fairlead.engines.slurm_keeper", str(directory)]
+        if self.node_dir:
+            keeper.append(self._home_on(part.node, order.tenant))
         script.append(f"exec {shlex.join(keeper)}\n")
         await self._slurm.submit("\n".join(script), options)
+
+    def _home_on(self, node: str, tenant: str) -> str:
+        """Return where our jobs save on a node; tenants' users have a directory each."""
+        name = self._prefix[:-1] + (f"-{tenant}" if self.users else "")
+        return str(Path(self.node_dir.replace("{node}", node)) / name)
 
     async def _stop_jobs(self, watched: Watched) -> None:
         """Have Slurm drop what waits and signal what runs, so that nobody waits for a look."""

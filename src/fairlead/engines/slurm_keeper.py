@@ -4,20 +4,25 @@ It does what a keeper does on one machine. Besides, it shows that it lives by to
 starts no member before the keepers of all parts are there, looks for ``stop`` in its directory,
 and ends its members when those of another part have failed: all through the directory that the
 nodes share, so it needs neither Slurm's controller nor the scheduler.
-``python -m fairlead.engines.slurm_keeper DIRECTORY``.
+``python -m fairlead.engines.slurm_keeper DIRECTORY [HOME]``: with a home, a directory of the
+node's own, members save there and what they saved is carried to the data directory.
 """
 
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fairlead.engines import lease_dir
-from fairlead.engines.base import Ended, Order
-from fairlead.engines.keeper import Keeper, free_port, keep
+from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.keeper import Keeper, NotStartedError, free_port, keep
+from fairlead.engines.slurm_carrier import Carrier, DamagedError
+from fairlead.job.checkpoint import FencedError
 
 BEAT_S = 1.0
 _LOOK_S = 0.05
@@ -111,6 +116,52 @@ class NodeKeeper(Keeper):
         return [self._directory.parent / str(number) for number in range(count)]
 
 
+class CarryingKeeper(NodeKeeper):
+    """Keeps members that save on their node's own disk."""
+
+    def __init__(self, directory: Path, order: Order, home: Path) -> None:
+        super().__init__(directory, order)
+        gang = [lease_dir.read_order(part) for part in self._parts()]
+        self._carrier = Carrier(order, gang, home)
+
+    def gather(self) -> bool:
+        """Wait for the rest of the gang, and for the checkpoint that members start from."""
+        if not super().gather():
+            return False
+        failed: list[OSError | FencedError] = []
+
+        def bring() -> None:
+            try:
+                self._carrier.bring()
+            except (OSError, FencedError) as error:
+                failed.append(error)
+
+        bringing = threading.Thread(target=bring, daemon=True)
+        bringing.start()
+        while bringing.is_alive() and not self._stopping:
+            self.tick()
+            bringing.join(_LOOK_S)
+        for error in failed:
+            kinds: dict[type[Exception], Ending] = {FencedError: "refused", DamagedError: "failed"}
+            raise NotStartedError(kinds.get(type(error), "lost"), str(error)) from error
+        return not self._stopping
+
+    def finish(self) -> None:
+        """Carry what members saved last, before their end is told."""
+        with suppress(OSError):
+            (self._directory / "carrying").touch()
+        self._carrier.end()
+        while self._carrier.is_busy():
+            self.tick()
+            time.sleep(_LOOK_S)
+
+    def _start(self) -> None:
+        own = {**self._order.environment, "FAIRLEAD_NODE_CHECKPOINT_DIR": self._carrier.own}
+        self._order = replace(self._order, environment=own)
+        super()._start()
+        self._carrier.begin()
+
+
 def beat(directory: Path) -> None:
     """Show that the keeper of this directory lives."""
     path = directory / "beat"
@@ -135,8 +186,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     directory = Path(sys.argv[1])
-    # Slurm may be late: where the directory is gone the lease has ended.
-    return keep(directory, NodeKeeper) if directory.exists() else 0
+    if not directory.exists():
+        return 0  # Slurm may be late: where the directory is gone the lease has ended
+    if len(sys.argv) > 2:
+        return keep(directory, partial(CarryingKeeper, home=Path(sys.argv[2])))
+    return keep(directory, NodeKeeper)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 ```
 leases/<lease>/order.json   what was ordered            parts      how many there are
                exit.json    what became of it, once all parts have ended
-               <part>/      what a keeper's directory holds, and beat, here.json, stop
+               <part>/      what a keeper's directory holds, and beat, here.json, stop, carrying
 ```
 """
 
@@ -26,6 +26,7 @@ class Seen:
 
     ended: Ended | None
     has_started: bool
+    carries: bool
     beat: int | None
 
 
@@ -39,6 +40,8 @@ class Part:
     order: Order
     ended: Ended | None = None
     has_started: bool = False
+    carries: bool = False
+    """members have ended, and what they saved is on its way to the data directory"""
     beat: int | None = None
     """when the keeper last showed life, by the clock of whoever keeps the files"""
     beat_seen_at: float | None = None
@@ -58,6 +61,7 @@ class Part:
         return Seen(
             lease_dir.read_ended(self.directory),
             self.has_started or (self.directory / "members.json").exists(),
+            (self.directory / "carrying").exists(),
             _changed_at(self.directory / "beat"),
         )
 
@@ -67,6 +71,7 @@ class Part:
             return
         self.ended = seen.ended
         self.has_started = seen.has_started
+        self.carries = seen.carries
         if seen.beat is not None and seen.beat != self.beat:
             self.beat_seen_at = now - (age_s(seen.beat) if self.beat is None else 0.0)
             self.beat = seen.beat

@@ -196,7 +196,12 @@ class Watch:
                     await self._give_up(one, part, "lost", "others hold its devices")
 
     async def _judge(self, one: Watched, part: Part, job: SlurmJob | None, now: float) -> None:
-        late = one.stop_at is not None and now > one.stop_at + one.order.grace_s + _SLACK_S
+        # What members saved may take its time to be carried away; they themselves have ended.
+        late = (
+            one.stop_at is not None
+            and now > one.stop_at + one.order.grace_s + _SLACK_S
+            and not part.carries
+        )
         if job is None:
             await self._judge_without_job(one, part, late, now)
         elif job.state == "PENDING":

@@ -143,6 +143,16 @@ def install(directory: str, lease: int, found: Latest | None) -> None:
         _tidy(directory, found.lease, list(found.files))
 
 
+def empty(directory: str, lease: int) -> None:
+    """Remove a copy of which the whole is elsewhere, unless a later lease may write here."""
+    with _locked(directory):
+        if fence(directory) <= lease:
+            _remove(os.path.join(directory, "latest.json"))
+            for name in os.listdir(directory):
+                if ".ckpt" in name:
+                    _remove(os.path.join(directory, name))
+
+
 def is_whole(path: str) -> bool:
     """Tell whether a checkpoint's file is here and has the checksum that it names."""
     try:

@@ -27,8 +27,9 @@ class LeasedRun(Run):
         self.rank = int(get("FAIRLEAD_RANK", "0"))
         self.world_size = int(get("FAIRLEAD_WORLD_SIZE", "1"))
         self.accelerator = get("FAIRLEAD_ACCELERATOR")
-        self.checkpoint_dir = directory = environment["FAIRLEAD_CHECKPOINT_DIR"]
-        self._directory: str = directory
+        shared = environment["FAIRLEAD_CHECKPOINT_DIR"]
+        self._directory: str = get("FAIRLEAD_NODE_CHECKPOINT_DIR") or shared
+        self.checkpoint_dir = self._directory
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
         self._pace = _Pace(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))

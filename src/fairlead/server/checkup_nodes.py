@@ -42,9 +42,12 @@ class Probes(Protocol):
 
 
 def check_nodes(
-    settings: ServeSettings, nodes: Sequence[str], probes: Probes
+    settings: ServeSettings, nodes: Sequence[str], probes: Probes, node_dir: str = ""
 ) -> Iterator[Finding]:
-    """Ask nodes what they see, and yield what is not as it should be, or that all is."""
+    """Ask nodes what they see, and yield what is not as it should be, or that all is.
+
+    ``node_dir`` is a directory of each node's own to which jobs save.
+    """
     asked = list(nodes)[:MOST_NODES]
     try:
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,13 +60,15 @@ def check_nodes(
     try:
         with ExitStack() as stack:
             host, port = _address(settings, stack)
-            probe.ask(directory, host, port)
+            probe.ask(directory, host, port, node_dir)
             lock = stack.enter_context((directory / "lock").open("rb"))
             fcntl.flock(lock, fcntl.LOCK_EX)
             failed = probes.start(directory, asked)
             answers = _collect(directory, [n for n in asked if n not in failed], probes)
             logs = {node: _last_line(directory / f"{node}.log") for node in asked}
         yield from _judge(settings, asked, failed, answers, logs)
+        if node_dir and answers:
+            yield _own_directories(node_dir, answers)
     finally:
         probes.end()
         shutil.rmtree(directory, ignore_errors=True)
@@ -127,6 +132,15 @@ def _judge(
     yield from _versions(answers)
     yield from _clocks(answers)
     yield from _reached(settings, answers)
+
+
+def _own_directories(node_dir: str, answers: Mapping[str, dict[str, Any]]) -> Finding:
+    bad = {node: one["writes"] for node, one in answers.items() if one["writes"]}
+    if not bad:
+        return Finding("node directory", "ok", f"nodes write to {node_dir}")
+    said = f"{_names(list(bad))} cannot write to {next(iter(bad.values()))}"
+    fix = "give node-dir= a directory on a disk of every node, writable for who runs jobs there"
+    return Finding("node directory", "wrong", said, fix)
 
 
 def _versions(answers: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ def check_slurm(settings: ServeSettings) -> Iterator[Finding]:
     may = _may_submit(engine)
     yield may
     if may.level != "wrong" and up:
-        yield from check_nodes(settings, up, _Probes(engine))
+        yield from check_nodes(settings, up, _Probes(engine), engine.node_dir)
 
 
 def _no_configuration() -> Finding | None:

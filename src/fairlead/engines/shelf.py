@@ -1,7 +1,9 @@
-"""A node's own files of a scheduler's jobs, where nodes share no directory with the server.
+"""A node's own files of a scheduler's jobs, where checkpoints are not in a shared directory.
 
-What the server wants of them it reads and writes in pieces, through the node's warden. All paths
-are relative to the scheduler's home on the node and cannot lead out of it.
+The data directory is what counts: a checkpoint is in force when it is there, under the fence that
+the server raises. Here are the node's copies, what members have saved and what was carried to
+them; whoever carries (``ray_freight``, ``slurm_carrier``) asks for them by paths relative to the
+scheduler's home on the node, which cannot lead out of it.
 """
 
 import os
@@ -39,6 +41,12 @@ def names_of(order: Order, steps: int) -> list[str]:
     """Return the files that the members of a part write for a checkpoint."""
     ranks = range(order.first_rank, order.first_rank + len(order.devices))
     return [f"{order.lease}-{steps}.{rank}.ckpt" for rank in ranks]
+
+
+def files_for(order: Order, found: Latest) -> list[str]:
+    """Return the files of a checkpoint that the members of a part start from."""
+    ranks = range(order.first_rank, order.first_rank + len(order.devices))
+    return sorted({found.files[rank if rank < len(found.files) else 0] for rank in ranks})
 
 
 @dataclass
