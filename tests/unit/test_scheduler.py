@@ -234,6 +234,29 @@ def test_late_plan_finds_everything_still_running() -> None:
     assert len(suspended(answer(made, request, 400.0, plan(1, 0, -1, -1, until=760)))) == 2
 
 
+def test_a_lease_that_left_untold_while_a_plan_was_made_is_not_told_to_leave() -> None:
+    """As after an outage: its slot may be the next lease's, which must not leave for it."""
+    made = scheduler()
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    first = lease_of(made, 0)
+    asked = ask(made, 360.0)
+    made.handle(ev.LeasesEnded(361.0, np.array([first]), np.array([10.0]), "left"))
+    commands = answer(made, asked, 362.0, plan(2, 1, -1, -1, until=720.0))
+    assert suspended(commands) == set()
+    assert launched(commands) == {2: (0,)}
+    assert made.leases.n_leaving == 0
+    assert not made.leases.leaving.any()
+
+
+def test_a_plan_whose_own_round_is_over_moves_nobody() -> None:
+    made = scheduler(plan_lead_s=10.0)
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    ready(made, 350.0, plan(1, 0, -1, -1, until=720.0))
+    commands = made.handle(ev.RoundEnd(800.0))  # the server was away
+    assert commands == [SetTimer("PlanDue", 800.0)]
+    assert suspended(ready(made, 800.0, plan(0, 1, -1, -1, until=1160.0))) == set()
+
+
 def test_answer_to_an_older_request_is_ignored() -> None:
     made = scheduler()
     request = ask(made, 0.0)

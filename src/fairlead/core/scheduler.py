@@ -233,7 +233,9 @@ class Scheduler(Generic[M]):
         self.leases.credit(slots, job, event.at, self.jobs.numbers)
         commands: list[Command] = []
         changes = self.changes
-        if event.outcome != "left" or self._leave_lost_nodes(slots):
+        # Members leave untold when the server was away for longer than their lease.
+        told = bool(self.leases.leaving[slots].all())
+        if event.outcome != "left" or not told or self._leave_lost_nodes(slots):
             self.changes += 1
         if self.leases.own_steps:
             commands += self._copies_ended(slots, event.steps)
@@ -344,8 +346,9 @@ class Scheduler(Generic[M]):
         return self._renew(event.plan.until, but=event.plan.stop)
 
     def _round_end(self, event: ev.RoundEnd) -> list[Command]:
-        if self.pending is not None:
-            plan, self.pending = self.pending, None
+        plan, self.pending = self.pending, None
+        # After an outage its own round may be over, too: then jobs would move for nothing.
+        if plan is not None and event.at < plan.until:
             return self._apply(plan, event.at)
         if self.planning:
             # Interim plan: what runs goes on until the late plan arrives and is applied at once.

@@ -111,6 +111,7 @@ class Keeper:
             self._start()
         except OSError as error:
             self._signal(signal.SIGKILL)
+            self._await_end()  # a device is free when nobody is on it
             ending: Ending = "lost" if error.errno in _NO_ROOM else "failed"
             raise NotStartedError(ending, str(error)) from error
 
@@ -165,6 +166,10 @@ class Keeper:
                     _kill_group(member.pid)
                 else:
                     member.send_signal(number)
+
+    def _await_end(self) -> None:
+        while any(member.poll() is None for member in self._members):
+            self._pump(_ENDS_S)
 
     def _watch(self, late: bool) -> None:
         """Stop everyone when one member has left or failed, time is over, or memory is."""

@@ -37,6 +37,9 @@ class CoreChecks:
                 if state == JobState.FINISHED:
                     done = steps == truth.committed == truth.total
                     self._require(done, f"{job_id} finished with {steps} of {truth.total} steps")
+            elif state == JobState.FINISHED:
+                done = steps == truth.total
+                self._require(done, f"{job_id} said {truth.total} steps, {steps} are counted")
             if state == JobState.FAILED:
                 self._require(
                     truth.crashes > live.specs[job_id].retries,
@@ -57,6 +60,7 @@ class CoreChecks:
             if isinstance(command, cmd.Launch):
                 self._launched(live, command, event.at)
         if isinstance(event, ev.LeasesEnded):
+            self._record.ended_here.update(event.lease.tolist())
             self._check_time(live, event)
 
     def _check_limits(self, scheduler: Any, launched: set[tuple[str, str]]) -> None:

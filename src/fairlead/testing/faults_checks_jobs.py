@@ -11,6 +11,8 @@ from fairlead.testing.faults_record import CHECKPOINT_S, Record, chain
 
 _NOTICES_S = 2.0
 """how long a member may go on after its lease, or after a call that it waited for: a retry"""
+_ASKS_S = 0.5
+"""how much later than it should a member may ask again whether its lease goes on"""
 _LATE_S = 7.0
 """how long members may stay, beyond their grace, when one of their gang is gone"""
 
@@ -43,6 +45,15 @@ class JobChecks:
         self._require(found.steps >= job.committed, f"{who}: {job.committed} were committed")
         self._require(found.steps <= job.total, f"{who}: the job has {job.total}")
         self._require(len(found.files) == job.gang, f"{who}: {found.files} of {job.gang}")
+        since = max(me.began_at, job.committed_at)
+        wanted = (
+            found.steps in (me.wants_saved, job.total)
+            or found.steps == me.ends_epoch
+            or self._record.now() - since > CHECKPOINT_S
+            or me.told_to_leave
+            or self._record.now() >= me.valid_until
+        )
+        self._require(wanted, f"{who}: it was not time for a checkpoint")
         job.committed, job.committed_by = found.steps, found.lease
         job.committed_at = self._record.now()
         self._record.note(f"{who}: committed by {me.name}")
@@ -94,6 +105,11 @@ class JobChecks:
             f"{process.name} goes on {late_s:.1f} s after its lease",
         )
         self._require(not process.told_it_is_over, f"{process.name} goes on without a lease")
+        silent_s = self._record.now() - process.asks_by - process.stalled_s
+        self._require(
+            silent_s < _ASKS_S or process.asking or process.told_to_leave,
+            f"{process.name} goes on, and should have asked for {silent_s:.1f} s",
+        )
         order = process.order
         assert order is not None
         if order.lease not in self._record.touched:
@@ -123,6 +139,15 @@ class JobChecks:
                 self._require(
                     saved, f"{process.name} left, {truth.committed} of {made} steps saved"
                 )
+        self._require(
+            process.returncode != LEFT or not process.told_it_is_over,
+            f"{process.name} left as if its lease had been good",
+        )
+        total = process.order.total_steps
+        undisturbed = process.lease not in self._record.touched and not process.told_to_leave
+        if process.returncode == 0 and undisturbed:
+            last = not self._record.truth[process.order.job].train or process.told_steps == total
+            self._require(last, f"{process.name} is done, and last told of {process.told_steps}")
         if process.returncode in (LEFT, FAILED_TO_SAVE) and not process.told_to_leave:
             over = self._record.now() >= process.valid_until or self._record.disk_was_full
             self._require(
@@ -142,7 +167,10 @@ class JobChecks:
     def kept(self, keeper: Process, ended: Any, *, asked: bool | None) -> None:
         """Look at how a lease ended of whose keeper all was well."""
         order = keeper.order
-        if order is None or ended is None:
+        assert order is not None
+        if ended is None:
+            well = order.lease in self._record.touched
+            self._require(well, f"{keeper.name} died with {keeper.returncode} of nothing")
             return
         if asked is None:  # nobody was there whom its members could have asked
             self._record.touch([order.lease])

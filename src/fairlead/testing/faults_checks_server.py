@@ -1,10 +1,17 @@
 """What must hold of a server when it has started, answers, and when all is over."""
 
 import math
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from fairlead.core.jobs import JobState
+from fairlead.engines.lease_dir import is_alive
+from fairlead.testing.faults_machine import Process
 from fairlead.testing.faults_record import Record
+
+_REAPED_S = 1.0
+"""in which a server takes note of the end of its child"""
 
 
 class ServerChecks:
@@ -18,6 +25,12 @@ class ServerChecks:
         for truth in self._record.truth.values():
             truth.written = truth.counted
         self._record.taken_written = dict(self._record.taken)
+
+    def adopted(self, live: Any, root: Path) -> None:
+        """Require that a server that has started keeps nothing of leases that are over."""
+        for directory in root.iterdir():
+            known = int(directory.name) in live.leases or is_alive(directory)
+            self._require(known, f"{directory.name} is over, and was not cleared away")
 
     def rebuilt(self, live: Any) -> None:
         """Look at what a server knows after a restart."""
@@ -54,6 +67,18 @@ class ServerChecks:
         weights = {tenant.id: tenant.weight for tenant in jobs.tenants}
         for tenant, weight in self._record.weights.items():
             self._require(weights.get(tenant) == weight, f"tenant {tenant} lost its weight")
+
+    def nothing_left(self, root: Path, ended: set[int], keepers: Iterable[Process]) -> None:
+        """Require that nothing is left of leases whose end a server has written down."""
+        for directory in root.iterdir():
+            left = int(directory.name) in ended
+            self._require(
+                not left or is_alive(directory), f"{directory.name} was not cleared away"
+            )
+        for keeper in keepers:
+            late = self._record.now() - keeper.ended_at > _REAPED_S
+            gone = keeper.alive or keeper.reaped or not late
+            self._require(gone, f"{keeper.name} is dead, and nobody has taken note")
 
     def ended(self, live: Any) -> None:
         """Require that every job has come to its end."""

@@ -14,7 +14,7 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.job import Tenant
 from fairlead.store import Audit
 from fairlead.testing.faults_machine import Process
-from fairlead.testing.faults_plan import Happening
+from fairlead.testing.faults_plan import ACTIONS, ENDLESS, Happening
 from fairlead.testing.faults_server import Server
 
 _LONG_S = 4.0
@@ -32,6 +32,13 @@ async def submit(world: "World", server: Server, spec: JobSpec) -> None:
     """Hand in a job."""
     made = await server.live.submit(spec, "operator")
     world.checks.acknowledged.add(made.id)
+
+
+async def _submit_and_cancel(world: "World", server: Server, after_s: float) -> None:
+    """Hand in a job that would go on for ever, and end it just when it may be about to start."""
+    made = await server.live.submit(ENDLESS, "operator")
+    world.checks.acknowledged.add(made.id)
+    world.loop.call_later(after_s, world.client, cancel, made.id)
 
 
 async def cancel(world: "World", server: Server, job_id: str) -> None:
@@ -108,6 +115,8 @@ def _act(world: "World", happening: Happening) -> None:
     node = _one([node.id for node in world.setting.cluster.nodes], happening)
     if what == "submit":
         world.client(submit, JobSpec(command=("train",), workload="small", steps=3))
+    elif what == "change of mind":
+        world.client(_submit_and_cancel, happening.for_s / 8.0)
     elif what == "drain":
         if node in world.machine.cut:
             return
@@ -316,6 +325,8 @@ def _hurry(world: "World", job: str) -> None:
 
 def _job_cannot_start(world: "World", happening: Happening) -> None:
     world.jobs.fails_to_start += 1 + int(2 * happening.pick)
+    world.jobs.fails_from_rank = int(happening.for_s) % 2  # of a gang only the second, perhaps
+    world.jobs.fails_for_want = int(2 * happening.for_s) % 2 == 1
 
 
 def _one(among: Sequence[Any], happening: Happening) -> Any:
@@ -323,7 +334,7 @@ def _one(among: Sequence[Any], happening: Happening) -> Any:
 
 
 HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
-    **dict.fromkeys(("cancel", "hold", "drain", "tenant", "priority", "submit"), _act),
+    **dict.fromkeys(ACTIONS, _act),
     "server dies": _server_dies,
     "server dies at a gate": _server_dies_at_a_gate,
     "server dies at a stop": _server_dies_at_a_stop,

@@ -1,8 +1,9 @@
 """Job processes and keepers of the simulation: our own code, on simulated processes."""
 
+import errno
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from fairlead.testing.faults_machine import Machine, Process
 from fairlead.testing.faults_plan import Happening
 from fairlead.testing.faults_record import Truth
 
+_EPOCH = 5
+"""steps of which training data is made, where a job goes over them several times"""
 _LATEST_START_S = 0.4
 """a keeper is a Python program: it takes this long to begin"""
 
@@ -38,6 +41,9 @@ class Jobs:
         self.cut_node: Callable[[str, float], object] = lambda *_: None
         self.fails_to_start = 0
         """how many of the next members do not start"""
+        self.fails_from_rank = 0
+        self.fails_for_want = False
+        """whether the machine is to blame and not the job"""
         self.asked: Callable[[int], bool | None] = lambda _: None
         """lease → whether the scheduler wants it to leave, None if nobody knows"""
         machine.on_exit = self._exited
@@ -67,6 +73,8 @@ class Jobs:
         )
         process.masked = True
         process.order = order
+        process.started_by = self._machine.servers
+        self._machine.keepers[process.pid] = process
         gang = len(order.devices)
         if order.job not in self._checks.truth:
             self._checks.truth[order.job] = Truth(
@@ -86,10 +94,12 @@ class Jobs:
         if late is None or over_nodes or (train and late.pick < 0.6):
             return self._rng.uniform(0.0, _LATEST_START_S)
         self.late = None
-        self.slow_to_begin[order.lease] = late.for_s
         self._checks.touch([order.lease])
-        self.cut_node(order.devices[0][0], 2.0 * late.for_s)
-        return late.pick * 3.0 * late.for_s
+        found_s, begins_s = 2.0 * late.for_s, late.pick * 3.0 * late.for_s
+        self.cut_node(order.devices[0][0], found_s)
+        # Mostly it lives, and has started nobody, when its node is found again.
+        self.slow_to_begin[order.lease] = max(late.for_s, found_s + 1.0 - begins_s)
+        return begins_s
 
     def _exited(self, process: Process) -> None:
         assert process.order is not None
@@ -122,10 +132,14 @@ class Jobs:
         cut = self._machine.cut
         # The engine starts nothing on nodes it reaches for a gang that it has given up.
         given_up = bool(parent.nodes & cut) and parent.order.devices[rank][0] not in cut
-        if self.fails_to_start or given_up:
-            self.fails_to_start -= not given_up
-            self._checks.truth[parent.order.job].crashes += 1
+        fails = self.fails_to_start > 0 and rank >= self.fails_from_rank
+        if fails or given_up:
             self._checks.touch([parent.lease])
+            if fails:
+                self.fails_to_start -= 1
+                if self.fails_for_want:
+                    raise OSError(errno.ENOMEM, "no memory for another process")
+            self._checks.truth[parent.order.job].crashes += 1
             raise OSError("it cannot be started")
         train = command[0] == "train"
         if parent.order.job in self.damaged:
@@ -150,6 +164,7 @@ class Jobs:
         fibres = self._machine.fibres
         me.began_at = self._machine.loop.time()
         me.valid_until = me.began_at + float(env["FAIRLEAD_LEASE_S"])
+        me.asks_by = me.began_at
         run = LeasedRun(order.lease, env)
         model = {"made": 0, "chain": 0, "rank": me.rank, "fresh": 1}
         # One kind of job keeps its state in a dict, the other in an object.
@@ -160,7 +175,7 @@ class Jobs:
         gang = len(order.devices)
         if gang > 1 and order.lease not in self._met:
             self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)
-        for i in run.steps(range(order.total_steps or 0)):
+        for i in _in_epochs(run, order.total_steps or 0):
             self._checks.jobs.stepped(me)
             more_s = self.slow_s.get(order.job)
             if more_s:
@@ -172,11 +187,22 @@ class Jobs:
                 fibres.sleep(self._rng.uniform(0.0, 0.3))
             model["chain"] = (model["chain"] * 1_103_515_245 + i + 12_345) & 0x7FFF_FFFF
             model["made"] += 1
+            if (i + 1) % _EPOCH == 0 and (order.total_steps or 0) % _EPOCH == 0:
+                me.ends_epoch = i + 1
             if me.rank == 0:
                 self._checks.made[order.lease] = model["made"]
             if (order.total_steps or 0) % 4 == 0 and i % 3 == 1:
                 run.checkpoint()
                 me.wants_saved = model["made"]
+
+
+def _in_epochs(run: LeasedRun, total: int) -> Iterator[int]:
+    """Yield the steps still to make; of some jobs one epoch after the other, as training does."""
+    if total % _EPOCH:
+        yield from run.steps(range(total))
+        return
+    for first in range(0, total, _EPOCH):
+        yield from run.steps(range(first, first + _EPOCH))
 
 
 class _Model:

@@ -41,10 +41,22 @@ class Process:
         """when a call returns that nobody answers"""
         self.wants_saved = 0
         """steps that must be saved before it makes another: it has asked for that"""
+        self.ends_epoch = -1
+        """steps after which it saves because its data has come to an end"""
         self.told_to_leave = False
         self.told_it_is_over = False
         self.began_at = 0.0
+        self.ended_at = 0.0
         self.stalled_s = 0.0
+        self.started_by = 0
+        """the server, of those that came one after the other, whose child it is"""
+        self.reaped = False
+        self.asking = False
+        """it waits for the server's answer"""
+        self.asks_by = 0.0
+        """when it is to ask the server again: as it was told, or soon when nobody answered"""
+        self.told_steps = -1
+        """of which the server has heard from it"""
         self.error: BaseException | None = None
         """what it died of, if it was not killed"""
         self.send_signal: Callable[[int], None]
@@ -79,6 +91,10 @@ class Machine:
         """nodes that nobody outside can reach"""
         self.taken: dict[str, tuple[int, ...]] = {}
         """node → which of its devices others hold"""
+        self.servers = 0
+        """how many have been started so far"""
+        self.keepers: dict[int, Process] = {}
+        """all that were ever started"""
         self.on_exit: Callable[[Process], None] = lambda _: None
         self._next_pid = _FIRST_PID
         self._next_descriptor = _FIRST_PID
@@ -126,7 +142,7 @@ class Machine:
         if not process.alive:
             return
         process.alive = False
-        process.returncode = code
+        process.returncode, process.ended_at = code, self.loop.time()
         for fibre in process.fibres:
             if not fibre.done:
                 self.fibres.kill(fibre)
@@ -174,6 +190,19 @@ class Machine:
         """Send a signal from the server: not to a node that is cut off."""
         if not process.nodes & self.cut:
             self.send(process, number)
+
+    def kill_slowly(self, process: Process) -> None:
+        """Kill a process that takes a while to be gone."""
+        late_s = self.rng.uniform(0.0, _DYING_S)
+        self.loop.call_later(late_s, self._deliver, process, signal.SIGKILL)
+
+    def wait_for(self, pid: int) -> None:
+        """Take note of the end of a keeper that the server has started and killed."""
+        process = self.keepers[pid]
+        if process.started_by != self.servers:
+            raise ChildProcessError(pid)
+        self._end(process, -signal.SIGKILL)  # whoever waits blocks until then
+        process.reaped = True
 
     def _deliver(self, process: Process, number: int) -> None:
         if not process.alive:

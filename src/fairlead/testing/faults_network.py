@@ -8,7 +8,11 @@ from fairlead.testing.faults_machine import Machine, Process
 
 _TIMEOUT_S = 5.0
 
-Renew = Callable[[int, dict[str, object]], dict[str, object] | None]
+_RETRY_S = 0.5
+"""after which a member that got no answer asks again"""
+
+Renew = Callable[[int, str, dict[str, object]], tuple[int, dict[str, object]]]
+"""(lease, token, what a member tells) → status, answer"""
 
 
 class Network:
@@ -30,34 +34,45 @@ class Network:
         assert process.order is not None
         return process.order.job not in self.cut_jobs and not process.nodes & self._machine.cut
 
-    def post(self, lease: int, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
+    def post(self, lease: int, token: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
         """Renew a lease; OSError when no answer comes."""
-        machine, rng = self._machine, self._rng
-        me = machine.me
+        me = self._machine.me
         assert me is not None
-        told = dict(body)
+        me.asking, again_s = True, _RETRY_S
+        try:
+            status, answer = self._ask(me, lease, token, dict(body))
+            again_s = float(str(answer.get("again_s", _RETRY_S)))
+        finally:
+            me.asking = False
+            me.asks_by = self._machine.loop.time() + again_s
+        return status, answer
+
+    def _ask(
+        self, me: Process, lease: int, token: str, told: dict[str, object]
+    ) -> tuple[int, dict[str, Any]]:
+        machine, rng = self._machine, self._rng
         self._travel(me)
         server = self.server
         if server is None:
             raise ConnectionRefusedError
-        answer = server(lease, told)
+        status, answer = server(lease, token, told)
+        me.told_steps = int(str(told["steps"]))
         if self.trouble and rng.random() < self.trouble:  # it arrives once more, later
-            machine.loop.call_later(rng.uniform(0.0, 2.0), self._again, server, lease, told)
+            machine.loop.call_later(rng.uniform(0.0, 2.0), self._again, server, lease, token, told)
         self._travel(me)
         if self.server is not server:
             raise ConnectionResetError
-        if answer is None:
+        if status != 200:
             me.told_it_is_over = True
-            return 409, {}
-        if answer["leave"]:
+        elif answer["leave"]:
             me.told_to_leave = True
         else:
             me.valid_until = machine.loop.time() + float(str(answer["valid_s"]))
-        return 200, dict(answer)
+        return status, dict(answer)
 
-    def _again(self, server: Renew, lease: int, told: dict[str, object]) -> None:
+    def _again(self, server: Renew, lease: int, token: str, told: dict[str, object]) -> None:
         if self.server is server:
-            server(lease, told)
+            server(lease, token, told)
 
     def _travel(self, process: Process) -> None:
         fibres, rng = self._machine.fibres, self._rng

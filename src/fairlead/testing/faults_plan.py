@@ -42,11 +42,16 @@ FAULTS = (
     *("file is damaged", "node is back before the server", "no descriptor is left"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
 )
-ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit")
+ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit", "change of mind")
 
 
 ENDLESS = JobSpec(
-    command=("shell", "1000"), name="endless", workload="small", tenant="blue", retries=1000
+    command=("shell", "1000"),
+    name="endless",
+    workload="small",
+    tenant="blue",
+    retries=1000,
+    grace_s=5.0,
 )
 """a job without the library that goes on until it is cancelled"""
 
@@ -105,6 +110,8 @@ def scenario(seed: int) -> Scenario:
     n_faults = rng.choice((0, 1, 1, 2, 3, 4))
     whats = [rng.choice(FAULTS) for _ in range(n_faults)]
     whats += [rng.choice(ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
+    if "keeper begins late" in whats and jobs[0][1] is not ENDLESS:
+        jobs.insert(0, (0.0, ENDLESS))  # what leaves of itself would not need to be stopped
     happenings = sorted(
         (
             Happening(rng.uniform(0.0, quiet_at), what, rng.uniform(0.5, 8.0), rng.random())

@@ -78,6 +78,8 @@ class Record:
     """leases of which a member was made to die"""
     broken_at: dict[int, float] = field(default_factory=dict)
     """lease → when the first member of its gang was gone before its time"""
+    ended_here: set[int] = field(default_factory=set)
+    """leases whose end the server that is up has written down"""
     devices: dict[tuple[str, int], Process] = field(default_factory=dict)
     trace: list[tuple[float, *tuple[object, ...]]] = field(default_factory=list)
     """what happened, and what followed from it"""

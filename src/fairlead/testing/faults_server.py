@@ -17,6 +17,7 @@ from fairlead.engines.base import (
     NodeFound,
     NodeUp,
     Order,
+    Progressed,
     Report,
 )
 from fairlead.engines.local import LocalEngine
@@ -45,6 +46,8 @@ class Server:
         self.checks = checks
         self.store = store
         self.up = True
+        self.number = 0
+        """of those that came one after the other"""
         self.started = False
         self.started_at = 0.0
         self.dies_at: int | None = None
@@ -127,12 +130,18 @@ class WatchedLive(Live):
     """the run before this one, if it died between two batches"""
     busy = False
 
+    @property
+    def loop(self) -> Any:
+        """The loop that rings."""
+        return asyncio.get_running_loop()
+
     def _handle(self, event: ev.Event) -> list[cmd.Command]:
         commands = super()._handle(event)
         checks = self.server.checks
         if self.server.started:
             checks.note(event, *commands)
             checks.core.handled(self, event, commands)
+            checks.said.handled(self, event, commands)
         return commands
 
     async def _take_in(self, first: Any) -> None:
@@ -140,6 +149,7 @@ class WatchedLive(Live):
         await super()._take_in(first)
         self.busy = False
         self.server.checks.server.settled()
+        self.server.checks.said.settled(self)
 
     def _rebuild(self) -> float:
         at = super()._rebuild()
@@ -153,7 +163,12 @@ class WatchedLive(Live):
             checks.require(same, "the specifications after a restart are others than before")
         self.before = None
         checks.server.rebuilt(self)
+        checks.said.rebuilt(self)
         return at
+
+    def _go_by_rules(self) -> None:
+        super()._go_by_rules()
+        self.server.checks.said.begin(self)
 
     @property
     def started(self) -> bool:
@@ -185,8 +200,8 @@ class FaultyWorkers:
         if fails == "before":
             server.expects_break = True
             raise OSError(errno.ENOSPC, "no space left for the simulated store")
+        server.in_flight = None  # who dies from here on has its transaction rolled back
         answer = call(*given)
-        server.in_flight = None
         if fails == "after":
             server.expects_break = True
             raise OSError(errno.EIO, "the simulated store was cut off")
@@ -218,7 +233,7 @@ class FaultyEngine:
         """nodes that do not answer"""
         self.taken: dict[str, tuple[int, ...]] = {}
         """node → which of its devices others hold"""
-        self._given_up: set[int] = set()
+        self.given_up: set[int] = set()
         """leases reported as lost with their node: what is left of them is stopped later"""
         """leases that runs of the server before this one gave up are adoption's to stop, if their
         node can be reached then"""
@@ -262,7 +277,7 @@ class FaultyEngine:
         await self._local.adopt(leases)
         for directory in sorted(self._local._root.iterdir()):
             if any(self._is_left(directory, node) for node in self.cut):
-                self._given_up.add(int(directory.name))
+                self.given_up.add(int(directory.name))
         scheduler = self._server.live.scheduler
         for number in sorted(scheduler.nodes.down):
             node = scheduler.cluster.nodes[number].id
@@ -313,7 +328,7 @@ class FaultyEngine:
             lease = int(directory.name)
             if not lease_dir.is_alive(directory):
                 self._local._report_end(lease)
-            elif lease in self._given_up and lease not in self._told:
+            elif lease in self.given_up and lease not in self._told:
                 self._told.add(lease)
                 self._local._stop_stranger(directory)
         if left:
@@ -324,14 +339,14 @@ class FaultyEngine:
     def _is_left(self, directory: Path, node: str) -> bool:
         """Tell whether a lease that was given up may still run on a node."""
         lease = int(directory.name)
-        if lease in self._server.live.leases and lease not in self._given_up:
+        if lease in self._server.live.leases and lease not in self.given_up:
             return False
         if (directory / "exit.json").exists() or not (directory / "order.json").exists():
             return False
         return any(at == node for at, _ in lease_dir.read_order(directory).devices)
 
     def _give_up(self, lease: int, why: str) -> None:
-        self._given_up.add(lease)
+        self.given_up.add(lease)
         self._later(Ended(lease, "lost", None, why))
 
     def join(self, node: Node) -> None:
@@ -353,6 +368,10 @@ class FaultyEngine:
 
     async def _listen(self) -> None:
         async for report in self._local.reports():
+            if isinstance(report, Ended) and report.ending == "finished" and report.steps is None:
+                # A job without the library has said before how far it is.
+                total = lease_dir.read_order(self._local._directory(report.lease)).total_steps
+                self._reports.put_nowait(Progressed(report.lease, float(total or 0)))
             self._later(report)
 
     def _later(self, report: Report) -> None:

@@ -128,7 +128,7 @@ def on_simulated_machine(
         (lease_dir, "os", disk),
         (lease, "time", times),
         (lease, "threading", threads),
-        (lease.Lease, "_post", lambda self, _, body: network.post(self.number, body)),
+        (lease.Lease, "_post", lambda self, _, body: network.post(self.number, self._token, body)),
         (leased, "time", times),
         (leased, "threading", threads),
         (leased, "signal", _signals(machine)),
@@ -189,8 +189,9 @@ def _sender(machine: Machine) -> Callable[[int, int], None]:
 
 def _keeper_os(machine: Machine) -> _Over:
     def kill_group(pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
         if pid in machine.processes:
-            machine.send(machine.processes[pid], number)
+            machine.kill_slowly(machine.processes[pid])
 
     return _Over(
         os,
@@ -214,7 +215,7 @@ def _engine_os(machine: Machine, jobs: Jobs) -> _Over:
         posix_spawn=lambda _, command, *__, **___: jobs.spawn_keeper(command[-1]),
         pidfd_open=machine.open_descriptor,
         close=lambda _: None,
-        waitpid=lambda *_: None,
+        waitpid=lambda pid, _: machine.wait_for(pid),
         kill=kill,
         killpg=kill,
     )

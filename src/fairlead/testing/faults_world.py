@@ -1,8 +1,9 @@
 """The world of one run: a machine, its disk and network, and servers that come and go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,12 @@ from fairlead.core.jobs import JobState
 from fairlead.live.driver import Setting
 from fairlead.live.spec import JobSpec
 from fairlead.model.cluster import Node
+from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.lease import SLOTS
+from fairlead.server.auth import Tokens
+from fairlead.server.limits import Gates, Limits
+from fairlead.server.messages import Renewal
+from fairlead.server.renewals import renewed
 from fairlead.store import Store
 from fairlead.testing.faults_checks import Checks
 from fairlead.testing.faults_disk import Disk
@@ -34,8 +40,11 @@ from fairlead.testing.faults_store import Memory, MemoryStore
 
 _LONGEST_S = 2000.0
 """of virtual time until all jobs must have ended"""
-_LEAVES_S = 20.0
-"""longer than any job's grace"""
+_LONGEST_GRACE_S = 5.0
+_LEAVES_S = 5.0
+"""how much longer than its grace a lease that is told to leave may take"""
+_TIDIES_S = 2.0
+"""in which a server clears away what is left of leases that have ended"""
 _SOON_S = 1.5
 """in which a member finds a server that is up again"""
 _EPOCH = 1_700_000_000.0
@@ -58,7 +67,8 @@ class World:
         self.wall_offset = _EPOCH
         self.server: Server | None = None
         self._last: Server | None = None
-        self._starts = 0
+        self._tokens = Tokens({}, b"a secret")
+        self._gates = Gates(Limits(), self.loop.time)
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
         self._leaving_since: dict[int, float] = {}
@@ -105,6 +115,7 @@ class World:
                 self._clean_up()
 
     def _clean_up(self) -> None:
+        self.touch()
         self.machine.end_all()
         if self.server is not None:
             self._drop_server()
@@ -138,31 +149,54 @@ class World:
                 self.checks.server.ended(self.server.live)
                 return
             await asyncio.sleep(1.0)
-            self._check_leaving()
             self._cancel_endless()
-        assert self.server is not None
-        self.checks.server.ended(self.server.live)
+        server = self.server
+        assert server is not None
+        self.checks.server.ended(server.live)
+        ended = self.checks.ended_here.copy()
+        await asyncio.sleep(_TIDIES_S)
+        if self.server is server:
+            ended -= server.engine.given_up
+            mine = [
+                one for one in self.machine.keepers.values() if one.started_by == server.number
+            ]
+            self.checks.server.nothing_left(self.home / "leases", ended, mine)
 
-    def _check_leaving(self) -> None:
-        """Require that leases end soon after they are told to, once nothing goes wrong."""
-        if self.server is None or not self.server.started:
+    def _check_leaving(self, reached: Sequence[Process]) -> None:
+        """Require that members end soon after their lease was told to leave."""
+        server = self.server
+        if server is None or not server.started:
             self._leaving_since.clear()
             return
-        for lease, found in self.server.live.leases.items():
-            if found.leaving:
-                since = self._leaving_since.setdefault(lease, self.loop.time())
-                late = self.loop.time() - since > _LEAVES_S
-                self.checks.require(not late, f"lease {lease} was told to leave and does not")
+        leaving = {number for number, one in server.live.leases.items() if one.leaving}
+        self._leaving_since = {
+            lease: self._leaving_since.get(lease, self.loop.time()) for lease in sorted(leaving)
+        }
+        for member in reached:
+            assert member.order is not None
+            since = max(
+                self._leaving_since.get(member.lease, self.loop.time()),
+                self._cut_until.get(member.node, 0.0),
+            )
+            late_s = self.loop.time() - since - member.order.grace_s - member.stalled_s
+            self.checks.require(
+                late_s < _LEAVES_S, f"lease {member.lease} was told to leave and does not"
+            )
+        if self.quiet:
+            for lease, since in self._leaving_since.items():
+                late = self.loop.time() - since > _LEAVES_S + _LONGEST_GRACE_S
+                self.checks.require(not late, f"lease {lease} was told to leave and is still open")
 
     def _check_gangs(self) -> None:
         members = self.jobs.members()
         reached = [one for one in members if not one.nodes & self.machine.cut]
         self.checks.jobs.check_gangs(reached)
+        self._check_leaving(reached)
         server = self.server
         if server is not None and server.started:
             for one in reached:
                 since = max(server.started_at, self._cut_until.get(one.node, 0.0))
-                late_s = self.loop.time() - since - one.stalled_s - _LEAVES_S
+                late_s = self.loop.time() - since - one.stalled_s - _LEAVES_S - _LONGEST_GRACE_S
                 wanted = one.lease in server.live.leases or late_s < 0
                 self.checks.require(wanted, f"{one.name} goes on, and nobody wants it")
         self.loop.call_later(2.0, self._check_gangs)
@@ -217,10 +251,9 @@ class World:
     # -- the server -----------------------------------------------------------------------------
 
     def _environment(self, lease: int, spec: JobSpec, kinds: tuple[str, ...]) -> dict[str, str]:
-        del lease
         return {
             "FAIRLEAD_URL": "http://simulated",
-            "FAIRLEAD_JOB_TOKEN": "none",
+            "FAIRLEAD_JOB_TOKEN": self._tokens.lease_token(lease),
             "FAIRLEAD_LEASE_S": f"{2 * self.plan.round_s:g}",
             "FAIRLEAD_EMULATED_STEPS_PER_S": f"{SPEEDS.speed(spec.workload, kinds):.17g}",
             "FAIRLEAD_CHECKPOINT_S": f"{CHECKPOINT_S:g}",
@@ -233,12 +266,13 @@ class World:
         if self.plan.real_store:
             store = Store(f"sqlite:///{self.home / 'fairlead.db'}")
         self.checks.note("a server starts")
+        self.machine.servers += 1
         trouble = 0.0 if self.quiet else self.plan.trouble
-        rules = self.plan.rules[self._starts % len(self.plan.rules)]
+        rules = self.plan.rules[(self.machine.servers - 1) % len(self.plan.rules)]
         self.setting = replace(self.setting, rules=rules)
-        self._starts += 1
         server = Server(store, self.setting, self.checks, self.rng, trouble=trouble)
         self.server = server
+        server.number = self.machine.servers
         server.on_death = lambda _: self.kill_server(self.rng.uniform(0.1, 6.0))
         server.engine.cut = set(self.machine.cut)
         server.engine.taken = dict(self.machine.taken)
@@ -257,18 +291,25 @@ class World:
             return
         server.started, server.started_at = True, self.loop.time()
         self.checks.note("the server is up")
+        self.checks.ended_here.clear()
         self.checks.server.took_over(server.live)
+        self.checks.server.adopted(server.live, self.home / "leases")
         for member in self.jobs.members():
             if member.valid_until < self.loop.time() + _SOON_S:  # it may have left, or will
                 self.checks.touch([member.lease])
-        self.network.server = lambda lease, told: self._renew(server, lease, told)
+        self.network.server = partial(self._renew, server)
 
     def _renew(
-        self, server: Server, lease: int, told: dict[str, object]
-    ) -> dict[str, object] | None:
-        answer = server.live.renew(lease, told)
+        self, server: Server, lease: int, token: str, told: dict[str, object]
+    ) -> tuple[int, dict[str, object]]:
+        status, answer = 200, None
+        said = Renewal.model_validate(told)
+        try:
+            answer = renewed(server.live, self._tokens, self._gates, lease, token, said)
+        except FairleadError as error:
+            status = 409 if isinstance(error, ProtocolError) else 401
         self.checks.server.renewed(server.live, lease, told, answer)
-        return answer
+        return status, answer or {}
 
     def kill_server(self, down_s: float) -> None:
         """End the server where it stands; another one starts after a while."""
@@ -290,6 +331,8 @@ class World:
             self._gate()
         elif name == "keeper.begins" and me.lease in self.jobs.slow_to_begin:
             self.machine.fibres.sleep(self.jobs.slow_to_begin[me.lease])
+        elif name == "keeper.begins" and self.network.trouble:
+            self.machine.fibres.sleep(self.rng.choice((0.0, 0.0, 0.3)))
         elif name == "job.commit.locked" and me.nodes & self.machine.cut:
             # Its lease may have been given up: the next one's fence comes just now, or must wait.
             self.machine.fibres.sleep(self.rng.uniform(0.0, 3.0))
