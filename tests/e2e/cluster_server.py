@@ -10,26 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from tests.e2e.live_server import LINE
+
 from fairlead.client import Client, ServerError
 from fairlead.engines import lease_dir
 
-# The model of live_server.TRAIN. Besides, a line for each lease that it ran under: when its first
-# step began and its last one ended, how many it made, and how fast it was meant to make them.
-TRAIN = """
-import json, os, sys, time
-from fairlead import job
-
-class Line:
-    def __init__(self): self.a, self.b = 0.0, 0.0
-    def state_dict(self): return {"a": self.a, "b": self.b}
-    def load_state_dict(self, state): self.a, self.b = state["a"], state["b"]
-    def step(self, i):
-        x = (i * 37 % 101) / 101
-        error = self.a * x + self.b - (3 * x + 1)
-        self.a -= 0.2 * error * x
-        self.b -= 0.2 * error
-        return error * error
-
+# Besides, it writes a line for each lease that it ran under: when its first step began …
+TRAIN = (
+    LINE
+    + """
 run, line, losses = job.attach(), Line(), {"seen": []}
 run.register(line=line, losses=losses)
 if len(sys.argv) > 3: run.register(ballast={"": os.urandom(int(sys.argv[3]))})
@@ -47,6 +36,7 @@ finally:
 with open(f"{sys.argv[2]}.{run.rank}", "w") as file:
     json.dump({"a": line.a, "b": line.b, **losses}, file)
 """
+)
 
 SPEEDS = "workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s\n" + "".join(
     f"{workload},{gang},{kind},,,{speed * (1 + gang) / 2:g},\n"

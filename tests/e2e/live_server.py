@@ -13,12 +13,12 @@ from pathlib import Path
 from fairlead.client import Client, ServerError
 from fairlead.engines import lease_dir
 
-TRAIN = """
-import json, sys
+LINE = '''
+import json, os, sys, time
 from fairlead import job
 
 class Line:
-    \"\"\"A line fitted by gradient descent.\"\"\"
+    """A line fitted by gradient descent."""
     def __init__(self): self.a, self.b = 0.0, 0.0
     def state_dict(self): return {"a": self.a, "b": self.b}
     def load_state_dict(self, state): self.a, self.b = state["a"], state["b"]
@@ -28,7 +28,12 @@ class Line:
         self.a -= 0.2 * error * x
         self.b -= 0.2 * error
         return error * error
+'''
+"""what jobs of tests train"""
 
+TRAIN = (
+    LINE
+    + """
 run, line, losses = job.attach(), Line(), {"seen": []}
 run.register(line=line, losses=losses)
 for i in run.steps(range(int(sys.argv[1]))):
@@ -38,6 +43,7 @@ for i in run.steps(range(int(sys.argv[1]))):
 with open(f"{sys.argv[2]}.{run.rank}", "w") as file:
     json.dump({"a": line.a, "b": line.b, **losses}, file)
 """
+)
 
 SPEEDS = """workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s
 big,1,v100,,,100,

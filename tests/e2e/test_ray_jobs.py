@@ -86,6 +86,7 @@ def test_checkpoints_and_logs_reach_nodes_that_share_nothing(ray_server: RayServ
     assert went_on < 10.0
     for node, jobs in {"n1": {gang}, "n2": {one}, "n3": {gang, one}, "n4": {gang}}.items():
         assert {path.name for path in server.nodes.glob(f"{node}/*/jobs/*")} == jobs
+    server.until(lambda: not list(server.nodes.glob("**/*.ckpt")), "nothing to stay on nodes")
 
 
 def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(

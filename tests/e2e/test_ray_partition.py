@@ -1,15 +1,14 @@
 """A node of Ray that is cut off and lives on: jobs run elsewhere, what it writes is refused."""
 
 import contextlib
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.cluster_server import note
+from tests.e2e.cut_off import CutOff
 from tests.e2e.ray_server import RayServer
-from tests.e2e.test_live import check_result
 
 from fairlead.model.cluster import Node
 from fairlead.testing import ray_cluster, slurm_apart
@@ -67,49 +66,20 @@ def is_up(server: RayServer, name: str) -> bool:
 def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
     server: RayServer, far: Apart
 ) -> None:
-    server.start(round_s=40.0)
-    server.client.post("/v1/nodes/n3/cordon")
-    often = {"FAIRLEAD_CHECKPOINT_S": "0.5"}
-    gang = server.submit("gang", 1200, workload="small", gang=3, accelerators=["v100", "k80"])
-    alone = server.submit(
-        "alone", 400, workload="uneven", accelerators=["p100", "k80"], environment=often
-    )
-    server.until(lambda: {gang, alone} <= set(server.leases()), "both to run")
-    assert server.leases() == {gang: ["n2", "n4"], alone: ["n2"]}
-    old = max(server.data.glob(f"jobs/{alone}/logs/*.0.log"))
-    server.client.post("/v1/nodes/n3/return")
+    scene = CutOff(server, far, 1200, 400)
+    assert server.leases() == {scene.gang: ["n2", "n4"], scene.alone: ["n2"]}
     time.sleep(2.5)
-    # All at once: the node's network is gone, what it sees of the data directory, and the server.
-    began = time.monotonic()
-    far.cut(server.data)
-    server.kill()
-    server.start(round_s=40.0)
-    restarted = time.monotonic() - began
-    server.until(lambda: server.leases() == {gang: ["n3"], alone: ["n3"]}, "both to run elsewhere")
-    taken = time.monotonic() - began
-    note(f"run elsewhere after {taken:.1f} s, of which the server's start took {restarted:.1f} s")
+    restarted, taken = scene.cut()
     # A server that takes half of it to start, on a busy machine, has as much again.
     assert taken < 10.0 or taken - restarted < 5.0
-    # The job there, slow as it is, has gone on. It sees the directory again and wants to save.
-    saved = json.loads(next(server.data.glob(f"jobs/{alone}/checkpoint/latest.json")).read_text())
-    assert "no checkpoint at step" in old.read_text()
-    assert "refused" not in old.read_text()
     kept = f"{server.data}/ray/nodes/n2/leases/"
     assert processes(kept), "a keeper there lives on"
-    far.mend_directories(server.data)
-    server.until(lambda: "refused: lease" in old.read_text(), "the old job's checkpoint")
-    assert "may write" in old.read_text()
-    assert saved["steps"] > 0
+    scene.let_it_try_to_save()
     far.mend_network()
     # Ray's part of the node hears that it was given up and ends, and with it what it kept.
     ended = server.until(lambda: not processes(kept), "nothing of ours to run there")
     note(f"nothing of ours ran there {ended:.1f} s after the cable was back")
-    for job_id, name, steps, ranks in ((gang, "gang", 1200, 3), (alone, "alone", 400, 1)):
-        job = server.client.wait(job_id, timeout_s=120)
-        assert (job["state"], job["steps_done"], job["leases"]) == ("finished", steps, 2)
-        assert job["failures"] == 0
-        for rank in range(ranks):
-            check_result(server.root / f"{name}.{rank}", steps)
+    scene.finish()
     server.until(lambda: not server.ray.groups(), "Ray to have its devices back")
     assert not is_up(server, "n2")
     server.ray.start_node("n2")

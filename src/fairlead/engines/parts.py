@@ -1,7 +1,10 @@
 """A lease over several nodes: an order for each of them, and one end of all."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Ending, Order
 from fairlead.job import checkpoint
 
@@ -21,6 +24,16 @@ def together(order: Order, parts: list[Ended]) -> Ended:
     said = sorted((one for one in parts if one.message), key=lambda one: one.ending != ending)
     codes = tuple(code for one in parts for code in one.exit_codes)
     return Ended(order.lease, ending, steps, said[0].message if said else "", codes)
+
+
+def end(directory: Path, order: Order, parts: Sequence[Ended | None]) -> Ended | None:
+    """Write down and return how a lease ended, None while a part of it has not."""
+    found = [one for one in parts if one is not None]
+    if len(found) < len(parts):
+        return None
+    ended = together(order, found)
+    lease_dir.write_ended(directory, ended)
+    return ended
 
 
 def split(order: Order) -> list[Order]:

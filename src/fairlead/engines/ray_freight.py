@@ -94,6 +94,10 @@ class Freight:
         elif len(parts) > 1 and self._has(order, gang):
             await self.ask(parts[0].node, "mark", order.job, gang)
 
+    async def clear(self, order: Order, node: str) -> None:
+        """Remove from a node what a lease that has ended saved there: it is here."""
+        await self.ask(node, "empty", order.job, order.lease)
+
     def _has(self, order: Order, names: list[str]) -> bool:
         return all(Path(order.checkpoint_dir, f"{name}.part").exists() for name in names)
 

@@ -4,9 +4,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.engines import lease_dir
+from fairlead.engines import lease_dir, parts
 from fairlead.engines.base import Ended, Ending, Order
-from fairlead.engines.parts import saved_steps, split, together
+from fairlead.engines.parts import saved_steps, split
 from fairlead.job import checkpoint
 
 
@@ -60,12 +60,7 @@ class Watched:
 
     def end(self) -> Ended | None:
         """Return and write down how the lease ended; None while a part has not."""
-        found = [part.ended for part in self.parts if part.ended is not None]
-        if len(found) < len(self.parts):
-            return None
-        ended = together(self.order, found)
-        lease_dir.write_ended(self.directory, ended)
-        return ended
+        return parts.end(self.directory, self.order, [part.ended for part in self.parts])
 
 
 def write(directory: Path, order: Order) -> Watched:

@@ -216,6 +216,7 @@ class Watch:
             return
         if self.freight is not None:  # only what is here counts
             report = replace(report, steps=saved_steps(one.order))
+            self.do(self.freight.clear(one.order, node))
         part.ended = report
         self._tell_others(one, report)
         self.conclude(one)

@@ -87,6 +87,10 @@ class Shelf:
         """Put a checkpoint in force that was carried here; see ``checkpoint.install``."""
         checkpoint.install(str(self._inside(checkpoint_path(job, ""))), lease, found)
 
+    def empty(self, job: str, lease: int) -> None:
+        """Remove what was carried away; see ``checkpoint.empty``."""
+        checkpoint.empty(str(self._inside(checkpoint_path(job, ""))), lease)
+
     def mark(self, job: str, names: Collection[str]) -> None:
         """Let rank 0 know that members elsewhere have written, and the server has their files."""
         for name in names:

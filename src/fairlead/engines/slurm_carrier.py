@@ -103,7 +103,7 @@ class Carrier:
             try:
                 self.look()
                 if last:
-                    checkpoint.empty(self.own, self._order.lease)
+                    self._shelf.empty(self._order.job, self._order.lease)
                     return
                 failing_since = None
             except OSError as error:

@@ -145,6 +145,8 @@ def install(directory: str, lease: int, found: Latest | None) -> None:
 
 def empty(directory: str, lease: int) -> None:
     """Remove a copy of which the whole is elsewhere, unless a later lease may write here."""
+    if not os.path.isdir(directory):
+        return
     with _locked(directory):
         if fence(directory) <= lease:
             _remove(os.path.join(directory, "latest.json"))
