@@ -103,3 +103,22 @@ def test_other_speeds_count_from_then_on_and_ended_jobs_need_none() -> None:
     assert state_bytes(fresh) == state_bytes(scheduler)
     with pytest.raises(InputError, match="no workload 'cnn'"):
         fresh.handle(ev.JobSubmitted(7.0, Job(id="new", workload="cnn", total_steps=1.0)))
+
+
+def test_a_job_with_numbers_for_accelerators_goes_on_only_under_who_takes_it() -> None:
+    two = {"accelerators": ("v100", "k80"), "gangs": {"k80": 2}}
+    scheduler = started(made("shares"), *(job(i, **two) for i in range(3)))
+    leases = scheduler.leases
+    assert sorted(leases.sizes(leases.open).tolist()) == [1, 1, 2]
+    before = state_bytes(scheduler)
+    with pytest.raises(InputError, match="different numbers"):
+        scheduler.go_by(SPEEDS, made("gandiva"), 0.0)
+    assert state_bytes(scheduler) == before
+    scheduler.go_by(SPEEDS, made("gavel"), 0.0)
+    assert leases.n_leaving == 0, "two K80 are its own gang there"
+    for i in range(3):
+        scheduler.handle(ev.JobCancelled(1.0, f"j{i}"))
+    scheduler.go_by(SPEEDS, made("gandiva"), 0.0)  # ended jobs are no matter
+    fresh: Scheduler[Any] = Scheduler(TWO, SPEEDS, made("gandiva"))
+    load_state(fresh, save_state(scheduler))
+    assert state_bytes(fresh) == state_bytes(scheduler)

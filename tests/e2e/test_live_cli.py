@@ -131,13 +131,37 @@ def test_a_sweep_makes_one_job_for_each_combination(server: LiveServer) -> None:
     assert said(server, "jobs", "--multijob", "search", "--last", 1)[0]["id"] == made[-1]["id"]
 
 
-def test_counts_for_each_accelerator_are_refused_not_ignored(server: LiveServer) -> None:
-    refused = server.cli("submit", "--accelerators", "v100,k80=2", "--", "true")
-    assert refused.returncode == 2
-    assert "one gang on all accelerators" in refused.stderr
-    body = {"command": ["true"], "workload": "small", "accelerators": ["v100", "k80=2"]}
-    status, _, text = server.client.raw("POST", "/v1/jobs", body)
-    assert (status, json.loads(text)["error"]["field"]) == (422, "accelerators")
+@pytest.mark.parametrize(
+    ("listed", "status", "said_why"),
+    [
+        ("v100,k80=0", 2, "'k80=0' is not allowed; give a whole number of devices"),
+        ("v100,k80=x", 2, "'k80=x' is not allowed; give a whole number of devices"),
+        ("v100,v100=2", 2, "each accelerator once"),
+        ("v100,tpu=2", 1, "tpu=2 can never run: the cluster has 0 tpu; of v100, k80 give"),
+        ("v100,k80=9", 1, "k80=9 can never run: the cluster has 2 k80"),
+        ("k80=9", 1, "k80=9 can never run: the cluster has 2 k80"),
+    ],
+)
+def test_numbers_of_devices_that_cannot_be_are_refused_with_the_reason(
+    server: LiveServer, listed: str, status: int, said_why: str
+) -> None:
+    refused = server.cli("submit", "--workload", "big", "--accelerators", listed, "--", "true")
+    assert refused.returncode == status
+    assert said_why in refused.stderr
+    body = {"command": ["true"], "workload": "big", "accelerators": listed.split(",")}
+    answer, _, text = server.client.raw("POST", "/v1/jobs", body)
+    assert (answer, json.loads(text)["error"]["field"]) == (422, "accelerators")
+
+
+def test_a_policy_that_cannot_count_by_accelerator_says_so(own_server: LiveServer) -> None:
+    own_server.devices, own_server.extra = "v100=1,k80=2", ("--policy", "tiresias")
+    own_server.start()
+    refused = own_server.cli(
+        "submit", "--workload", "big", "--accelerators", "v100,k80=2", "--", "true"
+    )
+    assert refused.returncode == 1
+    assert "different numbers of devices on different accelerators" in refused.stderr
+    assert "or use max-min" in refused.stderr
 
 
 # -- watching -----------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ def jobs(draw: st.DrawFn) -> list[Job]:
     found = []
     for label in draw(st.lists(LABELS, max_size=4, unique=True)):
         gang = draw(st.integers(1, 64))
+        names = draw(st.none() | st.lists(ACCELERATORS, min_size=1, unique=True).map(tuple))
+        several = draw(st.booleans()) and names is not None
+        gangs = {name: draw(st.integers(1, 64)) for name in (names or ())[1:] if several}
         found.append(
             Job(
                 id=label,
@@ -54,10 +57,9 @@ def jobs(draw: st.DrawFn) -> list[Job]:
                 weight=draw(POSITIVE),
                 priority=draw(st.integers(-9, 9)),
                 deadline_s=draw(st.none() | POSITIVE),
-                min_gang=draw(st.none() | st.integers(1, gang)),
-                accelerators=draw(
-                    st.none() | st.lists(ACCELERATORS, min_size=1, unique=True).map(tuple)
-                ),
+                min_gang=None if gangs else draw(st.none() | st.integers(1, gang)),
+                accelerators=names,
+                gangs=gangs,
                 utilization=draw(st.none() | st.floats(0, 1, allow_subnormal=False)),
             )
         )
@@ -133,6 +135,7 @@ def instances(draw: st.DrawFn) -> Instance:
             workload=draw(st.just("") | LABELS),
             tenant=draw(LABELS),
             gang=draw(st.integers(1, 2)),
+            gangs=draw(st.just({}) | st.just({"v100": 1})),
             weight=draw(POSITIVE),
             steps_left=draw(st.none() | POSITIVE),
             elapsed_s=draw(SIZES),

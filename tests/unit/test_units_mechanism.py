@@ -265,7 +265,7 @@ def test_choice_is_feasible_maximal_and_near_the_best() -> None:
             continue
         row, column = np.array(listed).T
         weight = rng.uniform(3.0, 8.0, size=len(row))
-        choice = UnitChoice(members, gang, Entries(row, column, weight), [2, 1], n)
+        choice = UnitChoice(members, gang[row], Entries(row, column, weight), [2, 1], n)
         choice.assign()
         chosen = [listed.index(pair) for pair in choice.wanted.items()]
         assert _feasible(chosen, listed, units, gang)

@@ -180,6 +180,7 @@ def _comparison(asked: "Asked") -> "Comparison":
 
     mechanisms = [realise(policy, asked.mechanism, asked.round_s) for policy in asked.policies]
     mixes = all(getattr(mechanism, "mixes_accelerators", False) for mechanism in mechanisms)
+    alternatives = all(getattr(one, "takes_alternatives", False) for one in mechanisms)
     traces = asked.traces
     jobs = read_trace(traces) if isinstance(traces, str) else None
     generated = None if isinstance(traces, str) else traces
@@ -200,7 +201,13 @@ def _comparison(asked: "Asked") -> "Comparison":
     )
     # Of generated traces the first will do: what they draw from is the same for all.
     first = comparison.trace(next(comparison.runs()))
-    check_trace(jobs or first, comparison.speeds, comparison.cluster, mixes=mixes)
+    check_trace(
+        jobs or first,
+        comparison.speeds,
+        comparison.cluster,
+        mixes=mixes,
+        alternatives=alternatives,
+    )
     return comparison
 
 

@@ -65,7 +65,8 @@ def scenario_of(setup: Setup) -> Scenario:
     speeds = read_speeds(setup.speeds)
     trace = read_trace(setup.trace) if setup.trace else default_trace()
     mixes = getattr(mechanism, "mixes_accelerators", False)
-    check_trace(trace, speeds, cluster, mixes=mixes)
+    alternatives = getattr(mechanism, "takes_alternatives", False)
+    check_trace(trace, speeds, cluster, mixes=mixes, alternatives=alternatives)
     window = parse_window(setup.window, len(trace))
     tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else Tenancy()
     return Scenario(

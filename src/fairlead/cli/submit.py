@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.options import Json
-from fairlead.model.errors import FairleadError, UsageError
+from fairlead.model.errors import FairleadError, InputError, UsageError
 
 _NEEDS, _ORDER, _RUN = "What it needs", "When it runs", "How it runs"
 
@@ -51,7 +51,9 @@ def submit(
     accelerators: Annotated[
         str | None,
         typer.Option(
-            help="Those it may use, e.g. v100,p100.", show_default="all", rich_help_panel=_NEEDS
+            help="Those it may use, e.g. v100,p100; k80=2: there it needs two devices.",
+            show_default="all",
+            rich_help_panel=_NEEDS,
         ),
     ] = None,
     memory_gib: Annotated[
@@ -160,7 +162,7 @@ def _said(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Sequen
     body["environment"] = {**body.get("environment", {}), **_variables(flags["env"] or [])}
     if isinstance(body.get("accelerators"), str):
         body["accelerators"] = [kind.strip() for kind in body["accelerators"].split(",")]
-    _refuse_counts(body.get("accelerators") or [])
+    _check_accelerators(body.get("accelerators") or [])
     return body, swept
 
 
@@ -184,13 +186,13 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _refuse_counts(accelerators: Sequence[str]) -> None:
-    for kind in accelerators:
-        if "=" in kind:
-            raise UsageError(
-                f"{kind!r}: a job has one gang on all accelerators; leave out the count and give"
-                " --gang, or --min-gang and --max-gang for policies that know elastic jobs"
-            )
+def _check_accelerators(listed: Sequence[str]) -> None:
+    from fairlead.model.job import read_accelerators
+
+    try:
+        read_accelerators(listed)
+    except InputError as error:
+        raise UsageError(f"--accelerators: {error.problem}; {error.fix}") from None
 
 
 def _send(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -245,7 +245,8 @@ def _ample(accelerators: Sequence[str], jobs: "Sequence[Job]") -> "Cluster":
     """Return a cluster that no gang is too large for."""
     from fairlead.model.cluster import Cluster
 
-    return Cluster.of(dict.fromkeys(accelerators, max(job.gang for job in jobs)))
+    most = max(max((job.gang, *job.gangs.values())) for job in jobs)
+    return Cluster.of(dict.fromkeys(accelerators, most))
 
 
 def _write(

@@ -34,11 +34,17 @@ def drawn(jobs: Jobs) -> Table:
             job["name"],
             job["tenant"],
             job["state"],
-            job["accelerator"] or "",
+            _on(job),
             _progress(job),
             str(job["preemptions"]),
         )
     return table
+
+
+def _on(job: dict[str, Any]) -> str:
+    """Return what a job holds: k80, or 2 k80."""
+    kind = job["accelerator"] or ""
+    return f"{job['devices']} {kind}" if job["devices"] > 1 else kind
 
 
 def follow(server: Client, listed: Callable[[], Jobs]) -> None:
@@ -87,7 +93,7 @@ def wait(server: Client, job_id: str) -> dict[str, Any]:
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(job_id, total=None, steps="", loss="")
         while (job := server.job(job_id))["state"] not in OVER:
-            on = f" on {job['accelerator']}" if job["accelerator"] else ""
+            on = f" on {_on(job)}" if job["accelerator"] else ""
             metrics = " ".join(f"{key} {value:.4g}" for key, value in job["metrics"].items())
             bar.update(
                 task,

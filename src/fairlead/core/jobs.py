@@ -9,9 +9,9 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job, Tenant, unsupported_alternatives
 from fairlead.model.plan import NOBODY
-from fairlead.model.snapshot import Measurements, Profiles
+from fairlead.model.snapshot import Measurements, Profiles, gangs_of
 from fairlead.model.speeds import SpeedTable
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)
@@ -36,9 +36,21 @@ class JobState(IntEnum):
 class JobTable:
     """Columns over all jobs ever submitted; job numbers are given in order of submission."""
 
-    def __init__(self, cluster: Cluster, beliefs: SpeedTable, *, mixes: bool = False) -> None:
-        """Take in jobs for a cluster; ``mixes``: gangs may have several accelerators' devices."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        beliefs: SpeedTable,
+        *,
+        mixes: bool = False,
+        alternatives: bool = False,
+    ) -> None:
+        """Take in jobs for a cluster.
+
+        ``mixes``: gangs may have several accelerators' devices. ``alternatives``: the number of
+        devices that a job needs may depend on the accelerator.
+        """
         self._cluster = cluster
+        self._alternatives = alternatives
         self._mixes = mixes
         self._beliefs = beliefs
         self._lasting: IntArray = cluster.counts
@@ -78,17 +90,17 @@ class JobTable:
         self._lasting = lasting
         self._able.clear()
 
-    def believe(self, beliefs: SpeedTable, *, mixes: bool) -> None:
+    def believe(self, beliefs: SpeedTable, *, mixes: bool, alternatives: bool) -> None:
         """Go on with other speeds; refuse them if a job that has not ended could never run."""
-        before = self._beliefs, self._mixes
-        self._beliefs, self._mixes = beliefs, mixes
+        before = self._beliefs, self._mixes, self._alternatives
+        self._beliefs, self._mixes, self._alternatives = beliefs, mixes, alternatives
         self._able.clear()
         waiting = np.isin(self.state[: len(self)], (JobState.ACTIVE, JobState.HELD))
         try:
             for number in waiting.nonzero()[0].tolist():
                 self._check_runs(self.jobs[number])
         except InputError:
-            self._beliefs, self._mixes = before
+            self._beliefs, self._mixes, self._alternatives = before
             self._able.clear()
             raise
         self._find_speeds()
@@ -99,6 +111,17 @@ class JobTable:
             for job, row in zip(self._first_of_profile, self._profile_rows, strict=True)
         ]
         self._profiles = None
+
+    def require_devices(self, asked: Mapping[str, int]) -> None:
+        """Raise InputError for the first accelerator of which there are never so many devices."""
+        there = dict(zip(self._cluster.accelerators, self._lasting.tolist(), strict=True))
+        for kind, count in asked.items():
+            if count > there.get(kind, 0):
+                raise InputError(
+                    f"{kind}={count} can never run: the cluster has {there.get(kind, 0)} {kind}",
+                    fix=f"of {', '.join(there)} give those it is to use, with numbers that fit",
+                    field="accelerators",
+                )
 
     def add(self, job: Job) -> int:
         """Add an active job and return its number; refuse one that could never run."""
@@ -171,7 +194,7 @@ class JobTable:
         report; reports come at least once a round. Steps that were lost are taken back.
         """
         speed = self.profiles.speed[self.ints[job, PROFILE]]
-        gang = self.profiles.gang[self.ints[job, PROFILE]][:, None]
+        gang = self.profiles.gang_on[self.ints[job, PROFILE]]
         part = np.where((speed > 0) & (gang <= capacity), capacity / gang, 0.0)
         # One of n jobs runs on part / n of each accelerator, and for all of its time at most.
         alone = np.maximum(part.sum(axis=1), len(self._active))
@@ -209,6 +232,7 @@ class JobTable:
                 np.array([self._members(job) for job in self._first_of_profile])
                 if self._mixes
                 else None,
+                self._gangs(),
             )
         return self._profiles
 
@@ -238,8 +262,20 @@ class JobTable:
 
     def _fitting(self, job: Job, counts: IntArray) -> FloatArray:
         """Return accelerators → believed speed of the job where it may and can run, else 0."""
-        speed = self._beliefs.row(job.workload, job.gang, self._cluster.accelerators)
-        return np.where(self._allowed(job) & (counts >= job.gang), speed, 0.0)
+        speed = self._beliefs.row_of(job, self._cluster.accelerators)
+        enough = counts >= gangs_of([job], self._cluster.accelerators)[0]
+        return np.where(self._allowed(job) & enough, speed, 0.0)
+
+    def gang_on(self, job: int, kind: int) -> int:
+        """Return how many devices a job needs at once on an accelerator; its gang for several."""
+        found = self.jobs[job]
+        return found.gang_on(self._cluster.accelerators[kind]) if kind >= 0 else found.gang
+
+    def _gangs(self) -> IntArray | None:
+        """Return profiles × accelerators → devices needed at once, None where all are alike."""
+        if not any(job.gangs for job in self._first_of_profile):
+            return None
+        return gangs_of(self._first_of_profile, self._cluster.accelerators)
 
     def _known_speed(self, job: Job) -> FloatArray:
         """Return the same for what there is, 0 for a job that ended under another speeds table."""
@@ -272,9 +308,12 @@ class JobTable:
         return int(self._lasting[self._members(job) > 0.0].sum()) >= job.gang
 
     def _check_runs(self, job: Job) -> None:
-        needs = (job.workload, job.gang, job.accelerators, job.memory_gib)
+        gangs = tuple(job.gangs.items())
+        needs = (job.workload, job.gang, gangs, job.accelerators, job.memory_gib)
         if needs in self._able:
             return
+        if gangs and not self._alternatives:
+            raise unsupported_alternatives(job.id)
         if not self._can_run(job):
             raise InputError(
                 f"job {job.id!r} (workload {job.workload!r}, gang {job.gang}) can run on none of"
@@ -291,7 +330,8 @@ class JobTable:
             tenant = self._tenant_index[job.tenant]
         elastic = (job.min_gang or job.gang, job.max_gang or job.gang)
         shape = (job.workload, job.gang, *elastic)
-        key = (*shape, job.weight, tenant, job.accelerators, job.memory_gib)
+        gangs = tuple(job.gangs.items())
+        key = (*shape, gangs, job.weight, tenant, job.accelerators, job.memory_gib)
         known = self._profile_index.get(key)
         if known is None:
             row = self._known_speed(job)

@@ -85,7 +85,8 @@ class LeaseTable:
     def unusual(self) -> IntArray:
         """The slots that stay and share devices, mix accelerators, or have not the job's gang."""
         slots = self.staying
-        gang = np.array([self._jobs.jobs[job].gang for job in self.job[slots].tolist()])
+        on = zip(self.job[slots].tolist(), self._kind[slots].tolist(), strict=True)
+        gang = np.array([self._jobs.gang_on(job, kind) for job, kind in on])
         odd = (self._size[slots] != gang) | (self._kind[slots] == MIXED) | (self.copy[slots] > 0)
         shared = np.count_nonzero(self.holder >= 0, axis=0) > 1
         found: IntArray = slots[odd | np.isin(slots, self.on_devices(shared))]
@@ -109,6 +110,17 @@ class LeaseTable:
         slots = self.open
         mine: IntArray = slots[self.job[slots] == job]
         return mine
+
+    def sizes(self, slots: IntArray) -> IntArray:
+        """slots → devices that the lease holds."""
+        return self._size[slots]
+
+    def devices_of(self, lease: int) -> int:
+        """Return how many devices a lease holds; 0 for one that is not open, NOBODY included."""
+        slot = lease & (SLOTS - 1)
+        if lease < 0 or slot >= len(self.lease) or self.lease[slot] != lease:
+            return 0
+        return int(self._size[slot])
 
     def on_devices(self, devices: BoolArray) -> IntArray:
         """Return the slots that hold any of these devices."""

@@ -64,7 +64,9 @@ def encode_value(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
     if is_dataclass(value) and not isinstance(value, type):
-        members = {f.name: encode_value(getattr(value, f.name)) for f in fields(value)}
+        # Fields with metadata are left out while they are empty (model.job.UNLESS_EMPTY).
+        written = [f.name for f in fields(value) if not f.metadata or getattr(value, f.name)]
+        members = {name: encode_value(getattr(value, name)) for name in written}
         return {"is": type(value).__name__, **members}
     if isinstance(value, dict):
         return {key: encode_value(item) for key, item in value.items()}

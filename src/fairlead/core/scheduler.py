@@ -90,7 +90,7 @@ class Scheduler(Generic[M]):
     def begin(self, cluster: Cluster) -> None:
         """Start with empty tables for a cluster."""
         self.cluster = cluster
-        self.jobs = JobTable(cluster, self.beliefs, mixes=_mixes(self.mechanism))
+        self.jobs = JobTable(cluster, self.beliefs, **_abilities(self.mechanism))
         self.leases = LeaseTable(cluster, self.jobs)
         self.nodes = Nodes(cluster)
         self._look()
@@ -101,7 +101,7 @@ class Scheduler(Generic[M]):
         Leases such as only some mechanisms make, packed, forked, mixed or of another size than
         the job's gang, are to leave. Refused whole if a job that has not ended could never run.
         """
-        self.jobs.believe(beliefs, mixes=_mixes(mechanism))
+        self.jobs.believe(beliefs, **_abilities(mechanism))
         self._decide_by(beliefs, mechanism, plan_lead_s)
         self._look()
         self.memory, self.planning, self.round_end_at = mechanism.initial(), False, None
@@ -503,6 +503,9 @@ class Scheduler(Generic[M]):
         return self._sight.snapshot(at, starts_at, self.waiting, self.usage, self.changes, hidden)
 
 
-def _mixes(mechanism: Mechanism[Any]) -> bool:
-    """Tell whether gangs may have several accelerators' devices."""
-    return bool(getattr(mechanism, "mixes_accelerators", False))
+def _abilities(mechanism: Mechanism[Any]) -> dict[str, bool]:
+    """Return which gangs are accepted: ``mixes`` and ``alternatives`` of a JobTable."""
+    return {
+        "mixes": bool(getattr(mechanism, "mixes_accelerators", False)),
+        "alternatives": bool(getattr(mechanism, "takes_alternatives", False)),
+    }

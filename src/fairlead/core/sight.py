@@ -100,9 +100,9 @@ class Sight:
         numbers = jobs.numbers[: len(jobs)].copy()
         self._leases.credit(slots, self._leases.job[slots], at, numbers)
         profiles, profile = jobs.profiles, jobs.ints[: len(jobs), PROFILE]
-        held = numbers[:, FIRST_RECEIVED:] * profiles.gang[profile][:, None]
+        held = numbers[:, FIRST_RECEIVED:] * profiles.gang_on[profile]
         if usage.history.measure == "speed":
-            speed = profiles.member_speed
+            speed = profiles.gang_speed if profiles.member is None else profiles.member
             normal = mean_speed(speed, self._nodes.cluster.counts)
             held *= (speed / normal[:, None])[profile]
         count = len(jobs.tenants)

@@ -6,18 +6,25 @@ from fairlead.files.fields import quoted, unknown
 from fairlead.files.jobs import Trace
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
-from fairlead.model.job import Job
+from fairlead.model.job import Job, unsupported_alternatives
 from fairlead.model.speeds import SpeedTable
 
 
 def check_trace(
-    jobs: Sequence[Job], speeds: SpeedTable, cluster: Cluster, *, mixes: bool = False
+    jobs: Sequence[Job],
+    speeds: SpeedTable,
+    cluster: Cluster,
+    *,
+    mixes: bool = False,
+    alternatives: bool = True,
 ) -> None:
     """Raise InputError for the first job that could never run; a Trace's names file and line.
 
     A job can run when the table has its workload and gang, and one accelerator that it may use
     runs it at a speed above 0, has the memory, and has devices for its smallest gang; or, where
     one gang may have devices of several accelerators (``mixes``), all such accelerators together.
+    A job with numbers of devices for accelerators needs those there, and a policy that can give
+    them (``alternatives``).
     """
     trace = jobs if isinstance(jobs, Trace) else Trace(tuple(jobs))
     counts = cluster.count_by_name()
@@ -31,8 +38,11 @@ def check_trace(
                     f"job {quoted(job.id)} is there twice", fix="give every job its own id"
                 )
             ids.add(job.id)
-            kind = (job.workload, job.gang, job.min_gang, job.accelerators, job.memory_gib)
+            needs = (job.workload, job.gang, job.min_gang, tuple(job.gangs.items()))
+            kind = (*needs, job.accelerators, job.memory_gib)
             if kind not in fine:
+                if job.gangs and not alternatives:
+                    raise unsupported_alternatives(job.id)
                 _check_kind(job, speeds, counts, memory, mixes)
                 fine.add(kind)
         except InputError as error:
@@ -50,6 +60,7 @@ def _check_kind(
         found = unknown("workload", job.workload, speeds.workloads)
         raise found.within(field="workload")
     speeds.require(job.workload, job.gang)
+    speeds.row_of(job, tuple(counts))
     allowed = [a for a in counts if job.accelerators is None or a in job.accelerators]
     if not allowed:
         raise InputError(
@@ -60,10 +71,11 @@ def _check_kind(
     if mixes:
         able = [a for a in allowed if speeds.member_speed(job.workload, job.gang, a) > 0]
     else:
-        able = [a for a in allowed if speeds.speed(job.workload, (a,) * job.gang) > 0]
+        able = [a for a in allowed if speeds.speed(job.workload, (a,) * job.gang_on(a)) > 0]
     if not able:
+        on = ", ".join(f"{job.gangs[a]} {a}" if a in job.gangs else a for a in allowed)
         raise InputError(
-            f"{quoted(job.workload)} with gang {job.gang} has speed 0 on {', '.join(allowed)}",
+            f"{quoted(job.workload)} with gang {job.gang} has speed 0 on {on}",
             fix="change its gang or accelerators, or the cluster",
             field="workload",
         )
@@ -76,6 +88,16 @@ def _check_kind(
             fix="lower its memory_gib, or add devices with more memory",
             field="memory_gib",
         )
+    if job.gangs:
+        if all(job.gang_on(a) > counts[a] for a in able):
+            several = " or ".join(f"{job.gang_on(a)} {a}" for a in able)
+            there = ", ".join(f"{counts[a]} {a}" for a in able)
+            raise InputError(
+                f"job {quoted(job.id)} needs {several}, the cluster has {there}",
+                fix="lower the numbers or add devices",
+                field="accelerators",
+            )
+        return
     most = sum(counts[a] for a in able) if mixes else max(counts[a] for a in able)
     needed = job.min_gang or job.gang
     if needed > most:

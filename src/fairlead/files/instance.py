@@ -78,6 +78,11 @@ def _quota(value: object) -> dict[str, float]:
     return {accelerator(label): _at(label, number, x) for label, x in held}
 
 
+def _gangs(value: object) -> dict[str, int]:
+    held = strict_json.mapping(value).items()
+    return {accelerator(label): _at(label, whole, x) for label, x in held}
+
+
 def _workload(value: object) -> str:
     return "" if value == "" else name(value)
 
@@ -88,6 +93,7 @@ _JOB: Mapping[str, Reader] = {
     "workload": _workload,
     "tenant": name,
     "gang": whole,
+    "gangs": _gangs,
     "weight": number,
     "steps_left": number,
     "elapsed_s": number,

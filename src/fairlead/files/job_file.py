@@ -11,6 +11,7 @@ import yaml
 from fairlead.files.fields import name, number, quoted, unknown, whole
 from fairlead.files.text import Text, read_text
 from fairlead.model.errors import InputError
+from fairlead.model.job import read_accelerators
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +148,11 @@ def _words(item: yaml.Node) -> list[str]:
 
 
 def _names(item: yaml.Node) -> list[str]:
-    """Return accelerators: a list, or text with commas."""
+    """Return accelerators, as ``v100`` or ``k80=2``: a list, or text with commas."""
     listed = _listed(item) if isinstance(item, yaml.SequenceNode) else _text(item).split(",")
-    return [name(entry) for entry in listed]
+    found = [name(entry) for entry in listed]
+    read_accelerators(found)
+    return found
 
 
 def _variables(item: yaml.Node) -> dict[str, str]:

@@ -105,8 +105,10 @@ def _device_h(job: Job, speeds: SpeedTable, accelerator: str, reference: str) ->
     a single such job does not make the accelerator worthless.
     """
     for choice in (accelerator, reference):
-        per_s = speeds.speed(job.workload, (choice,) * job.gang)
+        gang = job.gang_on(choice)
+        per_s = speeds.speed(job.workload, (choice,) * gang)
         if per_s > 0:
-            return job.gang * job.total_steps / per_s / 3600
-    best = max(speeds.speed(job.workload, (a,) * job.gang) for a in speeds.accelerators)
-    return job.gang * job.total_steps / best / 3600 if best else 0.0
+            return gang * job.total_steps / per_s / 3600
+    speed = {a: speeds.speed(job.workload, (a,) * job.gang_on(a)) for a in speeds.accelerators}
+    best = max(speed, key=speed.__getitem__)
+    return job.gang_on(best) * job.total_steps / speed[best] / 3600 if speed[best] else 0.0

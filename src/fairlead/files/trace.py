@@ -13,12 +13,20 @@ from fairlead.files.jobs import Trace, by_arrival
 from fairlead.files.table import format_table, read_table
 from fairlead.files.text import Text, read_text, write_text
 from fairlead.model.errors import InputError
-from fairlead.model.job import Job
+from fairlead.model.job import Job, read_accelerators, written_accelerators
 
 
 def _accelerators(value: object) -> tuple[str, ...]:
-    entries = value.split(";") if isinstance(value, str) else strict_json.array(value)
-    return tuple(accelerator(entry) for entry in entries)
+    """Return the entries of ``v100;k80=2``, or of a list, as they are written."""
+    if isinstance(value, str):
+        value = value.replace(",", ";").split(";")
+    entries = strict_json.array(value)
+    return tuple(_accelerator(entry) for entry in entries)
+
+
+def _accelerator(entry: object) -> str:
+    found, equals, count = name(entry).partition("=")
+    return f"{accelerator(found)}{equals}{count}"
 
 
 # column → the Job field it fills, and what reads it
@@ -80,6 +88,9 @@ def _job(fields: dict[str, object]) -> Job:
     if not fields.keys() >= _REQUIRED_FIELDS:
         column = next(c for c in REQUIRED if _COLUMNS[c][0] not in fields)
         raise InputError("it has no value", fix="give one", field=column)
+    listed = fields.get("accelerators")
+    if listed:
+        fields["accelerators"], fields["gangs"] = read_accelerators(listed)  # type: ignore[arg-type]
     return Job(**fields)  # type: ignore[arg-type]  # each value was read by its column's reader
 
 
@@ -128,7 +139,7 @@ def format_trace(jobs: Iterable[Job], form: Literal["csv", "jsonl"] = "csv") -> 
         for column, (field, _) in _COLUMNS.items()
         if column in REQUIRED or any(getattr(j, field) != _default(field) for j in listed)
     ]
-    rows = [[_cell(getattr(job, field)) for _, field in used] for job in listed]
+    rows = [[_cell(_written(job, field)) for _, field in used] for job in listed]
     return format_table([column for column, _ in used], rows)
 
 
@@ -137,8 +148,13 @@ def job_members(job: Job) -> dict[str, object]:
     return {
         column: list(value) if isinstance(value, tuple) else value
         for column, (field, _) in _COLUMNS.items()
-        if (value := getattr(job, field)) != _default(field) or column in REQUIRED
+        if (value := _written(job, field)) != _default(field) or column in REQUIRED
     }
+
+
+def _written(job: Job, field: str) -> object:
+    """Return a field's value as the file has it."""
+    return written_accelerators(job) if field == "accelerators" else getattr(job, field)
 
 
 def _default(field: str) -> object:

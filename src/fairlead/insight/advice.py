@@ -56,6 +56,7 @@ class _Filling:
         self._snap, self._per_node = snap, per_node
         kinds, tenants = len(snap.capacity), len(snap.tenants)
         self._share, self._entitled = _entitlements(snap, policy)
+        self._gang = np.broadcast_to(snap.gang_on, (len(snap.job), kinds))
         self.runs = np.zeros(len(snap.job), dtype=bool)
         self._devices: dict[int, list[int]] = {}
         self._held = np.zeros((tenants, kinds))
@@ -111,15 +112,16 @@ class _Filling:
         owed = np.maximum(self._entitled[tenant] - self._held[tenant], 0.0)
         order = np.lexsort((-speed, -owed.round(_TIE), -self._share[row].round(_TIE)))
         able = [kind for kind in order.tolist() if speed[kind] > 0]
-        gang = int(snap.gang[row])
+        gang = self._gang[row]
         for kind in able:
-            nodes = self._fit(kind, gang, self._per_node.get(snap.ids[int(snap.job[row])]))
+            each = self._per_node.get(snap.ids[int(snap.job[row])])
+            nodes = self._fit(kind, int(gang[kind]), each)
             if nodes:
-                self._held[tenant, kind] += gang
+                self._held[tenant, kind] += gang[kind]
                 return self._advice(rank, row, "start", kind, nodes)
         best = able[0] if able else NOBODY
         if able:
-            self._held[tenant, best] += gang
+            self._held[tenant, best] += gang[best]
         return self._advice(rank, row, "wait", best, {})
 
     def _fit(self, kind: int, gang: int, each: int | None) -> dict[int, int]:
@@ -164,7 +166,7 @@ class _Filling:
             tenant=snap.tenants[int(snap.tenant[row])].id,
             action=action,
             accelerator="" if kind == NOBODY else snap.cluster.accelerators[kind],
-            devices=int(snap.gang[row]),
+            devices=sum(nodes.values()) or int(self._gang[row, kind]),
             nodes=tuple(
                 (snap.cluster.nodes[node].id, count) for node, count in sorted(nodes.items())
             ),
@@ -191,7 +193,7 @@ def _entitlements(snap: Snapshot, policy: Policy) -> tuple[FloatArray, FloatArra
     for members, part in zip(found.members.tolist(), by_kind, strict=True):
         rows = [row_of[number] for number in members if number != NOBODY]
         for row in rows:
-            gang = float(snap.gang[row])
+            gang = snap.gang_on[row].astype(float)
             share[row] += part / gang if found.measure == "devices" else part
             devices = part if found.measure == "devices" else part * gang
             entitled[snap.tenant[row]] += devices / len(rows)

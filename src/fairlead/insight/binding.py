@@ -30,9 +30,10 @@ def bindings(snap: Snapshot, allocation: Allocation, subject: Subject) -> Iterat
         yield from _own_time(snap, allocation, int(subject.rows[0]))
     yield from _quotas(snap, allocation, subject)
     full = used(snap, allocation) >= snap.devices * (1 - _CLOSE) - _CLOSE
-    speed, gang = snap.speed[subject.rows], snap.gang[subject.rows]
+    speed = snap.speed[subject.rows]
+    fitting = snap.gang_on[subject.rows] <= snap.capacity
     for j, name in enumerate(snap.cluster.accelerators):
-        fits = gang <= snap.capacity[j]
+        fits = fitting[:, j]
         if not (speed[:, j] > 0).any():
             yield Binding("cannot run", f"it does not run on {name}", name)
         elif not fits[speed[:, j] > 0].any():

@@ -51,7 +51,8 @@ def changes(snap: Snapshot, rows: IntArray, tenant: int) -> Iterator[Change]:
 
 def _accelerator(snap: Snapshot, rows: IntArray, j: int) -> Iterator[Change]:
     """Yield the change that lets jobs use an accelerator that they do not use, if one can tell."""
-    closed = rows[(snap.speed[rows, j] <= 0) & (snap.gang[rows] <= snap.capacity[j])]
+    fits = (snap.gang_on <= snap.capacity)[rows, j]
+    closed = rows[(snap.speed[rows, j] <= 0) & fits]
     known = [(row, *found) for row in closed.tolist() if (found := _speed_there(snap, row, j))]
     if not known:
         return
@@ -72,7 +73,8 @@ def _accelerator(snap: Snapshot, rows: IntArray, j: int) -> Iterator[Change]:
 
 def _speed_there(snap: Snapshot, row: int, j: int) -> tuple[float, str] | None:
     """Return a job's speed on an accelerator that it does not use, and how one knows."""
-    workload, gang = _workload(snap, row), int(snap.gang[row])
+    needs = np.broadcast_to(snap.gang_on, snap.speed.shape)[:, j]
+    workload, gang = _workload(snap, row), int(needs[row])
     kinds = snap.cluster.accelerators
     if snap.speeds is not None:
         speed = _measured(snap, workload, gang)[j]
@@ -80,7 +82,7 @@ def _speed_there(snap: Snapshot, row: int, j: int) -> tuple[float, str] | None:
             return float(speed), "measured for its workload"
     runs = np.flatnonzero(snap.speed[:, j] > 0)
     for other in runs.tolist() if workload else ():
-        if _workload(snap, other) == workload and snap.gang[other] == gang:
+        if _workload(snap, other) == workload and needs[other] == gang:
             return float(snap.speed[other, j]), f"as {_id(snap, other)} runs there"
     both = (snap.speed[runs] > 0) & (snap.speed[row] > 0)
     runs, both = runs[both.any(axis=1)], both[both.any(axis=1)]
@@ -95,8 +97,9 @@ def _speed_there(snap: Snapshot, row: int, j: int) -> tuple[float, str] | None:
 
 
 def _gang(snap: Snapshot, rows: IntArray) -> Iterator[Change]:
-    """Yield smaller gangs: half, and one device."""
-    large = rows[snap.gang[rows] > 1]
+    """Yield smaller gangs: half, and one device; of jobs that need as many on all accelerators."""
+    one_gang = (snap.gang_on == snap.gang[:, None]).all(axis=1)
+    large = rows[(snap.gang > 1)[rows] & one_gang[rows]]
     tried: list[IntArray] = []
     for gang in (snap.gang[large] // 2, np.ones(len(large), np.int64)):
         if not len(large) or any(np.array_equal(gang, before) for before in tried):
@@ -132,7 +135,8 @@ def _speed_of_gang(snap: Snapshot, row: int, gang: int) -> tuple[FloatArray, str
         speed = np.where(now > 0, _measured(snap, workload, gang), 0.0)
         if (speed > 0).any():
             return speed, "measured for its workload"
-    for other in np.flatnonzero(snap.gang == gang).tolist() if workload else ():
+    same = (snap.gang_on == gang).all(axis=1)
+    for other in np.flatnonzero(same).tolist() if workload else ():
         if _workload(snap, other) == workload and (snap.speed[other] > 0)[now > 0].all():
             speed = np.where(now > 0, snap.speed[other], 0.0)
             return speed, f"as {_id(snap, other)} runs"

@@ -20,7 +20,8 @@ def with_jobs(
 ) -> Snapshot:
     """Return the snapshot in which these jobs have other speeds, gangs or weights.
 
-    Each array has one row for each of the jobs, ``speed`` a column for each accelerator.
+    Each array has one row for each of the jobs, ``speed`` a column for each accelerator. A job
+    that is given another gang needs it on all accelerators.
     """
     old, theirs = snap.profiles, snap.profile[rows]
     profile = snap.profile.copy()
@@ -32,8 +33,18 @@ def with_jobs(
         weight=np.concatenate([old.weight, old.weight[theirs] if weight is None else weight]),
         tenant=np.concatenate([old.tenant, old.tenant[theirs]]),
         workload=workload,
+        gangs=_gangs(old, theirs, gang),
     )
     return replace(snap, profiles=profiles, profile=profile)
+
+
+def _gangs(old: Profiles, theirs: IntArray, gang: IntArray | None) -> IntArray | None:
+    if old.gangs is None:
+        return None
+    new = old.gangs[theirs]
+    if gang is not None:
+        new = np.broadcast_to(gang[:, None], new.shape)
+    return np.concatenate([old.gangs, new])
 
 
 def with_tenant_weight(snap: Snapshot, tenant: int, weight: float) -> Snapshot:

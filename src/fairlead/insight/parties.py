@@ -37,7 +37,7 @@ class Parties:
     gain: FloatArray
     """parts × accelerators → normalised speed per unit of use; 0 where it does not run"""
     size: FloatArray
-    """parts → devices that a unit of use holds"""
+    """parts × accelerators, or × 1 where all are alike → devices that a unit of use holds"""
     portion: FloatArray | None
     """parts → part of the participant's value that it makes; None: as it comes"""
     capacity: FloatArray
@@ -122,7 +122,8 @@ def most(parties: Parties, floor: FloatArray) -> Most:
         worth = -(parties.gain / parties.portion[:, None]).ravel()
     row = np.concatenate([kind, kinds + part, first + tells, first + np.arange(len(value_of))])
     column = np.concatenate([*(np.arange(uses),) * 3, uses + value_of])
-    value = np.concatenate([parties.size[part], np.ones(uses), worth, np.ones(len(value_of))])
+    size = np.broadcast_to(parties.size, parties.gain.shape).ravel()
+    value = np.concatenate([size, np.ones(uses), worth, np.ones(len(value_of))])
     n_rows = first + len(value_of)
     upper = np.zeros(n_rows)
     upper[:kinds] = parties.capacity

@@ -68,11 +68,11 @@ def _per_speed(
     """Return accelerators → what a unit of speed costs there."""
     if allocation.rows == "jobs" and not subject.is_tenant:
         row = subject.rows[0]
-        speed = snap.speed[row] / snap.gang[row]
+        speed = snap.speed[row] / snap.gang_on[row]
     else:
         parties = parties_of(snap, allocation, "tenants")
         mine = parties.parts(parties.names.index(subject.name))
-        speed = (parties.gain[mine] / parties.size[mine, None]).mean(axis=0)
+        speed = (parties.gain[mine] / parties.size[mine]).mean(axis=0)
     return tuple(
         float(p / s) if s > 0 else None for p, s in zip(price.tolist(), speed, strict=True)
     )

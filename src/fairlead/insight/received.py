@@ -39,7 +39,7 @@ def _jobs(snap: Snapshot, feasible_set: str) -> Parties:
         weight=snap.weight.astype(float),
         owner=np.arange(len(snap.job)),
         gain=job_gains(snap),
-        size=snap.gang.astype(float),
+        size=snap.gang_on.astype(float),
         portion=None,
         capacity=snap.devices,
         timed=True,
@@ -56,7 +56,7 @@ def _tenants_with_jobs(snap: Snapshot, feasible_set: str) -> Parties:
         weight=_weights(snap, tenant),
         owner=index[order],
         gain=job_gains(snap)[order],
-        size=snap.gang[order].astype(float),
+        size=snap.gang_on[order].astype(float),
         portion=None,
         capacity=snap.devices,
         timed=True,
@@ -75,7 +75,7 @@ def _tenants_with_workloads(snap: Snapshot) -> Parties:
         weight=_weights(snap, tenant),
         owner=index,
         gain=table.gain[order],
-        size=np.ones(len(order)),
+        size=np.ones((len(order), 1)),
         portion=part / np.bincount(index, part)[index],
         capacity=snap.devices,
         timed=False,
@@ -94,9 +94,9 @@ def job_gains(snap: Snapshot) -> FloatArray:
 
     A device held for all the time counts as speed there over the mean speed of all devices.
     """
-    mean = mean_speed(snap.speed, snap.capacity)
+    mean = mean_speed(snap.gang_speed, snap.capacity)
     scale = snap.gang / np.where(mean > 0, mean, 1.0)
-    fits = snap.gang[:, None] <= snap.capacity
+    fits = snap.gang_on <= snap.capacity
     gains: FloatArray = np.where(fits, snap.speed * scale[:, None], 0.0)
     return gains
 
@@ -151,7 +151,7 @@ def participant_of_job(snap: Snapshot, parties: Parties) -> IntArray:
 
 def normalised(snap: Snapshot, speed: FloatArray) -> FloatArray:
     """Return jobs → steps per second as devices of average speed that would make them."""
-    mean = mean_speed(snap.speed, snap.capacity)
+    mean = mean_speed(snap.gang_speed, snap.capacity)
     found: FloatArray = snap.gang * speed / np.where(mean > 0, mean, 1.0)
     return found
 
@@ -176,8 +176,9 @@ def job_devices(snap: Snapshot, allocation: Allocation) -> FloatArray:
     for column in range(row.shape[1]):
         there = row[:, column] >= 0
         job = row[there, column]
-        gang = snap.gang[job] if allocation.measure == "time" else np.ones(len(job))
-        np.add.at(held, job, share[there] * (gang / members[there])[:, None])
+        timed = allocation.measure == "time"
+        gang = snap.gang_on[job] if timed else np.ones((len(job), 1))
+        np.add.at(held, job, share[there] * (gang / members[there][:, None]))
     return held
 
 

@@ -47,7 +47,7 @@ class Court:
     def speed(self, participant: int) -> FloatArray:
         """Return accelerators → normalised speed of one device, over all the jobs there."""
         jobs = self.jobs_of(participant)
-        total: FloatArray = (job_gains(self.snap)[jobs] / self.snap.gang[jobs, None]).sum(axis=0)
+        total: FloatArray = (job_gains(self.snap)[jobs] / self.snap.gang_on[jobs]).sum(axis=0)
         return total
 
     def slowest(self) -> IntArray:
@@ -74,7 +74,7 @@ class Court:
             return np.arange(n)
         row = np.concatenate([self.jobs_of(i) for i in range(n)])
         value = np.array([float(f"{x:.9g}") for x in self.got.value.tolist()])
-        gang = snap.gang[row].astype(float)
+        gang = snap.gang_on[row].astype(float)
         kinds = merge(snap.speed[row], gang, self.parties.weight, value)
         return kinds.representative[kinds.index_of_member]
 

@@ -40,7 +40,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError
-from fairlead.model.job import Tenant
+from fairlead.model.job import Tenant, read_accelerators
 from fairlead.model.speeds import SpeedTable
 from fairlead.store import Audit, Change, Put, Remove, Store
 
@@ -199,6 +199,7 @@ class Live:
 
         def make(at: float) -> Sequence[ev.Event]:
             made = spec.named(spec.id or f"j{len(self.scheduler.jobs) + 1}")
+            self.scheduler.jobs.require_devices(read_accelerators(made.accelerators or ())[1])
             named.append(made)
             return [ev.JobSubmitted(at, made.job(at))]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from fairlead.model.errors import InputError
-from fairlead.model.job import DEFAULT_TENANT, Job
+from fairlead.model.job import DEFAULT_TENANT, Job, read_accelerators
 
 UNKNOWN_STEPS = 1_000_000
 """what a job that does not say how many steps it makes is taken to have"""
@@ -32,6 +32,7 @@ class JobSpec:
     priority: int = 0
     deadline_s: float | None = None
     accelerators: tuple[str, ...] | None = None
+    """as ``v100``, or ``k80=2`` where it needs another number of devices than its gang"""
     memory_gib: float | None = None
     """of one device: where there is less, the job does not run"""
     directory: str = ""
@@ -59,6 +60,7 @@ class JobSpec:
 
     def job(self, at: float) -> Job:
         """Return the job as the scheduler sees it, submitted now."""
+        names, gangs = read_accelerators(self.accelerators or ())
         return Job(
             id=self.id,
             workload=self.workload,
@@ -72,7 +74,8 @@ class JobSpec:
             weight=self.weight,
             priority=self.priority,
             deadline_s=self.deadline_s,
-            accelerators=self.accelerators,
+            accelerators=names or None,
+            gangs=gangs,
             memory_gib=self.memory_gib,
         )
 

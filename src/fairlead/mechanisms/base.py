@@ -20,7 +20,10 @@ class Mechanism(Protocol[M]):
     again says so by ``starves_nobody = True``, and the conformance suite holds it to that. One
     that starts copies of jobs, which have to be merged, says so by ``forks = True``. One that
     gives a gang devices of several accelerators says so by ``mixes_accelerators = True``: gangs
-    larger than any one accelerator's devices are then accepted.
+    larger than any one accelerator's devices are then accepted. One that gives a job the number
+    of devices that it needs on each accelerator (``snap.gang_on``) says so by
+    ``takes_alternatives = True``: jobs that need other numbers on other accelerators are then
+    accepted.
     """
 
     def initial(self) -> M:

@@ -27,6 +27,11 @@ class Gavel:
     min_interval_s: float = 0.0
     """least time between two allocations; the published artifact uses 1920"""
 
+    @property
+    def takes_alternatives(self) -> bool:
+        """Whether a job may need other numbers of devices on other accelerators."""
+        return getattr(self.policy, "takes_alternatives", False)
+
     def initial(self) -> Account:
         """Return an account without jobs."""
         return Account.empty()
@@ -50,7 +55,7 @@ class Gavel:
         # which accelerators are filled rotates (the artifact draws it at random).
         turn = (column + int(snap.starts_at // self.round_s)) % len(snap.capacity)
         order = np.lexsort((row, turn, -priority.round(9)))
-        choice = Choice.of(snap.gang, snap.capacity.tolist())
+        choice = Choice.for_jobs(snap, snap.capacity.tolist())
         choice.pick(row[order], column[order])
         if fills_idle(self.policy):
             choice.fill(snap.speed, account.owed_s)

@@ -15,3 +15,8 @@ class Ideal:
 
     policy: Policy
     fluid: bool = True
+
+    @property
+    def takes_alternatives(self) -> bool:
+        """Whether a job may need other numbers of devices on other accelerators."""
+        return getattr(self.policy, "takes_alternatives", False)

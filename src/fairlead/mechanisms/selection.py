@@ -16,7 +16,7 @@ class Choice:
     """A round's choice under way: what is free, who has been taken, who wants which column."""
 
     gang: IntArray | None
-    """rows → devices needed at once; None: every row needs one"""
+    """rows, or rows × columns where these differ → devices needed at once; None: always one"""
     free: list[int]
     """columns → devices left"""
     taken: list[bool]
@@ -26,7 +26,7 @@ class Choice:
 
     @classmethod
     def of(cls, gang: IntArray, free: list[int], taken: list[bool] | None = None) -> "Choice":
-        """Return a choice in which nothing is chosen yet."""
+        """Return a choice in which nothing is chosen yet; ``gang`` is that of the fields."""
         n = len(gang)
         return cls(gang, free, taken or [False] * n, np.full(n, -1, dtype=np.int64))
 
@@ -36,7 +36,8 @@ class Choice:
     ) -> "Choice":
         """Return a choice among a snapshot's jobs in which nothing is chosen yet."""
         n = len(snap.job)
-        gang = None if snap.profiles.single else snap.gang
+        profiles = snap.profiles
+        gang = None if profiles.single else snap.gang if profiles.gangs is None else snap.gang_on
         return cls(gang, free, taken or [False] * n, np.full(n, -1, dtype=np.int64))
 
     def pick(self, row: IntArray, column: IntArray) -> int:
@@ -49,7 +50,7 @@ class Choice:
         free, taken = self.free, self.taken
         rows: list[int] = []
         columns: list[int] = []
-        gang = repeat(1) if self.gang is None else self.gang[row].tolist()
+        gang = repeat(1) if self.gang is None else self._needs(row, column).tolist()
         for r, c, g in zip(row.tolist(), column.tolist(), gang, strict=False):
             if free[c] >= g and not taken[r]:
                 taken[r] = True
@@ -70,16 +71,25 @@ class Choice:
         if len(self.free) == 1 or count == len(entries.row) or not any(self.free):
             return
         waits = self.wanted < 0
-        if self.gang is not None:
-            waits &= self.gang == 1
+        largest = self.gang
+        if largest is not None:
+            if largest.ndim > 1:
+                largest = largest.max(axis=1)
+            waits &= largest == 1
         if not np.count_nonzero(waits[entries.row]):
             return
-        exchange = Exchange(entries, self.gang, self.wanted, self.free)
+        exchange = Exchange(entries, largest, self.wanted, self.free)
         if exchange.improve():
             self.wanted = exchange.assignment(self.wanted)
             runs = (self.wanted >= 0).tolist()
             for r in set(entries.row.tolist()):
                 self.taken[r] = runs[r]
+
+    def _needs(self, row: IntArray, column: IntArray) -> IntArray:
+        """Return entries → devices needed at once."""
+        assert self.gang is not None
+        needs: IntArray = self.gang[row] if self.gang.ndim == 1 else self.gang[row, column]
+        return needs
 
     def fill(self, speed: FloatArray, owed: FloatArray) -> None:
         """Let rows not taken yet use what is still free: first those least ahead of their share.

@@ -36,6 +36,11 @@ class ShareRounds:
         """Whether the policy looks at the steps that jobs have made."""
         return getattr(self.policy, "reads_progress", True)
 
+    @property
+    def takes_alternatives(self) -> bool:
+        """Whether a job may need other numbers of devices on other accelerators."""
+        return getattr(self.policy, "takes_alternatives", False)
+
     def _is_stale(self, snap: Snapshot, changes: int, solved_at: float) -> bool:
         """Tell whether an allocation made after so many changes, at that time, is out of date."""
         return changes != snap.changes or (

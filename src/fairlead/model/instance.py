@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
@@ -29,8 +29,22 @@ class InstanceJob:
     """Time from now by which it must finish."""
     priority: int = 0
     """It comes before all jobs of its tenant's rank with a lower one."""
+    gangs: Mapping[str, int] = field(default_factory=dict)
+    """accelerator → devices it needs there, where that is not its gang; where all that it runs on
+    have one, its gang is the first one's"""
+
+    def gang_on(self, accelerator: str) -> int:
+        """Return how many devices the job needs at once on an accelerator."""
+        return self.gangs.get(accelerator, self.gang)
 
     def __post_init__(self) -> None:
+        for accelerator, count in self.gangs.items():
+            _require(count >= 1, f"gangs.{accelerator}", count, "at least 1")
+        runs = [name for name, speed in self.speeds.items() if speed > 0]
+        if runs and all(name in self.gangs for name in runs):
+            object.__setattr__(self, "gang", self.gangs[runs[0]])
+        others = {name: self.gangs[name] for name in runs if self.gang_on(name) != self.gang}
+        object.__setattr__(self, "gangs", others)
         _require(bool(self.id), "id", self.id, "a name")
         _require(self.gang >= 1, "gang", self.gang, "at least 1")
         _require(_positive(self.weight), "weight", self.weight, "above 0 and finite")
@@ -130,11 +144,12 @@ def _check_runs(job: InstanceJob, counts: Mapping[str, int], where: str) -> None
             fix=f"give a speed above 0 on one of {', '.join(counts)}",
             field=f"{where}.speeds",
         )
-    most = max(able.values())
-    if job.gang > most:
+    most = " or ".join(map(str, able.values())) if job.gangs else max(able.values())
+    if all(job.gang_on(name) > count for name, count in able.items()):
+        several = " or ".join(f"{job.gang_on(name)} {name}" for name in able)
+        needs = several if job.gangs else f"{job.gang} devices of one accelerator"
         raise InputError(
-            f"job {job.id!r} needs {job.gang} devices of one accelerator, the cluster has {most}"
-            " that it can use",
+            f"job {job.id!r} needs {needs}, the cluster has {most} that it can use",
             fix="lower the gang or add devices",
             field=f"{where}.gang",
         )

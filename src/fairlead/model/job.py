@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fairlead.model.errors import InputError
 
 DEFAULT_TENANT = "default"
+UNLESS_EMPTY = {"written": "unless empty"}
+"""of a field that is left out of logs while it is empty, so that they stay as they were"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,8 @@ class Job:
     A job is entitled in proportion to its weight: weight 2 is twice the normalised speed.
     ``accelerators`` are those it may use (None: all); ``min_gang`` and ``max_gang`` bound an
     elastic gang; jobs with the same ``multijob`` are one search of which the best survives.
+    ``gangs`` are the accelerators on which it needs another number of devices than its gang. Where
+    all that it may use are given one, its gang is the first one's.
     """
 
     id: str
@@ -34,8 +38,11 @@ class Job:
     utilization: float | None = None
     multijob: str | None = None
     duration_s: float | None = None
+    gangs: Mapping[str, int] = field(default_factory=dict, hash=False, metadata=UNLESS_EMPTY)
 
     def __post_init__(self) -> None:
+        if self.gangs:
+            self._settle_gangs()
         if not self.id:
             raise InputError("a job has no id", fix="give every job an id", field="job_id")
         _require(self.gang >= 1, "gang", self.gang, "at least 1")
@@ -55,6 +62,66 @@ class Job:
         high = self.max_gang if self.max_gang is not None else self.gang
         _require(1 <= low <= self.gang, "min_gang", low, f"from 1 to the gang, {self.gang}")
         _require(high >= self.gang, "max_gang", high, f"at least the gang, {self.gang}")
+
+    def gang_on(self, accelerator: str) -> int:
+        """Return how many devices the job needs at once on an accelerator."""
+        return self.gangs.get(accelerator, self.gang)
+
+    def _settle_gangs(self) -> None:
+        """Keep of ``gangs`` what differs from the gang, so that equal jobs are equal."""
+        names = self.accelerators or ()
+        for accelerator, count in self.gangs.items():
+            _require(count >= 1, "accelerators", f"{accelerator}={count}", "1 device or more")
+            _require(accelerator in names, "accelerators", accelerator, "it among accelerators")
+        if names and all(name in self.gangs for name in names):
+            object.__setattr__(self, "gang", self.gangs[names[0]])
+        others = {name: self.gangs[name] for name in names if self.gang_on(name) != self.gang}
+        object.__setattr__(self, "gangs", others)
+        if others and (self.min_gang, self.max_gang) != (None, None):
+            raise InputError(
+                "a job has either numbers of devices for accelerators or an elastic gang",
+                fix="leave out the numbers, or min_gang and max_gang",
+                field="accelerators",
+            )
+
+
+def read_accelerators(listed: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Return what ``v100`` and ``k80=2`` say: those a job may use, and the devices needed there.
+
+    Only those with a number have one. Errors name the field ``accelerators``.
+    """
+    gangs: dict[str, int] = {}
+    names: list[str] = []
+    for entry in listed:
+        name, equals, count = (part.strip() for part in entry.partition("="))
+        _require(bool(name), "accelerators", entry, "an accelerator's name, e.g. v100 or k80=2")
+        again = name in gangs or (equals and name in names)
+        _require(not again, "accelerators", entry, "each accelerator once")
+        names.append(name)
+        if equals:
+            good = count.isascii() and count.isdecimal() and len(count) < 7 and int(count) >= 1
+            _require(good, "accelerators", entry, f"a whole number of devices, e.g. {name}=2")
+            gangs[name] = int(count)
+    return tuple(names), gangs
+
+
+def written_accelerators(job: Job) -> tuple[str, ...] | None:
+    """Return the accelerators that a job may use as ``read_accelerators`` reads them."""
+    if job.accelerators is None:
+        return None
+    gangs = job.gangs
+    return tuple(f"{name}={gangs[name]}" if name in gangs else name for name in job.accelerators)
+
+
+def unsupported_alternatives(job_id: str) -> InputError:
+    """Return the error that a job has numbers for accelerators under a policy that takes none."""
+    return InputError(
+        f"job {job_id!r} needs different numbers of devices on different accelerators, which this"
+        " policy cannot give",
+        fix="leave out the numbers, or use max-min, makespan, finish-time, hierarchical,"
+        " throughput, cost, cost-slo, fifo, sjf or isolated",
+        field="accelerators",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.instance import Instance, Pair
-from fairlead.model.job import Tenant
+from fairlead.model.instance import Instance, InstanceJob, Pair
+from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import NOBODY, nobody
 from fairlead.model.speeds import SpeedTable
 
@@ -37,6 +37,24 @@ class Profiles:
     member: FloatArray | None = None
     """profiles × accelerators → steps per second of a gang with this one as its slowest member,
     whether or not there are devices for all of the gang; None: gangs are not mixed"""
+    gangs: IntArray | None = None
+    """profiles × accelerators → devices needed at once there; None: ``gang`` on all of them"""
+
+    @cached_property
+    def gang_on(self) -> IntArray:
+        """Profiles × accelerators, or × 1 where all are alike → devices needed at once there."""
+        return self.gang[:, None] if self.gangs is None else self.gangs
+
+    @cached_property
+    def gang_speed(self) -> FloatArray:
+        """Profiles × accelerators → ``speed`` of as many devices as ``gang``, in proportion.
+
+        What the devices of different accelerators make is compared by it.
+        """
+        if self.gangs is None:
+            return self.speed
+        speed: FloatArray = self.speed * (self.gang[:, None] / self.gangs)
+        return speed
 
     @property
     def member_speed(self) -> FloatArray:
@@ -46,7 +64,7 @@ class Profiles:
     @cached_property
     def single(self) -> bool:
         """Whether every job needs one device only."""
-        return bool((self.gang == 1).all())
+        return self.gangs is None and bool((self.gang == 1).all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,8 +169,30 @@ class Snapshot:
 
     @property
     def gang(self) -> IntArray:
-        """jobs → devices needed at once."""
+        """jobs → devices needed at once; where accelerators differ in that see ``gang_on``."""
         return self.profiles.gang[self.profile]
+
+    @property
+    def gang_on(self) -> IntArray:
+        """Jobs × accelerators, or × 1 where all are alike → devices needed at once there."""
+        return self.profiles.gang_on.take(self.profile, axis=0)
+
+    @property
+    def gang_speed(self) -> FloatArray:
+        """jobs × accelerators → ``speed`` of as many devices as ``gang``, in proportion."""
+        return self.profiles.gang_speed.take(self.profile, axis=0)
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether some job needs other numbers of devices on other accelerators."""
+        gangs = self.profiles.gangs
+        return gangs is not None and bool((gangs[self.profile] != self.gang[:, None]).any())
+
+    def needs(self, rows: IntArray, wanted: IntArray) -> IntArray:
+        """Return rows → devices that these jobs need on the accelerators wanted for them."""
+        if self.profiles.gangs is None:
+            return self.gang[rows]
+        return self.profiles.gangs[self.profile[rows], wanted]
 
     @property
     def weight(self) -> FloatArray:
@@ -176,6 +216,14 @@ _JOB_COLUMNS = (
 """what a policy reads of jobs; what devices hold is the mechanism's to read"""
 
 
+def gangs_of(jobs: Sequence[Job | InstanceJob], accelerators: Sequence[str]) -> IntArray:
+    """Return jobs × accelerators, or × 1 where all are alike → devices needed at once there."""
+    if any(job.gangs for job in jobs):
+        found = [[job.gang_on(kind) for kind in accelerators] for job in jobs]
+        return np.array(found, dtype=np.int64)
+    return np.array([job.gang for job in jobs], dtype=np.int64).reshape(-1, 1)
+
+
 def snapshot_of(instance: Instance) -> Snapshot:
     """Return the snapshot that an instance describes: now is 0, nothing runs yet."""
     cluster, jobs = instance.cluster, instance.jobs
@@ -189,6 +237,7 @@ def snapshot_of(instance: Instance) -> Snapshot:
         weight=np.array([job.weight for job in jobs], dtype=np.float64),
         tenant=np.array([tenant[job.tenant] for job in jobs], dtype=np.int64),
         workload=[job.workload for job in jobs],
+        gangs=gangs_of(jobs, kinds) if any(job.gangs for job in jobs) else None,
     )
     return Snapshot(
         at=0.0,

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
+from fairlead.model.job import Job
 
 Placement = Literal["consolidated", "spread"]
 
@@ -130,6 +131,22 @@ class SpeedTable:
             found = np.array([self.speed(workload, (a,) * gang) for a in accelerators])
             found.flags.writeable = False
             self._rows[key] = found
+        return found
+
+    def row_of(self, job: Job, accelerators: tuple[str, ...]) -> FloatArray:
+        """Return accelerators → steps per second of a job with the devices it needs on each."""
+        found = self.row(job.workload, job.gang, accelerators)
+        if not job.gangs:
+            return found
+        found = found.copy()
+        for j, accelerator in enumerate(accelerators):
+            if accelerator in job.gangs:
+                gang = job.gangs[accelerator]
+                try:
+                    self.require(job.workload, gang)
+                except InputError as error:
+                    raise InputError(error.problem, fix=error.fix, field="accelerators") from None
+                found[j] = self.speed(job.workload, (accelerator,) * gang)
         return found
 
     def require(self, workload: str, gang: int) -> None:

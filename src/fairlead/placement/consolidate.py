@@ -45,7 +45,7 @@ def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> 
         order, device = _any_device(cluster, free, wanted, None)
         start = np.arange(len(rows) + 1)
         return Placements(snap.job[rows[order]], np.zeros_like(rows), start, device)
-    gang = snap.gang[rows]
+    gang = snap.needs(rows, wanted)
     arrange = _any_device if cluster.one_node_each else _tightest_nodes
     order, device = arrange(cluster, free, wanted, gang)
     start = np.zeros(len(rows) + 1, dtype=np.int64)

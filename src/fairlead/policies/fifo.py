@@ -23,6 +23,7 @@ class Fifo:
     """
 
     reads_progress: ClassVar[bool] = False
+    takes_alternatives: ClassVar[bool] = True
     agnostic: bool = False
     packed: bool = False
     placement: bool = False
@@ -41,7 +42,11 @@ class Fifo:
         wish: FloatArray = (speed > 0).astype(float) if self.agnostic else speed
         orders = np.argsort(-wish, axis=1, kind="stable").tolist()
         runs = (wish > 0).tolist()
-        gangs = snap.profiles.gang.tolist()
+        gangs = np.broadcast_to(snap.profiles.gang_on, speed.shape).tolist()
+        ways = [
+            [(j, gang[j]) for j in order if able[j]]
+            for order, able, gang in zip(orders, runs, gangs, strict=True)
+        ]
         up = snap.capacity.tolist()
         room = QuotaRoom(snap)
         share = np.zeros((len(snap.job), len(up)))
@@ -49,17 +54,16 @@ class Fifo:
         for row, profile in zip(
             waiting_order.tolist(), snap.profile[waiting_order].tolist(), strict=True
         ):
-            gang = gangs[profile]
-            fitting = (j for j in orders[profile] if runs[profile][j] and room.has(row, j, gang))
+            fitting = (way for way in ways[profile] if room.has(row, *way))
             best = next(fitting, None)
             if best is None:
                 if room.limited:
                     continue  # what stops it may be its own tenant's limit
-                if any(runs[profile][j] and up[j] >= gang for j in orders[profile]):
+                if any(up[j] >= gang for j, gang in ways[profile]):
                     break
                 continue  # too few devices are up for it to run at all: it blocks nobody
-            room.take(row, best, gang)
-            share[row, best] = 1.0
+            room.take(row, *best)
+            share[row, best[0]] = 1.0
             if not any(room.free):
                 break
         return job_allocation(snap, share)

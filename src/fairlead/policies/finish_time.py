@@ -37,7 +37,7 @@ class FinishTime(UnitPolicy):
         speed = snap.speed
         if self.agnostic:
             speed = np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
-        speed = np.where(snap.gang[:, None] <= snap.capacity, speed, 0.0)
+        speed = np.where(snap.gang_on <= snap.capacity, speed, 0.0)
         fastest = speed.max(axis=1)
         runs = fastest > 0
         safe = np.where(runs, fastest, 1.0)

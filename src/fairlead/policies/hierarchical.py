@@ -69,7 +69,7 @@ class Hierarchical(UnitPolicy):
         if self.agnostic:
             speed = (snap.speed > 0).astype(float)
         else:
-            normal = mean_speed(snap.speed, snap.capacity)
+            normal = mean_speed(snap.gang_speed, snap.capacity)
             scale = scale / np.where(normal > 0, normal, 1.0)
         return climbed_units(
             snap,

@@ -22,6 +22,7 @@ class Isolated:
     """
 
     reads_progress: ClassVar[bool] = False
+    takes_alternatives: ClassVar[bool] = True
     agnostic: bool = False
     """accepted for symmetry: an equal split ignores speeds anyway"""
     packed: bool = False
@@ -38,13 +39,13 @@ class Isolated:
             return empty_allocation(snap)
         share = equal_split(snap, snap.devices)
         if has_quotas(snap):
-            share *= Quotas(snap).within_limits(share * snap.gang[:, None])
+            share *= Quotas(snap).within_limits(share * snap.gang_on)
         return job_allocation(snap, share)
 
 
 def equal_split(snap: Snapshot, devices: FloatArray) -> FloatArray:
     """Return jobs × accelerators → share with an equal part of these devices for every job."""
-    runs = (snap.speed > 0) & (snap.gang[:, None] <= snap.capacity)
-    share = np.where(runs, devices / (len(snap.job) * snap.gang[:, None]), 0.0)
+    runs = (snap.speed > 0) & (snap.gang_on <= snap.capacity)
+    share = np.where(runs, devices / (len(snap.job) * snap.gang_on), 0.0)
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
     return share

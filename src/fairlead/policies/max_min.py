@@ -42,9 +42,11 @@ class MaxMin(UnitPolicy):
     """Maximise the least normalised speed, then the next least, and so on.
 
     A job's speed is normalised by what an equal share of every device would give it, divided by
-    its weight and multiplied by its gang, as in the paper. The paper maximises only the least
-    one; the full lexicographic order settles which of its optima is taken. ``agnostic`` ignores
-    what accelerators are: every job counts its time only, spread over all of them alike.
+    its weight and multiplied by its gang, as in the paper; a job that needs other numbers of
+    devices on other accelerators is compared by what one device of each makes. The paper maximises
+    only the least level; the full lexicographic order settles which of its optima is taken.
+    ``agnostic`` ignores what accelerators are: every job counts its time only, spread over all of
+    them alike.
     ``packed`` lets two jobs share devices where that pays; ``placement`` tells gangs on one node
     from gangs spread over several. Both are normalised as jobs alone and consolidated are.
     """
@@ -81,5 +83,5 @@ class MaxMin(UnitPolicy):
         if self.agnostic:
             normal = np.ones(len(profiles.gang))
         else:
-            normal = mean_speed(profiles.speed, snap.capacity)
+            normal = mean_speed(profiles.gang_speed, snap.capacity)
         return profiles.gang / (profiles.weight * np.where(normal > 0, normal, 1.0))

@@ -163,7 +163,7 @@ class Quotas:
 
     def _normal(self) -> FloatArray:
         """Return jobs → normalised speed per unit of speed, as max-min counts it."""
-        normal = mean_speed(self.snap.speed, self.snap.capacity)
+        normal = mean_speed(self.snap.gang_speed, self.snap.capacity)
         scale: FloatArray = self.snap.gang / np.where(normal > 0, normal, 1.0)
         return scale
 
@@ -174,9 +174,9 @@ class Quotas:
         """
         snap, runs = self.snap, self._runs()
         holders, kinds = len(self.holders), len(snap.capacity)
-        classes = merge(runs.astype(float), snap.gang.astype(float), snap.tenant.astype(float))
+        classes = merge(runs.astype(float), snap.gang_on.astype(float), snap.tenant.astype(float))
         first, n = classes.representative, len(classes.count)
-        gang = snap.gang[first].astype(float)
+        gang = snap.gang_on[first].astype(float)
         mine = self.inside[:, snap.tenant[first]]
         time = np.arange(n * kinds).reshape(n, kinds)
         z = n * kinds + np.arange(holders * kinds)
@@ -207,14 +207,14 @@ class Quotas:
         snap, kinds = self.snap, len(self.snap.capacity)
         rows = self.inside[row, snap.tenant].nonzero()[0]
         value = np.where(self._runs(), snap.speed * self._normal()[:, None], 0.0)[rows]
-        gang = snap.gang[rows].astype(float)
+        gang = np.broadcast_to(snap.gang_on[rows].astype(float), value.shape)
         n = len(rows)
         if not n:
             return 0.0
         matrix = np.zeros((n + kinds, n * kinds))
         k, j = (a.ravel() for a in np.indices((n, kinds)))
         matrix[k, np.arange(n * kinds)] = 1.0
-        matrix[n + j, np.arange(n * kinds)] = gang[k]
+        matrix[n + j, np.arange(n * kinds)] = gang[k, j]
         found = solve_lp(
             LinearProgram(
                 cost=-value.ravel(),
@@ -230,7 +230,7 @@ class Quotas:
     def _runs(self) -> BoolArray:
         """Return jobs × accelerators → it can run there."""
         snap = self.snap
-        runs: BoolArray = (snap.speed > 0) & (snap.gang[:, None] <= snap.capacity)
+        runs: BoolArray = (snap.speed > 0) & (snap.gang_on <= snap.capacity)
         return runs
 
 

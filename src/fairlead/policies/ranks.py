@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.job import unsupported_alternatives
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, effective_speed
 from fairlead.policies.quotas import Quotas, has_quotas
@@ -39,12 +40,20 @@ class Ranked:
         return getattr(self.policy, "realised_by", "shares")
 
     @property
+    def takes_alternatives(self) -> bool:
+        """Whether a job may need other numbers of devices on other accelerators."""
+        return getattr(self.policy, "takes_alternatives", False)
+
+    @property
     def fills_idle(self) -> bool:
         """Whether devices that no share claims may go to waiting jobs."""
         return getattr(self.policy, "fills_idle", True)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares of all ranks together."""
+        if not self.takes_alternatives and snap.has_alternatives:
+            row = int((snap.gang_on != snap.gang[:, None]).any(axis=1).argmax())
+            raise unsupported_alternatives(snap.ids[int(snap.job[row])])
         if not len(snap.job):
             return self.policy.allocate(snap)
         ranks = _ranks(snap)
@@ -81,8 +90,9 @@ def _held(snap: Snapshot, allocation: Allocation) -> FloatArray:
     """Return accelerators → devices that an allocation holds."""
     share = allocation.share
     if allocation.measure == "time":
-        gang = snap.gang[np.searchsorted(snap.job, allocation.members[:, 0])]
-        share = share * gang[:, None]
+        row = np.searchsorted(snap.job, allocation.members[:, 0])
+        gang = np.broadcast_to(snap.gang_on[row], (len(row), len(snap.capacity)))
+        share = share * gang[:, [column.accelerator for column in allocation.columns]]
     used = np.zeros(len(snap.capacity))
     np.add.at(used, [column.accelerator for column in allocation.columns], share.sum(axis=0))
     return used

@@ -1,6 +1,7 @@
 """Shortest job first, each job on the fastest accelerator left (Gavel §4.2)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class ShortestFirst:
     the cluster's order.
     """
 
+    takes_alternatives: ClassVar[bool] = True
     agnostic: bool = False
     packed: bool = False
     placement: bool = False
@@ -46,12 +48,12 @@ class ShortestFirst:
         # Devices only become fewer, so one pass over all choices in order finds each time the
         # first that still fits.
         order = np.lexsort((kind, rank[row], left_s))
-        room, gang = QuotaRoom(snap), snap.gang.tolist()
+        room, gang = QuotaRoom(snap), np.broadcast_to(snap.gang_on, speed.shape).tolist()
         share = np.zeros((len(snap.job), len(room.free)))
         placed = [False] * len(gang)
         for m, j in zip(row[order].tolist(), kind[order].tolist(), strict=True):
-            if not placed[m] and room.has(m, j, gang[m]):
+            if not placed[m] and room.has(m, j, gang[m][j]):
                 placed[m] = True
-                room.take(m, j, gang[m])
+                room.take(m, j, gang[m][j])
                 share[m, j] = 1.0
         return job_allocation(snap, share)

@@ -1,6 +1,7 @@
 """The options of policies whose shares may be those of units."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
@@ -17,6 +18,7 @@ class UnitPolicy:
     pays; ``placement`` tells gangs on one node from gangs spread over several.
     """
 
+    takes_alternatives: ClassVar[bool] = True
     agnostic: bool = False
     packed: bool = False
     placement: bool = False
@@ -40,5 +42,9 @@ class UnitPolicy:
         return UnitRules(self.packed, self.placement)
 
     def _by_units(self, snap: Snapshot) -> bool:
-        """Tell whether it needs the program over units: for units proper, or for quotas."""
-        return self.packed or self.placement or has_quotas(snap)
+        """Tell whether it needs the program over units.
+
+        That is for units proper, for quotas, and where a job needs other numbers of devices on
+        other accelerators.
+        """
+        return self.packed or self.placement or snap.has_alternatives or has_quotas(snap)

@@ -137,10 +137,14 @@ class _Builder:
         given = np.column_stack(
             [snap.speed if speed is None else speed, snap.gang, distinct.reshape(len(mark), -1)]
         )
+        if snap.profiles.gangs is not None:
+            given = np.column_stack([given, snap.gang_on])
         self._classes = merge(given, workload.astype(float), mark)
         first = self._classes.representative
-        self._gang = snap.gang[first]
-        self._speed = given[first, : len(snap.capacity)] * self._room(self._gang)
+        kinds = len(snap.capacity)
+        self._gang: IntArray = np.broadcast_to(snap.gang_on[first], (len(first), kinds))
+        """classes × accelerators → devices needed at once"""
+        self._speed = given[first, :kinds] * (self._gang <= snap.capacity)
         self._workload_of = workload[first]
         # The tie rule may depend neither on the order of jobs or workloads, so it hashes names,
         # nor on the last bits of a speed.
@@ -162,7 +166,7 @@ class _Builder:
             capacity=self._snap.devices,
             columns=accelerator_columns(kinds) if not self._rules.placement else columns,
             column=column,
-            size=self._gang[first].astype(float),
+            size=self._gang[first, column % kinds].astype(float),
             first=first,
             second=second,
             speed_first=own,
@@ -196,14 +200,17 @@ class _Builder:
         if placement is None:
             return self._speed
         if placement == "consolidated":
-            return np.where(self._gang[:, None] <= self._largest_node(), self._speed, 0.0)
+            return np.where(self._gang <= self._largest_node(), self._speed, 0.0)
         table, kinds = self._snap.speeds, self._snap.cluster.accelerators
-        speed = np.where(self._gang[:, None] > 1, self._speed, 0.0)
+        speed = np.where(self._gang > 1, self._speed, 0.0)
         if table is None:
             return speed
-        for k in (self._gang > 1).nonzero()[0].tolist():
-            gang, workload = int(self._gang[k]), self._workload[self._workload_of[k]]
-            spread = [table.speed(workload, (a,) * gang, placement="spread") for a in kinds]
+        for k in np.flatnonzero((self._gang > 1).any(axis=1)).tolist():
+            workload, gang = self._workload[self._workload_of[k]], self._gang[k].tolist()
+            spread = [
+                table.speed(workload, (a,) * g, placement="spread")
+                for a, g in zip(kinds, gang, strict=True)
+            ]
             speed[k] = np.where(speed[k] > 0, spread, 0.0)
         return speed
 
@@ -214,10 +221,6 @@ class _Builder:
         np.add.at(held, (cluster.node_of[usable], cluster.accelerator_of[usable]), 1)
         largest: IntArray = held.max(axis=0)
         return largest
-
-    def _room(self, gang: IntArray) -> BoolArray:
-        room: BoolArray = gang[:, None] <= self._snap.capacity
-        return room
 
     def _pairs(self, placement: Placement) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         """Return pairs of classes and pairs × accelerators → speed of the one and the other."""
@@ -231,13 +234,18 @@ class _Builder:
         name = np.array([known.index.get(w, -1) for w in self._workload])[self._workload_of]
         parts = []
         for gang in np.unique(self._gang).tolist():
-            k = ((self._gang == gang) & (name >= 0)).nonzero()[0]
+            same = self._gang == gang
+            k = (same.any(axis=1) & (name >= 0)).nonzero()[0]
             x, y = np.triu_indices(len(k))
             a, b = k[x], k[y]
             enough = (a != b) | (self._classes.count[a] > 1)
             a, b = a[enough], b[enough]
             block = known.block(gang, placement)
-            parts.append((a, b, block[name[a], name[b]], block[name[b], name[a]]))
+            own, other = block[name[a], name[b]], block[name[b], name[a]]
+            if snap.profiles.gangs is not None:
+                both = same[a] & same[b]
+                own, other = np.where(both, own, 0.0), np.where(both, other, 0.0)
+            parts.append((a, b, own, other))
         a, b, own, other = (np.concatenate(part) for part in zip(*parts, strict=True))
         return a, b, own, other
 
@@ -248,10 +256,11 @@ class _Builder:
         known = [pair for pair in snap.pairs if all(job in row for job in pair.jobs)]
         a, b = (np.array([class_of[row[p.jobs[i]]] for p in known], dtype=int) for i in (0, 1))
         for pair, x, y in zip(known, a.tolist(), b.tolist(), strict=True):
-            if self._gang[x] != self._gang[y]:
+            unequal = (self._gang[x] != self._gang[y]) & np.isin(kinds, list(pair.speeds))
+            for j in unequal.nonzero()[0].tolist()[:1]:
                 raise InputError(
-                    f"{'+'.join(pair.jobs)} cannot share devices: gangs of {self._gang[x]} and"
-                    f" {self._gang[y]}",
+                    f"{'+'.join(pair.jobs)} cannot share devices: gangs of {self._gang[x, j]} and"
+                    f" {self._gang[y, j]}",
                     fix="remove the pair or make the gangs equal",
                     field="pairs",
                 )

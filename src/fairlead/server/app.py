@@ -118,12 +118,6 @@ async def submit(new: msg.NewJob, live: LiveNow, who: Who) -> msg.JobView:
     """Submit a job; it is on disk when this returns."""
     tenant = new.tenant or who.tenant or DEFAULT_TENANT
     who.require_tenant(tenant)
-    if any("=" in kind for kind in new.accelerators or ()):
-        raise InputError(
-            "a job has one gang on all accelerators",
-            fix="give names without counts, and gang",
-            field="accelerators",
-        )
     values = new.model_dump()
     values["command"] = tuple(new.command)
     values["accelerators"] = tuple(new.accelerators) if new.accelerators else None

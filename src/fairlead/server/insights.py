@@ -111,7 +111,8 @@ def _snapshot(live: Live) -> Snapshot:
 def _instance_of(snap: Snapshot) -> Instance:
     """Return a snapshot as an instance; jobs that nothing which is up can run are left out."""
     kinds, speed = snap.cluster.accelerators, snap.speed
-    able = ((speed > 0) & (snap.gang[:, None] <= snap.capacity)).any(axis=1)
+    able = ((speed > 0) & (snap.gang_on <= snap.capacity)).any(axis=1)
+    gangs = np.broadcast_to(snap.gang_on, speed.shape)
     tenants, workload = snap.tenants, snap.profiles.workload
     jobs = tuple(
         InstanceJob(
@@ -120,6 +121,7 @@ def _instance_of(snap: Snapshot) -> Instance:
             workload=workload[int(snap.profile[row])],
             tenant=tenants[int(snap.tenant[row])].id,
             gang=int(snap.gang[row]),
+            gangs=dict(zip(kinds, gangs[row].tolist(), strict=True)),
             weight=float(snap.weight[row]),
             steps_left=float(snap.steps_left[row]),
             elapsed_s=max(float(snap.elapsed_s[row]), 0.0),

@@ -54,6 +54,8 @@ class JobView(_Message):
     steps_done: float
     total_steps: int | None
     accelerator: str | None
+    devices: int
+    """that it holds now"""
     accelerators_used: list[str]
     leases: int
     preemptions: int

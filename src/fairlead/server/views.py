@@ -48,6 +48,7 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "steps_done": min(steps, float(spec.steps)) if spec.steps else steps,
         "total_steps": spec.steps,
         "accelerator": on,
+        "devices": live.scheduler.leases.devices_of(lease_number),
         "accelerators_used": [*tally.accelerators],
         "leases": tally.leases,
         "preemptions": tally.preemptions,
@@ -122,13 +123,13 @@ def share_views(live: Live) -> list[ShareView]:
     if not count:
         return []
     profiles, profile = jobs.profiles, jobs.ints[:count, PROFILE]
-    owner, gang = profiles.tenant[profile], profiles.gang[profile]
+    owner = profiles.tenant[profile]
     numbers = jobs.numbers[:count].copy()
     slots = leases.open
     leases.credit(slots, leases.job[slots], live.clock.now(), numbers)
-    device_s = numbers[:, FIRST_RECEIVED:].sum(axis=1) * gang
+    device_s = (numbers[:, FIRST_RECEIVED:] * profiles.gang_on[profile]).sum(axis=1)
     had = np.bincount(owner, device_s, len(tenants))
-    held = np.bincount(owner, gang * (jobs.lease[:count] != NOBODY), len(tenants))
+    held = np.bincount(owner[leases.job[slots]], leases.sizes(slots), len(tenants))
     waiting = np.bincount(owner[jobs.active], minlength=len(tenants))
     part = np.where(waiting > 0, entitled(tenants), 0.0)
     part = part / max(float(part.sum()), 1e-12)

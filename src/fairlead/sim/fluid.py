@@ -10,6 +10,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.events import JobSubmitted, TenantChanged
+from fairlead.model.snapshot import gangs_of
 from fairlead.policies.base import accelerator_columns
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.scenario import Scenario
@@ -20,7 +21,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
     """Run a scenario with a fluid mechanism: no rounds, no devices, no cost of moving."""
     mechanism: Any = scenario.mechanism
     scheduler: Scheduler[Any] = Scheduler(
-        scenario.cluster, scenario.believed or scenario.speeds, _Nothing()
+        scenario.cluster, scenario.believed or scenario.speeds, _Nothing(mechanism)
     )
     for tenant in scenario.tenants:
         scheduler.handle(TenantChanged(0.0, tenant))
@@ -66,8 +67,10 @@ class _Pace:
     def __init__(self, scenario: Scenario) -> None:
         self._truth = Truth(scenario.cluster, scenario.speeds, scenario.jobs)
         self._alone = self._truth.alone()
-        self._gang = np.array([job.gang for job in scenario.jobs])
-        self._kinds = len(scenario.cluster.accelerators)
+        kinds = scenario.cluster.accelerators
+        self._kinds = len(kinds)
+        gang = gangs_of(scenario.jobs, kinds)
+        self._gang = np.broadcast_to(gang, (len(gang), len(kinds)))
 
     def of(self, allocation: Allocation, active: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return jobs → steps per second, and jobs × accelerators → devices held on average.
@@ -82,7 +85,7 @@ class _Pace:
         members, share = allocation.members, allocation.share
         if members.shape[1] == 1 and allocation.columns == accelerator_columns(self._kinds):
             rate: FloatArray = (share * self._alone[active]).sum(axis=1)
-            return rate, share * self._gang[active][:, None]
+            return rate, share * self._gang[active]
         rate, devices = np.zeros(len(active)), np.zeros((len(active), self._kinds))
         for row, column in zip(*(share > 0).nonzero(), strict=True):
             unit = members[row][members[row] >= 0].tolist()
@@ -92,7 +95,7 @@ class _Pace:
                 at = np.searchsorted(active, job)
                 others = [other for other in unit if other != job]
                 rate[at] += time * self._truth.speed_in(job, kind, placement, others)
-                devices[at, kind] += time * self._gang[job] / len(unit)
+                devices[at, kind] += time * self._gang[job, kind] / len(unit)
         return rate, devices
 
 
@@ -115,6 +118,9 @@ def _advance(
 
 class _Nothing:
     """A mechanism for a scheduler that is only asked for snapshots."""
+
+    def __init__(self, mechanism: Any) -> None:
+        self.takes_alternatives = getattr(mechanism, "takes_alternatives", False)
 
     def initial(self) -> None:
         """Return no memory."""

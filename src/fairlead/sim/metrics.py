@@ -9,6 +9,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
+from fairlead.model.snapshot import gangs_of
 from fairlead.sim.record import Record
 
 
@@ -170,8 +171,8 @@ def finish_time_fairness(
     taken = end - arrival
     with np.errstate(invalid="ignore", divide="ignore"):
         beside = (jobs_until(last) - jobs_until(arrival)) / (last - arrival)
-        gang = np.array([job.gang for job in jobs])
-        share = cluster.counts / (np.maximum(beside, 1.0) * gang)[:, None]
+        gang = gangs_of(jobs, cluster.accelerators)
+        share = cluster.counts / (np.maximum(beside, 1.0)[:, None] * gang)
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
         steps = np.array([job.total_steps for job in jobs])
         rho: FloatArray = taken / (steps / (alone * share).sum(axis=1))

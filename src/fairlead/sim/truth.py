@@ -28,15 +28,18 @@ class Truth:
         self._speeds = speeds
         self._jobs = jobs
         kinds = cluster.accelerators
-        index: dict[tuple[str, int], int] = {}
+        index: dict[tuple[object, ...], int] = {}
         self._row_of: IntArray = np.array(
-            [index.setdefault((job.workload, job.gang), len(index)) for job in jobs],
-            dtype=np.int64,
+            [index.setdefault(_shape(job), len(index)) for job in jobs], dtype=np.int64
         )
-        self._alone: FloatArray = np.array([speeds.row(*key, kinds) for key in index])
+        each = {_shape(job): job for job in reversed(jobs)}
+        self._alone: FloatArray = np.array([speeds.row_of(each[key], kinds) for key in index])
         spread = [
-            [speeds.speed(w, (kind,) * gang, placement="spread") for kind in kinds]
-            for w, gang in index
+            [
+                speeds.speed(job.workload, (kind,) * job.gang_on(kind), placement="spread")
+                for kind in kinds
+            ]
+            for job in (each[key] for key in index)
         ]
         self._placement_matters = not np.array_equal(self._alone, np.array(spread))
         self._gang: IntArray = np.array([job.gang for job in jobs], dtype=np.int64)
@@ -106,7 +109,8 @@ class Truth:
 
         Without a placement it is consolidated.
         """
-        on = (accelerator,) * self._jobs[job].gang
+        mine = self._jobs[job]
+        on = (accelerator,) * mine.gang_on(self._cluster.accelerators[accelerator])
         return self._slowest(job, placement == "spread", on, partners)
 
     def best(self, job: int, kind: int, size: int) -> float:
@@ -117,6 +121,8 @@ class Truth:
         self, job: int, spread: bool, on: tuple[int, ...], partners: Sequence[int]
     ) -> float:
         workload, gang = self._jobs[job].workload, self._jobs[job].gang
+        if self._jobs[job].gangs:
+            gang = self._jobs[job].gang_on(self._cluster.accelerators[on[0]])
         if len(on) != gang and len(on) not in self._speeds.gangs[workload]:
             # An elastic gang of a size that was not measured, scaled from its own size.
             power = 1.0 if self.laws is None else self.laws.nature(job).scaling
@@ -157,6 +163,11 @@ class Truth:
         """Tell whether the table has a spread speed of a job's workload."""
         mine = self._jobs[job]
         return any(
-            SpeedKey(mine.workload, mine.gang, kind, "spread") in self._speeds.steps_per_s
+            SpeedKey(mine.workload, mine.gang_on(kind), kind, "spread") in self._speeds.steps_per_s
             for kind in self._cluster.accelerators
         )
+
+
+def _shape(job: Job) -> tuple[object, ...]:
+    """Return what a job's speeds alone depend on."""
+    return job.workload, job.gang, tuple(job.gangs.items())

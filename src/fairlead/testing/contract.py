@@ -1,7 +1,7 @@
 """What every plan and every refill must keep, checked against the snapshot they were made from."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fairlead.model.arrays import IntArray
 from fairlead.model.job import Job
@@ -72,15 +72,20 @@ def _check_starts(snap: Snapshot, start: Placements, jobs: Sequence[Job]) -> Non
         seen.add((job, copy))
         require(len(set(devices)) == len(devices), f"job {job} gets a device twice", snap)
         require(set(devices) <= usable, f"job {job} starts on devices that are down", snap)
-        require(len(devices) in _sizes(jobs[job]), f"job {job} gets {len(devices)} devices", snap)
-        if len(devices) == jobs[job].gang:
-            kinds = kind_of[list(devices)]
+        kinds = kind_of[list(devices)]
+        on = {snap.cluster.accelerators[kind] for kind in kinds.tolist()}
+        sizes = _sizes(jobs[job], on)
+        require(len(devices) in sizes, f"job {job} gets {len(devices)} devices", snap)
+        if jobs[job].gangs or len(devices) == jobs[job].gang:
             mixed = len(set(kinds.tolist())) > 1
             mine = (member if mixed else speed)[row_of[job], kinds]
             require(bool((mine > 0).all()), f"job {job} cannot run where it starts", snap)
 
 
-def _sizes(job: Job) -> range:
+def _sizes(job: Job, on: Collection[str]) -> Collection[int]:
+    """Return how many devices a job may hold of these accelerators."""
+    if job.gangs:
+        return {job.gang_on(kind) for kind in on} if len(on) == 1 else ()
     return range(job.min_gang or job.gang, (job.max_gang or job.gang) + 1)
 
 

@@ -19,6 +19,7 @@ from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, ComputePlan, Suspend
+from fairlead.model.errors import InputError
 from fairlead.model.job import Job
 from fairlead.sim.driver import simulate
 from fairlead.sim.record import Record
@@ -40,6 +41,24 @@ def check_plans_can_be_carried_out_and_all_jobs_finish(make: Make) -> None:
     """Whole gangs, one unit a device, answers that follow from the inputs, nobody left behind."""
     _, record = _run(scenarios.mixed_gangs(make()))
     require(not np.isnan(record.finished_at).any(), "some jobs never finished")
+
+
+def check_counts_devices_by_accelerator_or_refuses(make: Make) -> None:
+    """Jobs that need other numbers of devices elsewhere get these, if the mechanism takes such.
+
+    It says so by ``takes_alternatives = True``; otherwise they are refused when they come.
+    """
+    scenario = scenarios.alternatives(make())
+    if getattr(scenario.mechanism, "takes_alternatives", False):
+        _, record = _run(scenario)
+        require(not np.isnan(record.finished_at).any(), "some jobs never finished")
+        return
+    try:
+        simulate(_guarded(scenario))
+    except InputError as error:
+        require(error.field == "accelerators", f"refused for its {error.field}")
+    else:
+        require(False, "jobs with numbers for accelerators were taken in")
 
 
 def check_survives_loss_return_and_arrival_of_nodes(make: Make) -> None:
@@ -137,6 +156,7 @@ def _run_slowly(make: Make, plan_lead_s: float) -> None:
 
 CHECKS = (
     check_plans_can_be_carried_out_and_all_jobs_finish,
+    check_counts_devices_by_accelerator_or_refuses,
     check_survives_loss_return_and_arrival_of_nodes,
     check_leaves_alone_devices_that_others_take,
     check_survives_tenants_that_come_and_go,

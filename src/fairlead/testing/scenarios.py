@@ -40,6 +40,30 @@ def mixed_gangs(mechanism: Any) -> Scenario:
     return _scenario(mechanism, _jobs(18, every_s=200.0))
 
 
+def alternatives(mechanism: Any) -> Scenario:
+    """Return jobs that need more devices of slower accelerators, among others, while nodes go."""
+    others = _jobs(8, every_s=200.0)
+    several = [
+        replace(
+            job,
+            id=f"either{i}",
+            gang=1,
+            workload=("small", "big")[i % 2],
+            accelerators=("v100", "p100", "k80") if i % 3 else ("v100", "k80"),
+            gangs={"p100": 2, "k80": 4} if i % 3 else {"k80": 2},
+        )
+        for i, job in enumerate(_jobs(8, every_s=200.0, first_at=50.0))
+    ]
+    jobs = sorted([*others, *several], key=lambda job: job.arrival_at)
+    events: list[Event] = [
+        NodeLost(1000.0, "v100-0"),
+        NodeLost(1400.0, "k80-1"),
+        NodeReturned(2600.0, "v100-0"),
+        NodeReturned(3000.0, "k80-1"),
+    ]
+    return _scenario(mechanism, jobs, events)
+
+
 def nodes_come_and_go(mechanism: Any) -> Scenario:
     """Return a cluster of which a node joins late, and others are lost and return or do not."""
     events: list[Event] = [

@@ -16,8 +16,9 @@ _LEAST_GAIN = 1e-9
 class UnitChoice:
     """A round's choice under way: units for columns, no job twice, gangs whole.
 
-    ``members`` is units × width → rows of jobs, ascending, then NOBODY. Of entries with the
-    same weight the one that serves more jobs comes first.
+    ``members`` is units × width → rows of jobs, ascending, then NOBODY; ``gang`` is entries →
+    devices needed at once. Of entries with the same weight the one that serves more jobs comes
+    first.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class UnitChoice:
         self._column: list[int] = entries.column[order].tolist()
         self._weight: list[float] = entries.weight[order].tolist()
         self._members: list[list[int]] = members[unit].tolist()
-        self._gang: list[int] = gang[unit].tolist()
+        self._gang: list[int] = gang[order].tolist()
         self._entry: dict[int, int] = {}
         """unit chosen → its entry"""
 

@@ -50,7 +50,7 @@ class Units(ShareRounds):
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds)
         busy = np.zeros(n + 1, dtype=bool)
         busy[snap.holds] = True
-        choice = Choice.of(snap.gang, free.tolist(), busy[:-1].tolist())
+        choice = Choice.for_jobs(snap, free.tolist(), busy[:-1].tolist())
         row, column, weight = urgent(account.tables[:, :n], self.round_s)
         usable = ~busy[row] & (free > 0)[column]
         choice.assign(Entries(row[usable], column[usable], weight[usable]))
@@ -68,18 +68,18 @@ class Units(ShareRounds):
     ) -> tuple[dict[int, int], IntArray]:
         """Return units → accelerator of those that run, and jobs → unit it runs in."""
         n = len(snap.job)
-        gang = snap.gang
         unit, column, weight = urgent(account.tables, self.round_s)
         inside = members[unit]
         there = (inside >= 0) & (snap.on[inside] == column[:, None])
         weight += self.stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
         entries = Entries(unit, column, weight)
-        choice = UnitChoice(members, gang[members[:, 0]], entries, snap.capacity.tolist(), n)
+        gang = snap.needs(inside[:, 0], column)
+        choice = UnitChoice(members, gang, entries, snap.capacity.tolist(), n)
         choice.assign()
         wanted = choice.wanted
         ran = np.array(choice.unit_of[:-1], dtype=np.int64)
         if any(choice.free) and fills_idle(self.policy):
-            alone = Choice.of(gang, choice.free, (ran >= 0).tolist())
+            alone = Choice.for_jobs(snap, choice.free, (ran >= 0).tolist())
             alone.fill(snap.speed, _owed_to_jobs(account))
             rows = (alone.wanted >= 0).nonzero()[0]
             ran[rows] = rows

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
+from fairlead.model.job import Job
 from fairlead.sim.report.style import Figure, Palette, View, axis, picture
 from fairlead.sim.report.watch import Timeline
 
@@ -153,13 +154,19 @@ def _tenant_bars(
             "line": {"width": 0},
         },
         customdata=[
-            [each.id, each.workload, each.gang, until]
+            [each.id, each.workload, _gangs(each), until]
             for each, until in zip(held, untils, strict=True)
         ],
         hovertemplate="job %{customdata[0]}, gang %{customdata[2]}<br>%{customdata[1]}"
         "<br>%{y}, from %{base:.2f} to %{customdata[3]:.2f} h"
         f"<extra>{held[0].tenant}</extra>",
     )
+
+
+def _gangs(job: Job) -> str:
+    """Return the devices that a job needs at once: 1, or 1 (k80: 2) where these differ."""
+    others = ", ".join(f"{kind}: {count}" for kind, count in job.gangs.items())
+    return f"{job.gang} ({others})" if others else str(job.gang)
 
 
 def _legend_entry(legend: str, colour: str, label: str) -> go.Bar:
