@@ -100,6 +100,20 @@ def test_what_waits_for_devices_that_others_hold_is_given_up_soon(
     assert (ended.ending, ended.message) == ("lost", "others hold its devices")
 
 
+def test_an_engine_that_has_just_stopped_a_lease_can_be_closed(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data"))
+        await bench.engine.adopt(())
+        await bench.start(1, [("n1", 0)])
+        await bench.engine.stop(1)
+        async with asyncio.timeout(10.0):  # what watches Slurm was just told to look again
+            await bench.close()
+
+    asyncio.run(scene())
+
+
 def test_a_keeper_that_cannot_begin_says_why(slurm: SlurmCluster, tmp_path: Path) -> None:
     async def scene() -> Ended:
         engine = SlurmEngine(tmp_path / "data", python="/no/such/python", poll_s=0.5)

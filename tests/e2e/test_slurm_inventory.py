@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.slurm_server import rig
 
-from fairlead.engines.base import NodeDown
+from fairlead.engines.base import NodeDown, NodeFound, NodeUp
 from fairlead.engines.slurm import SlurmEngine
 from fairlead.model.cluster import Node
 from fairlead.testing.engines_bench import Bench
@@ -18,7 +18,13 @@ from fairlead.testing.slurm_cluster import SlurmCluster, missing
 pytestmark = pytest.mark.slow
 
 
-def test_a_reservation_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: Path) -> None:
+def node_of(slurm: SlurmCluster, name: str) -> Node:
+    return next(node for node in slurm.nodes if node.id == name)
+
+
+def test_a_reservation_s_nodes_are_all_there_is_also_when_these_change(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
     slurm.run(
         "scontrol", "create", "reservation", "reservationname=ours", "starttime=now",
         "duration=60", "nodes=n1,n3", "users=root",
@@ -33,6 +39,11 @@ def test_a_reservation_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: P
         assert not [one for one in bench.seen if isinstance(one, NodeDown)]
         await bench.engine.stop(1)
         await bench.ended(1)
+        slurm.run("scontrol", "update", "reservation=ours", "nodes=n3,n4")
+        await bench.until(lambda: NodeFound(node_of(slurm, "n4")) in bench.seen, "the new node")
+        await bench.node(NodeDown("n1"))
+        slurm.run("scontrol", "update", "reservation=ours", "nodes=n1,n3")
+        await bench.node(NodeUp("n1"))
         await bench.close()
         # Who has no part in the reservation must not count on its nodes.
         other = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "other"))
@@ -47,7 +58,9 @@ def test_a_reservation_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: P
         slurm.run("scontrol", "delete", "reservation=ours")
 
 
-def test_a_partition_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: Path) -> None:
+def test_a_partition_s_nodes_are_all_there_is_also_when_these_change(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
     slurm.run("scontrol", "create", "partitionname=some", "nodes=n2,n4", "maxtime=60")
 
     async def scene() -> str:
@@ -60,6 +73,12 @@ def test_a_partition_s_nodes_are_all_there_is(slurm: SlurmCluster, tmp_path: Pat
         await bench.engine.stop(1)
         await bench.ended(1)
         await bench.until(lambda: not slurm.run("squeue", "--noheader"), "the queue to be empty")
+        slurm.run("scontrol", "update", "partitionname=some", "nodes=n3,n4")
+        await bench.until(lambda: NodeFound(node_of(slurm, "n3")) in bench.seen, "the new node")
+        await bench.node(NodeDown("n2"))
+        await bench.start(2, [("n3", 0)])
+        await bench.engine.stop(2)
+        await bench.ended(2)
         await bench.close()
         return jobs
 

@@ -21,9 +21,10 @@ import structlog
 
 from fairlead.engines import lease_dir, slurm_leases
 from fairlead.engines.base import Ended, Order, Report
+from fairlead.engines.slurm_choice import Choice
 from fairlead.engines.slurm_commands import Slurm, SlurmError, environment_of
 from fairlead.engines.slurm_leases import Part, Watched
-from fairlead.engines.slurm_nodes import NodeWatch, inventory, listed_before
+from fairlead.engines.slurm_nodes import NodeWatch
 from fairlead.engines.slurm_others import Others
 from fairlead.engines.slurm_watch import Watch
 from fairlead.model.cluster import Cluster
@@ -73,11 +74,15 @@ class SlurmEngine:
         self._slurm = Slurm(environment_of(os.environ, for_others=self.users))
         nodes = NodeWatch(self._home / "down.json", bool(self.reservation))
         nodes.recall()
+        self._choice = Choice(
+            self._slurm, self._home / "nodes.json", self.partition, self.reservation
+        )
         self._watch = Watch(
             self._slurm,
             self._prefix,
             self._root,
             self._home / "clock",
+            self._choice,
             nodes,
             Others(self.cpus_per_device),
             silence_s=self.silence_s,
@@ -86,8 +91,6 @@ class SlurmEngine:
         )
         self._to_stop: set[int] = set()
         """leases told to stop before they were launched"""
-        self._address: dict[str, str] = {}
-        """node → where it is reached"""
 
     # -- the protocol ---------------------------------------------------------------------------
 
@@ -97,39 +100,21 @@ class SlurmEngine:
         If Slurm's controller is away they are those that were found last: what runs can be adopted
         and heard of without it.
         """
-        known = listed_before(self._home / "nodes.json")
-        try:
-            cluster = await self._find_nodes()
-        except SlurmError as error:
-            if not known:
-                raise
-            log.warning("slurm.unreachable", error=str(error))
-            cluster = Cluster(known)
-        self._watch.known = cluster.nodes
-        return cluster
-
-    async def _find_nodes(self) -> Cluster:
-        nodes = await self._slurm.nodes()
-        self._address = {node.name: node.address for node in nodes}
-        if self.reservation:
-            chosen = set(await self._slurm.reserved_nodes(self.reservation))
-        else:
-            partition = self.partition or await self._slurm.default_partition()
-            chosen = {node.name for node in nodes if partition in node.partitions}
-        racks = await self._slurm.racks()
-        return inventory(self._home / "nodes.json", nodes, racks, chosen)
+        return await self._choice.find()
 
     async def launch(self, order: Order) -> None:
         """Submit a lease, once."""
-        if not self._address:
-            await self.inventory()
+        if not self._choice.addresses:
+            await self._choice.locate()
         directory, lease = self._root / str(order.lease), order.lease
         if lease in self._watch.leases:
             return
         if (directory / "order.json").exists():
             self._take_up(directory, ours=True)
             return
-        parts = slurm_leases.write(directory, order, f"{self._prefix}{lease}", self._address)
+        parts = slurm_leases.write(
+            directory, order, f"{self._prefix}{lease}", self._choice.addresses
+        )
         watched = Watched(order, directory, parts, time.monotonic())
         self._watch.leases[lease] = watched
         self._watch.begin()
@@ -173,7 +158,7 @@ class SlurmEngine:
 
     async def adopt(self, leases: Collection[int]) -> None:
         """Keep these leases, stop what else of ours Slurm runs, report who has ended."""
-        if not self._watch.known:
+        if not self._choice.known:
             await self.inventory()
         wanted = set(leases)
         for directory in await asyncio.to_thread(slurm_leases.listed, self._root):
@@ -191,7 +176,7 @@ class SlurmEngine:
             self._watch.reports.put_nowait(Ended(lease, "lost", None, "it was never started"))
         self._watch.complete = True
         await self._watch.look()
-        if self._address:  # else Slurm does not answer, which takes it its time
+        if self._choice.addresses:  # else Slurm does not answer, which takes it its time
             await self._watch.quietly(self._watch.ask())
         self._watch.begin()
 

@@ -159,7 +159,8 @@ class Slurm:
                     f"there is no {command[0]} here: install Slurm's client"
                 ) from None
             try:
-                out, err = await asyncio.wait_for(process.communicate(given.encode()), _PATIENCE_S)
+                async with asyncio.timeout(_PATIENCE_S):
+                    out, err = await process.communicate(given.encode())
             except (TimeoutError, asyncio.CancelledError) as error:
                 if process.returncode is None:
                     process.kill()

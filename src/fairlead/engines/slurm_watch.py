@@ -13,12 +13,12 @@ from pathlib import Path
 import structlog
 
 from fairlead.engines import slurm_leases
-from fairlead.engines.base import Ending, Progressed, Report, Started
+from fairlead.engines.base import Ending, NodeFound, Progressed, Report, Started
+from fairlead.engines.slurm_choice import Choice
 from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmJob
 from fairlead.engines.slurm_leases import Part, Seen, Watched, time_there
 from fairlead.engines.slurm_nodes import NodeWatch
 from fairlead.engines.slurm_others import Others, Ours
-from fairlead.model.cluster import Node
 
 log = structlog.get_logger("fairlead.slurm")
 
@@ -45,6 +45,7 @@ class Watch:
     """of the leases' directories"""
     clock: Path
     """a file of which only the time matters, where the keepers' files are"""
+    choice: Choice
     nodes: NodeWatch
     others: Others
     silence_s: float
@@ -52,7 +53,6 @@ class Watch:
     poll_s: float
     leases: dict[int, Watched] = field(default_factory=dict)
     reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
-    known: Sequence[Node] = ()
     settled: set[int] = field(default_factory=set)
     """leases whose ends are written down, so that nobody needs their directories"""
     complete: bool = False
@@ -101,7 +101,8 @@ class Watch:
             except (SlurmError, OSError) as error:
                 log.warning("slurm.unreachable", error=str(error))
             try:
-                await asyncio.wait_for(soon.wait(), every_s)
+                async with asyncio.timeout(every_s):  # wait_for may lose the word to stop
+                    await soon.wait()
                 await asyncio.sleep(_LOOK_S)
             except TimeoutError:
                 pass
@@ -153,9 +154,12 @@ class Watch:
     async def ask(self) -> None:
         """Compare what Slurm says of nodes and jobs with what we know."""
         asked_at = time.monotonic()
-        nodes = {node.name: node for node in await self.slurm.nodes()}
+        nodes, joined = await self.choice.look()
         jobs = await self.slurm.jobs(self.prefix)
         now = time.monotonic()
+        for node in joined:
+            log.info("slurm.node-found", node=node.id, devices=len(node.devices))
+            self.reports.put_nowait(NodeFound(node))
         for one in list(self.leases.values()):
             for part in one.parts:
                 if part.ended is None and one.submitted and one.since < asked_at:
@@ -164,10 +168,12 @@ class Watch:
         for part in (part for one in self.leases.values() for part in one.parts):
             heard = part.beat_seen_at is not None and part.quiet_s(now) <= self.silence_s
             leased[part.node] = leased.get(part.node, False) or heard
-        for report in self.nodes.judge(nodes, self.known, jobs.values(), leased, now):
+        for report in self.nodes.judge(nodes, self.choice.known, jobs.values(), leased, now):
             log.info("slurm.node", report=str(report))
             self.reports.put_nowait(report)
-        for taken in self.others.look(nodes, self.known, jobs.values(), self._devices(jobs)):
+        for taken in self.others.look(
+            nodes, self.choice.known, jobs.values(), self._devices(jobs)
+        ):
             log.debug("slurm.taken", node=taken.node, devices=taken.numbers)
             self.reports.put_nowait(taken)
         await self._leave_to_others(jobs)

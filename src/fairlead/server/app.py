@@ -433,7 +433,8 @@ async def _follow(live: Live, who: Principal) -> AsyncIterator[str]:
         yield ": welcome\n\n"
         while True:
             try:
-                found = await asyncio.wait_for(mine.get(), 15.0)
+                async with asyncio.timeout(15.0):
+                    found = await mine.get()
             except TimeoutError:
                 yield ": still here\n\n"
                 continue

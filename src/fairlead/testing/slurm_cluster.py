@@ -65,6 +65,8 @@ class SlurmCluster:
     patience_s: float = _PATIENCE_S
     """within which all nodes must be idle"""
     _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _ports: dict[str, int] = field(default_factory=dict)
+    """daemon → where it listens"""
 
     @property
     def cluster(self) -> Cluster:
@@ -117,6 +119,19 @@ class SlurmCluster:
         """Start the controller again, with the jobs it had."""
         self._start("slurmctld", "slurmctld", "-D", "-f", str(self.root / "slurm.conf"))
 
+    def have_nodes(self, nodes: Sequence[Node]) -> None:
+        """Go on with these nodes, as a site does: a new configuration, and daemons that read it.
+
+        Jobs on nodes that stay go on.
+        """
+        for name in ("slurmctld", *(node.id for node in self.nodes)):
+            self._end(name, signal.SIGTERM)
+        self.nodes = nodes
+        self._write()
+        self.start_controller()
+        for node in nodes:
+            self.start_node(node.id)
+
     def run(self, *command: str, timeout_s: float = _PATIENCE_S) -> str:
         """Return what one of Slurm's commands prints."""
         done = subprocess.run(
@@ -150,15 +165,14 @@ class SlurmCluster:
         for name in ("state", "spool", "log", "dev"):
             (self.root / name).mkdir(exist_ok=True)
         (self.root / "munge").mkdir(exist_ok=True, mode=0o755)
-        ports = _free_ports(len(self.nodes) + 1)
+        daemons = ["slurmctld", *(node.id for node in self.nodes)]
+        new = [name for name in daemons if name not in self._ports]
+        self._ports |= zip(new, _free_ports(len(new)), strict=True)
         host = socket.gethostname().split(".")[0]
-        lines = [
-            f"{key}={value}"
-            for key, value in {**self._conf(host, ports[0]), **self.settings}.items()
-        ]
+        lines = [f"{key}={value}" for key, value in {**self._conf(host), **self.settings}.items()]
         gres: list[str] = []
-        for number, (node, port) in enumerate(zip(self.nodes, ports[1:], strict=True)):
-            lines.append(self._node_line(node, host, port))
+        for number, node in enumerate(self.nodes):
+            lines.append(self._node_line(node, host))
             gres += self._gres_lines(node, number)
         names = ",".join(node.id for node in self.nodes)
         lines.append(f"PartitionName=gpu Nodes={names} Default=YES MaxTime=INFINITE State=UP")
@@ -172,12 +186,12 @@ class SlurmCluster:
         switches.append(f"SwitchName=top Switches={','.join(racks)}")
         (self.root / "topology.conf").write_text("\n".join(switches) + "\n", encoding="ascii")
 
-    def _conf(self, host: str, port: int) -> dict[str, str]:
+    def _conf(self, host: str) -> dict[str, str]:
         root = self.root
         return {
             "ClusterName": "fairlead-private",
             "SlurmctldHost": f"{host}({self.address})",
-            "SlurmctldPort": str(port),
+            "SlurmctldPort": str(self._ports["slurmctld"]),
             "SlurmUser": "root",
             "AuthType": "auth/munge",
             "AuthInfo": f"socket={root}/munge/socket",
@@ -203,13 +217,14 @@ class SlurmCluster:
             "MinJobAge": "10",
         }
 
-    def _node_line(self, node: Node, host: str, port: int) -> str:
+    def _node_line(self, node: Node, host: str) -> str:
         counts = {kind: node.devices.count(kind) for kind in dict.fromkeys(node.devices)}
         gres = ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
         address, _ = self.apart.get(node.id, (self.address, ()))
         return (
-            f"NodeName={node.id} NodeHostname={host} NodeAddr={address} Port={port} CPUs=64"
-            f" RealMemory=1024 Gres={gres} Feature={','.join(counts)},rack-{node.rack}"
+            f"NodeName={node.id} NodeHostname={host} NodeAddr={address}"
+            f" Port={self._ports[node.id]} CPUs=64 RealMemory=1024 Gres={gres}"
+            f" Feature={','.join(counts)},rack-{node.rack}"
         )
 
     def _gres_lines(self, node: Node, number: int) -> list[str]:
