@@ -151,6 +151,15 @@ def _server_dies_at_a_stop(world: "World", happening: Happening) -> None:
         world.server.dies_at_stop = True
 
 
+def _server_dies_as_a_keeper_begins(world: "World", happening: Happening) -> None:
+    world.dies_at_begin = happening.for_s / 4.0
+
+
+def _another_server_starts(world: "World", happening: Happening) -> None:
+    del happening
+    world.start_another()
+
+
 def _process_dies_at_a_point(world: "World", happening: Happening) -> None:
     world.dies_at_point = int(happening.pick * 12)
 
@@ -338,6 +347,8 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "server dies": _server_dies,
     "server dies at a gate": _server_dies_at_a_gate,
     "server dies at a stop": _server_dies_at_a_stop,
+    "server dies as a keeper begins": _server_dies_as_a_keeper_begins,
+    "another server starts": _another_server_starts,
     "process dies at a point": _process_dies_at_a_point,
     "keeper begins late": _keeper_begins_late,
     "server stops": _server_stops,

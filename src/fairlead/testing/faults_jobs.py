@@ -39,6 +39,7 @@ class Jobs:
         self.late: Happening | None = None
         """how the next keeper begins late, if it does"""
         self.cut_node: Callable[[str, float], object] = lambda *_: None
+        self.cancel: Callable[[str, float], object] = lambda *_: None
         self.fails_to_start = 0
         """how many of the next members do not start"""
         self.fails_from_rank = 0
@@ -97,6 +98,8 @@ class Jobs:
         self._checks.touch([order.lease])
         found_s, begins_s = 2.0 * late.for_s, late.pick * 3.0 * late.for_s
         self.cut_node(order.devices[0][0], found_s)
+        if int(4.0 * late.for_s) % 2:  # nobody raises the job's fence again
+            self.cancel(order.job, late.for_s)
         # Mostly it lives, and has started nobody, when its node is found again.
         self.slow_to_begin[order.lease] = max(late.for_s, found_s + 1.0 - begins_s)
         return begins_s

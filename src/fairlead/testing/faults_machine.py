@@ -193,7 +193,7 @@ class Machine:
 
     def kill_slowly(self, process: Process) -> None:
         """Kill a process that takes a while to be gone."""
-        late_s = self.rng.uniform(0.0, _DYING_S)
+        late_s = self.rng.uniform(0.0, 2 * _DYING_S)
         self.loop.call_later(late_s, self._deliver, process, signal.SIGKILL)
 
     def wait_for(self, pid: int) -> None:

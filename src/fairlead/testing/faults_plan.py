@@ -41,6 +41,7 @@ FAULTS = (
     *("process dies at a point", "process dies at a point", "node joins"),
     *("file is damaged", "node is back before the server", "no descriptor is left"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
+    *("job cannot start", "server dies as a keeper begins", "another server starts"),
 )
 ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit", "change of mind")
 

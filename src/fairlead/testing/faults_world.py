@@ -73,6 +73,8 @@ class World:
         self.quiet = False
         self._leaving_since: dict[int, float] = {}
         self._cut_until: dict[str, float] = {}
+        self.dies_at_begin: float | None = None
+        """for how long the server is away when the next keeper has begun, and started nobody"""
         self.dies_at_point: int | None = None
         """how many more named points keepers and jobs pass before one dies there"""
         self.setting = Setting(
@@ -89,6 +91,9 @@ class World:
         self.disk.on_server = self._gate
         self.jobs.asked = self._asked
         self.jobs.cut_node = lambda node, for_s: self.loop.call_soon(self.cut_node, node, for_s)
+        self.jobs.cancel = lambda job, after_s: self.loop.call_later(
+            after_s, self.client, cancel, job
+        )
         self.loop.set_exception_handler(self._unexpected)
 
     def run(self) -> None:
@@ -233,7 +238,7 @@ class World:
         self.network.cut_jobs.clear()
         self.jobs.slow_s.clear()
         self.jobs.fails_to_start = 0
-        self.jobs.late = self.dies_at_point = None
+        self.jobs.late = self.dies_at_point = self.dies_at_begin = None
         for node in sorted(self.machine.cut):
             self.find_node(node)
         for node in sorted(self.machine.taken):
@@ -262,9 +267,7 @@ class World:
     def _start_server(self) -> None:
         if self.server is not None:
             return
-        store: Any = MemoryStore(self.memory)
-        if self.plan.real_store:
-            store = Store(f"sqlite:///{self.home / 'fairlead.db'}")
+        store = self._open_store()
         self.checks.note("a server starts")
         self.machine.servers += 1
         trouble = 0.0 if self.quiet else self.plan.trouble
@@ -299,6 +302,18 @@ class World:
                 self.checks.touch([member.lease])
         self.network.server = partial(self._renew, server)
 
+    def start_another(self) -> None:
+        """Have another server try to start beside the one that is up."""
+        if self.server is not None and self.server.up:
+            store = self._open_store()
+            self.checks.require(store.acquire("another") is None, "two servers hold the store")
+            store.close()
+
+    def _open_store(self) -> Any:
+        if self.plan.real_store:
+            return Store(f"sqlite:///{self.home / 'fairlead.db'}")
+        return MemoryStore(self.memory)
+
     def _renew(
         self, server: Server, lease: int, token: str, told: dict[str, object]
     ) -> tuple[int, dict[str, object]]:
@@ -331,6 +346,11 @@ class World:
             self._gate()
         elif name == "keeper.begins" and me.lease in self.jobs.slow_to_begin:
             self.machine.fibres.sleep(self.jobs.slow_to_begin[me.lease])
+        elif name == "keeper.begins" and self.dies_at_begin is not None:
+            away_s, self.dies_at_begin = self.dies_at_begin, None
+            self._touch_one(me)
+            self.loop.call_soon(self.kill_server, away_s)
+            self.machine.fibres.sleep(2.0 * away_s)
         elif name == "keeper.begins" and self.network.trouble:
             self.machine.fibres.sleep(self.rng.choice((0.0, 0.0, 0.3)))
         elif name == "job.commit.locked" and me.nodes & self.machine.cut:
