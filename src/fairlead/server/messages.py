@@ -198,3 +198,9 @@ class Trouble(BaseModel):
 
 
 AnyJson = dict[str, Any]
+
+
+TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+"""how OpenAPI is told of an answer in plain text"""

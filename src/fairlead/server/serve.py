@@ -30,9 +30,9 @@ from fairlead.registry import create
 from fairlead.server.app import make_app
 from fairlead.server.auth import Tokens
 from fairlead.server.config import ServeSettings
-from fairlead.server.insights import About
 from fairlead.server.limits import Limits
 from fairlead.server.logs import set_up
+from fairlead.server.routes.insights import About
 from fairlead.server.rules import make_rules, remake_rules, round_of
 from fairlead.store import Change, Put, Store
 

@@ -1,0 +1,1 @@
+"""What the API answers to, one module for each thing that it is about."""

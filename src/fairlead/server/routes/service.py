@@ -1,0 +1,64 @@
+"""The service itself: what happens, its health and its figures."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+
+from fairlead.live.driver import Live
+from fairlead.server.auth import Principal
+from fairlead.server.messages import TEXT
+from fairlead.server.metrics import render
+from fairlead.server.who import LiveNow, Who
+
+service = APIRouter(tags=["service"])
+
+
+@service.get("/v1/events", response_class=StreamingResponse)
+async def stream(live: LiveNow, who: Who) -> StreamingResponse:
+    """Follow what happens, as server-sent events."""
+    return StreamingResponse(_follow(live, who), media_type="text/event-stream")
+
+
+async def _follow(live: Live, who: Principal) -> AsyncIterator[str]:
+    mine: asyncio.Queue[dict[str, object]] = asyncio.Queue(1000)
+    live.listeners.add(mine)
+    jobs = live.scheduler.jobs
+    try:
+        yield ": welcome\n\n"
+        while True:
+            try:
+                async with asyncio.timeout(15.0):
+                    found = await mine.get()
+            except TimeoutError:
+                yield ": still here\n\n"
+                continue
+            number = jobs.number.get(str(found.get("job")))
+            if number is None or who.may_see(jobs.jobs[number].tenant):
+                yield f"event: {found['event']}\ndata: {json.dumps(found)}\n\n"
+            if found["event"] == "server.stopping":
+                return
+    finally:
+        live.listeners.discard(mine)
+
+
+@service.get("/healthz", response_class=PlainTextResponse)
+async def healthy() -> str:
+    """Say that the process lives."""
+    return "ok\n"
+
+
+@service.get("/readyz", response_class=PlainTextResponse, responses={503: {"model": str}})
+async def ready(live: LiveNow) -> Response:
+    """Say whether the scheduler decides."""
+    broken = live.broken.is_set()
+    return PlainTextResponse("broken\n" if broken else "ok\n", 503 if broken else 200)
+
+
+@service.get("/metrics", responses=TEXT)
+async def metrics(live: LiveNow, who: Who) -> Response:
+    """Return figures in Prometheus's form; for admins and viewers."""
+    who.require("admin", "viewer")
+    return Response(render(live), media_type="text/plain; version=0.0.4; charset=utf-8")
