@@ -16,7 +16,7 @@ from fairlead.engines.local import LocalEngine
 from fairlead.engines.ray import RayEngine
 from fairlead.engines.slurm import SlurmEngine
 from fairlead.model.cluster import Cluster, Node
-from fairlead.testing import engines
+from fairlead.testing import engines_ends, engines_lasts, engines_starts
 from fairlead.testing.contract import BrokenPromiseError
 from fairlead.testing.engines import CHECKS
 from fairlead.testing.engines_bench import Rig
@@ -160,13 +160,25 @@ OPEN: list[int] = []
 @pytest.mark.parametrize(
     ("kind", "check", "said"),
     [
-        (ForgetsRacks, engines.check_inventory_says_types_counts_nodes_and_racks, "inventory"),
-        (CrowdsOneDevice, engines.check_gang_over_nodes_meets, "use"),
-        (RunsAgain, engines.check_calls_can_be_repeated, "in vain|ran|starts|differ"),
-        (KillsAtOnce, engines.check_stop_lets_members_save_and_kills_the_deaf, "ended lost"),
-        (SaysNothing, engines.check_ends_are_told_as_they_were, "in vain for the end"),
-        (IgnoresTheFence, engines.check_launch_behind_the_fence_starts_nothing, "in vain|ended"),
-        (LeavesFilesOpen, engines.check_fifty_launches_and_stops_leave_nothing_behind, "open"),
+        (
+            ForgetsRacks,
+            engines_starts.check_inventory_says_types_counts_nodes_and_racks,
+            "inventory",
+        ),
+        (CrowdsOneDevice, engines_starts.check_gang_over_nodes_meets, "use"),
+        (RunsAgain, engines_starts.check_calls_can_be_repeated, "in vain|ran|starts|differ"),
+        (KillsAtOnce, engines_ends.check_stop_lets_members_save_and_kills_the_deaf, "ended lost"),
+        (SaysNothing, engines_ends.check_ends_are_told_as_they_were, "in vain for the end"),
+        (
+            IgnoresTheFence,
+            engines_ends.check_launch_behind_the_fence_starts_nothing,
+            "in vain|ended",
+        ),
+        (
+            LeavesFilesOpen,
+            engines_lasts.check_fifty_launches_and_stops_leave_nothing_behind,
+            "open",
+        ),
     ],
 )
 def test_suite_finds_what_an_engine_must_not_do(

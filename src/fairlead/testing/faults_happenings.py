@@ -166,6 +166,7 @@ def _process_dies_at_a_point(world: "World", happening: Happening) -> None:
 
 def _keeper_begins_late(world: "World", happening: Happening) -> None:
     world.jobs.late = happening
+    world.client(submit, ENDLESS)  # what leaves of itself would not need to be stopped
 
 
 def _server_stops(world: "World", happening: Happening) -> None:

@@ -18,6 +18,7 @@ from fairlead.testing.faults_record import Truth
 
 _EPOCH = 5
 """steps of which training data is made, where a job goes over them several times"""
+_SOON_S = 0.1
 _LATEST_START_S = 0.4
 """a keeper is a Python program: it takes this long to begin"""
 
@@ -96,13 +97,16 @@ class Jobs:
             return self._rng.uniform(0.0, _LATEST_START_S)
         self.late = None
         self._checks.touch([order.lease])
-        found_s, begins_s = 2.0 * late.for_s, late.pick * 3.0 * late.for_s
-        self.cut_node(order.devices[0][0], found_s)
+        node, found_s = order.devices[0][0], 2.0 * late.for_s
         if int(4.0 * late.for_s) % 2:  # nobody raises the job's fence again
             self.cancel(order.job, late.for_s)
-        # Mostly it lives, and has started nobody, when its node is found again.
-        self.slow_to_begin[order.lease] = max(late.for_s, found_s + 1.0 - begins_s)
-        return begins_s
+        if late.pick < 0.5:  # it lives, and has started nobody, until its node is found again
+            self._machine.loop.call_later(_SOON_S, self.cut_node, node, found_s)
+            self.slow_to_begin[order.lease] = found_s + 1.0
+            return 0.0
+        self.cut_node(node, found_s)
+        self.slow_to_begin[order.lease] = late.for_s
+        return late.pick * 3.0 * late.for_s
 
     def _exited(self, process: Process) -> None:
         assert process.order is not None

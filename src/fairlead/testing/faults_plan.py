@@ -111,8 +111,6 @@ def scenario(seed: int) -> Scenario:
     n_faults = rng.choice((0, 1, 1, 2, 3, 4))
     whats = [rng.choice(FAULTS) for _ in range(n_faults)]
     whats += [rng.choice(ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
-    if "keeper begins late" in whats and jobs[0][1] is not ENDLESS:
-        jobs.insert(0, (0.0, ENDLESS))  # what leaves of itself would not need to be stopped
     happenings = sorted(
         (
             Happening(rng.uniform(0.0, quiet_at), what, rng.uniform(0.5, 8.0), rng.random())
