@@ -1,24 +1,21 @@
 """Ray's nodes as Fairlead's: which accelerators they have, what others hold, which are usable."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.base import DevicesTaken, NodeDown, NodeUp
-from fairlead.engines.slurm_nodes import natural
+from fairlead.engines.base import DevicesTaken
+from fairlead.engines.register import register
+from fairlead.engines.standing import Standing
 from fairlead.model.cluster import Cluster, Node
 
 GPU = "GPU"
 _TYPE = "accelerator_type:"
 _LOOKS_LIKE_A_TYPE = re.compile(r"[A-Za-z]{1,4}-?\d{1,4}[A-Za-z]{0,4}(-[\w.]+)?")
 """what custom resources that are accelerators are called: V100, K80, A10G, MI300X, H200-3g.71gb"""
-_SURE_AFTER_S = 60.0
-"""by then a report has been written down by whoever it was for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +86,9 @@ def alive(nodes: Iterable[RayNode]) -> dict[str, RayNode]:
 
 
 def inventory(path: Path, nodes: Iterable[RayNode]) -> Cluster:
-    """Return the cluster, in which nodes keep their place over restarts.
-
-    Devices are numbered through the nodes, and the scheduler's log speaks of those numbers: so
-    nodes that are gone stay listed, as down, and new ones come last.
-    """
-    listed: dict[str, Node] = {}
-    with suppress(FileNotFoundError):
-        for name, devices, rack in json.loads(path.read_text(encoding="utf-8")):
-            listed[name] = Node(name, tuple(devices), rack)
-    for node in sorted(nodes, key=lambda node: natural(node.name)):
-        if node.alive and node.devices and node.name not in listed:
-            listed[node.name] = Node(node.name, node.devices, node.rack)
-    body = [[node.id, node.devices, node.rack] for node in listed.values()]
-    aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(body), encoding="utf-8")
-    aside.replace(path)
-    return Cluster(tuple(listed.values()))
+    """Return the cluster, in which nodes keep their place over restarts; see ``register``."""
+    usable = (node for node in nodes if node.alive and node.devices)
+    return register(path, (Node(node.name, node.devices, node.rack) for node in usable))
 
 
 def taken(node: Node, found: RayNode, held: Collection[int], ours: Counter[str]) -> list[int]:
@@ -124,41 +107,12 @@ def taken(node: Node, found: RayNode, held: Collection[int], ours: Counter[str])
 
 
 @dataclass
-class Told:
-    """Remembers what was told about each node, across restarts."""
+class Told(Standing):
+    """Remembers what was told about each node."""
 
-    path: Path
-    down: set[str] = field(default_factory=set)
     taken: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _maybe: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """node → what others seemed to hold when we looked last"""
-    _doubtful: set[str] = field(default_factory=set)
-    """of which nobody knows what was told last"""
-    _back: dict[str, float] = field(default_factory=dict)
-    """node → when it was told to be back"""
-
-    def recall(self) -> None:
-        """Take up from before a restart: what was told to be down then is told again, or is back.
-
-        Whoever was told may have forgotten; those that were not told do not hear of nodes twice.
-        """
-        with suppress(FileNotFoundError):
-            self._doubtful = set(json.loads(self.path.read_text(encoding="utf-8")))
-
-    def standing(self, name: str, up: bool, now: float) -> list[NodeDown | NodeUp]:
-        """Return what there is to tell of a node that can or cannot be used."""
-        self._forget(now)
-        if up != (name in self.down) and name not in self._doubtful:
-            return []
-        self._doubtful.discard(name)
-        if up:
-            self.down.discard(name)
-            self._back[name] = now
-        else:
-            self.down.add(name)
-            self._back.pop(name, None)
-        self._write()
-        return [NodeUp(name) if up else NodeDown(name)]
 
     def devices(self, name: str, numbers: Sequence[int]) -> list[DevicesTaken]:
         """Return what there is to tell of devices that others hold.
@@ -171,15 +125,3 @@ class Told:
             return []
         self.taken[name] = now
         return [DevicesTaken(name, now)]
-
-    def _forget(self, now: float) -> None:
-        old = [name for name, at in self._back.items() if now - at > _SURE_AFTER_S]
-        for name in old:
-            del self._back[name]
-        if old:
-            self._write()
-
-    def _write(self) -> None:
-        aside = self.path.with_suffix(".tmp")
-        aside.write_text(json.dumps(sorted(self.down | set(self._back))), encoding="utf-8")
-        aside.replace(self.path)

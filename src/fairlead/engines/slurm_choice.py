@@ -7,7 +7,8 @@ from pathlib import Path
 import structlog
 
 from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmNode
-from fairlead.engines.slurm_nodes import inventory, listed_before
+from fairlead.engines.register import registered
+from fairlead.engines.slurm_nodes import inventory
 from fairlead.model.cluster import Cluster, Node
 
 log = structlog.get_logger("fairlead.slurm")
@@ -33,7 +34,7 @@ class Choice:
 
     async def find(self) -> Cluster:
         """Return the nodes as they are now; those found last if Slurm's controller is away."""
-        known = listed_before(self.path)
+        known = registered(self.path)
         try:
             nodes = await self.locate()
             await self._register(nodes, await self._ours(nodes))

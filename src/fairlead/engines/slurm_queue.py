@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fairlead.engines.register import natural
 from fairlead.engines.slurm_commands import SlurmNode, read_fields, read_node
-from fairlead.engines.slurm_nodes import natural
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job

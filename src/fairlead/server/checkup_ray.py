@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fairlead.engines.ray_nodes import RayNode
-from fairlead.engines.slurm_nodes import natural
+from fairlead.engines.register import natural
 from fairlead.registry import options_of
 from fairlead.server.checkup_nodes import check_nodes
 from fairlead.server.config import ServeSettings
