@@ -27,3 +27,10 @@ class SlurmServer(ClusterServer):
     def __init__(self, root: Path, slurm: SlurmCluster, host: str = "127.0.0.1") -> None:
         super().__init__(root, host)
         self.slurm = slurm
+
+    def bring_back(self, node: str) -> None:
+        """Start a node that was killed; Slurm need not find out by itself what became of it."""
+        self.slurm.start_node(node)
+        for state in ("down", "resume"):
+            change = (f"nodename={node}", f"state={state}", "reason=test")
+            self.slurm.run("scontrol", "update", *change)

@@ -4,15 +4,13 @@ import time
 from typing import Any
 
 import pytest
-from tests.e2e.cluster_server import note
+from tests.e2e.moves import check_a_move_to_another_accelerator, check_checkpoints_are_carried
 from tests.e2e.ray_server import RayServer
 from tests.e2e.test_live import check_result
 
 from fairlead.engines import lease_dir
 
 pytestmark = pytest.mark.slow
-
-SIZE = 18 << 20
 
 
 @pytest.mark.parametrize("policy", ["max-min", "gandiva-fair", "hadar"])
@@ -40,50 +38,12 @@ def test_jobs_of_two_tenants_finish_exactly_gangs_over_nodes_too(
 
 
 def test_a_job_moves_to_another_accelerator_within_five_seconds(ray_server: RayServer) -> None:
-    server = ray_server.start(round_s=60.0)
-    job = server.submit("out", 3000, SIZE, workload="small", accelerators=["v100", "k80"])
-    server.until(lambda: server.client.job(job)["steps_done"] > 50, "it to run")
-    (node,) = server.leases()[job]
-    assert node in ("n1", "n4")
-    server.client.post(f"/v1/nodes/{'n4' if node == 'n1' else 'n1'}/cordon")
-    began = time.time()
-    server.client.post(f"/v1/nodes/{node}/drain")
-    server.until(lambda: server.leases().get(job) == ["n3"], "it to run elsewhere")
-    (saved,) = server.data.glob(f"jobs/{job}/checkpoint/*.ckpt")
-    assert saved.stat().st_size > SIZE
-    steps = server.client.job(job)["steps_done"]
-    server.until(lambda: server.client.job(job)["steps_done"] > steps, "its next step")
-    server.client.post(f"/v1/jobs/{job}/cancel")
-    server.until(lambda: not server.leases(), "its end")
-    first, second = server.made("out")
-    left, went_on = first["ended"] - began, second["began"] - began
-    note(f"it made its last step there after {left:.2f} s, its next after {went_on:.2f} s")
-    assert went_on < 5.0
-    assert first["lease"] != second["lease"]
+    check_a_move_to_another_accelerator(ray_server, ("n1", "n4"), "n3")
 
 
 def test_checkpoints_and_logs_reach_nodes_that_share_nothing(ray_server: RayServer) -> None:
-    server = ray_server.without_shared_directory().start(round_s=60.0)
-    gang = server.submit("gang", 1500, workload="small", gang=3, accelerators=["v100", "k80"])
-    one = server.submit("one", 1500, SIZE, workload="small", accelerators=["p100", "k80"])
-    server.until(lambda: server.client.job(one)["steps_done"] > 50, "it to run")
-    server.until(lambda: server.leases() == {gang: ["n1", "n4"], one: ["n2"]}, "both to run")
-    began = time.time()
-    server.client.post("/v1/nodes/n2/drain")
-    server.until(lambda: server.leases().get(one) == ["n3"], "it to run elsewhere")
-    server.client.post("/v1/nodes/n1/drain")
-    server.until(lambda: server.leases().get(gang) == ["n3"], "the gang to run elsewhere")
-    for job_id, name, ranks in ((gang, "gang", 3), (one, "one", 1)):
-        job = server.client.wait(job_id, timeout_s=60)
-        assert (job["state"], job["steps_done"], job["leases"]) == ("finished", 1500, 2)
-        for rank in range(ranks):
-            check_result(server.root / f"{name}.{rank}", 1500)
-        first, last = [end["steps"] for end in server.said("lease.ended") if end["job"] == job_id]
-        assert 0 < first < last == 1500, "it went on from what it had saved elsewhere"
-        assert "left after step" in server.client.raw("GET", f"/v1/jobs/{job_id}/logs")[2].decode()
-    went_on = server.made("one")[1]["began"] - began
-    note(f"with a checkpoint that had to be carried it made its next step after {went_on:.2f} s")
-    assert went_on < 10.0
+    server = ray_server.without_shared_directory()
+    gang, one = check_checkpoints_are_carried(server, ["n1", "n4"], "n2", "n3")
     for node, jobs in {"n1": {gang}, "n2": {one}, "n3": {gang, one}, "n4": {gang}}.items():
         assert {path.name for path in server.nodes.glob(f"{node}/*/jobs/*")} == jobs
     server.until(lambda: not list(server.nodes.glob("**/*.ckpt")), "nothing to stay on nodes")

@@ -33,7 +33,7 @@ def test_a_lost_node_s_gang_runs_elsewhere_soon_and_nothing_is_lost(
         assert job["failures"] == 0
         check_result(server.root / "gang.0", 1500)
     finally:
-        server.slurm.start_node(victim)
+        server.bring_back(victim)
 
 
 def test_a_drained_node_is_left_with_a_checkpoint_and_used_again(

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from tests.e2e.moves import check_a_move_to_another_accelerator
 from tests.e2e.slurm_prediction import course
 from tests.e2e.slurm_server import SlurmServer, note
 from tests.e2e.slurm_ten import run_ten
@@ -69,27 +70,5 @@ def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(
     assert "Restarts=0" in ended
 
 
-SIZE = 18 << 20
-
-
 def test_a_job_moves_to_another_accelerator_within_five_seconds(slurm_server: SlurmServer) -> None:
-    server = slurm_server.start(round_s=60.0)
-    job = server.submit("out", 3000, SIZE, workload="small", accelerators=["v100", "k80"])
-    server.until(lambda: server.client.job(job)["steps_done"] > 50, "it to run")
-    (node,) = server.leases()[job]
-    assert node in ("n1", "n2")
-    server.client.post(f"/v1/nodes/{'n2' if node == 'n1' else 'n1'}/cordon")
-    began = time.time()
-    server.client.post(f"/v1/nodes/{node}/drain")
-    server.until(lambda: server.leases().get(job) == ["n4"], "it to run elsewhere")
-    (saved,) = server.data.glob(f"jobs/{job}/checkpoint/*.ckpt")
-    assert saved.stat().st_size > SIZE
-    steps = server.client.job(job)["steps_done"]
-    server.until(lambda: server.client.job(job)["steps_done"] > steps, "its next step")
-    server.client.post(f"/v1/jobs/{job}/cancel")
-    server.until(lambda: not server.leases(), "its end")
-    first, second = server.made("out")
-    left, went_on = first["ended"] - began, second["began"] - began
-    note(f"it made its last step there after {left:.2f} s, its next after {went_on:.2f} s")
-    assert went_on < 5.0
-    assert first["lease"] != second["lease"]
+    check_a_move_to_another_accelerator(slurm_server, ("n1", "n2"), "n4")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import structlog
 
-from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmNode
 from fairlead.engines.register import registered
+from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmNode
 from fairlead.engines.slurm_nodes import inventory
 from fairlead.model.cluster import Cluster, Node
 
