@@ -79,6 +79,7 @@ def test_a_partition_s_nodes_are_all_there_is_also_when_these_change(
         await bench.start(2, [("n3", 0)])
         await bench.engine.stop(2)
         await bench.ended(2)
+        await bench.until(lambda: not slurm.run("squeue", "--noheader"), "the queue to be empty")
         await bench.close()
         return jobs
 
