@@ -36,8 +36,7 @@ TARGETS: dict[str, str] = {
     "fairlead.live.inventory": "all_found found _lost",
     "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _locked"
     " _replace",
-    "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _decide _renew"
-    " next_renewal_s",
+    "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _decide _renew",
     "fairlead.job.leased": "_restore _on_signal register checkpoint steps _save_or_refuse _leave"
     " _save_or_leave",
     "fairlead.core.leases": "slots is_open of_job on_devices vacating leave start close restore"
@@ -66,19 +65,23 @@ _IGNORED = (
     *("_tidy", "_saved_at", "_polling", "_to_stop.discard", "progress_pattern"),
     *("crash.point(", "_react(", "raise ProtocolError(", "_connection", "gates."),
     *("_pump", "_size[", "_n_held", "step_at", "last_step"),
-    *("_reads_progress", "emulated", "measured"),
+    *("_reads_progress", "emulated", "measured", "pace."),
     *("self.tick()", "self.finish()", "super().register("),
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew (a job that
 is not thought of at once is at the end of the round), forked and packed jobs, tables'
 housekeeping, limits of single processes and of requests, points for tests, the core's refusals of
 events that the driver never makes, which have unit tests of their own, HTTP connections, which the
-simulated network has none of, and what members print, which is for the tests with real processes.
-A local keeper's ``tick`` and ``finish`` are empty, and wrong arguments of ``register`` are refused
-by a check that has unit tests."""
+simulated network has none of, how emulated accelerators are slow, and what members print, which is
+for the tests with real processes. A local keeper's ``tick`` and ``finish`` are empty, and wrong
+arguments of ``register`` are refused by a check that has unit tests."""
 _EQUIVALENT = (
     # Who waits is active unless something has changed: to look only then saves time.
     "and/or in len(self.waiting) and self.changes != changes",
+    # Only a forked job that has finished has another lease.
+    "_leases_ended: without commands += self._suspend(self.leases.of_job(number))",
+    # A list of exit codes does as well as a tuple.
+    "read_ended: without found['exit_codes'] =",
 )
 """mutations that change nothing"""
 _ONE_WAY = ("simple", "own_steps", "_sqlite")

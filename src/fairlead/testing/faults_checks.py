@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fairlead.testing.faults_checks_core import CoreChecks
 from fairlead.testing.faults_checks_jobs import JobChecks
+from fairlead.testing.faults_checks_plans import PlanChecks
 from fairlead.testing.faults_checks_said import SaidChecks
 from fairlead.testing.faults_checks_server import ServerChecks
 from fairlead.testing.faults_record import Record
@@ -17,4 +18,5 @@ class Checks(Record):
         self.jobs = JobChecks(self)
         self.core = CoreChecks(self)
         self.said = SaidChecks(self)
+        self.plans = PlanChecks(self)
         self.server = ServerChecks(self)

@@ -246,6 +246,12 @@ def _node_is_cut_off(world: "World", happening: Happening) -> None:
     world.cut_node(node, 3 * for_s if for_s < _LONG_S else for_s - _LONG_S)
 
 
+def _node_blinks(world: "World", happening: Happening) -> None:
+    """Lose a node for a moment: members live on, reach the server, and hear that all is over."""
+    node = _one([node.id for node in world.setting.cluster.nodes], happening)
+    world.cut_node(node, happening.for_s / 20.0)
+
+
 def _no_descriptor_is_left(world: "World", happening: Happening) -> None:
     del happening
     if world.server is not None:
@@ -360,6 +366,7 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "gang dies": _gang_dies,
     "job is cut off": _job_is_cut_off,
     "node is cut off": _node_is_cut_off,
+    "node blinks": _node_blinks,
     "no descriptor is left": _no_descriptor_is_left,
     "node is back before the server": _node_is_back_before_the_server,
     "others come": _others_come,

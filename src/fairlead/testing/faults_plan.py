@@ -42,6 +42,7 @@ FAULTS = (
     *("file is damaged", "node is back before the server", "no descriptor is left"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
     *("job cannot start", "server dies as a keeper begins", "another server starts"),
+    *("node blinks", "node blinks"),
 )
 ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit", "change of mind")
 

@@ -142,6 +142,7 @@ class WatchedLive(Live):
             checks.note(event, *commands)
             checks.core.handled(self, event, commands)
             checks.said.handled(self, event, commands)
+            checks.plans.handled(self, event, commands)
         return commands
 
     async def _take_in(self, first: Any) -> None:
@@ -169,6 +170,7 @@ class WatchedLive(Live):
     def _go_by_rules(self) -> None:
         super()._go_by_rules()
         self.server.checks.said.begin(self)
+        self.server.checks.plans.begin(self)
 
     @property
     def started(self) -> bool:
