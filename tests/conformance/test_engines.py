@@ -78,6 +78,7 @@ def test_slurm_engine_conforms(
     check: Any, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    slurm.wait_idle()  # to this engine, what the last check's has just stopped is others'
     check(slurm_rig(slurm, tmp_path))
 
 

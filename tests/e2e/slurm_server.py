@@ -1,5 +1,6 @@
 """``fairlead serve --engine slurm`` on a real Slurm."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +35,13 @@ class SlurmServer(ClusterServer):
         for state in ("down", "resume"):
             change = (f"nodename={node}", f"state={state}", "reason=test")
             self.slurm.run("scontrol", "update", *change)
+
+    def running(self, program: str) -> list[int]:
+        """Return the processes on this machine that run a program of this server's directory."""
+        path = str(self.root / program).encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if path in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found

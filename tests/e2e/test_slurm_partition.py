@@ -57,3 +57,9 @@ def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
     scene.let_it_try_to_save()
     far.mend_network()
     scene.finish()
+    # Nothing stays behind: no lease, no job of Slurm's, no process of the old gang, no lost node.
+    server.until(lambda: not list((server.data / "leases").iterdir()), "no lease to be left")
+    server.until(lambda: not server.slurm.run("squeue", "--noheader"), "the queue to be empty")
+    server.until(lambda: not server.running("train.py"), "the old members' end")
+    server.until(lambda: all(one["up"] for one in server.client.get("/v1/nodes")), "n2 to be back")
+    server.slurm.wait_idle()

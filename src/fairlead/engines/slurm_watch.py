@@ -15,10 +15,11 @@ import structlog
 from fairlead.engines import slurm_leases
 from fairlead.engines.base import Ending, NodeFound, Progressed, Report, Started
 from fairlead.engines.slurm_choice import Choice
-from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmJob
+from fairlead.engines.slurm_commands import Slurm, SlurmError, SlurmJob, SlurmNode
 from fairlead.engines.slurm_leases import Part, Seen, Watched, time_there
 from fairlead.engines.slurm_nodes import NodeWatch
 from fairlead.engines.slurm_others import Others, Ours
+from fairlead.model.cluster import Node
 
 log = structlog.get_logger("fairlead.slurm")
 
@@ -157,20 +158,12 @@ class Watch:
         nodes, joined = await self.choice.look()
         jobs = await self.slurm.jobs(self.prefix)
         now = time.monotonic()
-        for node in joined:
-            log.info("slurm.node-found", node=node.id, devices=len(node.devices))
-            self.reports.put_nowait(NodeFound(node))
+        # Nodes first: whoever hears that a lease is lost must not place its job there again.
+        self._tell_of_nodes(nodes, joined, jobs.values(), now)
         for one in list(self.leases.values()):
             for part in one.parts:
                 if part.ended is None and one.submitted and one.since < asked_at:
                     await self._judge(one, part, jobs.get(part.name), now)
-        leased: dict[str, bool] = {}
-        for part in (part for one in self.leases.values() for part in one.parts):
-            heard = part.beat_seen_at is not None and part.quiet_s(now) <= self.silence_s
-            leased[part.node] = leased.get(part.node, False) or heard
-        for report in self.nodes.judge(nodes, self.choice.known, jobs.values(), leased, now):
-            log.info("slurm.node", report=str(report))
-            self.reports.put_nowait(report)
         for taken in self.others.look(
             nodes, self.choice.known, jobs.values(), self._devices(jobs)
         ):
@@ -179,6 +172,24 @@ class Watch:
         await self._leave_to_others(jobs)
         await self._end_strays(jobs.values())
         await self._clear_away(jobs)
+
+    def _tell_of_nodes(
+        self,
+        nodes: Mapping[str, SlurmNode],
+        joined: Collection[Node],
+        jobs: Collection[SlurmJob],
+        now: float,
+    ) -> None:
+        for node in joined:
+            log.info("slurm.node-found", node=node.id, devices=len(node.devices))
+            self.reports.put_nowait(NodeFound(node))
+        leased: dict[str, bool] = {}
+        for part in (part for one in self.leases.values() for part in one.parts):
+            heard = part.beat_seen_at is not None and part.quiet_s(now) <= self.silence_s
+            leased[part.node] = leased.get(part.node, False) or heard
+        for report in self.nodes.judge(nodes, self.choice.known, jobs, leased, now):
+            log.info("slurm.node", report=str(report))
+            self.reports.put_nowait(report)
 
     def _devices(self, jobs: Mapping[str, SlurmJob]) -> dict[str, Ours]:
         """Return node → the devices of our leases there."""
