@@ -8,8 +8,6 @@ from tests.e2e.moves import check_a_move_to_another_accelerator, check_checkpoin
 from tests.e2e.ray_server import RayServer
 from tests.e2e.test_live import check_result
 
-from fairlead.engines import lease_dir
-
 pytestmark = pytest.mark.slow
 
 
@@ -31,9 +29,11 @@ def test_jobs_of_two_tenants_finish_exactly_gangs_over_nodes_too(
         assert (job["state"], job["steps_done"]) == ("finished", steps), server.log()
         for rank in range(gang):
             check_result(server.root / f"out{number}.{rank}", steps)
-    orders = [lease_dir.read_order(path) for path in (server.data / "leases").iterdir()]
-    assert any(len({node for node, _ in order.devices}) > 1 for order in orders)
-    assert {node for order in orders for node, _ in order.devices} == {"n1", "n2", "n3", "n4"}
+    nodes = [one["nodes"] for one in server.said("ray.started")]
+    assert any(len(some) > 1 for some in nodes), "no gang ran over nodes"
+    assert {node for some in nodes for node in some} == {"n1", "n2", "n3", "n4"}
+    left = [*(server.data / "leases").iterdir(), *server.nodes.glob("*/leases/*")]
+    server.until(lambda: not any(path.exists() for path in left), "nothing left of leases")
     server.until(lambda: not server.ray.groups(), "Ray to have its devices back")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fairlead import crash
 from fairlead.engines import lease_dir
+from fairlead.engines.adoption import never_started
 from fairlead.engines.base import Ended, Order, Progressed, Report, Started
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
@@ -94,7 +95,7 @@ class LocalEngine:
             else:
                 lease_dir.remove(directory)
         for lease in wanted:  # ordered and logged, but the crash came before its directory
-            self._reports.put_nowait(Ended(lease, "lost", None, "it was never started"))
+            self._reports.put_nowait(never_started(lease))
 
     async def forget(self, leases: Collection[int]) -> None:
         """Remove the directories of leases that have ended; those of living keepers stay."""

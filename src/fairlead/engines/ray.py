@@ -5,15 +5,18 @@ speaks to Ray through a process of its own. See docs/design/ray.md.
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import structlog
+
 from fairlead.engines import lease_dir, ray_leases
+from fairlead.engines.adoption import sort_out, tag
 from fairlead.engines.base import Ended, Order, Report, Started
+from fairlead.engines.parts import split
 from fairlead.engines.ray_connection import RayError, connection
 from fairlead.engines.ray_freight import Freight
 from fairlead.engines.ray_leases import Part, Watched
@@ -21,6 +24,8 @@ from fairlead.engines.ray_nodes import GPU, RayNode, Told, alive, inventory
 from fairlead.engines.ray_watch import Watch
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
+
+log = structlog.get_logger("fairlead.ray")
 
 _LAUNCHES_S = 20.0
 """for a warden to start a keeper"""
@@ -64,7 +69,7 @@ class RayEngine:
         told.recall()
         self._watch = Watch(
             self._ray,
-            f"fairlead-{_tag(self._home / 'tag')}-",
+            f"fairlead-{tag(self._home / 'tag')}-",
             self._home_on,
             self._register,
             told,
@@ -138,21 +143,33 @@ class RayEngine:
         """Keep these leases, stop what else of ours runs, report who has ended."""
         if not self._watch.known:
             await self.inventory()
-        wanted = set(leases)
-        found = [path for path in self._root.iterdir() if (path / "order.json").exists()]
-        for directory in sorted(found):
-            lease = int(directory.name)
-            if lease in wanted:
-                wanted.discard(lease)
-                if lease not in self._watch.leases:
-                    self._take_up(directory, ours=True)
-            elif not (directory / "exit.json").exists() and lease not in self._watch.leases:
+        listed = (path for path in self._root.iterdir() if (path / "order.json").exists())
+        found = sort_out(listed, leases)
+        for directory in found.wanted:
+            if int(directory.name) not in self._watch.leases:
+                self._take_up(directory, ours=True)
+        for directory in found.strays:
+            if int(directory.name) not in self._watch.leases:
                 self._take_up(directory, ours=False)
-                await self.stop(lease)
-        for lease in wanted:  # ordered and logged, but the crash came before its directory
-            self._watch.reports.put_nowait(Ended(lease, "lost", None, "it was never started"))
+                await self.stop(int(directory.name))
+        for ended in found.never:
+            self._watch.reports.put_nowait(ended)
+        for lease in found.over:
+            lease_dir.remove(self._root / str(lease))
         self._watch.complete = True
         await self._begin()
+
+    async def forget(self, leases: Collection[int]) -> None:
+        """Remove the directories of leases that have ended, here and on their nodes."""
+        on: dict[str, list[int]] = {}
+        for lease in leases:
+            directory = self._root / str(lease)
+            with suppress(FileNotFoundError):
+                for part in split(lease_dir.read_order(directory)):
+                    on.setdefault(part.devices[0][0], []).append(lease)
+            lease_dir.remove(directory)
+        for node, there in on.items():
+            self._watch.forget(node, there)
 
     def reports(self) -> AsyncIterator[Report]:
         """Yield what happens to leases and nodes."""
@@ -220,6 +237,12 @@ class RayEngine:
             calls.append(self._ray.call(node.id, "launch", home, part.order, within_s=_LAUNCHES_S))
         await asyncio.gather(*calls)
         one.has_started = True
+        log.info(
+            "ray.started",
+            job=one.order.job,
+            lease=one.lease,
+            nodes=[part.node for part in one.parts],
+        )
         if one.ours:
             self._watch.reports.put_nowait(Started(one.lease))
         if one.grace_s is not None:  # it was stopped while it was being started
@@ -300,10 +323,3 @@ def _take(part: Part, gpus: list[str]) -> None:
         gpus = sorted(gpus, key=int)
         order = replace(order, devices=tuple((part.node, int(gpu)) for gpu in gpus))
     part.order = replace(order, visible=tuple(gpus))
-
-
-def _tag(path: Path) -> str:
-    """Return what tells our placement groups from those of other schedulers on the same Ray."""
-    with suppress(FileExistsError), path.open("x", encoding="ascii") as file:
-        file.write(secrets.token_hex(4))
-    return path.read_text(encoding="ascii")

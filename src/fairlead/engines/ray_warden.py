@@ -10,12 +10,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.engines import lease_dir
+from fairlead.engines.adoption import never_started
 from fairlead.engines.base import Ended, Order, Report
 from fairlead.engines.keeper import free_port
 from fairlead.engines.local import LocalEngine, start_keeper
@@ -70,8 +71,7 @@ class Office(LocalEngine):
             if not (directory / "order.json").exists():
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
                 if lease_dir.read_ended(directory) is None:
-                    never = Ended(lease, "lost", None, "it was never started")
-                    lease_dir.write_ended(directory, never)
+                    lease_dir.write_ended(directory, never_started(lease))
         for directory in self._root.iterdir():
             lease = int(directory.name)
             if lease in self._watched:
@@ -80,6 +80,9 @@ class Office(LocalEngine):
                 self._watch(lease)
             if lease not in wanted:
                 await self.tell_to_stop(lease, 0.0, "")
+                # What was never to start stays marked, for its launch may yet come.
+                if lease not in self._watched and (directory / "order.json").exists():
+                    lease_dir.remove(directory)
         for lease, grace_s in wanted.items():
             if grace_s is not None:
                 await self.tell_to_stop(lease, grace_s, "")
@@ -170,6 +173,10 @@ class Warden:
     async def kill(self, home: str, lease: int) -> None:
         """End a keeper that does not stop."""
         await self._office(home).kill(lease)
+
+    async def forget(self, home: str, leases: Collection[int]) -> None:
+        """Remove what is left of leases whose ends are written down."""
+        await self._office(home).forget(leases)
 
     async def news(self, home: str, after: int, wait_s: float) -> News:
         """Return what is new, as soon as there is something."""

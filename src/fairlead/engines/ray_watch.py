@@ -238,14 +238,18 @@ class Watch:
         one.stop_at, one.grace_s = one.stop_at or time.monotonic(), grace_s
         for part in one.parts:
             if part.begun and part.ended is None:
-                self._call(part, "stop", one.lease, grace_s, why)
+                self._call(part.node, "stop", one.lease, grace_s, why)
 
-    def _call(self, part: Part, method: str, *arguments: object) -> None:
-        node = self.nodes.get(part.node)
+    def forget(self, node: str, leases: Sequence[int]) -> None:
+        """Have a node remove what is left of leases; one that is away does it when it is back."""
+        self._call(node, "forget", leases)
+
+    def _call(self, name: str, method: str, *arguments: object) -> None:
+        node = self.nodes.get(name)
         if node is not None and node.alive:
             self.do(
                 self.ray.call(
-                    node.id, method, self.home(part.node), *arguments, within_s=self.silence_s
+                    node.id, method, self.home(name), *arguments, within_s=self.silence_s
                 )
             )
 
@@ -278,7 +282,7 @@ class Watch:
                 one.stop_at = now
                 for part in one.parts:
                     if part.ended is None:
-                        self._call(part, "kill", one.lease)
+                        self._call(part.node, "kill", one.lease)
 
     def _judge_node(self, node: Node, link: Link, now: float) -> None:
         found = self.nodes.get(node.id)

@@ -8,19 +8,18 @@ the devices and starts the keepers. See docs/design/slurm.md.
 import asyncio
 import os
 import pwd
-import secrets
 import shlex
 import sys
 import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from fairlead.engines import lease_dir, slurm_leases
-from fairlead.engines.base import Ended, Order, Report
+from fairlead.engines.adoption import sort_out, tag
+from fairlead.engines.base import Order, Report
 from fairlead.engines.slurm_choice import Choice
 from fairlead.engines.slurm_commands import Slurm, SlurmError, environment_of
 from fairlead.engines.slurm_leases import Part, Watched
@@ -70,7 +69,7 @@ class SlurmEngine:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.users:
             _let_others_in(self.data)
-        self._prefix = f"fairlead-{_tag(self._home / 'tag')}-"
+        self._prefix = f"fairlead-{tag(self._home / 'tag')}-"
         self._slurm = Slurm(environment_of(os.environ, for_others=self.users))
         nodes = NodeWatch(self._home / "down.json", bool(self.reservation))
         nodes.recall()
@@ -160,20 +159,18 @@ class SlurmEngine:
         """Keep these leases, stop what else of ours Slurm runs, report who has ended."""
         if not self._choice.known:
             await self.inventory()
-        wanted = set(leases)
-        for directory in await asyncio.to_thread(slurm_leases.listed, self._root):
-            lease = int(directory.name)
-            if lease in wanted:
-                wanted.discard(lease)
-                if lease not in self._watch.leases:
-                    self._take_up(directory, ours=True)
-            elif (directory / "exit.json").exists():
-                self._watch.settled.add(lease)
-            elif lease not in self._watch.leases:
+        listed = await asyncio.to_thread(slurm_leases.listed, self._root)
+        found = sort_out(listed, leases)
+        for directory in found.wanted:
+            if int(directory.name) not in self._watch.leases:
+                self._take_up(directory, ours=True)
+        for directory in found.strays:
+            if int(directory.name) not in self._watch.leases:
                 self._take_up(directory, ours=False)
-                await self.stop(lease)
-        for lease in wanted:  # ordered and logged, but the crash came before its directory
-            self._watch.reports.put_nowait(Ended(lease, "lost", None, "it was never started"))
+                await self.stop(int(directory.name))
+        self._watch.settled.update(found.over)
+        for ended in found.never:
+            self._watch.reports.put_nowait(ended)
         self._watch.complete = True
         await self._watch.look()
         if self._choice.addresses:  # else Slurm does not answer, which takes it its time
@@ -264,13 +261,6 @@ class SlurmEngine:
         watched = Watched(order, directory, parts, time.monotonic(), submitted=True, fresh=False)
         watched.ours = ours
         self._watch.leases[order.lease] = watched
-
-
-def _tag(path: Path) -> str:
-    """Return what tells our jobs from those of other schedulers on the same Slurm."""
-    with suppress(FileExistsError), path.open("x", encoding="ascii") as file:
-        file.write(secrets.token_hex(4))
-    return path.read_text(encoding="ascii")
 
 
 def _let_others_in(data: Path) -> None:

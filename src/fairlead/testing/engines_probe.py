@@ -45,6 +45,7 @@ def main() -> int:
         return int(number)
     if mode == "fails-on":  # the member of this rank fails, the others wait
         if int(rank) == int(number):
+            _await_all(reports, lease, int(get("WORLD_SIZE", "1")))
             return 3
         time.sleep(600)
     for step in range(1, 4):
@@ -75,6 +76,14 @@ def _times(path: Path) -> int:
     with path.open("a", encoding="ascii") as file:
         file.write("x")
         return file.tell()
+
+
+def _await_all(reports: Path, lease: str, world_size: int) -> None:
+    """Wait until all members have spoken: who is told to leave before says nothing."""
+    until = time.monotonic() + _MEET_S
+    spoken = [reports / f"{lease}.{rank}.json" for rank in range(world_size)]
+    while not all(path.exists() for path in spoken) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _meet(rank: int, world_size: int) -> int:
