@@ -69,6 +69,24 @@ def held(scheduler: Scheduler[Any], tenants: Sequence[str], kind: str) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_tenant_holds_more_than_its_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    most_seen = most_held(made(name), jobs(), monkeypatch)
+    assert most_seen["red", "v100"] == 3.0
+
+
+@pytest.mark.parametrize("name", ["shares", "units", "capacity"])
+def test_limits_count_what_jobs_need_on_each_accelerator(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs: dict[str, Any] = {"gang": 1, "accelerators": ("v100", "p100"), "gangs": {"p100": 2}}
+    listed = [replace(job, **needs) if job.tenant == "red" else job for job in jobs()]
+    most_seen = most_held(made(name), listed, monkeypatch)
+    assert most_seen["red", "p100"] == 2.0
+
+
+def most_held(
+    mechanism: Any, listed: Sequence[Job], monkeypatch: pytest.MonkeyPatch
+) -> dict[tuple[str, str], float]:
+    """Return the most that tenants with a limit ever hold of it, after checking that they may."""
     most_seen: dict[tuple[str, str], float] = {}
     handle = Scheduler.handle
 
@@ -89,18 +107,17 @@ def test_no_tenant_holds_more_than_its_limit(name: str, monkeypatch: pytest.Monk
         return commands
 
     monkeypatch.setattr(Scheduler, "handle", watching)
-    listed = jobs()
     record, _ = simulate(
         Scenario(
             cluster=CLUSTER,
             speeds=SPEEDS,
             jobs=listed,
             tenants=LIMITED,
-            mechanism=watched(made(name), listed),
+            mechanism=watched(mechanism, listed),
         )
     )
     assert not np.isnan(record.finished_at).any()
-    assert most_seen["red", "v100"] == 3.0
+    return most_seen
 
 
 def test_lowered_limit_takes_the_youngest_leases_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_numbers_of_devices_that_cannot_be_are_refused_with_the_reason(
 
 
 def test_a_policy_that_cannot_count_by_accelerator_says_so(own_server: LiveServer) -> None:
-    own_server.devices, own_server.extra = "v100=1,k80=2", ("--policy", "tiresias")
+    own_server.devices, own_server.extra = "v100=1,k80=2", ("--policy", "gandiva")
     own_server.start()
     refused = own_server.cli(
         "submit", "--workload", "big", "--accelerators", "v100,k80=2", "--", "true"

@@ -1,6 +1,7 @@
 """AlloX: least average completion time by matching jobs to places in queues (EuroSys 2020)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class AlloX:
     devices of that accelerator are held back until enough are idle.
     """
 
+    takes_alternatives: ClassVar[bool] = True
     round_s: float = 360.0
 
     def initial(self) -> Queues:
@@ -75,7 +77,7 @@ def _turns(snap: Snapshot, rows: IntArray, kind: IntArray, idle: IntArray) -> In
     kinds = len(snap.capacity)
     free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
     wanted = np.full(len(snap.job), NOBODY, dtype=np.int64)
-    gang = snap.gang[rows].tolist()
+    gang = snap.needs(rows, kind).tolist()
     for row, column, devices in zip(rows.tolist(), kind.tolist(), gang, strict=True):
         if devices <= free[column]:
             free[column] -= devices
@@ -87,10 +89,10 @@ def _turns(snap: Snapshot, rows: IntArray, kind: IntArray, idle: IntArray) -> In
 
 def _times(snap: Snapshot, rows: IntArray) -> FloatArray:
     """Return jobs × accelerators → gang × seconds to finish there, infinite where it cannot."""
-    gang = snap.gang[rows]
-    speed = np.where(snap.capacity >= gang[:, None], snap.speed[rows], 0.0)
+    gang = snap.gang_on[rows]
+    speed = np.where(snap.capacity >= gang, snap.speed[rows], 0.0)
     time = np.full(speed.shape, np.inf)
-    work = (snap.steps_left[rows] * gang)[:, None]
+    work = snap.steps_left[rows][:, None] * gang
     np.divide(np.broadcast_to(work, speed.shape), speed, out=time, where=speed > 0)
     return time
 

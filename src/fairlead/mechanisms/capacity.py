@@ -27,6 +27,7 @@ class Capacity:
 
     starves_nobody: ClassVar[bool] = True
     reads_progress: ClassVar[bool] = False
+    takes_alternatives: ClassVar[bool] = True
     round_s: float = 360.0
 
     def initial(self) -> None:
@@ -61,22 +62,22 @@ def _choose(snap: Snapshot, idle: IntArray, waits: BoolArray) -> IntArray:
     while turns and any(room.free):
         tenant = int(heappop(turns)[-1])
         row = queues[tenant].pop()
-        gang = room.gang(row)
-        may = [k for k in room.kinds(row) if quotas.allow(tenant, k, gang)]
+        may = [k for k in room.kinds(row) if quotas.allow(tenant, k, room.gang(row, k))]
         fitting = [k for k in may if room.has(row, k)]
         if fitting:
             kind = max(fitting, key=lambda k: (quotas.left(tenant, k), room.free[k]))
             room.take(row, kind)
-            quotas.take(tenant, kind, gang)
+            quotas.take(tenant, kind, room.gang(row, kind))
             wanted[row] = kind
             if queues[tenant]:
                 heappush(turns, turn(tenant))
         else:
             # Those behind it wait as well; and since it comes first as soon as enough are idle,
             # nobody else may take the devices it waits for.
-            up = [k for k in may if snap.capacity[k] >= gang]
+            up = [k for k in may if snap.capacity[k] >= room.gang(row, k)]
             if up:
-                room.free[max(up, key=lambda k: room.free[k])] = 0
+                # Where it misses fewest.
+                room.free[max(up, key=lambda k: room.free[k] - room.gang(row, k))] = 0
     return wanted
 
 
@@ -88,10 +89,8 @@ def _queues(
     order = np.lexsort((snap.job, snap.arrival_at, -snap.priority))[::-1]
     capacity = snap.capacity.tolist()
     for row, tenant in zip(order.tolist(), snap.tenant[order].tolist(), strict=True):
-        gang = room.gang(row)
-        if waits[row] and any(
-            capacity[k] >= gang and quotas.could(tenant, k, gang) for k in room.kinds(row)
-        ):
+        needs = [(k, room.gang(row, k)) for k in room.kinds(row)] if waits[row] else ()
+        if any(capacity[k] >= gang and quotas.could(tenant, k, gang) for k, gang in needs):
             queues.setdefault(tenant, []).append(row)
     return queues
 
@@ -125,7 +124,7 @@ class _Quotas:
         for tenant, kind, gang in zip(
             snap.tenant[rows].tolist(),
             snap.on[rows].tolist(),
-            snap.gang[rows].tolist(),
+            snap.needs(rows, snap.on[rows]).tolist(),
             strict=True,
         ):
             self.take(tenant, kind, gang)

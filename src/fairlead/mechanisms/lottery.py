@@ -38,6 +38,7 @@ class Lottery:
     """
 
     reads_progress: ClassVar[bool] = False
+    takes_alternatives: ClassVar[bool] = True
 
     round_s: float = 60.0
     """the quantum"""
@@ -71,7 +72,7 @@ class _Table:
 
     def __init__(self, snap: Snapshot, seed: int, draws: int) -> None:
         self._seed, self.draws = seed, draws
-        self._gang: list[int] = snap.gang.tolist()
+        self._gang: list[list[int]] = np.broadcast_to(snap.gang_on, snap.speed.shape).tolist()
         self._free: list[int] = snap.capacity.tolist()
         speed = snap.speed
         # Where a job runs already it stays, if there is room.
@@ -85,7 +86,7 @@ class _Table:
         """accelerator → a heap of (gang, row) of those who can use it, some of whom run"""
         for row, kinds in enumerate(self._kinds):
             for kind in kinds:
-                self._smallest[kind].append((self._gang[row], row))
+                self._smallest[kind].append((self._gang[row][kind], row))
         for heap in self._smallest:
             heapq.heapify(heap)
         self.wanted: IntArray = np.full(len(self._gang), -1, dtype=np.int64)
@@ -126,14 +127,14 @@ class _Table:
 
     def _place(self, row: int) -> int | None:
         gang, free = self._gang[row], self._free
-        return next((k for k in self._kinds[row] if free[k] >= gang), None)
+        return next((k for k in self._kinds[row] if free[k] >= gang[k]), None)
 
     def _run(self, row: int) -> bool:
         kind = self._place(row) if row in self._waits else None
         if kind is None:
             return False
         self._waits.discard(row)
-        self._free[kind] -= self._gang[row]
+        self._free[kind] -= self._gang[row][kind]
         self.wanted[row] = kind
         return True
 

@@ -27,12 +27,14 @@ class Room:
         if not fastest:
             # Whoever does not know speeds must not prefer by them, not even to break ties.
             self._runs_on = [sorted(kinds) for kinds in self._runs_on]
-        self._gang: list[int] = profiles.gang.tolist()
+        self._gang: list[list[int]] = np.broadcast_to(
+            profiles.gang_on, profiles.speed.shape
+        ).tolist()
         self._profile: list[int] = snap.profile.tolist()
 
-    def gang(self, row: int) -> int:
-        """Return how many devices the job needs at once."""
-        return self._gang[self._profile[row]]
+    def gang(self, row: int, kind: int) -> int:
+        """Return how many devices of an accelerator the job needs at once."""
+        return self._gang[self._profile[row]][kind]
 
     def kinds(self, row: int) -> list[int]:
         """Return the accelerators on which the job can run."""
@@ -40,19 +42,19 @@ class Room:
 
     def best(self, row: int) -> int:
         """Return the accelerator with room for the job that it should take, NOBODY for none."""
-        free, gang = self.free, self.gang(row)
-        fitting = [kind for kind in self.kinds(row) if free[kind] >= gang]
+        free, gang = self.free, self._gang[self._profile[row]]
+        fitting = [kind for kind in self.kinds(row) if free[kind] >= gang[kind]]
         if not fitting:
             return NOBODY
         return fitting[0] if self._fastest else max(fitting, key=lambda kind: free[kind])
 
     def has(self, row: int, kind: int) -> bool:
         """Tell whether the job's gang fits on this accelerator."""
-        return kind >= 0 and self.free[kind] >= self.gang(row)
+        return kind >= 0 and self.free[kind] >= self.gang(row, kind)
 
     def take(self, row: int, kind: int) -> None:
         """Give the job its devices."""
-        self.free[kind] -= self.gang(row)
+        self.free[kind] -= self.gang(row, kind)
 
 
 def serve(room: Room, order: Iterable[int], wanted: IntArray) -> None:
@@ -102,7 +104,8 @@ def _in_place(snap: Snapshot, rows: list[int], chosen: IntArray) -> IntArray | N
     for row in goes_on.nonzero()[0].tolist():
         room.take(row, int(wanted[row]))
     starts = [row for row in rows if chosen[row] >= 0 and not goes_on[row]]
-    starts.sort(key=room.gang, reverse=True)  # stable: equal gangs keep their order
+    # Larger gangs first; stable: equal ones keep their order.
+    starts.sort(key=lambda row: room.gang(row, int(chosen[row])), reverse=True)
     serve(room, starts, wanted)
     if any(wanted[row] < 0 for row in starts):
         return None

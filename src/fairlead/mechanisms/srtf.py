@@ -1,6 +1,7 @@
 """Shortest remaining time first, preemptive, with the lengths of jobs known."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ class Srtf:
     starve while shorter ones keep coming.
     """
 
+    takes_alternatives: ClassVar[bool] = True
     round_s: float = 360.0
 
     def initial(self) -> None:
@@ -39,7 +41,7 @@ class Srtf:
 
 
 def _order(snap: Snapshot) -> IntArray:
-    runs = snap.capacity >= snap.profiles.gang[:, None]
+    runs = snap.capacity >= snap.profiles.gang_on
     fastest = np.where(runs, snap.profiles.speed, 0.0).max(axis=1)[snap.profile]
     left_s = np.full(len(fastest), np.inf)
     np.divide(snap.steps_left, fastest, out=left_s, where=fastest > 0)

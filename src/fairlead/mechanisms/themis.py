@@ -26,6 +26,7 @@ class Themis:
     """
 
     starves_nobody: ClassVar[bool] = True
+    takes_alternatives: ClassVar[bool] = True
     round_s: float = 1200.0
     """how long a lease lasts"""
 
@@ -54,7 +55,7 @@ def finish_time_fairness(snap: Snapshot) -> FloatArray:
     has them for as large a part of the time.
     """
     # The capacity of the whole cluster, so that a lost node changes nobody's due.
-    speed = mean_speed(snap.profiles.speed, snap.cluster.counts)[snap.profile]
+    speed = mean_speed(snap.profiles.gang_speed, snap.cluster.counts)[snap.profile]
     weight = snap.weight
     due = weight / weight.sum() * len(snap.cluster.node_of)
     left_s = snap.steps_left / speed

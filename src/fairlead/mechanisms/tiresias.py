@@ -1,6 +1,7 @@
 """Tiresias: discretised two-dimensional least attained service (Gu et al., NSDI 2019)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ class Tiresias:
     promotion a steady stream of new jobs starves the second queue.
     """
 
+    takes_alternatives: ClassVar[bool] = True
     round_s: float = 360.0
     threshold_s: float = 3200.0
     """device-seconds of service after which a job falls into the second queue"""
@@ -41,7 +43,7 @@ class Tiresias:
         return refilling(snap, self._order(snap), idle)
 
     def _order(self, snap: Snapshot) -> IntArray:
-        attained = snap.received_s.sum(axis=1) * snap.gang
+        attained = snap.device_s
         # A job held until a round's end counts as served until then, give or take rounding.
         second = attained >= self.threshold_s - 1e-6
         return np.lexsort((snap.job, snap.arrival_at, second))

@@ -119,7 +119,8 @@ def unsupported_alternatives(job_id: str) -> InputError:
         f"job {job_id!r} needs different numbers of devices on different accelerators, which this"
         " policy cannot give",
         fix="leave out the numbers, or use max-min, makespan, finish-time, hierarchical,"
-        " throughput, cost, cost-slo, fifo, sjf or isolated",
+        " throughput, cost, cost-slo, isolated, fifo, sjf, srtf, tiresias, themis, allox, capacity"
+        " or lottery",
         field="accelerators",
     )
 

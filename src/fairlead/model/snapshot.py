@@ -183,6 +183,15 @@ class Snapshot:
         return self.profiles.gang_speed.take(self.profile, axis=0)
 
     @property
+    def device_s(self) -> FloatArray:
+        """jobs → seconds held so far, each counted with the devices held."""
+        if self.profiles.gangs is None:
+            held: FloatArray = self.received_s.sum(axis=1) * self.gang
+        else:
+            held = (self.received_s * self.gang_on).sum(axis=1)
+        return held
+
+    @property
     def has_alternatives(self) -> bool:
         """Whether some job needs other numbers of devices on other accelerators."""
         gangs = self.profiles.gangs

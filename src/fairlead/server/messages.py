@@ -29,6 +29,7 @@ class NewJob(_Message):
     priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
     deadline_s: Seconds | None = None
     accelerators: list[Name] | None = None
+    """as v100, or k80=2 where it needs another number of devices than its gang"""
     memory_gib: Seconds | None = None
     directory: Annotated[str, Field(max_length=4096)] = ""
     environment: dict[Name, Annotated[str, Field(max_length=32_768)]] = {}
