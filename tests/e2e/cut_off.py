@@ -6,7 +6,7 @@ import time
 from tests.e2e.cluster_server import ClusterServer, note
 from tests.e2e.test_live import check_result
 
-from fairlead.testing.slurm_apart import Apart
+from fairlead.testing.namespaces import Apart
 
 
 class CutOff:

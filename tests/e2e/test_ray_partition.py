@@ -11,9 +11,9 @@ from tests.e2e.cut_off import CutOff
 from tests.e2e.ray_server import RayServer
 
 from fairlead.model.cluster import Node
-from fairlead.testing import ray_cluster, slurm_apart
+from fairlead.testing import namespaces, ray_cluster
+from fairlead.testing.namespaces import HERE, THERE, Apart, apart
 from fairlead.testing.ray_cluster import HEAD, RayCluster
-from fairlead.testing.slurm_apart import HERE, THERE, Apart, apart
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ BESIDE = "10.77.0.3"
 
 @pytest.fixture
 def far() -> Iterator[Apart]:
-    problem = slurm_apart.missing() or ray_cluster.missing()
+    problem = namespaces.missing() or ray_cluster.missing()
     if problem:
         pytest.skip(problem)
     with apart(BESIDE) as made:
@@ -66,7 +66,7 @@ def is_up(server: RayServer, name: str) -> bool:
 def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
     server: RayServer, far: Apart
 ) -> None:
-    scene = CutOff(server, far, 1200, 400)
+    scene = CutOff(server, far, 1200, 1000)
     assert server.leases() == {scene.gang: ["n2", "n4"], scene.alone: ["n2"]}
     time.sleep(2.5)
     restarted, taken = scene.cut()

@@ -9,8 +9,8 @@ from tests.e2e.cut_off import CutOff
 from tests.e2e.slurm_server import SlurmServer
 
 from fairlead.model.cluster import Node
-from fairlead.testing import slurm_apart, slurm_cluster
-from fairlead.testing.slurm_apart import HERE, THERE, Apart, apart
+from fairlead.testing import namespaces, slurm_cluster
+from fairlead.testing.namespaces import HERE, THERE, Apart, apart
 from fairlead.testing.slurm_cluster import SlurmCluster
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ NODES = (
 
 @pytest.fixture
 def far() -> Iterator[Apart]:
-    problem = slurm_apart.missing() or slurm_cluster.missing()
+    problem = namespaces.missing() or slurm_cluster.missing()
     if problem:
         pytest.skip(problem)
     with apart() as made:
@@ -49,7 +49,7 @@ def server(far: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
     server: SlurmServer, far: Apart
 ) -> None:
-    scene = CutOff(server, far, 1500, 700)
+    scene = CutOff(server, far, 1500, 1000)
     assert server.leases() == {scene.gang: ["n1", "n2"], scene.alone: ["n2"]}
     time.sleep(2.5)
     restarted, taken = scene.cut()
