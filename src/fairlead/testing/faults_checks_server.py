@@ -53,6 +53,8 @@ class ServerChecks:
             if job_id in self._record.held:
                 self._require(state != JobState.ACTIVE, f"{job_id} is not held any more")
         down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
+        kept = self._record.drained <= live.nodes.drained
+        self._require(kept, f"of {self._record.drained} only {live.nodes.drained} are drained")
         self._require(
             self._record.drained <= down, f"{self._record.drained - down} are not drained any more"
         )
@@ -81,7 +83,10 @@ class ServerChecks:
             self._require(gone, f"{keeper.name} is dead, and nobody has taken note")
 
     def ended(self, live: Any) -> None:
-        """Require that every job has come to its end."""
+        """Require that every job has come to its end, and that every node is known."""
+        known = {node.id for node in live.scheduler.cluster.nodes}
+        there = {node.id for node in live.setting.cluster.nodes}
+        self._require(there <= known, f"of the engine's nodes {there - known} are not known")
         jobs = live.scheduler.jobs
         for job_id, number in jobs.number.items():
             state = JobState(int(jobs.state[number]))

@@ -81,6 +81,7 @@ async def _drain(world: "World", server: Server, node: str, for_s: float) -> Non
     await server.live.nodes.drain(node, "operator")
     if world.checks.undone[node] == undone:
         world.checks.drained.add(node)
+        world.checks.require(node in server.live.nodes.drained, f"{node} is not drained")
 
 
 async def give_back(world: "World", server: Server, node: str) -> None:
@@ -249,7 +250,7 @@ def _node_is_cut_off(world: "World", happening: Happening) -> None:
 def _node_blinks(world: "World", happening: Happening) -> None:
     """Lose a node for a moment: members live on, reach the server, and hear that all is over."""
     node = _one([node.id for node in world.setting.cluster.nodes], happening)
-    world.cut_node(node, happening.for_s / 20.0)
+    world.cut_node(node, happening.for_s / 100.0)
 
 
 def _no_descriptor_is_left(world: "World", happening: Happening) -> None:
