@@ -3,7 +3,7 @@
 Measures how fast each workload is on each kind of device, then runs the same jobs twice, with a
 policy that knows these speeds and with one that does not, and writes what came of it.
 
-``python run.py OUT.json [ROUND_S]``; needs a GPU cut by ``nvidia-smi mig`` (see README.md).
+``python run.py OUT.json [ROUND_S [JOB_S]]``, a job taking JOB_S alone on the largest device; needs a GPU cut by ``nvidia-smi mig`` (see README.md).
 """
 
 import json
@@ -19,8 +19,6 @@ from fairlead.engines.gpus import Gpu, find_gpus
 
 HERE = Path(__file__).parent
 WIDTHS = {"small": 512, "medium": 2048, "large": 4096}
-SECONDS = {"small": 40.0, "medium": 40.0, "large": 40.0}
-"""how long a job of each workload takes alone on the largest device"""
 PROBE = """
 import sys, time, torch
 width = int(sys.argv[1])
@@ -59,7 +57,9 @@ def measure(gpus: tuple[Gpu, ...]) -> dict[str, dict[str, float]]:
     return found
 
 
-def run(policy: str, round_s: float, speeds: dict[str, dict[str, float]]) -> dict[str, object]:
+def run(
+    policy: str, round_s: float, job_s: float, speeds: dict[str, dict[str, float]]
+) -> dict[str, object]:
     """Serve the jobs under a policy and return what came of them."""
     data = Path(tempfile.mkdtemp(prefix="fairlead-mig-"))
     rows = ["workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s"]
@@ -73,7 +73,7 @@ def run(policy: str, round_s: float, speeds: dict[str, dict[str, float]]) -> dic
         client = connect(data)
         ids = []
         for name, width in list(WIDTHS.items()) * 2:
-            steps = int(SECONDS[name] * max(speeds[name].values()))
+            steps = int(job_s * max(speeds[name].values()))
             made = client.submit(
                 [sys.executable, str(HERE / "train.py"), str(width), str(steps)],
                 workload=name,
@@ -122,7 +122,8 @@ def main() -> None:
         sys.exit("one kind of device only: cut the card with nvidia-smi mig first")
     speeds = measure(gpus)
     round_s = float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
-    runs = [run(policy, round_s, speeds) for policy in ("max-min", "max-min:agnostic")]
+    job_s = float(sys.argv[3]) if len(sys.argv) > 3 else 40.0
+    runs = [run(policy, round_s, job_s, speeds) for policy in ("max-min", "max-min:agnostic")]
     found = {"devices": [gpu.accelerator for gpu in gpus], "speeds": speeds, "runs": runs}
     Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
     for one in runs:
