@@ -50,7 +50,8 @@ TARGETS: dict[str, str] = {
     "fairlead.store.store": "acquire _try_lock append save_state load_state load_events documents"
     " close _check _apply",
     "fairlead.engines.local": "launch stop adopt forget _watch _follow _report_end _stop_stranger",
-    "fairlead.engines.keeper": "keep run _begin _await_end _stop _signal _watch _ending",
+    "fairlead.engines.keeper": "keep run _begin _await_end _stop _pass_on_stop _kill _watch"
+    " _ending",
     "fairlead.engines.lease_dir": "write_json read_order hold is_alive remove read_ended",
     "fairlead.server.renewals": "renewed",
 }

@@ -27,6 +27,8 @@ from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
+_LISTENS_S = 10.0
+"""within which a member of a gang has begun to listen to the signal to stop, if it will"""
 _ENDS_S = 0.02
 """between looks at members that print no more: most are about to end, and others wait for it"""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -54,6 +56,9 @@ class Keeper:
         self._pattern = re.compile(order.progress_pattern or r"(?!)")
         self._steps: float | None = None
         self._stopping = False
+        self._told: set[int] | None = None
+        """members that were told to stop; None: none are to be"""
+        self._started_at = 0.0
         self._kill_at = float("inf")
         self._why = ""
 
@@ -79,9 +84,10 @@ class Keeper:
         while any(member.poll() is None for member in self._members):
             self._pump(_TICK_S)
             self.tick()
+            self._pass_on_stop()
             now = time.monotonic()
             if now >= self._kill_at:
-                self._signal(signal.SIGKILL)
+                self._kill()
             elif not self._stopping:
                 self._watch(now - began > limit_s)
         self._pump(0.0)
@@ -110,13 +116,14 @@ class Keeper:
         try:
             self._start()
         except OSError as error:
-            self._signal(signal.SIGKILL)
+            self._kill()
             self._await_end()  # a device is free when nobody is on it
             ending: Ending = "lost" if error.errno in _NO_ROOM else "failed"
             raise NotStartedError(ending, str(error)) from error
 
     def _start(self) -> None:
         order = self._order
+        self._started_at = time.monotonic()
         # The server's own settings, its database's password among them, are not the job's.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
         shared = {**inherited, **order.environment, **_rendezvous(order)}
@@ -157,15 +164,29 @@ class Keeper:
             self._stopping = True
             self._why = why
             self._kill_at = time.monotonic() + self._order.grace_s
-            self._signal(signal.SIGTERM)
+            self._told = set()
+            self._pass_on_stop()
 
-    def _signal(self, number: int) -> None:
+    def _pass_on_stop(self) -> None:
+        """Send the signal to stop to members that listen to it, and after a while to all.
+
+        A gang leaves together: if one dies of the signal while it loads, those that run wait for
+        its word until they are killed.
+        """
+        if self._told is None:
+            return
+        alone = (self._order.world_size or len(self._order.devices)) == 1
+        all_at_once = alone or self._why or time.monotonic() > self._started_at + _LISTENS_S
+        for member in self._members:
+            if member.pid not in self._told and (all_at_once or _listens(member.pid)):
+                self._told.add(member.pid)
+                if member.poll() is None:
+                    member.send_signal(signal.SIGTERM)
+
+    def _kill(self) -> None:
         for member in self._members:
             if member.poll() is None:
-                if number == signal.SIGKILL:
-                    _kill_group(member.pid)
-                else:
-                    member.send_signal(number)
+                _kill_group(member.pid)
 
     def _await_end(self) -> None:
         while any(member.poll() is None for member in self._members):
@@ -312,6 +333,16 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def _listens(pid: int) -> bool:
+    """Tell whether a process has a handler for SIGTERM; if nobody knows, as if it had."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return True
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "")
+    return not caught or bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def _memory_gib(pid: int) -> float:
