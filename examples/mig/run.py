@@ -3,7 +3,8 @@
 Measures how fast each workload is on each kind of device, then runs the same jobs twice, with a
 policy that knows these speeds and with one that does not, and writes what came of it.
 
-``python run.py OUT.json [ROUND_S [JOB_S]]``, a job taking JOB_S alone on the largest device; needs a GPU cut by ``nvidia-smi mig`` (see README.md).
+``python run.py OUT.json [ROUND_S [JOB_S]]``, a job taking JOB_S alone on the largest device; needs
+a GPU cut by ``nvidia-smi mig`` (see README.md).
 """
 
 import json
