@@ -1,7 +1,7 @@
 """What must hold of a server when it has started, answers, and when all is over."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,12 @@ class ServerChecks:
         for truth in self._record.truth.values():
             truth.written = truth.counted
         self._record.taken_written = dict(self._record.taken)
+
+    def heard(self, live: Any, taken: Mapping[str, tuple[int, ...]]) -> None:
+        """Require that a server knows which devices others hold."""
+        for node, numbers in taken.items():
+            known = live.scheduler.nodes.taken_of(node)
+            self._require(known == numbers, f"others hold {numbers} of {node}, not {known}")
 
     def adopted(self, live: Any, root: Path) -> None:
         """Require that a server that has started keeps nothing of leases that are over."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from fairlead.live.spec import JobSpec
 from fairlead.model.cluster import Node
 from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.lease import SLOTS
-from fairlead.server.auth import Tokens
+from fairlead.server.auth import DeniedError, Tokens
 from fairlead.server.limits import Gates, Limits
 from fairlead.server.messages import Renewal
 from fairlead.server.renewals import renewed
@@ -45,6 +46,8 @@ _LEAVES_S = 5.0
 """how much longer than its grace a lease that is told to leave may take"""
 _TIDIES_S = 2.0
 """in which a server clears away what is left of leases that have ended"""
+_HEARS_S = 10.0
+"""in which a server has heard which devices others hold"""
 _SOON_S = 1.5
 """in which a member finds a server that is up again"""
 _EPOCH = 1_700_000_000.0
@@ -68,6 +71,9 @@ class World:
         self.server: Server | None = None
         self._last: Server | None = None
         self._tokens = Tokens({}, b"a secret")
+        self._tried: set[int] = set()
+        """leases of which a renewal with a wrong token was tried"""
+        self._taken_at = 0.0
         self._gates = Gates(Limits(), self.loop.time)
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
@@ -199,6 +205,8 @@ class World:
         self._check_leaving(reached)
         server = self.server
         if server is not None and server.started:
+            if self.loop.time() - max(server.started_at, self._taken_at) > _HEARS_S:
+                self.checks.server.heard(server.live, self.machine.taken)
             for one in reached:
                 since = max(server.started_at, self._cut_until.get(one.node, 0.0))
                 late_s = self.loop.time() - since - one.stalled_s - _LEAVES_S - _LONGEST_GRACE_S
@@ -319,6 +327,12 @@ class World:
     ) -> tuple[int, dict[str, object]]:
         status, answer = 200, None
         said = Renewal.model_validate(told)
+        if lease not in self._tried:  # somebody else's token is good for nothing
+            self._tried.add(lease)
+            other = self._tokens.lease_token(lease + 1)
+            with suppress(DeniedError):
+                renewed(server.live, self._tokens, self._gates, lease, other, said)
+                self.checks.require(False, f"lease {lease} was renewed with another's token")
         try:
             answer = renewed(server.live, self._tokens, self._gates, lease, token, said)
         except FairleadError as error:
@@ -427,6 +441,7 @@ class World:
     def take_devices(self, node: str, numbers: tuple[int, ...]) -> None:
         """Have others hold these devices of a node, and none of its others."""
         self.machine.taken[node] = numbers
+        self._taken_at = self.loop.time()
         if self.server is not None:
             self.server.engine.take(node, numbers)
 
