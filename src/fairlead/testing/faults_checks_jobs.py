@@ -13,6 +13,8 @@ _NOTICES_S = 2.0
 """how long a member may go on after its lease, or after a call that it waited for: a retry"""
 _ASKS_S = 0.5
 """how much later than it should a member may ask again whether its lease goes on"""
+_FLUSHED_S = 0.5
+"""how long a slow disk may take to flush a checkpoint's new name"""
 _LATE_S = 7.0
 """how long members may stay, beyond their grace, when one of their gang is gone"""
 
@@ -59,6 +61,20 @@ class JobChecks:
         self._record.note(f"{who}: committed by {me.name}")
         for rank in range(job.gang):
             self._check_saved(directory, rank, found.steps, who)
+
+    def undone(self, path: str) -> None:
+        """Look at a file whose replacement was lost with the power, before it was flushed.
+
+        A checkpoint may be lost while it is being put in force, and not later.
+        """
+        directory, name = os.path.split(path)
+        if name != "latest.json":
+            return
+        job = self._record.truth[directory.split(os.sep)[-2]]
+        if self._record.now() - job.committed_at < _FLUSHED_S:
+            found = checkpoint.latest(directory)
+            job.committed = 0 if found is None else found.steps
+            job.committed_by = -1 if found is None else found.lease
 
     def _check_saved(self, directory: str, rank: int, steps: int, who: str) -> None:
         try:

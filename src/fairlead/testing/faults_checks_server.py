@@ -32,10 +32,14 @@ class ServerChecks:
             known = live.scheduler.nodes.taken_of(node)
             self._require(known == numbers, f"others hold {numbers} of {node}, not {known}")
 
-    def adopted(self, live: Any, root: Path) -> None:
-        """Require that a server that has started keeps nothing of leases that are over."""
+    def adopted(self, live: Any, root: Path, ended: set[int]) -> None:
+        """Require that a server that has started keeps nothing of leases that were over before.
+
+        Some may have ended meanwhile.
+        """
         for directory in root.iterdir():
-            known = int(directory.name) in live.leases or is_alive(directory)
+            lease = int(directory.name)
+            known = lease in live.leases or lease in ended or is_alive(directory)
             self._require(known, f"{directory.name} is over, and was not cleared away")
 
     def rebuilt(self, live: Any) -> None:

@@ -78,8 +78,8 @@ class Disk:
         self.on_replace(str(new))
         self._turn()
 
-    def lose_power(self) -> None:
-        """Undo every rename, and cut every file, that was not flushed."""
+    def lose_power(self) -> list[str]:
+        """Undo every rename, and cut every file, that was not flushed; return what was renamed."""
         for inode, size in self._flushed.items():
             path = self._paths[inode]
             if os.path.exists(path) and os.stat(path).st_ino == inode:
@@ -93,7 +93,9 @@ class Disk:
                 else:
                     with open(path, "wb") as file:
                         file.write(before)
+        undone = [path for renamed in self._renamed.values() for path, _ in renamed]
         self._renamed.clear()
+        return undone
 
     # -- fcntl ----------------------------------------------------------------------------------
 

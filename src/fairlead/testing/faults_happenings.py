@@ -200,7 +200,8 @@ def _power_fails(world: "World", happening: Happening) -> None:
     world.touch()
     world.kill_server(happening.for_s)
     world.machine.end_all()
-    world.disk.lose_power()
+    for path in world.disk.lose_power():
+        world.checks.jobs.undone(path)
 
 
 def _crash(world: "World", victims: Sequence[Process]) -> None:

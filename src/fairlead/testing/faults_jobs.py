@@ -35,6 +35,8 @@ class Jobs:
         """job → how much longer a step takes"""
         self.damaged: set[str] = set()
         """jobs of whose checkpoint a file is not what was written"""
+        self.begins_by: dict[int, float] = {}
+        """leases whose keepers begin late → when they have begun at the latest"""
         self.slow_to_begin: dict[int, float] = {}
         """lease → how long its keeper lives before it does anything"""
         self.late: Happening | None = None
@@ -103,10 +105,15 @@ class Jobs:
         if late.pick < 0.5:  # it lives, and has started nobody, until its node is found again
             self._machine.loop.call_later(_SOON_S, self.cut_node, node, found_s)
             self.slow_to_begin[order.lease] = found_s + 1.0
-            return 0.0
-        self.cut_node(node, found_s)
-        self.slow_to_begin[order.lease] = late.for_s
-        return late.pick * 3.0 * late.for_s
+            after_s = 0.0
+        else:
+            self.cut_node(node, found_s)
+            self.slow_to_begin[order.lease] = late.for_s
+            after_s = late.pick * 3.0 * late.for_s
+        self.begins_by[order.lease] = (
+            self._machine.loop.time() + after_s + self.slow_to_begin[order.lease]
+        )
+        return after_s
 
     def _exited(self, process: Process) -> None:
         assert process.order is not None

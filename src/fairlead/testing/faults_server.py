@@ -49,6 +49,7 @@ class Server:
         self.number = 0
         """of those that came one after the other"""
         self.started = False
+        self.starts_at = 0.0
         self.started_at = 0.0
         self.dies_at: int | None = None
         """how many more gates it passes before it dies at one"""
@@ -315,6 +316,7 @@ class FaultyEngine:
     def lose(self, node: str) -> None:
         """Report a node as gone, and with it all that runs there."""
         self.cut.add(node)
+        self._told.clear()  # who has not heard it before it was cut off again is told again
         self._later(NodeDown(node))
         live = self._server.live
         for lease in sorted(live.leases):

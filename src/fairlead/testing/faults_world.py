@@ -194,7 +194,8 @@ class World:
                 late_s < _LEAVES_S, f"lease {member.lease} was told to leave and does not"
             )
         if self.quiet:
-            for lease, since in self._leaving_since.items():
+            for lease, told_at in self._leaving_since.items():
+                since = max(told_at, self.jobs.begins_by.get(lease, 0.0))
                 late = self.loop.time() - since > _LEAVES_S + _LONGEST_GRACE_S
                 self.checks.require(not late, f"lease {lease} was told to leave and is still open")
 
@@ -283,6 +284,7 @@ class World:
         self.setting = replace(self.setting, rules=rules)
         server = Server(store, self.setting, self.checks, self.rng, trouble=trouble)
         self.server = server
+        server.starts_at = self.loop.time()
         server.number = self.machine.servers
         server.on_death = lambda _: self.kill_server(self.rng.uniform(0.1, 6.0))
         server.engine.cut = set(self.machine.cut)
@@ -304,7 +306,12 @@ class World:
         self.checks.note("the server is up")
         self.checks.ended_here.clear()
         self.checks.server.took_over(server.live)
-        self.checks.server.adopted(server.live, self.home / "leases")
+        ended = {
+            keeper.lease
+            for keeper in self.machine.keepers.values()
+            if keeper.ended_at > server.starts_at
+        }
+        self.checks.server.adopted(server.live, self.home / "leases", ended)
         for member in self.jobs.members():
             if member.valid_until < self.loop.time() + _SOON_S:  # it may have left, or will
                 self.checks.touch([member.lease])
