@@ -8,7 +8,7 @@ from tests.e2e.cluster_server import ClusterServer, note
 
 from fairlead.engines.slurm import SlurmEngine
 from fairlead.testing.engines_bench import Rig
-from fairlead.testing.slurm_cluster import SlurmCluster
+from fairlead.testing.slurm_cluster import ClusterError, SlurmCluster
 
 __all__ = ["SlurmServer", "note", "rig"]
 
@@ -32,9 +32,12 @@ class SlurmServer(ClusterServer):
     def bring_back(self, node: str) -> None:
         """Start a node that was killed; Slurm need not find out by itself what became of it."""
         self.slurm.start_node(node)
-        for state in ("down", "resume"):
-            change = (f"nodename={node}", f"state={state}", "reason=test")
-            self.slurm.run("scontrol", "update", *change)
+        update = ("scontrol", "update", f"nodename={node}", "reason=test")
+        self.slurm.run(*update, "state=down")
+        with contextlib.suppress(ClusterError):  # it may be back already
+            self.slurm.run(*update, "state=resume")
+        states = ("sinfo", "--noheader", f"--nodes={node}", "--format=%T")
+        self.until(lambda: "idle" in self.slurm.run(*states), f"{node} to be back")
 
     def running(self, program: str) -> list[int]:
         """Return the processes on this machine that run a program of this server's directory."""

@@ -119,15 +119,9 @@ class Connection:
     def _keep(self) -> None:
         """Keep a process that is connected, for as long as we live."""
         while not self._closed:
-            with open(self._log, "ab") as log:
-                process = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,
-                    env={**os.environ, "RAY_DEDUP_LOGS": "0"},
-                )
+            process = self._start()
+            if process is None:
+                return
             assert process.stdin is not None
             assert process.stdout is not None
             with process:
@@ -156,6 +150,21 @@ class Connection:
                 process.kill()
             if not self._closed:
                 time.sleep(_AGAIN_S)
+
+    def _start(self) -> "subprocess.Popen[bytes] | None":
+        """Start the process; None: our directory is gone, and whoever wanted us with it."""
+        try:
+            with open(self._log, "ab") as log:
+                return subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                    env={**os.environ, "RAY_DEDUP_LOGS": "0"},
+                )
+        except FileNotFoundError:
+            return None
 
     def _take(self, number: int, error: str | None, value: object) -> None:
         if number == 0:  # it is connected

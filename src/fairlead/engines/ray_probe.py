@@ -30,7 +30,9 @@ def main() -> None:
     )
     nodes = asyncio.run(Bridge().nodes())
     if rest:
-        _ask(Path(rest[0]), {one["name"]: one["id"] for one in nodes if one["name"] in rest[1:]})
+        # Under a name that lives others may have lived before.
+        alive = {one["name"]: one["id"] for one in nodes if one["alive"]}
+        _ask(Path(rest[0]), {name: alive[name] for name in rest[1:] if name in alive})
     else:
         sys.stdout.write(json.dumps(nodes) + "\n")
         sys.stdout.flush()
