@@ -10,6 +10,7 @@ from tests.conformance.named import NAMES, made
 from fairlead.core import Scheduler, load_state, save_state, state_bytes
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
+from fairlead.model.commands import ComputePlan
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedKey, SpeedTable
@@ -61,7 +62,8 @@ def started(mechanism: Any, *jobs: Job) -> Scheduler[Any]:
     for job in jobs:
         scheduler.handle(ev.JobSubmitted(0.0, job))
     (request,) = scheduler.handle(ev.PlanDue(0.0))
-    plan, memory = mechanism.plan(request.snapshot, request.memory)  # type: ignore[union-attr]
+    assert isinstance(request, ComputePlan)
+    plan, memory = mechanism.plan(request.snapshot, request.memory)
     scheduler.handle(ev.PlanReady(0.0, 1, plan, memory))
     return scheduler
 
