@@ -56,8 +56,8 @@ def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(
     (n4,) = [node for node in server.client.get("/v1/nodes") if node["id"] == "n4"]
     assert (n4["up"], n4["taken"]) == (True, 1)
     three = server.submit("three", 600, workload="small", gang=3, accelerators=["k80"])
-    one = server.submit("one", 100, workload="small", accelerators=["k80"])
     server.until(lambda: server.leases() == {three: ["n4"]}, "three of its four devices in use")
+    one = server.submit("one", 100, workload="small", accelerators=["k80"])
     time.sleep(2.0)
     assert server.client.job(one)["state"] == "queued"
     slurm.run("scancel", foreign)
