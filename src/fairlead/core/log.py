@@ -16,6 +16,7 @@ from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 
+_PLAIN = frozenset({str, float, int, bool, type(None)})
 _VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, History, Node, Plan, Placements)
 
 
@@ -61,6 +62,8 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
 
 def encode_value(value: object) -> Any:
     """Return a value of the model in plain JSON; arrays and dataclasses say what they are."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, np.ndarray):
         return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
     if is_dataclass(value) and not isinstance(value, type):

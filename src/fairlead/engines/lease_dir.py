@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,7 +21,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replace a file so that a reader sees the old or the new one, never a part."""
     aside = path.with_suffix(f".{os.getpid()}.tmp")
     with aside.open("w", encoding="utf-8") as file:
-        json.dump(value, file)
+        file.write(json.dumps(value))
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
@@ -39,7 +39,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def write_order(directory: Path, order: Order) -> None:
     """Leave an order for the keeper; it may hold secrets, so only the owner can read it."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_json(directory / "order.json", asdict(order))
+    write_json(directory / "order.json", _members(order))
 
 
 def read_order(directory: Path) -> Order:
@@ -107,7 +107,7 @@ def remove(directory: Path) -> None:
 
 def write_ended(directory: Path, ended: Ended) -> None:
     """Leave what became of the lease."""
-    write_json(directory / "exit.json", asdict(ended))
+    write_json(directory / "exit.json", _members(ended))
 
 
 def read_ended(directory: Path) -> Ended | None:
@@ -117,3 +117,8 @@ def read_ended(directory: Path) -> Ended | None:
         return None
     found["exit_codes"] = tuple(found["exit_codes"])
     return Ended(**found)
+
+
+def _members(value: Order | Ended) -> dict[str, Any]:
+    """Return a value's fields, all of which JSON can say."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
