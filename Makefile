@@ -12,11 +12,13 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## create .venv with Fairlead and the tools for working on it
 
+# An editable install compiles nothing, so that each start would where Python writes no bytecode.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairlead needs Python 3.11 or newer; try make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: setup  ## compare policies in a report, then run a small live cluster
