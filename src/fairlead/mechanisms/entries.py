@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 
 
 class Entries(NamedTuple):
@@ -16,3 +16,7 @@ class Entries(NamedTuple):
         """Return the entries by falling weight, equal ones in the order they had."""
         order = (-self.weight).argsort(kind="stable")
         return Entries(self.row[order], self.column[order], self.weight[order])
+
+    def where(self, keep: BoolArray) -> "Entries":
+        """Return the entries for which ``keep`` holds."""
+        return Entries(self.row[keep], self.column[keep], self.weight[keep])

@@ -1,10 +1,12 @@
 """Improving an assignment of rows to a few columns until all of them are used."""
 
-from bisect import insort
+from bisect import bisect
 from math import inf
 
+import numpy as np
+
 from fairlead.mechanisms.entries import Entries
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import BoolArray
 
 _LEAST_GAIN = 1e-9
 _MOST_EXCHANGES = 64
@@ -22,43 +24,41 @@ class Exchange:
     """
 
     def __init__(
-        self, entries: Entries, gang: IntArray | None, at: IntArray, free: list[int]
+        self, entries: Entries, fixed: BoolArray | None, at: list[int], free: list[int]
     ) -> None:
-        """Take entries in falling order of weight; rows with larger gangs stay as they are."""
-        self._entries, self._free = entries, free
-        out = self._out = len(free)
-        self._where = [out if column < 0 else column for column in at.tolist()]
+        """Begin with who is where (below 0: nowhere); rows that are ``fixed`` stay there."""
+        self._free = free
+        self._out = out = len(free)
+        self._where = [out if column < 0 else column for column in at]
         """rows → the node where it is"""
         self._moved: set[int] = set()
-        fixed = () if gang is None else (gang > 1).nonzero()[0].tolist()
-        self._movers = self._by_arc(set(fixed))
-        """node → node → (gain, row)"""
-        self._gain = [[-inf] * (out + 1) for _ in range(out + 1)]
+        self._worth = np.full((len(at), out + 1), -inf)
+        """rows × nodes → weight there, minus infinity where it may not be"""
+        self._worth[entries.row, entries.column] = entries.weight
+        self._worth[:, out] = 0.0
+        self._gains: list[list[list[float]]] = []
+        """node → node → what those who could move would add, rising"""
+        self._movers: list[list[list[int]]] = []
+        """node → node → who they are"""
+        self._list_movers(fixed)
+        self._best = [[-inf] * (out + 1) for _ in range(out + 1)]
+        """node → node → the greatest gain"""
         self._changed = set(range(out + 1))
 
-    def _by_arc(self, fixed: set[int]) -> list[list[list[tuple[float, int]]]]:
-        out, where = self._out, self._where
-        movers: list[list[list[tuple[float, int]]]] = [
-            [[] for _ in range(out + 1)] for _ in range(out + 1)
-        ]
-        own: dict[int, float] = {}
-        between = []
-        for r, c, w in zip(*(part.tolist() for part in self._entries), strict=True):
-            a = where[r]
-            if r in fixed:
-                continue
-            if a == c:
-                own[r] = w
-                movers[c][out].append((-w, r))
-            elif a == out:
-                movers[out][c].append((w, r))
-            else:
-                between.append((r, a, c, w))
-        for column in movers[out]:
-            column.reverse()
-        for r, a, c, w in between:
-            insort(movers[a][c], (w - own[r], r))
-        return movers
+    def _list_movers(self, fixed: BoolArray | None) -> None:
+        where = np.array(self._where)
+        if fixed is not None:
+            where[fixed] = _NOBODY
+        for a in range(self._out + 1):
+            rows = (where == a).nonzero()[0]
+            if a == self._out:
+                rows = rows[::-1]  # of those who wait and gain the same the first is the best
+            gains = self._worth[rows]
+            gains -= gains[:, a, None].copy()
+            gains[:, a] = -inf
+            self._movers.append(rows[gains.argsort(axis=0, kind="stable")].T.tolist())
+            gains.sort(axis=0)
+            self._gains.append(gains.T.tolist())
 
     def improve(self) -> bool:
         """Exchange rows while a column has room and that adds weight; tell if anything changed."""
@@ -70,23 +70,22 @@ class Exchange:
                 self._move(a, b, row)
         return True
 
-    def assignment(self, at: IntArray) -> IntArray:
-        """Return rows → column (-1: none), the other rows as they were."""
-        result = at.copy()
-        for row in self._moved:
-            node = self._where[row]
-            result[row] = -1 if node == self._out else node
-        return result
+    def moved(self) -> dict[int, int]:
+        """Return the rows that were moved → column, -1 for none."""
+        node = {row: self._where[row] for row in self._moved}
+        return {row: -1 if at == self._out else at for row, at in node.items()}
 
     def _look_at(self, a: int) -> None:
         """Find the greatest gains of moving away from a."""
-        where, gains = self._where, self._gain[a]
+        where, best = self._where, self._best[a]
         for b, movers in enumerate(self._movers[a]):
-            while movers and where[movers[-1][1]] != a:
+            gains = self._gains[a][b]
+            while movers and where[movers[-1]] != a:
                 movers.pop()
-            gains[b] = movers[-1][0] if movers else -inf
+                gains.pop()
+            best[b] = gains[-1] if movers else -inf
         if a < self._out and self._free[a]:
-            gains[self._out] = 0.0
+            best[self._out] = 0.0
 
     def _gaining_circle(self) -> list[tuple[int, int, int]] | None:
         """Return the moves of a circle that gains, found by Bellman and Ford's algorithm."""
@@ -96,7 +95,7 @@ class Exchange:
         nodes = range(self._out + 1)
         arcs = [
             (a, b, more)
-            for a, gains in enumerate(self._gain)
+            for a, gains in enumerate(self._best)
             for b, more in enumerate(gains)
             if more > -inf
         ]
@@ -125,7 +124,7 @@ class Exchange:
     def _mover(self, a: int, b: int) -> int:
         if b == self._out and self._free[a]:
             return _NOBODY
-        return self._movers[a][b][-1][1]
+        return self._movers[a][b][-1]
 
     def _move(self, a: int, b: int, row: int) -> None:
         self._changed |= {a, b}
@@ -134,10 +133,16 @@ class Exchange:
             return
         self._where[row] = b
         self._moved.add(row)
-        mine = (self._entries.row == row).nonzero()[0]
-        column, worth = self._entries.column[mine], self._entries.weight[mine]
-        weight = dict(zip(column.tolist(), worth.tolist(), strict=True))
-        weight[self._out] = 0.0
-        for c, there in weight.items():
-            if c != b:
-                insort(self._movers[b][c], (there - weight[b], row))
+        worth: list[float] = self._worth[row].tolist()
+        for c, there in enumerate(worth):
+            if c != b and there > -inf:
+                self._list(b, c, there - worth[b], row)
+
+    def _list(self, a: int, b: int, gain: float, row: int) -> None:
+        """List one more row that could move; of those that gain the same the last is the best."""
+        gains, movers = self._gains[a][b], self._movers[a][b]
+        at = bisect(gains, gain)
+        while at and gains[at - 1] == gain and movers[at - 1] > row:
+            at -= 1
+        gains.insert(at, gain)
+        movers.insert(at, row)

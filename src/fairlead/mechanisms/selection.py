@@ -1,44 +1,56 @@
 """Which units run this round: a choice of rows for columns, no row twice, gangs whole."""
 
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.exchange import Exchange
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.snapshot import Snapshot
+from fairlead.placement import place
+
+_NONE, _BUSY = -1, -2
 
 
 @dataclass(slots=True)
 class Choice:
-    """A round's choice under way: what is free, who has been taken, who wants which column."""
+    """A round's choice under way: what is free, and who wants which column."""
 
     gang: IntArray | None
     """rows, or rows × columns where these differ → devices needed at once; None: always one"""
     free: list[int]
     """columns → devices left"""
-    taken: list[bool]
-    """rows → runs already, or must not"""
-    wanted: IntArray
-    """rows → column chosen, -1 for none"""
+    column: list[int]
+    """rows → column chosen; -1 for none so far, -2 for one that runs already or must not"""
 
     @classmethod
-    def of(cls, gang: IntArray, free: list[int], taken: list[bool] | None = None) -> "Choice":
+    def of(cls, gang: IntArray, free: list[int]) -> "Choice":
         """Return a choice in which nothing is chosen yet; ``gang`` is that of the fields."""
-        n = len(gang)
-        return cls(gang, free, taken or [False] * n, np.full(n, -1, dtype=np.int64))
+        return cls(gang, free, [_NONE] * len(gang))
 
     @classmethod
-    def for_jobs(
-        cls, snap: Snapshot, free: list[int], taken: list[bool] | None = None
-    ) -> "Choice":
-        """Return a choice among a snapshot's jobs in which nothing is chosen yet."""
-        n = len(snap.job)
+    def for_jobs(cls, snap: Snapshot, free: list[int], busy: BoolArray | None = None) -> "Choice":
+        """Return a choice among a snapshot's jobs, those who are busy left out."""
         profiles = snap.profiles
         gang = None if profiles.single else snap.gang if profiles.gangs is None else snap.gang_on
-        return cls(gang, free, taken or [False] * n, np.full(n, -1, dtype=np.int64))
+        if busy is None:
+            return cls(gang, free, [_NONE] * len(snap.job))
+        return cls(gang, free, np.where(busy, _BUSY, _NONE).tolist())
+
+    @classmethod
+    def for_waiting(cls, snap: Snapshot, idle: IntArray) -> "Choice":
+        """Return a choice among the jobs without devices, for those that are idle."""
+        free = np.bincount(snap.cluster.accelerator_of[idle], minlength=len(snap.capacity))
+        busy = np.zeros(len(snap.job) + 1, dtype=bool)
+        busy[snap.holds] = True
+        return cls.for_jobs(snap, free.tolist(), busy[:-1])
+
+    @property
+    def wanted(self) -> IntArray:
+        """rows → column chosen, below 0 for none."""
+        return np.array(self.column, dtype=np.int64)
 
     def pick(self, row: IntArray, column: IntArray) -> int:
         """Go through entries in the order given, take each one that fits; return how many.
@@ -47,18 +59,22 @@ class Choice:
         (a job runs once, line 9) or when fewer devices of its column are free than its gang
         needs (line 7).
         """
-        free, taken = self.free, self.taken
-        rows: list[int] = []
-        columns: list[int] = []
-        gang = repeat(1) if self.gang is None else self._needs(row, column).tolist()
-        for r, c, g in zip(row.tolist(), column.tolist(), gang, strict=False):
-            if free[c] >= g and not taken[r]:
-                taken[r] = True
+        free, chosen = self.free, self.column
+        before = sum(free)
+        if self.gang is None:
+            for r, c in zip(row.tolist(), column.tolist(), strict=True):
+                if free[c] and chosen[r] == _NONE:
+                    chosen[r] = c
+                    free[c] -= 1
+            return before - sum(free)
+        count = 0
+        gang = self._needs(row, column).tolist()
+        for r, c, g in zip(row.tolist(), column.tolist(), gang, strict=True):
+            if free[c] >= g and chosen[r] == _NONE:
+                chosen[r] = c
                 free[c] -= g
-                rows.append(r)
-                columns.append(c)
-        self.wanted[rows] = columns
-        return len(rows)
+                count += 1
+        return count
 
     def assign(self, entries: Entries) -> None:
         """Take entries by Algorithm 1 in the order of their weights, then use what is left free.
@@ -66,24 +82,25 @@ class Choice:
         If devices stay free while rows that want others wait, rows of one device are exchanged
         so that these can run, in the way that adds most weight.
         """
+        if _BUSY in self.column:
+            usable = (self.wanted == _NONE)[entries.row]
+            usable &= (np.array(self.free) > 0)[entries.column]
+            entries = entries.where(usable)
         entries = entries.heaviest_first()
         count = self.pick(entries.row, entries.column)
         if len(self.free) == 1 or count == len(entries.row) or not any(self.free):
             return
-        waits = self.wanted < 0
-        largest = self.gang
-        if largest is not None:
-            if largest.ndim > 1:
-                largest = largest.max(axis=1)
-            waits &= largest == 1
+        waits = self.wanted == _NONE
+        fixed = None
+        if self.gang is not None:
+            fixed = (self.gang if self.gang.ndim == 1 else self.gang.max(axis=1)) > 1
+            waits &= ~fixed
         if not np.count_nonzero(waits[entries.row]):
             return
-        exchange = Exchange(entries, largest, self.wanted, self.free)
+        exchange = Exchange(entries, fixed, self.column, self.free)
         if exchange.improve():
-            self.wanted = exchange.assignment(self.wanted)
-            runs = (self.wanted >= 0).tolist()
-            for r in set(entries.row.tolist()):
-                self.taken[r] = runs[r]
+            for row, column in exchange.moved().items():
+                self.column[row] = column
 
     def _needs(self, row: IntArray, column: IntArray) -> IntArray:
         """Return entries → devices needed at once."""
@@ -96,12 +113,22 @@ class Choice:
 
         Of rows that are owed alike, those that run relatively best there come first.
         """
-        if all(self.taken) or not any(self.free):
+        if _NONE not in self.column or not any(self.free):
             return
-        waiting = (~np.array(self.taken, dtype=bool)).nonzero()[0]
+        waiting = (self.wanted == _NONE).nonzero()[0]
         its_speed = speed[waiting]
         row, column = ((its_speed > 0) & (np.array(self.free) > 0)).nonzero()
         relative = its_speed[row, column] / its_speed.max(axis=1)[row]
         row = waiting[row]
         order = np.lexsort((row, -relative, -owed[row, column]))
         self.pick(row[order], column[order])
+
+    def placed(self, snap: Snapshot, idle: IntArray) -> Placements:
+        """Return the jobs chosen, on these idle devices."""
+        wanted = self.wanted
+        rows = (wanted >= 0).nonzero()[0]
+        if not len(rows):
+            return NOTHING
+        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
+        is_idle[idle] = True
+        return place(snap, is_idle, rows, wanted[rows])

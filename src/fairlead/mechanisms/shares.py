@@ -8,10 +8,10 @@ from fairlead.mechanisms.account import CARRIED, OWED, SHARE, Account
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.selection import Choice
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move, place
+from fairlead.placement import move
 from fairlead.policies.base import Policy
 
 _SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
@@ -70,38 +70,25 @@ class Shares(ShareRounds):
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
             account = account.reallocated(self.policy, snap, carry_s=self.round_s)
-        wanted = self._choose(snap, account, Choice.for_jobs(snap, snap.capacity.tolist()))
+        entries = urgent(account.tables, self.round_s)
+        entries.weight[snap.on[entries.row] == entries.column] += self.stay
+        choice = Choice.for_jobs(snap, snap.capacity.tolist())
+        self._choose(snap, account, choice, entries)
         until = snap.starts_at + self.round_s
-        return Plan(*move(snap, wanted), until, until, stale), account
+        return Plan(*move(snap, choice.wanted), until, until, stale), account
 
     def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
         account = memory.brought_forward(snap)
-        kinds = len(snap.capacity)
-        free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds).tolist()
-        busy = np.zeros(len(snap.job) + 1, dtype=bool)
-        busy[snap.holds] = True
-        choice = Choice.for_jobs(snap, free, busy[:-1].tolist())
-        wanted = self._choose(snap, account, choice)
-        rows = (wanted >= 0).nonzero()[0]
-        if not len(rows):
-            return NOTHING
-        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
-        is_idle[idle] = True
-        return place(snap, is_idle, rows, wanted[rows])
+        choice = Choice.for_waiting(snap, idle)
+        self._choose(snap, account, choice, urgent(account.tables, self.round_s))
+        return choice.placed(snap, idle)
 
-    def _choose(self, snap: Snapshot, account: Account, choice: Choice) -> IntArray:
-        """Return rows → accelerator, -1 for none, of those not taken, for what is free."""
-        row, column, weight = urgent(account.tables, self.round_s)
-        if True in choice.taken:
-            usable = (~np.array(choice.taken))[row] & (np.array(choice.free) > 0)[column]
-            row, column, weight = row[usable], column[usable], weight[usable]
-        else:
-            weight[snap.on[row] == column] += self.stay
-        choice.assign(Entries(row, column, weight))
+    def _choose(self, snap: Snapshot, account: Account, choice: Choice, entries: Entries) -> None:
+        """Choose among the entries; what they leave free goes to others."""
+        choice.assign(entries)
         if any(choice.free) and fills_idle(self.policy):
             choice.fill(snap.speed, account.owed_s)
-        return choice.wanted
 
 
 def fills_idle(policy: Policy) -> bool:
@@ -129,10 +116,11 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
     rounds_left += 1.0 - 1e-9  # what is cut off next makes this a ceiling
     weight += due
     weight += _SOON.take(rounds_left.astype(np.int64), mode="clip")
-    row, column = np.divmod(at, tables.shape[2])
+    row = at // tables.shape[2]
+    column = at - row * tables.shape[2]
     if np.count_nonzero(row[1:] == row[:-1]):
         several = np.bincount(row) > 1
         somewhere = several & (np.bincount(row, due) >= 1.0 - 1e-9)
         weight[somewhere[row]] += _SOMEWHERE
     may = due > 1e-9
-    return Entries(row[may], column[may], weight[may])
+    return Entries(row, column, weight).where(may)

@@ -17,7 +17,6 @@ from fairlead.model.errors import UsageError
 from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import place
 from fairlead.policies.base import Policy
 
 _SPANS = ("never", "idle", "own")
@@ -98,12 +97,7 @@ class Rounding:
         order = np.lexsort(keys)
         choice = Choice.of(snap.gang, free.tolist())
         choice.pick(row[order], column[order])
-        rows = (choice.wanted >= 0).nonzero()[0]
-        if not len(rows):
-            return NOTHING
-        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
-        is_idle[idle] = True
-        return place(snap, is_idle, rows, choice.wanted[rows])
+        return choice.placed(snap, idle)
 
     def _choose(
         self, snap: Snapshot, memory: Deviations, round_: Apportionment

@@ -10,10 +10,10 @@ from fairlead.mechanisms.shares import ShareRounds, fills_idle, urgent
 from fairlead.mechanisms.units.account import UnitAccount
 from fairlead.mechanisms.units.choice import UnitChoice, rows_of_units
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import Placements
 from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move_units, place
+from fairlead.placement import move_units
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,11 @@ class Units(ShareRounds):
     def refill(self, snap: Snapshot, memory: UnitAccount, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
         account = memory.brought_forward(snap)
-        n, kinds = snap.received_s.shape
-        free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds)
-        busy = np.zeros(n + 1, dtype=bool)
-        busy[snap.holds] = True
-        choice = Choice.for_jobs(snap, free.tolist(), busy[:-1].tolist())
-        row, column, weight = urgent(account.tables[:, :n], self.round_s)
-        usable = ~busy[row] & (free > 0)[column]
-        choice.assign(Entries(row[usable], column[usable], weight[usable]))
+        choice = Choice.for_waiting(snap, idle)
+        choice.assign(urgent(account.tables[:, : len(snap.job)], self.round_s))
         if any(choice.free) and fills_idle(self.policy):
             choice.fill(snap.speed, _owed_to_jobs(account))
-        rows = (choice.wanted >= 0).nonzero()[0]
-        if not len(rows):
-            return NOTHING
-        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
-        is_idle[idle] = True
-        return place(snap, is_idle, rows, choice.wanted[rows])
+        return choice.placed(snap, idle)
 
     def _choose(
         self, snap: Snapshot, account: UnitAccount, members: IntArray
@@ -79,7 +68,7 @@ class Units(ShareRounds):
         wanted = choice.wanted
         ran = np.array(choice.unit_of[:-1], dtype=np.int64)
         if any(choice.free) and fills_idle(self.policy):
-            alone = Choice.for_jobs(snap, choice.free, (ran >= 0).tolist())
+            alone = Choice.for_jobs(snap, choice.free, ran >= 0)
             alone.fill(snap.speed, _owed_to_jobs(account))
             rows = (alone.wanted >= 0).nonzero()[0]
             ran[rows] = rows
