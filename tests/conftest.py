@@ -1,6 +1,7 @@
 """How property tests run everywhere, and one private Ray for all tests of a process.
 
-Slow machines are no failure; CI tries the same examples.
+Slow machines are no failure; CI tries the same examples, and tests of real processes are tried a
+second time when they fail, with what went wrong the first time shown.
 """
 
 import os
@@ -48,6 +49,12 @@ class OneRay(LoadScopeScheduling):  # type: ignore[misc]  # xdist's classes have
 
     def _split_scope(self, nodeid: str) -> str:
         return "ray" if _NAMES_RAY.search(nodeid) else nodeid
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/e2e/" in item.nodeid or "test_engines" in item.nodeid:
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.hookimpl(optionalhook=True)
