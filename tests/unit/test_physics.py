@@ -246,6 +246,46 @@ def test_first_start_preloads_and_checkpoints_take_their_time() -> None:
     assert record.finished_at == pytest.approx([7.0 + 100 / 0.95])
 
 
+@dataclass(frozen=True)
+class Turns:
+    """Gives one device to two jobs in turn."""
+
+    def initial(self) -> None:
+        return None
+
+    def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
+        turn = round(snap.starts_at / 10.0) % 2
+        here = [Placement(turn, 0, (0,))] if turn in snap.job else []
+        until = snap.starts_at + 10.0
+        return Plan(snap.lease[snap.lease >= 0], Placements.of(here), until, until), memory
+
+
+@pytest.mark.parametrize(
+    ("steps", "finished_at", "held_s", "next_at"),
+    [
+        (50.0, 7.0, 7.0, 7.0),  # well within its round
+        (95.0, 11.5, 11.5, 11.5),  # told to leave with its last step made: it finishes instead
+        (110.0, 25.0, 15.0, 12.0),  # its second turn begins when the other has left
+    ],
+)
+def test_devices_are_free_when_whoever_leaves_has_left(
+    steps: float, finished_at: float, held_s: float, next_at: float
+) -> None:
+    record, _ = simulate(
+        Scenario(
+            cluster=CLUSTER,
+            speeds=SPEEDS,
+            jobs=[job("VAE", steps=steps), job("VAE", steps=1000.0, name=1)],
+            mechanism=Turns(),
+            physics=Physics(natures={"*": Nature(costs=Costs(leave_s=2.0))}),
+        )
+    )
+    assert record.finished_at[0] == pytest.approx(finished_at)
+    assert record.started_at[1] == pytest.approx(next_at)
+    assert record.device_s[0].sum() == pytest.approx(held_s)
+    assert record.preemptions[0] == (steps == 110.0)
+
+
 # -- what is measured ---------------------------------------------------------------------------
 
 

@@ -305,6 +305,22 @@ def test_devices_lent_since_the_plan_was_asked_for_are_taken_back() -> None:
     assert launched(list(made.handle(ended))) == {2: (1, 2)}
 
 
+def test_devices_planned_for_a_job_that_has_ended_go_to_one_that_waits_once_they_are_free() -> (
+    None
+):
+    made = scheduler(Refilling(), plan_lead_s=60.0)
+    ready(made, 0.0, plan(2, 1, 0, -1))
+    request = ask(made, 300.0)
+    moves, leaves = np.array([lease_of(made, 1)]), np.array([lease_of(made, 2)])
+    answer(made, request, 301.0, plan(1, -1, 0, -1, until=720.0))
+    made.handle(ev.LeasesEnded(310.0, moves, np.array([100.0]), "finished"))
+    commands = list(made.handle(ev.RoundEnd(360.0)))
+    assert suspended(commands) == set(leaves.tolist())
+    assert not launched(commands)
+    left = made.handle(ev.LeasesEnded(361.0, leaves, np.array([50.0]), "left"))
+    assert launched(list(left)) == {2: (0,)}
+
+
 def test_cancelled_job_leaves_and_is_not_planned_any_more() -> None:
     made = scheduler()
     ready(made, 0.0, plan(0, 1, -1, -1))

@@ -15,7 +15,7 @@ from fairlead.core.nodes import Nodes
 from fairlead.core.sight import Sight
 from fairlead.mechanisms.base import M, Mechanism, Refills
 from fairlead.model import events as ev
-from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
@@ -232,11 +232,13 @@ class Scheduler(Generic[M]):
         job = self.leases.job[slots]
         self.leases.credit(slots, job, event.at, self.jobs.numbers)
         commands: list[Command] = []
-        changes = self.changes
+        changes, vacated = self.changes, NO_INTS
         # Members leave untold when the server was away for longer than their lease.
         told = bool(self.leases.leaving[slots].all())
         if event.outcome != "left" or not told or self._leave_lost_nodes(slots):
             self.changes += 1
+        else:
+            vacated = self._vacated(slots)
         if self.leases.own_steps:
             commands += self._copies_ended(slots, event.steps)
         else:
@@ -254,9 +256,20 @@ class Scheduler(Generic[M]):
             active = self.jobs.state[self.waiting.job] == JobState.ACTIVE
             self.waiting = self.waiting.where(active)
         commands += self._launch_ready(event.at)
-        if self.changes != changes:
+        unclaimed = len(vacated) and np.isin(vacated, self._idle_devices()).any()
+        if unclaimed or self.changes != changes:
             commands += self._react(event.at)
         return commands
+
+    def _vacated(self, slots: IntArray) -> IntArray:
+        """Return the devices of leases about to end of which the plan may not know what follows.
+
+        A job that it wanted there may have ended since the plan was asked for.
+        """
+        if self.changes == self.planned_from:
+            return NO_INTS
+        held: BoolArray = np.logical_or.reduce(np.isin(self.leases.holder, slots), axis=0)
+        return held.nonzero()[0]
 
     def _leave_lost_nodes(self, slots: IntArray) -> bool:
         """Tell whether any of these leases is on a node that is gone: nobody planned their end."""

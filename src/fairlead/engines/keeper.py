@@ -29,7 +29,7 @@ _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
 _LISTENS_S = 10.0
 """within which a member of a gang has begun to listen to the signal to stop, if it will"""
-_ENDS_S = 0.02
+ENDS_S = 0.02
 """between looks at members that print no more: most are about to end, and others wait for it"""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
@@ -190,7 +190,7 @@ class Keeper:
 
     def _await_end(self) -> None:
         while any(member.poll() is None for member in self._members):
-            self._pump(_ENDS_S)
+            self._pump(ENDS_S)
 
     def _watch(self, late: bool) -> None:
         """Stop everyone when one member has left or failed, time is over, or memory is."""
@@ -213,7 +213,7 @@ class Keeper:
     def _pump(self, wait_s: float) -> None:
         """Pass what members print to their logs."""
         if not self._selector.get_map():
-            time.sleep(min(wait_s, _ENDS_S))
+            time.sleep(min(wait_s, ENDS_S))
             return
         for key, _ in self._selector.select(wait_s):
             source = key.fd

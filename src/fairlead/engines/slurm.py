@@ -90,6 +90,8 @@ class SlurmEngine:
         )
         self._to_stop: set[int] = set()
         """leases told to stop before they were launched"""
+        self._submissions: set[asyncio.Future[list[None]]] = set()
+        """under way"""
 
     # -- the protocol ---------------------------------------------------------------------------
 
@@ -122,8 +124,10 @@ class SlurmEngine:
             watched.submitted = True
             await self.stop(lease)
             return
+        submission = asyncio.gather(*(self._submit(part) for part in parts))
+        self._submissions.add(submission)
         try:
-            await asyncio.gather(*(self._submit(part) for part in parts))
+            await submission
         except (SlurmError, OSError, KeyError) as error:
             del self._watch.leases[lease]
             for part in parts:
@@ -131,6 +135,8 @@ class SlurmEngine:
             watched.end()
             await self._watch.quietly(*(self._slurm.cancel(part.name) for part in parts))
             raise SlurmError(f"lease {lease} was not submitted: {error}") from None
+        finally:
+            self._submissions.discard(submission)
         watched.since = time.monotonic()
         watched.submitted = True
         log.info(
@@ -178,7 +184,13 @@ class SlurmEngine:
         self._watch.begin()
 
     async def forget(self, leases: Collection[int]) -> None:
-        """Remove the directories of these leases once Slurm has cleared their jobs away."""
+        """Let their keepers go; remove their directories once Slurm has cleared the jobs away.
+
+        What takes over their devices is launched before; it shall be in Slurm's queue by then.
+        """
+        if self._submissions:
+            await asyncio.wait(tuple(self._submissions))
+        await asyncio.to_thread(slurm_leases.let_go, self._root, leases)
         self._watch.settled.update(leases)
 
     def reports(self) -> AsyncIterator[Report]:

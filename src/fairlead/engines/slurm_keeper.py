@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Ending, Order
-from fairlead.engines.keeper import Keeper, NotStartedError, free_port, keep
+from fairlead.engines.keeper import ENDS_S, Keeper, NotStartedError, free_port, keep
 from fairlead.engines.slurm_carrier import Carrier, DamagedError
 from fairlead.job.checkpoint import FencedError
 
@@ -29,6 +29,8 @@ _LOOK_S = 0.05
 _GATHER_S = 600.0
 _TELLS_S = 60.0
 """how long the end of a part may wait for the directory; by then it has long been given up"""
+_STAYS_S = 1.0
+"""how long it holds its devices, with nobody on them, for who comes next to be in Slurm's queue"""
 _BAD = ("failed", "lost", "refused")
 
 
@@ -86,11 +88,22 @@ class NodeKeeper(Keeper):
             try:
                 if lease_dir.read_ended(self._directory) is None:
                     super().tell(ended)
+                    self._stay()
                 return
             except OSError:
                 if time.monotonic() > until:
                     raise
             time.sleep(BEAT_S)
+
+    def _stay(self) -> None:
+        """Hold the devices until what the server starts on them is in Slurm's queue.
+
+        Slurm starts what waits for a job's devices when that job's epilog ends; for what is
+        submitted later it looks once a second at best.
+        """
+        over, until = self._directory.parent / "over", time.monotonic() + _STAYS_S
+        while not over.exists() and time.monotonic() < until:
+            time.sleep(ENDS_S)
 
     def _heed_stop(self, now: float) -> None:
         found = lease_dir.read_json(self._directory / "stop")

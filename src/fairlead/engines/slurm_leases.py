@@ -3,13 +3,14 @@
 ```
 leases/<lease>/order.json   what was ordered            parts      how many there are
                exit.json    what became of it, once all parts have ended
+               over         keepers need not hold its devices any more
                <part>/      what a keeper's directory holds, and beat, here.json, stop, carrying
 ```
 """
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -176,6 +177,13 @@ def listed(root: Path) -> list[Path]:
         shutil.rmtree(path, ignore_errors=True)
     found = (path for path in root.iterdir() if path.name.isdigit())
     return sorted(path for path in found if (path / "order.json").exists())
+
+
+def let_go(root: Path, leases: Collection[int]) -> None:
+    """Leave word that the devices of leases that have ended need not be held any more."""
+    for lease in leases:
+        with suppress(OSError):  # keepers do not wait for long
+            (root / str(lease) / "over").touch()
 
 
 def remove(directory: Path) -> bool:

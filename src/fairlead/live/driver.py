@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +334,7 @@ class Live:
         for command in commands:
             self._perform[type(command)](command)
         if ended and isinstance(self.engine, Tidies):
-            self._spawn(self.engine.forget(ended))
+            self.launching.afterwards(partial(self.engine.forget, ended))
         crash.point("server.commit.performed")
         for one in batch:
             if one.answer is not None and not one.answer.done():

@@ -97,6 +97,10 @@ class Launching:
                 self.open[lease].leaving = True
             self._outbox.put_nowait(partial(self._engine.stop, lease))
 
+    def afterwards(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Have the engine do this after it was told of all that was asked for before."""
+        self._outbox.put_nowait(act)
+
     def _add(self, lease: OpenLease) -> None:
         self.open[lease.number] = lease
         self._load.members += lease.ranks

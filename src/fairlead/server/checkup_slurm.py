@@ -109,6 +109,10 @@ def _settings(settings: ServeSettings, configuration: str) -> Iterator[Finding]:
         said = "a submitted script may wait three seconds before Slurm looks at it"
         fix = "SchedulerParameters=batch_sched_delay=0 in slurm.conf"
         yield Finding("Slurm's settings", "warning", said, fix)
+    if found.get("Epilog", "(null)") in ("", "(null)"):
+        said = "a job that follows another on its devices may wait a second"
+        fix = "Epilog=/bin/true in slurm.conf: when an epilog ends Slurm starts what waits"
+        yield Finding("Slurm's settings", "warning", said, fix)
     by_memory = "MEMORY" in found.get("SelectTypeParameters", "").upper()
     if by_memory and "memory-per-device-gib" not in settings.engine:
         said = "Slurm counts memory, and a job that asks for none gets all of its node's"

@@ -1,11 +1,13 @@
 """Runs the scheduler's own decision code against a virtual clock and a virtual cluster."""
 
+import heapq
 import math
 from collections.abc import Callable
 from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.model.arrays import IntArray
 from fairlead.model.commands import (
     ComputePlan,
     Consolidate,
@@ -74,6 +76,8 @@ class _Run:
             checkpoint_s=scenario.checkpoint_s,
         )
         self._timers = {"PlanDue": math.inf, "RoundEnd": math.inf}
+        self._departures: list[tuple[float, int, IntArray]] = []
+        """(when, number, leases) of those that are about to leave"""
         self._on_event = scenario.on_event
         self._perform: dict[type, Callable[[Any, Event], None]] = {
             Launch: self._launch,
@@ -97,17 +101,20 @@ class _Run:
         jobs, outside = self._scenario.jobs, list(self._scenario.node_events)
         arrivals = [job.arrival_at for job in jobs] + [math.inf]
         nodes = [event.at for event in outside] + [math.inf]
-        timers, virtual = self._timers, self._virtual
+        timers, virtual, departures = self._timers, self._virtual, self._departures
         arrived = changed = idle_plans = 0
         while self._left:
             finish_at = virtual.next_finish_at()
+            leave_at = departures[0][0] if departures else math.inf
             # At one instant: completions, arrivals, nodes, then decisions, so that a decision
             # sees everything that has happened by its time.
-            at = min(finish_at, arrivals[arrived], nodes[changed], *timers.values())
+            at = min(finish_at, leave_at, arrivals[arrived], nodes[changed], *timers.values())
             if at == math.inf:
                 return  # nothing will ever happen again: some jobs cannot run
             if finish_at == at:
                 self._job_finished(at)
+            elif leave_at == at:
+                self._send(virtual.suspend(heapq.heappop(departures)[2], at, "left"))
             elif arrivals[arrived] == at:
                 self._send(JobSubmitted(at, jobs[arrived]))
                 arrived += 1
@@ -166,7 +173,11 @@ class _Run:
 
     def _suspend(self, command: Suspend, event: Event) -> None:
         outcome: Outcome = "lost" if isinstance(event, NodeLost | NodeRemoved) else "left"
-        self._send(self._virtual.suspend(command.lease, event.at, outcome))
+        if outcome == "lost" or self._virtual.leaves_at_once:
+            self._send(self._virtual.suspend(command.lease, event.at, outcome))
+            return
+        for when, leases in self._virtual.leave(command.lease, event.at):
+            heapq.heappush(self._departures, (when, int(leases[0]), leases))
 
     def _set_timer(self, command: SetTimer, event: Event) -> None:
         del event

@@ -116,6 +116,11 @@ class Laws:
                 found.append(costs.migrate_s)
         return np.array(found)
 
+    def leave_s(self) -> FloatArray:
+        """Return jobs → seconds from its last step until its devices are free."""
+        on = "costs" in self.effects
+        return np.array([nature.costs.leave_s if on else 0.0 for nature in self._nature])
+
     def merge_s(self, job: IntArray) -> FloatArray:
         """Return the seconds without progress with which copies of jobs start again."""
         on = "costs" in self.effects

@@ -14,7 +14,7 @@ from fairlead.model.errors import UsageError
 EFFECTS = ("costs", "locality", "switch", "network", "packing", "memory")
 """the effects that can be switched:
 
-- ``costs``: time without progress at starts, resumes, migrations, merges and checkpoints
+- ``costs``: time without progress at starts, resumes, migrations, merges, checkpoints and ends
 - ``locality``: gangs across PCIe switches, sockets, nodes and racks
 - ``switch``: neighbours on the same PCIe switch
 - ``network``: spread gangs that share a node's network card
@@ -40,6 +40,8 @@ class Costs:
     """for a copy of a forked job to load what the copies have merged"""
     checkpoint_s: float = 0.0
     """to write one of its regular checkpoints"""
+    leave_s: float = 0.0
+    """to give up its devices after its last step, done or told to leave; others wait for that"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,9 @@ class VirtualCluster:
         self._finishing: list[tuple[float, int, int]] = []
         """(when, job, lease) of jobs that finish before their lease ends; some are stale"""
         self._copies = Copies(cluster, record, self._pace[:, DONE])
+        self._leave_s = np.zeros(n) if self._laws is None else self._laws.leave_s()
+        self._leaving: set[int] = set()
+        """jobs that were told to leave and are about it"""
 
     def next_finish_at(self) -> float:
         """Return when the next job finishes, infinite if none does under its present lease.
@@ -152,7 +155,7 @@ class VirtualCluster:
             time = (pace[:, TOTAL] - pace[:, DONE]) / pace[:, RATE]
         else:
             pace[:, RATE] *= self._not_checkpointing(job)
-            time = _time_left(pace)
+            time = _time_left(pace) + self._leave_s[job]
         pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + time
         self._pace[job] = pace
         self._until = command.until
@@ -220,6 +223,31 @@ class VirtualCluster:
         self._record.preemptions[self._job_in[lease & (SLOTS - 1)]] += 1
         return self._end(lease, at, outcome)
 
+    @property
+    def leaves_at_once(self) -> bool:
+        """Whether devices are free the moment that their leases are told to leave.
+
+        They are where jobs are forked: merging takes no time of its own.
+        """
+        return len(self._copies) > 0 or not self._leave_s.any()
+
+    def leave(self, lease: IntArray, at: float) -> list[tuple[float, IntArray]]:
+        """Let leases make no more steps; return when which of them give up their devices.
+
+        Whoever has made all steps finishes by itself instead.
+        """
+        job = self._job_in[lease & (SLOTS - 1)]
+        pace = self._pace.take(job, axis=0)
+        made = pace[:, FINISH_AT] - self._leave_s[job] <= at
+        self._note_finishing(job[made], pace[made, FINISH_AT], np.inf)
+        lease, job, pace = lease[~made], job[~made], pace[~made]
+        self._settle(job, pace, at)
+        pace[:, RATE], pace[:, FINISH_AT] = 0.0, np.inf
+        self._pace[job] = pace
+        self._leaving.update(job.tolist())
+        free_at = at + self._leave_s[job]
+        return [(float(when), lease[free_at == when]) for when in np.unique(free_at)]
+
     def _end(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
         job = self._job_in[lease & (SLOTS - 1)]
         pace = self._pace.take(job, axis=0)
@@ -243,10 +271,11 @@ class VirtualCluster:
         pace[:, FINISH_AT] = np.inf
         self._pace[job] = pace
         self._lease[job] = -1
+        ended = job.tolist()
+        for number in ended if self._settled else ():
+            self._settled.pop(number, None)
+            self._leaving.discard(number)
         if self._partners is not None:
-            ended = job.tolist()
-            for number in ended:
-                self._settled.pop(number, None)
             if self._laws is not None and self._laws.crowded:
                 held = np.concatenate([self._partners.devices(number) for number in ended])
                 self._touched |= self._partners.near(self._laws.around(held))
@@ -348,7 +377,9 @@ class VirtualCluster:
             pace[i, DEVICES] = partners.portion(number)
         if self._laws is not None:
             pace[:, RATE] *= self._not_checkpointing(job)
-        pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + _time_left(pace)
+        pace[[number in self._leaving for number in job.tolist()], RATE] = 0.0
+        time = _time_left(pace) + self._leave_s[job]
+        pace[:, FINISH_AT] = finish_at = pace[:, WORKS_FROM] + time
         self._pace[job] = pace
         self._note_finishing(job, finish_at, self._until)
 

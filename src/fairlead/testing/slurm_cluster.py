@@ -210,6 +210,8 @@ class SlurmCluster:
             "GresTypes": "gpu",
             # Without this a submitted script may wait for three seconds.
             "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=1000",
+            # When an epilog ends, what waits for its job's devices is started at once.
+            "Epilog": shutil.which("true") or "/bin/true",
             "ReturnToService": "2",
             "MpiDefault": "none",
             "SlurmdTimeout": "10",

@@ -1,0 +1,79 @@
+"""What became of every lease of a run, by its events: live and simulated ones side by side.
+
+Both go through the same core, so the same events say of both who was given which devices when.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairlead.core import Scheduler
+from fairlead.model.commands import Launch, Suspend
+from fairlead.model.events import Event, LeasesEnded
+
+_COLUMNS = (
+    "side", "job", "lease", "devices", "asked", "first_step", "told", "last_step", "left",
+    "steps", "outcome",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class LeaseRecord:
+    """One lease, from the order to launch it to the report of its end."""
+
+    job: str
+    devices: tuple[int, ...]
+    asked_at: float
+    saved_before: float
+    """steps that its job had made when it began"""
+    told_at: float | None = None
+    """to leave; None: it ended by itself"""
+    left_at: float | None = None
+    steps: float = 0.0
+    outcome: str = ""
+
+
+def lease_records(events: Iterable[Event], core: Scheduler[Any]) -> dict[int, LeaseRecord]:
+    """Return the leases that a new core opens when these events happen to it."""
+    found: dict[int, LeaseRecord] = {}
+    for event in events:
+        for command in core.handle(event):
+            if isinstance(command, Launch):
+                for lease, on in zip(command.lease.tolist(), command.on, strict=True):
+                    saved = float(core.jobs.saved_steps[on.job])
+                    job = core.jobs.ids[on.job]
+                    found[lease] = LeaseRecord(job, tuple(on.devices), event.at, saved)
+            elif isinstance(command, Suspend):
+                for lease in command.lease.tolist():
+                    found[lease].told_at = event.at
+        if isinstance(event, LeasesEnded):
+            for lease, steps in zip(event.lease.tolist(), event.steps.tolist(), strict=True):
+                record = found[lease]
+                record.left_at, record.outcome = event.at, event.outcome
+                record.steps = steps - record.saved_before
+    return found
+
+
+def write_records(
+    path: Path,
+    sides: Mapping[str, tuple[float, Mapping[int, LeaseRecord]]],
+    steps_at: Mapping[int, tuple[float, float]],
+) -> None:
+    """Write sides → when time began there, and its leases; seconds since then, by order.
+
+    ``steps_at`` says when live leases made their first and last steps.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(_COLUMNS)
+        for side, (zero, leases) in sides.items():
+            for lease, one in sorted(leases.items(), key=lambda item: item[1].asked_at):
+                first, last = steps_at.get(lease, (None, None)) if side == "live" else (None, None)
+                at = (one.asked_at, first, one.told_at, last, one.left_at)
+                times = ["" if when is None else f"{when - zero:.2f}" for when in at]
+                devices = " ".join(map(str, one.devices))
+                rows.writerow(
+                    [side, one.job, lease, devices, *times, f"{one.steps:g}", one.outcome]
+                )
