@@ -54,7 +54,8 @@ def compared(count: int) -> dict[str, float]:
         jobs,
         arrivals.tolist(),
         "max-min",
-        lease_s=start_s + end_s,
+        start_s=start_s,
+        end_s=end_s,
         plan_lead_s=plan_lead_s(ROUND_S),
     )
     means = float((live - arrivals).mean()), float((told - arrivals).mean())

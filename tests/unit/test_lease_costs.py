@@ -47,7 +47,8 @@ def test_dearer_leases_make_the_simulated_demo_last_longer() -> None:
     jobs = demo_jobs(9)
     arrivals = [job.arrival_s for job in jobs]
     free, dear = (
-        predicted(jobs, arrivals, "max-min", lease_s=cost, plan_lead_s=1.25) for cost in (0.0, 1.0)
+        predicted(jobs, arrivals, "max-min", start_s=cost, end_s=cost / 4, plan_lead_s=1.25)
+        for cost in (0.0, 1.0)
     )
     assert np.all(free > arrivals)
     # Every job starts at least once, and pays for it.

@@ -36,14 +36,15 @@ def _completion(
     arrivals = [job["submitted_at"] - first for job in found]
     ended = {"live, max-min": [job["ended_at"] - first for job in found]}
     about = client.get("/v1/about")
-    lease_s = (about["start_s"] or 0.0) + (about["end_s"] or 0.0)
+    costs = {name: about[name] or 0.0 for name in ("start_s", "end_s")}
+    lease_s = sum(costs.values())
     said = f"A lease cost {lease_s:.2f} s beside its steps"
     if lease_s < _MOST_OF_A_ROUND * round_s:
         said += "; the simulator reckons with it."
         for policy in ("max-min", "max-min:agnostic"):
             lead_s = plan_lead_s(round_s)
             ended[f"simulated, {policy}"] = predicted(
-                listed, arrivals, policy, lease_s=lease_s, plan_lead_s=lead_s, round_s=round_s
+                listed, arrivals, policy, **costs, plan_lead_s=lead_s, round_s=round_s
             ).tolist()
     else:  # nobody who is preempted each round would ever finish
         said += f", too much for rounds of {round_s:g} s to be simulated: is the machine busy?"

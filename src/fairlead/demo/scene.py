@@ -66,16 +66,18 @@ def predicted(
     arrivals_s: Sequence[float],
     policy: str,
     *,
-    lease_s: float,
+    start_s: float,
+    end_s: float,
     plan_lead_s: float,
     round_s: float = ROUND_S,
 ) -> FloatArray:
     """Return when the simulator has the same jobs finish, if they arrive as they did.
 
-    ``lease_s`` is what each lease costs beside its steps: to start processes, load and write
-    checkpoints, and hand devices over. ``plan_lead_s`` is how long before a round it is planned.
+    ``start_s`` and ``end_s`` are what each lease costs beside its steps: to start processes and
+    load a checkpoint, and to write one and hand the devices over. ``plan_lead_s`` is how long
+    before a round it is planned.
     """
-    costs = Costs(preload_s=lease_s, resume_s=lease_s, migrate_s=lease_s)
+    costs = Costs(preload_s=start_s, resume_s=start_s, migrate_s=start_s, leave_s=end_s)
     record, _ = simulate(
         Scenario(
             cluster=parse_cluster(DEVICES),
