@@ -196,8 +196,9 @@ def test_memory_forbids_an_accelerator_and_a_pair() -> None:
 def test_elastic_gang_runs_as_measured_at_its_size_or_is_scaled_from_its_own() -> None:
     elastic = job("GNMT", 2, min_gang=1, max_gang=4)
     truth = Truth(CLUSTER, SPEEDS, [elastic])
-    sizes = [truth.speed(Placements.of([Placement(0, 0, tuple(range(n)))]))[0] for n in (1, 2, 3)]
-    assert sizes == pytest.approx([10.0, 20.0, 30.0])
+    sizes = [Placements.of([Placement(0, 0, tuple(range(n)))]) for n in (1, 2, 3)]
+    alone = [truth.speed(units, truth.entry(units))[0] for units in sizes]
+    assert alone == pytest.approx([10.0, 20.0, 30.0])
     bent = Physics(natures={"*": Nature(scaling=0.5)})
     truth = Truth(CLUSTER, SPEEDS, [elastic], bent)
     assert truth.speed_with(0, np.arange(3), ()) == pytest.approx(20.0 * math.sqrt(1.5))

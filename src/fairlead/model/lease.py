@@ -69,6 +69,16 @@ class Placements:
         """rows → number of devices."""
         return self.start[1:] - self.start[:-1]
 
+    @property
+    def single(self) -> bool:
+        """Whether every row has one device."""
+        return len(self.device) == len(self.job)
+
+    @property
+    def first(self) -> IntArray:
+        """rows → the first of its devices."""
+        return self.device if self.single else self.device[self.start[:-1]]
+
     def any_device(self, property_of: BoolArray) -> BoolArray:
         """rows → some device of it has the property."""
         if not len(self):

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch
+from fairlead.model.events import LeasesEnded, Outcome
 from fairlead.model.lease import Placement
+from fairlead.sim.pace import Pace
 from fairlead.sim.record import FIRST_STEPS, Record
+from fairlead.sim.truth import Truth
 
 
 @dataclass(slots=True)
@@ -40,11 +42,21 @@ class Copies:
     lease ends.
     """
 
-    def __init__(self, cluster: Cluster, record: Record, done: FloatArray) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        truth: Truth,
+        pace: Pace,
+        record: Record,
+        *,
+        restore_cost_s: float,
+        checkpoint_s: float,
+    ) -> None:
+        self._truth = truth
+        self._pace = pace
+        """of a forked job what it has made under leases that have ended, and where it last ran"""
         self._record = record
-        self._done = done
-        """jobs → steps made under leases that have ended; the virtual cluster's own column"""
+        self._restore_cost_s = restore_cost_s
+        self._checkpoint_s = checkpoint_s
         self._of: dict[int, _Copy] = {}
         """lease → copy"""
         self._leases: dict[int, list[int]] = {}
@@ -59,21 +71,41 @@ class Copies:
         """leases → it is a copy's."""
         return np.array([number in self._of for number in lease.tolist()], dtype=bool)
 
-    def launch(self, command: Launch, rate: FloatArray, works_from: FloatArray, at: float) -> None:
-        """Start copies at these speeds, which work from then on."""
-        rows = zip(
-            command.lease.tolist(), command.on, rate.tolist(), works_from.tolist(), strict=True
-        )
+    def launch(self, command: Launch, at: float) -> None:
+        """Start copies."""
+        units, job = command.on, command.on.job
+        fresh = self._pace.first[job] < 0
+        self._record.started_at[job[fresh]] = at
+        works_from = np.where(fresh, at, at + self._restore_cost_s)
+        if self._truth.laws is not None:
+            works_from += np.where(fresh, 0.0, self._truth.laws.merge_s(job))
+        self._pace.first[job] = units.first
+        rate = self._truth.speed(units, self._truth.entry(units))
+        rows = zip(command.lease.tolist(), units, rate.tolist(), works_from.tolist(), strict=True)
         for lease, unit, speed, begin in rows:
             self._of[lease] = _Copy(unit, speed, at, begin)
             self._leases.setdefault(unit.job, []).append(lease)
-        self._foresee(np.unique(command.on.job).tolist())
+        self._foresee(np.unique(job).tolist())
 
     def next_at(self) -> float:
         """Return when the next job or part of one is done."""
         return min((min(times) for times in self._next.values()), default=math.inf)
 
-    def done_at(self, at: float) -> tuple[int | None, list[int]]:
+    def finish(self, at: float) -> tuple[int | None, LeasesEnded]:
+        """End the copies of the job that is done now, if one is, or those with their part made."""
+        job, leases = self._done_at(at)
+        made = self._end(leases, at)
+        if job is not None:
+            self._pace.done[job] = self._pace.total[job]
+            self._record.finished_at[job] = at
+        outcome: Outcome = "left" if job is None else "finished"
+        return job, LeasesEnded(at, np.array(leases, dtype=np.int64), made, outcome)
+
+    def suspend(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
+        """Stop copies; as they are merged, none of them is preempted."""
+        return LeasesEnded(at, lease, self._end(lease.tolist(), at, outcome), outcome)
+
+    def _done_at(self, at: float) -> tuple[int | None, list[int]]:
         """Return the job that is done now, if one is, and the leases that end with it or alone."""
         for job, (part_at, job_at) in sorted(self._next.items()):
             if job_at <= at:
@@ -83,7 +115,7 @@ class Copies:
                 return None, [lease for lease in mine if self._of[lease].part_done_at <= at]
         raise LookupError("no copy is done now")
 
-    def end(self, lease: Iterable[int], at: float, checkpoint_s: float | None) -> FloatArray:
+    def _end(self, lease: Iterable[int], at: float, outcome: Outcome = "left") -> FloatArray:
         """End leases; return the steps that each has made, and saved if it was lost.
 
         A lost copy has a checkpoint of every ``checkpoint_s``; all others save as they leave.
@@ -96,11 +128,11 @@ class Copies:
             copy = self._of.pop(number)
             job = copy.unit.job
             until = at
-            if checkpoint_s is not None:
+            if outcome == "lost":
                 worked = max(at - copy.works_from, 0.0)
-                until = copy.works_from + worked // checkpoint_s * checkpoint_s
+                until = copy.works_from + worked // self._checkpoint_s * self._checkpoint_s
             made.append(copy.made(until))
-            self._done[job] += made[-1]
+            self._pace.done[job] += made[-1]
             self._credit(copy, at)
             self._leases[job].remove(number)
             touched[job] = None
@@ -129,7 +161,7 @@ class Copies:
         The sum is a polyline with corners where copies begin to work or have made their part.
         """
         mine = [self._of[lease] for lease in self._leases[job]]
-        enough = goal - max(goal, 1.0) * 1e-9 - float(self._done[job])
+        enough = goal - max(goal, 1.0) * 1e-9 - float(self._pace.done[job])
         corners = sorted({t for copy in mine for t in (copy.works_from, copy.part_done_at)})
         before = 0.0
         for corner, following in zip(corners, [*corners[1:], math.inf], strict=True):
@@ -150,7 +182,7 @@ class Copies:
 
     def _credit(self, copy: _Copy, at: float) -> None:
         record, devices = self._record, np.array(copy.unit.devices)
-        kinds = self._cluster.accelerator_of[devices]
+        kinds = self._truth.cluster.accelerator_of[devices]
         np.add.at(record.device_s[copy.unit.job], kinds, at - copy.held_from)
         if record.intervals is not None:
             job, first = np.array([copy.unit.job]), devices[:1]

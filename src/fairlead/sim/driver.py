@@ -48,7 +48,6 @@ def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
         return record, None
     run = _Run(scenario, scenario.mechanism, record)
     run.to_the_end()
-    run.close()
     return record, run.scheduler
 
 
@@ -133,10 +132,6 @@ class _Run:
             else:
                 timers["RoundEnd"] = math.inf
                 self._send(RoundEnd(at))
-
-    def close(self) -> None:
-        """Complete the record."""
-        self._virtual.close()
 
     def _job_finished(self, at: float) -> None:
         job, ended = self._virtual.finish(at)

@@ -1,6 +1,8 @@
 """What jobs in the virtual cluster measure of themselves, and how busy they keep their devices."""
 
+from fairlead.model.arrays import IntArray
 from fairlead.model.events import Measured
+from fairlead.sim.pace import Pace
 from fairlead.sim.record import Record
 from fairlead.sim.truth import Truth
 
@@ -8,34 +10,38 @@ from fairlead.sim.truth import Truth
 class Gauge:
     """Reads off a job's speed what it would report of itself."""
 
-    def __init__(self, truth: Truth, record: Record) -> None:
+    def __init__(self, truth: Truth, pace: Pace, record: Record) -> None:
         self._truth = truth
         self._laws = truth.laws
+        self._pace = pace
         self._record = record
 
-    def report(
-        self, at: float, lease: int, job: int, rate: float, kind: int, size: int
-    ) -> Measured:
-        """Return what a job measures that makes ``rate`` steps per second on so many devices."""
+    def measured(self, at: float) -> list[Measured]:
+        """Return what running jobs have measured of themselves by now."""
+        job = self._pace.running()
+        job = job[self._pace.works_from[job] < at]
+        return [self._report(at, number) for number in job.tolist()]
+
+    def _report(self, at: float, job: int) -> Measured:
+        lease, rate = int(self._pace.lease[job]), float(self._pace.rate[job])
         if self._laws is None:
             own = self._record.jobs[job]
             return Measured(at, lease, rate, own.utilization, own.memory_gib)
-        busy = self._busy(job, rate, kind, size)
-        return Measured(at, lease, rate, busy, self._laws.memory_gib(job))
+        return Measured(at, lease, rate, self._busy(job), self._laws.memory_gib(job))
 
-    def note_use(
-        self, job: int, start: float, end: float, rate: float, kind: int, size: int
-    ) -> None:
-        """Note how busy a job has kept its devices at this speed."""
+    def note_use(self, job: IntArray, at: float) -> None:
+        """Note how busy jobs have kept their devices at their present speed until now."""
         assert self._record.use is not None
-        busy = self._busy(job, rate, kind, size) or 0.0
-        self._record.use.add(start, end, busy * size)
+        for number in job.tolist():
+            busy = (self._busy(number) or 0.0) * int(self._pace.size[number])
+            self._record.use.add(float(self._pace.works_from[number]), at, busy)
 
-    def _busy(self, job: int, rate: float, kind: int, size: int) -> float | None:
+    def _busy(self, job: int) -> float | None:
         """Return how busy a job keeps each of its devices; it is less so the slower it runs."""
         assert self._laws is not None
         alone = self._laws.utilization(job)
         if alone is None:
             return None
-        best = self._truth.best(job, kind, size)
-        return alone * rate / best if best else 0.0
+        kind = int(self._pace.entry[job]) % len(self._truth.cluster.accelerators)
+        best = self._truth.best(job, kind, int(self._pace.size[job]))
+        return alone * float(self._pace.rate[job]) / best if best else 0.0

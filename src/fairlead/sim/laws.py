@@ -98,7 +98,7 @@ class Laws:
 
     # -- time and use ---------------------------------------------------------------------------
 
-    def start_s(self, job: IntArray, before: FloatArray, first: IntArray) -> FloatArray:
+    def start_s(self, job: IntArray, before: IntArray, first: IntArray) -> FloatArray:
         """Return the seconds without progress with which jobs start on their first device.
 
         ``before`` is the device on which each started last, -1 for none.
@@ -110,7 +110,7 @@ class Laws:
             costs = self._nature[number].costs
             if was < 0:
                 found.append(costs.preload_s)
-            elif self._node[int(was)] == self._node[now]:
+            elif self._node[was] == self._node[now]:
                 found.append(costs.resume_s)
             else:
                 found.append(costs.migrate_s)
@@ -126,11 +126,12 @@ class Laws:
         on = "costs" in self.effects
         return np.array([self._nature[j].costs.merge_s if on else 0.0 for j in job.tolist()])
 
-    def checkpointing(self, job: int, every_s: float) -> float:
-        """Return the part of its time that a job does not spend on regular checkpoints."""
+    def working(self, job: IntArray, every_s: float) -> FloatArray:
+        """Return jobs → part of its time that it does not spend on regular checkpoints."""
         if "costs" not in self.effects:
-            return 1.0
-        return every_s / (every_s + self._nature[job].costs.checkpoint_s)
+            return np.ones(len(job))
+        cost = np.array([self._nature[number].costs.checkpoint_s for number in job.tolist()])
+        return every_s / (every_s + cost)
 
     def utilization(self, job: int) -> float | None:
         """Return how busy a job alone keeps its devices; None where nobody says."""

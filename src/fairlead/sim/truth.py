@@ -24,7 +24,7 @@ class Truth:
         physics: Physics | None = None,
     ) -> None:
         self.laws = None if physics is None else Laws(physics, cluster, jobs)
-        self._cluster = cluster
+        self.cluster = cluster
         self._speeds = speeds
         self._jobs = jobs
         kinds = cluster.accelerators
@@ -45,27 +45,40 @@ class Truth:
         self._gang: IntArray = np.array([job.gang for job in jobs], dtype=np.int64)
         sizes = {(job.min_gang or job.gang, job.max_gang or job.gang, job.gang) for job in jobs}
         self._elastic = any(least != most or least != gang for least, most, gang in sizes)
+        self._in_entry = self.alone().reshape(-1)
         self._beside: dict[tuple[str, bool, tuple[int, ...], str | None], float] = {}
         """speeds found so far by workload, whether spread, accelerators of the devices, partner"""
+
+    def entry(self, units: Placements) -> IntArray:
+        """Return placements → its place in a flat table of jobs × accelerators.
+
+        Of a gang on several accelerators that of its first device counts.
+        """
+        kind = self.cluster.accelerator_of[units.first]
+        entry: IntArray = units.job * self._alone.shape[1] + kind
+        return entry
 
     def alone(self) -> FloatArray:
         """jobs × accelerators → steps per second, consolidated and without a partner."""
         return self._alone[self._row_of]
 
-    def speed(self, units: Placements) -> FloatArray:
-        """Return placements → steps per second of a job alone on its devices."""
-        first = units.start[:-1]
-        kind = self._cluster.accelerator_of[units.device]
-        rate: FloatArray = self._alone[self._row_of[units.job], kind[first]]
+    def speed(self, units: Placements, entry: IntArray) -> FloatArray:
+        """Return placements → steps per second of a job alone on its devices.
+
+        ``entry`` is that of the placements.
+        """
+        rate: FloatArray = self._in_entry[entry]
         if self.laws is not None:
             special = np.ones(len(units), dtype=bool)
-        elif len(units.device) == len(units) and not self._elastic:
+        elif units.single and not self._elastic:
             return rate
         else:
+            first = units.start[:-1]
+            kind = self.cluster.accelerator_of[units.device]
             size = units.start[1:] - first
             special = ~np.logical_and.reduceat(kind == kind[first].repeat(size), first)
             if self._placement_matters:
-                node = self._cluster.node_of[units.device]
+                node = self.cluster.node_of[units.device]
                 special |= ~np.logical_and.reduceat(node == node[first].repeat(size), first)
             if self._elastic:
                 special |= size != self._gang[units.job]
@@ -86,8 +99,8 @@ class Truth:
         Of several partners the one that slows it most decides, unless physics says what packing
         does. ``neighbours`` are jobs on other devices of the same nodes, with their devices.
         """
-        on = tuple(self._cluster.accelerator_of[devices].tolist())
-        spread = len(on) > 1 and len(set(self._cluster.node_of[devices].tolist())) > 1
+        on = tuple(self.cluster.accelerator_of[devices].tolist())
+        spread = len(on) > 1 and len(set(self.cluster.node_of[devices].tolist())) > 1
         laws = self.laws
         if laws is None:
             return self._slowest(job, spread, on, partners)
@@ -110,7 +123,7 @@ class Truth:
         Without a placement it is consolidated.
         """
         mine = self._jobs[job]
-        on = (accelerator,) * mine.gang_on(self._cluster.accelerators[accelerator])
+        on = (accelerator,) * mine.gang_on(self.cluster.accelerators[accelerator])
         return self._slowest(job, placement == "spread", on, partners)
 
     def best(self, job: int, kind: int, size: int) -> float:
@@ -122,7 +135,7 @@ class Truth:
     ) -> float:
         workload, gang = self._jobs[job].workload, self._jobs[job].gang
         if self._jobs[job].gangs:
-            gang = self._jobs[job].gang_on(self._cluster.accelerators[on[0]])
+            gang = self._jobs[job].gang_on(self.cluster.accelerators[on[0]])
         if len(on) != gang and len(on) not in self._speeds.gangs[workload]:
             # An elastic gang of a size that was not measured, scaled from its own size.
             power = 1.0 if self.laws is None else self.laws.nature(job).scaling
@@ -139,7 +152,7 @@ class Truth:
         key = (workload, spread, on, partner)
         found = self._beside.get(key)
         if found is None:
-            kinds = [self._cluster.accelerators[kind] for kind in on]
+            kinds = [self.cluster.accelerators[kind] for kind in on]
             found = self._beside[key] = self._speeds.speed(
                 workload,
                 kinds,
@@ -152,7 +165,7 @@ class Truth:
         """Tell whether the table has measured a job beside each of its partners."""
         workload, known = self._jobs[job].workload, self._speeds.steps_per_s
         others = {self._jobs[partner].workload for partner in partners}
-        kinds = {self._cluster.accelerators[kind] for kind in on}
+        kinds = {self.cluster.accelerators[kind] for kind in on}
         return all(
             SpeedKey(workload, len(on), kind, partner=other) in known
             for other in others
@@ -164,7 +177,7 @@ class Truth:
         mine = self._jobs[job]
         return any(
             SpeedKey(mine.workload, mine.gang_on(kind), kind, "spread") in self._speeds.steps_per_s
-            for kind in self._cluster.accelerators
+            for kind in self.cluster.accelerators
         )
 
 
