@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import client
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from fairlead.model.errors import FairleadError
 
@@ -41,7 +41,7 @@ class Client:
     """Speaks to one server."""
 
     def __init__(self, url: str, token: str) -> None:
-        self._url = urlsplit(url)
+        self._url = _address(url)
         self._token = token
         self._connection: client.HTTPConnection | None = None
         self._used_at = 0.0
@@ -172,6 +172,18 @@ class Client:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _address(url: str) -> SplitResult:
+    """Return the parts of a server's address, or say how one is written."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port beyond all ports, a bracket too few
+        usable = False
+    if not usable:
+        raise ServerError(f"{url!r} is no server's address; give http://127.0.0.1:8642")
+    return parts
 
 
 def _refusal(status: int, text: bytes) -> ServerError:

@@ -1,6 +1,7 @@
 """Policies, mechanisms and engines by name: ``name[:option[,option=value…]]``."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -70,7 +71,11 @@ def _convert(spec: str, key: str, hint: object, value: str | None) -> object:
         raise UsageError(f"{spec!r}: {key} needs a value, {key}=…")
     if hint in (int, float):
         try:
-            return int(value) if hint is int else float(value)
+            number = int(value) if hint is int else float(value)
         except ValueError:
             raise UsageError(f"{spec!r}: {key}={value!r} is not a number") from None
+        if not math.isfinite(number) or (key.endswith("-s") and number < 0):
+            least = "0 or more seconds" if key.endswith("-s") else "a finite number"
+            raise UsageError(f"{spec!r}: {key}={value} is not allowed; give {least}")
+        return number
     return value

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples/shortest-first"
+GUIDE = Path(__file__).parents[2] / "docs/guide/policy.md"
 
 
 def fairlead(*args: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Any:
@@ -157,6 +158,7 @@ def test_bad_input_is_one_clear_line_and_an_exit_code(
 def test_policy_of_ones_own_runs_by_entry_point(tmp_path: Path) -> None:
     source = (EXAMPLE / "shortest_first.py").read_text()
     assert len(source.splitlines()) <= 25
+    assert f"```python\n{source}```" in GUIDE.read_text()
     (tmp_path / "shortest_first.py").write_text(source)
     info = tmp_path / "shortest_first-0.1.0.dist-info"
     info.mkdir()

@@ -96,6 +96,43 @@ def test_a_job_that_cannot_be_named_or_run_is_one_clear_line(server: LiveServer)
     assert "give one of its 2 workloads (e.g. 'big')" in refused.stderr
 
 
+def test_names_cannot_break_what_others_see(server: LiveServer) -> None:
+    odd = "[/b] :x:"
+    made = said(server, "submit", "--name", odd, "--tenant", "a/b", "--workload", "small", "true")
+    for command in (("jobs",), ("job", made["id"]), ("shares",), ("tenants",)):
+        shown = server.cli(*command)
+        assert shown.returncode == 0, shown.stderr
+        assert odd in shown.stdout or "a/b" in shown.stdout
+    refused = server.cli("submit", "--name", "a\x1b[2J", "--workload", "small", "true")
+    assert refused.returncode == 1
+    assert "name: " in refused.stderr
+
+
+def test_what_is_not_given_of_a_tenant_stays_as_it_is(server: LiveServer) -> None:
+    def changed(*options: str) -> Any:
+        made = server.cli("tenants", "set", "a/b", *options, "--json")
+        assert made.returncode == 0, made.stderr
+        return json.loads(made.stdout)
+
+    changed("--weight", "2", "--guarantee", "v100=1", "--limit", "k80=2", "--parent", "top")
+    now = changed("--priority", "3")
+    assert (now["weight"], now["priority"], now["parent"]) == (2.0, 3, "top")
+    assert (now["guarantee"], now["limit"]) == ({"v100": 1.0}, {"k80": 2.0})
+    now = changed("--guarantee", "v100=none", "--parent", "")
+    assert (now["guarantee"], now["limit"], now["parent"]) == ({}, {"k80": 2.0}, None)
+
+
+def test_tokens_are_listed_with_whom_they_see_and_when_they_expire(server: LiveServer) -> None:
+    server.cli("tokens", "make", "old", "--tenant", "x", "--sees", "y", "--lasts", "0.001")
+    listed = server.cli("tokens").stdout
+    assert re.search(r"old +│ tenant +│ x +│ y +│ 20\d\d-", listed)
+    assert "has" in listed
+    assert re.search(r"admin +│ admin +│ +│ +│ never", listed)
+    refused = server.cli("tokens", "make", "all", "--role", "viewer", "--tenant", "x")
+    assert refused.returncode == 1
+    assert "field 'tenant': a token of the role viewer sees all" in refused.stderr
+
+
 def test_a_job_is_shown_with_times_that_people_read(server: LiveServer) -> None:
     made = server.cli("submit", "--workload", "small", "--", "true").stdout.strip()
     at = server.client.wait(made, timeout_s=30)["submitted_at"]
@@ -397,6 +434,27 @@ def test_sigterm_ends_the_server_at_once_though_somebody_follows_events_and_jobs
     own_server.start()
     found = own_server.client.wait(job, timeout_s=30)
     assert (found["state"], found["leases"], found["preemptions"]) == ("finished", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "says"),
+    [
+        ("--data", "speeds.csv", "field 'data': "),
+        ("--database", "postgresql+psycopg://u:hunter2@127.0.0.1:1/x", "field 'database': it can"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_one_clear_line(
+    own_server: LiveServer, flag: str, value: str, says: str
+) -> None:
+    value = str(own_server.root / value) if flag == "--data" else value
+    refused = own_server.cli(
+        "serve", "--data", own_server.data, "--emulate", "v100=1", "--port", own_server.port,
+        flag, value,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert refused.stderr.startswith(f"fairlead: {says}")
+    assert "hunter2" not in refused.stderr
 
 
 def test_a_port_that_is_taken_is_one_clear_line(

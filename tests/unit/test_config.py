@@ -71,6 +71,12 @@ def test_paths_in_a_file_are_seen_from_the_file(tmp_path: Path) -> None:
         ("[server]\nport = 3", 1, "server", "unknown setting"),
         ('database = "nowhere"', None, "database", "postgresql"),
         ('tls_certificate = "a.pem"', None, "tls_key", "give both"),
+        (
+            'tls_certificate = "fairlead.toml"\ntls_key = "fairlead.toml"',
+            None,
+            "tls_certificate",
+            "both as PEM",
+        ),
         ("port = ", 1, None, "not TOML"),
     ],
 )

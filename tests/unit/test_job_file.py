@@ -1,6 +1,8 @@
 """Job files and sweeps."""
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from fairlead.live.spec import JobSpec
 from fairlead.model.errors import InputError
 from fairlead.server.messages import NewJob
 
+GUIDE = Path(__file__).parents[2] / "docs/guide/serve.md"
 FULL = """
 name: resnet-{lr}
 command: [python, train.py, --lr, "{lr}"]
@@ -50,6 +53,15 @@ def test_a_file_can_say_all_that_the_server_takes() -> None:
     assert job.environment == {"OMP_NUM_THREADS": "1"}
     assert found.array == {"lr": ("0.1", "0.01"), "seed": ("0", "1", "2")}
     assert set(NewJob.model_fields) == {f.name for f in fields(JobSpec)} - {"id"}
+
+
+def test_the_guides_job_file_makes_the_jobs_it_says() -> None:
+    (shown,) = re.findall(r"```yaml\n(# job.yaml.*?)```", GUIDE.read_text(), re.DOTALL)
+    found = read(shown)
+    jobs = [NewJob(**job) for job in expand(found.values, found.array)]
+    assert len(jobs) == 10
+    assert jobs[1].command == ["python", "train.py", "--lr", "0.1", "--seed", "1"]
+    assert jobs[9].name == "resnet-0.01"
 
 
 def test_a_command_is_split_as_a_shell_would() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,19 +12,22 @@ from fairlead.cli.options import Json
 
 tenants = typer.Typer(help="List tenants, or set one's weight, parent and quotas.")
 nodes = typer.Typer(help="List nodes; cordon, drain, return and remove them.")
-tokens = typer.Typer(help="Make, list and revoke tokens.")
+tokens = typer.Typer(help="List tokens; make and revoke them.")
 
-Quota = Annotated[
-    list[str] | None, typer.Option(help="ACCELERATOR=DEVICES; give it several times.")
-]
+_QUOTA = "ACCELERATOR=DEVICES, or =none to lift it; give it several times."
 
 
 @tenants.callback(invoke_without_command=True)
 def list_tenants(context: typer.Context, as_json: Json = False) -> None:
-    """List tenants."""
+    """List tenants, or set one's weight, parent and quotas.
+
+    Without a command the tenants are listed.
+
+    Example:  fairlead tenants
+    """
     if context.invoked_subcommand is not None:
         return
-    from fairlead.cli.output import print_json, table
+    from fairlead.cli.output import counted, print_json, table
     from fairlead.client import Client
 
     found = Client.found().get("/v1/tenants")
@@ -43,48 +47,70 @@ def list_tenants(context: typer.Context, as_json: Json = False) -> None:
         for one in found
     ]
     heads = ["tenant", "weight", "parent", "inner", "priority", "guarantee", "limit"]
-    table(f"{len(found)} tenants", heads, rows, figures=False)
+    table(counted(len(found), "tenant"), heads, rows, figures=False)
 
 
 @tenants.command("set")
 def set_tenant(
     tenant: Annotated[str, typer.Argument(help="Its id.")],
     *,
-    weight: Annotated[float, typer.Option(help="Entitlement among its siblings.")] = 1.0,
-    parent: Annotated[str | None, typer.Option(help="The tenant it is part of.")] = None,
-    inner: Annotated[str, typer.Option(help="fairness or fifo among its own jobs.")] = "fairness",
-    priority: Annotated[int, typer.Option(help="Higher ones come first.")] = 0,
-    guarantee: Quota = None,
-    limit: Quota = None,
+    weight: Annotated[
+        float | None, typer.Option(help="Entitlement among its siblings; 1 unless set.")
+    ] = None,
+    parent: Annotated[
+        str | None, typer.Option(help="The tenant it is part of; '' for none.")
+    ] = None,
+    inner: Annotated[
+        str | None, typer.Option(help="fairness (unless set) or fifo among its own jobs.")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="Higher ones come first; 0 unless set.")
+    ] = None,
+    guarantee: Annotated[
+        list[str] | None, typer.Option(help=f"What it has whenever it can use it: {_QUOTA}")
+    ] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(help=f"What it never holds more of: {_QUOTA}")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Add a tenant or change it.
+    """Add a tenant or change it; what is not given stays as it is.
 
     Example:  fairlead tenants set vision --weight 2 --guarantee v100=2
     """
+    from urllib.parse import quote
+
     from fairlead.cli.output import print_json
     from fairlead.client import Client
+    from fairlead.model.errors import UsageError
 
-    body = {
-        "id": tenant,
-        "weight": weight,
-        "parent": parent,
-        "inner": inner,
-        "priority": priority,
-        "guarantee": _quota(guarantee, "--guarantee"),
-        "limit": _quota(limit, "--limit"),
-    }
-    found = Client.found().ask("PUT", f"/v1/tenants/{tenant}", body)
+    if not tenant:
+        raise UsageError("the tenant's id is empty; name one, such as vision")
+    server = Client.found()
+    body: dict[str, Any] = {"id": tenant, "guarantee": {}, "limit": {}}
+    body.update(next((one for one in server.get("/v1/tenants") if one["id"] == tenant), {}))
+    given = {"weight": weight, "inner": inner, "priority": priority}
+    body.update({key: value for key, value in given.items() if value is not None})
+    if parent is not None:
+        body["parent"] = parent or None
+    _change(body["guarantee"], guarantee, "--guarantee")
+    _change(body["limit"], limit, "--limit")
+    found = server.ask("PUT", f"/v1/tenants/{quote(tenant, safe='')}", body)
     if as_json:
         print_json(found)
 
 
 @nodes.callback(invoke_without_command=True)
 def list_nodes(context: typer.Context, as_json: Json = False) -> None:
-    """List nodes."""
+    """List nodes; cordon, drain, return and remove them.
+
+    Without a command the nodes are listed, with what is busy on them.
+
+    Example:  fairlead nodes
+    """
     if context.invoked_subcommand is not None:
         return
-    from fairlead.cli.output import print_json, table
+    from fairlead.cli.output import counted, print_json, table
     from fairlead.client import Client
 
     found = Client.found().get("/v1/nodes")
@@ -102,7 +128,7 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
         for one in found
     ]
     heads = ["node", "state", "devices", "busy", "held by others"]
-    table(f"{len(found)} nodes", heads, rows, figures=False)
+    table(counted(len(found), "node"), heads, rows, figures=False)
 
 
 @nodes.command("cordon")
@@ -176,18 +202,34 @@ def shares(as_json: Json = False) -> None:
 
 @tokens.callback(invoke_without_command=True)
 def list_tokens(context: typer.Context, as_json: Json = False) -> None:
-    """List tokens."""
+    """List tokens; make and revoke them.
+
+    Without a command the tokens are listed, without what would let one use them.
+
+    Example:  fairlead tokens
+    """
     if context.invoked_subcommand is not None:
         return
-    from fairlead.cli.output import print_json, table
+    from fairlead.cli.output import counted, print_json, table
     from fairlead.client import Client
 
     found = Client.found().get("/v1/tokens")
     if as_json:
         print_json(found)
         return
-    rows = [[one["id"], one["name"], one["role"], one["tenant"] or ""] for one in found]
-    table(f"{len(found)} tokens", ["id", "name", "role", "tenant"], rows, figures=False)
+    rows = [
+        [
+            one["id"],
+            one["name"],
+            one["role"],
+            one["tenant"] or "",
+            ", ".join(one["sees"]),
+            _expiry(one["expires_at"]),
+        ]
+        for one in found
+    ]
+    heads = ["id", "name", "role", "tenant", "sees also", "expires"]
+    table(counted(len(found), "token"), heads, rows, figures=False)
 
 
 @tokens.command("make")
@@ -224,9 +266,11 @@ def revoke_token(token: Annotated[str, typer.Argument(help="Its id, not the toke
 
     Example:  fairlead tokens revoke 3f9a0c12be77
     """
+    from urllib.parse import quote
+
     from fairlead.client import Client
 
-    Client.found().ask("DELETE", f"/v1/tokens/{token}")
+    Client.found().ask("DELETE", f"/v1/tokens/{quote(token, safe='')}")
 
 
 def login(
@@ -268,17 +312,26 @@ def _standing(node: dict[str, Any]) -> str:
     return "down" if not node["up"] else "cordoned" if node["cordoned"] else "up"
 
 
-def _quota(given: list[str] | None, option: str) -> dict[str, float]:
+def _change(quota: dict[str, float], given: list[str] | None, option: str) -> None:
+    """Enter what an option says into a tenant's quota."""
     from fairlead.model.errors import UsageError
 
-    found = {}
     for pair in given or []:
         name, _, count = pair.partition("=")
         try:
-            found[name] = float(count)
+            if count == "none":
+                quota.pop(name, None)
+            else:
+                quota[name] = float(count)
         except ValueError:
             raise UsageError(f"{option} {pair!r} is not ACCELERATOR=DEVICES") from None
-    return found
+
+
+def _expiry(at: float | None) -> str:
+    if at is None:
+        return "never"
+    told = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return f"{told}, has expired" if at < time.time() else told
 
 
 def _quota_text(quota: dict[str, float]) -> str:

@@ -41,8 +41,9 @@ def doctor(
     from dataclasses import asdict
 
     from rich.table import Table
+    from rich.text import Text
 
-    from fairlead.cli.output import print_json, results
+    from fairlead.cli.output import print_json, printable, results
     from fairlead.server.checkup import check_up
 
     found = check_up(data, config, python, engine)
@@ -52,14 +53,8 @@ def doctor(
     else:
         table = Table("", "", "found", "what to do", title_justify="left")
         for one in found:
-            level = f"[{_COLOUR[one.level]}]{one.level}[/]"
-            table.add_row(level, one.what, _plain(one.found), _plain(one.fix))
+            level = Text(one.level, style=_COLOUR[one.level])
+            table.add_row(level, one.what, printable(one.found), printable(one.fix))
         results.print(table)
     if wrong:
         raise typer.Exit(1)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

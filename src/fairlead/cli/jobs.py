@@ -143,9 +143,9 @@ def priority(
     number: Annotated[int, typer.Argument(metavar="N", help="Higher ones come first.")],
     as_json: Json = False,
 ) -> None:
-    """Let a job come before all of its tenant's rank with a lower number.
+    """Let a job come before others with a lower number.
 
-    It counts from the next round on.
+    Tenants' own priorities count first. It holds from the next round on.
 
     Example:  fairlead priority j7 10
     """

@@ -17,14 +17,13 @@ from fairlead.cli import (
     explain,
     export,
     jobs,
+    refusals,
     replay,
     serve,
     simulate,
     submit,
     trace,
 )
-from fairlead.cli.output import messages
-from fairlead.model.errors import FairleadError, UsageError
 
 app = typer.Typer(
     name="fairlead",
@@ -80,21 +79,4 @@ def _main(
 
 def run() -> None:
     """Run the command line; every refusal is one line on stderr and a non-zero exit code."""
-    try:
-        app()
-    except FairleadError as error:
-        messages.print(
-            f"fairlead: {error} [{error.code}]",
-            style="red",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-        sys.exit(2 if isinstance(error, UsageError) else 1)
-    except KeyboardInterrupt:
-        messages.print("fairlead: interrupted")
-        sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody left to tell.
-        sys.stderr.close()
-        sys.exit(1)
+    sys.exit(refusals.run(app))

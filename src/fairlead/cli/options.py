@@ -16,13 +16,22 @@ SpeedsOption = Annotated[
 ]
 PolicyOption = Annotated[str, typer.Option(help="Who should get what: see `fairlead policies`.")]
 MechanismOption = Annotated[
-    str | None, typer.Option(help="How shares are realised: shares, gavel, ideal.")
+    str | None,
+    typer.Option(
+        help="How shares are realised: see `fairlead policies`.", show_default="the policy's"
+    ),
 ]
 RoundOption = Annotated[
-    float | None, typer.Option("--round", help="Length of a round in seconds.", min=1e-3)
+    float | None,
+    typer.Option(
+        "--round",
+        help="Length of a round in seconds.",
+        min=1e-3,
+        show_default="the mechanism's",
+    ),
 ]
 RestoreCostOption = Annotated[
-    float, typer.Option(help="Seconds that a job loses when it starts again.", min=0)
+    float, typer.Option(help="Seconds that a job loses when it starts again.", min=0, max=1e9)
 ]
 PhysicsOption = Annotated[
     str,

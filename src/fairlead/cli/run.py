@@ -107,6 +107,7 @@ def run_simulation(
     """Run a setup and return its figures; CPU time counts from the start of the process."""
     started = time.perf_counter()
     scenario = scenario_of(setup)
+    _warn(scenario)
     with (
         _progress(scenario, show_progress) as on_progress,
         _event_log(log, setup, scenario) as note,
@@ -118,6 +119,19 @@ def run_simulation(
         if note and scheduler:
             note.close(scheduler)
     return replace(result, cpu_s=time.process_time(), wall_s=time.perf_counter() - started)
+
+
+def _warn(scenario: Scenario) -> None:
+    """Say so where a simulation may never end."""
+    round_s = getattr(scenario.mechanism, "round_s", math.inf)
+    if scenario.restore_cost_s >= round_s:
+        messages.print(
+            f"--restore-cost {scenario.restore_cost_s:g} is not below the round of {round_s:g} s:"
+            " a job that is moved every round never gets on, and this may never end",
+            style="yellow",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Scheduler[Any] | None]:

@@ -48,7 +48,9 @@ def simulate(
     ] = None,
     tenants_file: TenantsOption = None,
     window: WindowOption = None,
-    seed: Annotated[int, typer.Option(help="For what is drawn at random; nothing is as yet.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Changes nothing as yet; policies that draw say lottery:seed=1.")
+    ] = 0,
     log: Annotated[
         Path | None, typer.Option(help="Write every event to this file, for `fairlead replay`.")
     ] = None,

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fairlead.cli.output import messages, results
+from fairlead.cli.output import counted, messages, printable, results
 from fairlead.client import OVER, Client, ServerError
 
 _REFRESH_S = 2.0
@@ -25,14 +25,14 @@ Jobs = Sequence[dict[str, Any]]
 
 def drawn(jobs: Jobs) -> Table:
     """Return jobs as a table."""
-    table = Table(title=f"{len(jobs)} jobs", title_justify="left")
+    table = Table(title=counted(len(jobs), "job"), title_justify="left")
     for head in ("id", "name", "tenant", "state", "on", "steps", "preemptions"):
         table.add_column(head)
     for job in jobs:
         table.add_row(
             job["id"],
-            job["name"],
-            job["tenant"],
+            printable(job["name"]),
+            printable(job["tenant"]),
             job["state"],
             _on(job),
             _progress(job),
@@ -56,7 +56,7 @@ def follow(server: Client, listed: Callable[[], Jobs]) -> None:
         while True:
             found = listed()
             table = drawn(found[-most:] if most else found)
-            table.title = f"{len(found)} jobs"
+            table.title = counted(len(found), "job")
             shown.update(table, refresh=True)
             if stirred.wait(_REFRESH_S):
                 time.sleep(_SETTLE_S)

@@ -47,7 +47,9 @@ class Principal:
         """Refuse whoever may not change what belongs to a tenant."""
         self.require("admin", "tenant")
         if self.role == "tenant" and tenant != self.tenant:
-            raise DeniedError(f"this belongs to tenant {tenant!r}", known=True)
+            raise DeniedError(
+                f"this belongs to tenant {tenant!r}, and your token to {self.tenant!r}", known=True
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What ``fairlead serve`` can be told, and by whom: flags, then environment, then a file."""
 
 import re
+import ssl
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -233,12 +234,23 @@ def _agree(settings: ServeSettings) -> None:
         path = getattr(settings, name)
         if path is not None and not path.is_file():
             raise InputError(f"there is no file {path}", fix="check the path", field=name)
+    if certificate is not None:
+        _check_pair(certificate, key)
     if settings.database is not None:
         try:
             sa.make_url(settings.database)
         except sa.exc.ArgumentError:
             fix = f"give {description_of('database')}"
             raise InputError("it is no database's address", fix=fix, field="database") from None
+
+
+def _check_pair(certificate: Path, key: Path | None) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, "")
+    except OSError as error:  # ssl's own errors are of this kind, too
+        said = f"{certificate} and {key} cannot be used ({error.strerror or error})"
+        fix = "give a certificate and its own key, both as PEM and without a password"
+        raise InputError(said, fix=fix, field="tls_certificate") from None
 
 
 def unread(environ: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Label = Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Seconds = Annotated[float, Field(gt=0, lt=1e12)]
 State = Literal["queued", "running", "suspended", "finished", "failed", "cancelled"]
 
@@ -17,9 +18,9 @@ class NewJob(_Message):
     """A job to submit."""
 
     command: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(min_length=1)]
-    name: Annotated[str, Field(max_length=128)] = ""
+    name: Label = ""
     tenant: Name | None = None
-    workload: Annotated[str, Field(max_length=128)] = ""
+    workload: Label = ""
     gang: Annotated[int, Field(ge=1, le=100_000)] = 1
     min_gang: Annotated[int, Field(ge=1, le=100_000)] | None = None
     max_gang: Annotated[int, Field(ge=1, le=100_000)] | None = None

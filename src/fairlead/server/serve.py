@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import sqlalchemy as sa
 import structlog
 import uvicorn
 
@@ -24,7 +25,7 @@ from fairlead.live.driver import Live, Setting
 from fairlead.live.orders import Environment
 from fairlead.live.spec import JobSpec
 from fairlead.model.cluster import Cluster, Node
-from fairlead.model.errors import FairleadError, UsageError
+from fairlead.model.errors import FairleadError, InputError, UsageError
 from fairlead.model.speeds import SpeedTable
 from fairlead.registry import create
 from fairlead.server.app import make_app
@@ -52,8 +53,7 @@ def serve(settings: ServeSettings) -> None:
 
 
 async def _serve(settings: ServeSettings) -> None:
-    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    store = Store(settings.store_url)
+    store = _open(settings)
     owner = f"{os.uname().nodename}:{os.getpid()}"
     token = store.acquire(owner)
     if token is None and settings.standby_s > 0:
@@ -77,6 +77,21 @@ async def _serve(settings: ServeSettings) -> None:
         store.close()
         door.close()
         log.info("server.stopped")
+
+
+def _open(settings: ServeSettings) -> Store:
+    """Return the store, made where there is none, or say which setting is at fault."""
+    try:
+        settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        said = f"{settings.data} cannot be made a directory ({error.strerror})"
+        raise InputError(said, fix="give another --data", field="data") from None
+    try:
+        return Store(settings.store_url)
+    except (sa.exc.DatabaseError, sa.exc.NoSuchModuleError, ImportError) as error:
+        why = str(getattr(error, "orig", error)).splitlines()[0]
+        fix = "check that it runs and that address, user and password are right"
+        raise InputError(f"it cannot be used ({why})", fix=fix, field="database") from None
 
 
 def _bind(settings: ServeSettings) -> socket.socket:

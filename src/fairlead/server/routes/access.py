@@ -21,6 +21,10 @@ async def make_token(
     who.require("admin")
     if new.role == "tenant" and new.tenant is None:
         raise InputError("whose is it", fix="name the tenant", field="tenant")
+    if new.role != "tenant" and (new.tenant is not None or new.sees):
+        field = "sees" if new.tenant is None else "tenant"
+        fix = "leave it out, or give the role tenant"
+        raise InputError(f"a token of the role {new.role} sees all", fix=fix, field=field)
     at = live.clock.now()
     text, token, change = tokens.make(
         new.name, new.role, tenant=new.tenant, at=at, lasts_s=new.lasts_s, sees=new.sees

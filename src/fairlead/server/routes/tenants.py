@@ -30,7 +30,7 @@ async def list_tenants(live: LiveNow, who: Who) -> list[msg.TenantView]:
     ]
 
 
-@tenants.put("/tenants/{tenant_id}")
+@tenants.put("/tenants/{tenant_id:path}")
 async def set_tenant(
     tenant_id: str, new: msg.TenantView, live: LiveNow, who: Who
 ) -> msg.TenantView:

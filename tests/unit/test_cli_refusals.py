@@ -1,0 +1,127 @@
+"""What the command line says when it cannot do what it is asked: one line, and never a trace."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from fairlead.cli.main import app
+from fairlead.cli.output import counted, printable, table
+from fairlead.cli.refusals import run
+from fairlead.cli.watch import drawn
+from fairlead.client import Client, ServerError
+
+
+def refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["fairlead", *words])
+    code = run(app)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1, told.err
+    return code, told.err.strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["compare"], "Missing option '--policies'"),
+        (["simulate", "--bogus"], "see fairlead simulate --help [usage]"),
+        (["simulat"], "Did you mean 'simulate'? [usage]"),
+        (["simulate", "--round", "0"], "--round"),
+        (["trace", "generate", "--jobs", "many"], "see fairlead trace generate --help"),
+        (["simulate", "--policy", "hadar:horizon-s=inf"], "horizon-s=inf is not allowed"),
+        (["simulate", "--policy", "gandiva-fair:gain=nan"], "give a finite number"),
+        (["simulate", "--mechanism", "gavel:min-interval-s=-1"], "give 0 or more seconds"),
+    ],
+)
+def test_misuse_is_one_line_that_says_where_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    says: str,
+) -> None:
+    code, told = refused(monkeypatch, capsys, *words)
+    assert code == 2
+    assert told.startswith("fairlead: ")
+    assert says in told
+
+
+def test_a_restore_cost_beyond_a_round_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["simulate", "--policy", "fifo", "--restore-cost", "400", "--round", "360", "--json"]
+    monkeypatch.setattr(sys, "argv", ["fairlead", *words])
+    assert run(app) == 0
+    told = capsys.readouterr()
+    assert told.err.startswith("--restore-cost 400 is not below the round of 360 s")
+    assert told.err.count("\n") == 1
+    assert '"unfinished":0' in told.out
+
+
+def test_a_fault_of_our_own_is_one_line_and_its_trace_lies_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    faulty = typer.Typer()
+
+    @faulty.command()
+    def divide() -> None:
+        raise ZeroDivisionError("by \x1b[2J nought")
+
+    monkeypatch.setattr(sys, "argv", ["fairlead"])
+    assert run(faulty) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "\x1b" not in told
+    (kept,) = tmp_path.glob("fairlead-*.txt")
+    assert str(kept) in told
+    assert "in divide" in kept.read_text()
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = f"{sys.executable} -m fairlead policies --json > /dev/full 2> {told}"
+    assert os.waitstatus_to_exitcode(os.system(command)) == 1
+    assert told.read_text().startswith("fairlead: No space left on device")
+    assert told.read_text().count("\n") == 1
+
+
+def test_names_are_no_markup_and_no_orders_to_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = ["[/foo]", "[red]x[/red]", ":smile:", "\x1b[2Jgone", "a\nb"]
+    table("names", ["name"], [[name] for name in names])
+    told = capsys.readouterr().out
+    assert [name for name in names[:3] if name not in told] == []
+    assert "\\x1b[2Jgone" in told
+    assert "a\\nb" in told
+    assert printable("née [x]") == "née [x]"
+
+
+def test_a_list_of_jobs_counts_one_job_as_one() -> None:
+    job = {
+        "id": "j1",
+        "name": "\x1b[31m",
+        "tenant": "[/t]",
+        "state": "queued",
+        "devices": 0,
+        "accelerator": None,
+        "steps_done": 0.0,
+        "total_steps": 5,
+        "preemptions": 0,
+    }
+    assert str(drawn([job]).title) == "1 job"
+    assert (counted(0, "node"), counted(2, "node")) == ("0 nodes", "2 nodes")
+    assert [*drawn([job]).columns[1].cells] == ["\\x1b[31m"]
+
+
+@pytest.mark.parametrize(
+    "url", ["foo", "ftp://x", "http://127.0.0.1:99999", "http://:80", "http://[::1", ""]
+)
+def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(ServerError, match="no server's address"):
+        Client(url, "token")
