@@ -80,13 +80,12 @@ class Account:
                 "this mechanism runs every job alone and consolidated where it can; packed jobs"
                 " and shares of placements need --mechanism units"
             )
-        tables = np.empty_like(self.tables)
+        tables = self.tables.copy()
         tables[SHARE] = allocation.share
-        tables[OWED] = 0.0
-        debt = self.tables[CARRIED] + self.tables[OWED]
+        debt = tables[CARRIED]
+        debt += tables[OWED]
         np.minimum(debt, carry_s, out=debt)
         np.maximum(debt, -carry_s, out=debt)
-        debt[allocation.share <= 0] = 0.0
-        tables[CARRIED] = debt
-        tables[RECEIVED] = self.tables[RECEIVED]
+        np.putmask(debt, allocation.share <= 0, 0.0)
+        tables[OWED] = 0.0
         return Account(snap.job, tables, self.starts_at, snap.starts_at, snap.changes)

@@ -54,10 +54,8 @@ class Ranked:
         if not self.takes_alternatives and snap.has_alternatives:
             row = int((snap.gang_on != snap.gang[:, None]).any(axis=1).argmax())
             raise unsupported_alternatives(snap.ids[int(snap.job[row])])
-        if not len(snap.job):
-            return self.policy.allocate(snap)
         ranks = _ranks(snap)
-        if len(ranks) == 1:
+        if len(ranks) <= 1:
             return self.policy.allocate(snap)
         room, found = snap.devices, []
         quotas = Quotas(snap) if has_quotas(snap) else None
@@ -76,14 +74,16 @@ class Ranked:
 
 
 def _ranks(snap: Snapshot) -> list[IntArray]:
-    """Return the rows of each rank, highest first, each in the snapshot's order."""
-    everyone = np.arange(len(snap.job))
-    by_tenant = np.array([tenant.priority for tenant in snap.tenants] or [0])
-    if not by_tenant.any() and not snap.priority.any():
-        return [everyone]
-    key = np.column_stack([by_tenant[snap.tenant], snap.priority])
+    """Return the rows of each rank, highest first, each in the snapshot's order.
+
+    None at all: nobody has a priority.
+    """
+    by_tenant = [tenant.priority for tenant in snap.tenants]
+    if not any(by_tenant) and not np.count_nonzero(snap.priority):
+        return []
+    key = np.column_stack([np.array(by_tenant or [0])[snap.tenant], snap.priority])
     kinds, rank = np.unique(-key, axis=0, return_inverse=True)
-    return [everyone[rank.ravel() == r] for r in range(len(kinds))]
+    return [(rank.ravel() == r).nonzero()[0] for r in range(len(kinds))]
 
 
 def _held(snap: Snapshot, allocation: Allocation) -> FloatArray:
