@@ -50,6 +50,15 @@ class _Extra:
         self.change[b] -= 1.0 - first
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Where everyone stands at these prices."""
+
+    rising: BoolArray
+    frozen: BoolArray
+    least_cap: float  # of those whom the prices stop
+
+
 class Onward:
     """Everyone's way at a stage's prices. Columns are the resources and, last, idleness."""
 
@@ -61,18 +70,18 @@ class Onward:
         self._gain = np.column_stack([table.gain, np.zeros(classes)])
         self._gains: list[list[float]] = self._gain.tolist()
         self._caps: list[float] = table.cap.tolist()
-        self._closed: BoolArray = self._gain <= 0
-        self._closed[:, width] = False
-        self._other: BoolArray = ~self._closed
+        self._open: BoolArray = self._gain > 0
+        self._open[:, width] = True
+        self._other: BoolArray = self._open.copy()
         """classes × columns → it could be used, and is not part of the way"""
         self._pairs = [(0, width)] * classes
         self._pair: IntArray = np.tile(np.array([[0], [width]]), classes)
         self._rise, self._low = np.ones(classes), np.zeros(classes)
         """classes → gain of the first column above the second, gain of the second"""
         self._way = np.zeros((classes, 2 * width))
-        """classes → shares at t = 0, and their change with t"""
-        self._limit = np.zeros((2, classes))
-        """the levels between which a way leads; none for marginal classes"""
+        """classes → shares at t = 0, and their change with t; nothing without members"""
+        self._limit = np.tile(np.array([[-math.inf], [math.inf]]), classes)
+        """the levels between which a way leads; none for marginal classes and without members"""
         self._capped: BoolArray = np.zeros(classes, bool)
         self._live: BoolArray = np.zeros(classes, bool)
         self._extra: list[_Extra] = []
@@ -80,10 +89,13 @@ class Onward:
         self._pegged: dict[int, tuple[int, float]] = {}
         """resources whose price is still a guess, so many times that of another"""
         self._prices: list[float] = []
+        self._basis: list[list[float]] = []
+        """resources → what each extra column and each resource unpriced or pegged uses of it"""
         self._t = 0.0
         self._proved = False
         self._stopped: BoolArray = np.ones(classes, bool)
         """classes → more level would cost it something"""
+        self._standing: _Standing | None = None
 
     def start(self, t: float, prices: FloatArray, live: BoolArray) -> bool:
         """Begin from the first stage of an answer; tell whether its prices say enough."""
@@ -108,6 +120,7 @@ class Onward:
             for j in range(self._width)
             if j != dearest and j not in self._unpriced
         }
+        self._find_basis()
         return True
 
     def _price(self, t: float, prices: FloatArray, live: BoolArray) -> bool:
@@ -138,10 +151,8 @@ class Onward:
 
         None: it is not found this way, or those whom it froze may have other shares.
         """
-        live = count > 0
         held = count * self._table.size
-        stray = (live > self._live).nonzero()[0].tolist()
-        self._live = live
+        stray = self._count_in(count > 0)
         for _ in range(_MOST_STEPS + len(count) * bool(self._pegged)):
             for k in stray:
                 if not self._choose(k):
@@ -152,7 +163,6 @@ class Onward:
                 return None
             self._t = t = found[0]
             off = (self._limit[0] > t) | (self._limit[1] < t)
-            off &= live
             stray = off.nonzero()[0].tolist()
             if stray:
                 continue
@@ -174,6 +184,17 @@ class Onward:
             if not self._step(*worst):
                 return None
         return None
+
+    def _count_in(self, live: BoolArray) -> list[int]:
+        """Let those go who have no members any more; return those who have some again."""
+        if live.tobytes() == self._live.tobytes():
+            return []
+        gone = self._live > live
+        self._way[gone] = 0.0
+        self._limit[0, gone], self._limit[1, gone] = -math.inf, math.inf
+        stray: list[int] = (live > self._live).nonzero()[0].tolist()
+        self._live, self._proved = live, False
+        return stray
 
     def _choose(self, k: int) -> bool:
         """Give a class its cheapest way to t; return False if there may be others as cheap."""
@@ -211,29 +232,39 @@ class Onward:
             if b < width:
                 way[b], way[width + b] = gain[a] * rate, -rate
             limit = (min(gain[a], gain[b]), max(gain[a], gain[b]))
-        self._way[k] = way
+        if self._live[k]:
+            self._way[k] = way
+            self._limit[:, k] = limit
         self._pairs[k] = a, b
         self._pair[:, k] = a, b
         self._rise[k], self._low[k] = gain[a] - gain[b], gain[b]
-        self._other[k] = ~self._closed[k]
-        self._other[k, [a, b]] = False
-        self._limit[:, k] = limit
+        other = self._other[k]
+        other[:] = self._open[k]
+        other[a] = other[b] = False
         self._proved = False
 
     def _add_extra(self, k: int, column: int) -> None:
         self._extra.append(_Extra(k, column, self._pairs[k], self._gains[k]))
         self._limit[:, k] = -math.inf, math.inf
 
+    def _find_basis(self) -> None:
+        alone = (*self._unpriced, *self._pegged)
+        self._basis = [
+            [extra.change[j] for extra in self._extra] + [1.0 if u == j else 0.0 for u in alone]
+            for j in range(self._width)
+        ]
+
     def _balance(self, total: list[float]) -> list[float] | None:
         """Return t, devices of each extra column, what is left of what is unpriced or pegged."""
-        width = self._width
-        rows = []
-        for j in range(width):
-            row = [total[width + j]]
-            row += [extra.change[j] for extra in self._extra]
-            row += [1.0 if u == j else 0.0 for u in (*self._unpriced, *self._pegged)]
-            rows.append([*row, self._capacity[j] - total[j]])
-        return solve_small(rows)
+        used, risen = total[: self._width], total[self._width :]
+        return solve_small(
+            [
+                [rise, *row, there - use]
+                for rise, row, there, use in zip(
+                    risen, self._basis, self._capacity, used, strict=True
+                )
+            ]
+        )
 
     def _marginal_amounts(
         self, found: list[float], held: FloatArray
@@ -341,6 +372,7 @@ class Onward:
         if empty:
             return min(found) > -_TIED and self._without_price(empty) and self._find_prices()
         self._prices = [*found, 0.0]
+        self._find_basis()
         return True
 
     def _without_price(self, empty: list[int]) -> bool:
@@ -368,12 +400,12 @@ class Onward:
         Infinite for the columns of the way itself and those where a class cannot run.
         """
         table = np.array(prices)
-        a, b = self._pair
-        self._slope: FloatArray = (table[:, a] - table[:, b]) / self._rise
-        level = table[:, b] - self._slope * self._low
+        first, second = table[:, self._pair[0]], table[:, self._pair[1]]
+        self._slope: FloatArray = (first - second) / self._rise
+        level = second - self._slope * self._low
         spare: FloatArray = table[:, None, :] - level[:, :, None]
         spare -= self._slope[:, :, None] * self._gain
-        spare[0] = np.where(self._other, spare[0], np.inf)
+        np.putmask(spare[0], ~self._other, np.inf)
         return spare
 
     def _prove(self, spare: FloatArray, slope: FloatArray) -> bool:
@@ -385,8 +417,8 @@ class Onward:
         for extra in self._extra:
             spare[extra.k, extra.column] = np.inf
         self._stopped = slope > _TIED
-        stopped = self._stopped & self._live & ~self._capped
-        self._proved = float(spare.min(axis=1)[stopped].min(initial=np.inf)) > _TIED
+        tied = (spare <= _TIED).T & (self._stopped & self._live & ~self._capped)
+        self._proved, self._standing = not np.count_nonzero(tied), None
         return self._proved
 
     def _ended(
@@ -397,19 +429,23 @@ class Onward:
         rise: float,
     ) -> tuple[FilledStage, FloatArray] | None:
         """Return the stage; ``rise`` is what all classes together pay for more level."""
-        width, live = self._width, self._live
-        rising = live & ~self._capped
-        least_cap = float(self._table.cap[rising & self._stopped].min(initial=np.inf))
-        if not self._t * (1 + CAP_TOLERANCE) < least_cap < np.inf:
+        if self._standing is None:
+            self._standing = self._stand()
+        standing, width = self._standing, self._width
+        if not self._t * (1 + CAP_TOLERANCE) < standing.least_cap < np.inf:
             return None  # it may be that only caps stop the water
         share = self._way[:, :width] + self._t * self._way[:, width:]
-        share[~live] = 0.0
         for (k, column), amount in amounts.items():
-            if k >= 0 and column < width and live[k]:
+            if k >= 0 and column < width and self._live[k]:
                 share[k, column] = amount / held[k]
-        scale = float(count[rising].sum()) / rise  # as a program scales its duals
-        prices = scale * np.array(self._prices[:width])
-        return FilledStage(self._t, prices, live & (self._stopped | self._capped)), share
+        scale = float(count[standing.rising].sum()) / rise  # as a program scales its duals
+        prices = np.array([scale * price for price in self._prices[:width]])
+        return FilledStage(self._t, prices, standing.frozen), share
+
+    def _stand(self) -> "_Standing":
+        rising = self._live & ~self._capped
+        least_cap = float(self._table.cap[rising & self._stopped].min(initial=np.inf))
+        return _Standing(rising, self._live & (self._stopped | self._capped), least_cap)
 
     def _at_caps(self, share: FloatArray, rest: BoolArray, held: FloatArray) -> float | None:
         """Bring the rest to their caps where nothing has a price; None if that does not fit."""

@@ -147,11 +147,11 @@ class _Warm:
             count = problem.count * self._runs
         else:
             count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
-        free = count > 0
         found = self._go_on(count, problem.capacity)
         if found is not None:
             share, stages = found.share, found.stages
         else:
+            free = count > 0
             total, stages = self._fill(count, free, problem.capacity)
             share = total / np.maximum(count, 1e-300)[:, None]
             share[~free] = 0.0
