@@ -19,7 +19,7 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
     if missing():
         pytest.skip(missing())
     root = Path(tempfile.mkdtemp(prefix="fairlead-slurm-"))  # that other users can look into
-    cluster = SlurmCluster(root / "slurm")
+    cluster = SlurmCluster(root / "slurm", patience_s=120.0)
     root.chmod(0o755)
     try:
         yield cluster.start()

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import yaml
 
+from fairlead.files.document import parse_nodes
 from fairlead.files.fields import MAX_COUNT, accelerator, name, number, quoted, unknown, whole
 from fairlead.files.text import Text
 from fairlead.model.cluster import Accelerator, Node
@@ -17,7 +18,8 @@ def parse_cluster_yaml(text: Text) -> tuple[tuple[Node, ...], dict[str, Accelera
     """Return the nodes, and the details given for accelerators, of a YAML cluster."""
     text.check_lines()
     try:
-        top = _fields(_document(text), required=("nodes",), optional=("accelerators",))
+        root = parse_nodes(text, "nodes and accelerators")
+        top = _fields(root, required=("nodes",), optional=("accelerators",))
         nodes: list[Node] = []
         total = 0
         for item in _items(top["nodes"]):
@@ -40,27 +42,6 @@ def parse_cluster_yaml(text: Text) -> tuple[tuple[Node, ...], dict[str, Accelera
         return tuple(nodes), details
     except InputError as error:
         raise error.within(source=text.name) from None
-
-
-def _document(text: Text) -> yaml.Node:
-    try:
-        # The C parser is faster but overflows its stack on deeply nested input, which kills
-        # the process; this one raises RecursionError.
-        found: yaml.Node | None = yaml.compose(text.body, Loader=yaml.BaseLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise InputError(
-            f"it is not YAML ({error.problem})",
-            fix="correct it there",
-            line=mark.line + 1 if mark else None,
-        ) from None
-    except yaml.YAMLError:
-        raise InputError("it is not YAML", fix="give a text file in YAML") from None
-    except RecursionError:
-        raise InputError("it is nested too deeply", fix="give nodes and accelerators") from None
-    if found is None:
-        raise InputError("it is empty", fix="give nodes")
-    return found
 
 
 def _nodes(item: yaml.Node) -> list[Node]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from fairlead.files.document import parse_nodes
 from fairlead.files.fields import name, number, quoted, unknown, whole
 from fairlead.files.text import Text, read_text
 from fairlead.model.errors import InputError
@@ -31,7 +32,7 @@ def parse_job_file(text: Text) -> JobFile:
     """Return the job of a YAML text; errors name the line."""
     text.check_lines()
     try:
-        return _job_file(_document(text))
+        return _job_file(parse_nodes(text, "a command"))
     except InputError as error:
         raise error.within(source=text.name) from None
 
@@ -70,21 +71,6 @@ def _range(part: str) -> list[str]:
 
 MOST_JOBS = 10_000
 """of one sweep"""
-
-
-def _document(text: Text) -> yaml.Node:
-    try:
-        found: yaml.Node | None = yaml.compose(text.body, Loader=yaml.BaseLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise InputError(
-            f"it is not YAML ({error.problem})", fix="correct it there", line=line
-        ) from None
-    except (yaml.YAMLError, RecursionError):
-        raise InputError("it is not YAML", fix="give a job's fields in YAML") from None
-    if found is None:
-        raise InputError("it is empty", fix="give a command")
-    return found
 
 
 def _job_file(item: yaml.Node) -> JobFile:

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fairlead.files import strict_json
+from fairlead.files.document import parse_document
 from fairlead.files.fields import number
 from fairlead.files.instance import parse_tenants
-from fairlead.files.text import Text, read_text
+from fairlead.files.text import read_text
 from fairlead.model.errors import InputError
 from fairlead.model.history import History
 from fairlead.model.job import Tenant
@@ -27,25 +26,9 @@ def read_tenants(path: str | Path) -> Tenancy:
     """Return what a JSON or YAML file says of tenants."""
     text = read_text(path)
     try:
-        return _tenancy(_document(text))
+        return _tenancy(parse_document(text, "a list of tenants"))
     except InputError as error:
         raise error.within(source=text.name) from None
-
-
-def _document(text: Text) -> object:
-    if text.body.lstrip().startswith("{"):
-        return strict_json.parse(text.body, source=text.name)
-    try:
-        # Scalars stay text, which the fields' readers take as numbers where they want these.
-        found: object = yaml.load(text.body, Loader=yaml.BaseLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise InputError(
-            f"it is not YAML ({error.problem})", fix="correct it there", line=line
-        ) from None
-    except (yaml.YAMLError, RecursionError):
-        raise InputError("it is not YAML", fix="give a list of tenants in YAML") from None
-    return found
 
 
 def _tenancy(document: object) -> Tenancy:

@@ -36,3 +36,13 @@ def _running(snap: Snapshot) -> dict[int, tuple[int, tuple[int, ...]]]:
         if lease >= 0:
             held.setdefault(lease, (int(snap.job[row]), []))[1].append(where[1])
     return {lease: (job, tuple(sorted(devices))) for lease, (job, devices) in held.items()}
+
+
+def held_devices(snap: Snapshot) -> dict[int, tuple[int, ...]]:
+    """Return rows → devices in ascending order, of those that run and were not told to leave."""
+    lane, device = (snap.holds >= 0).nonzero()
+    found: dict[int, list[int]] = {}
+    for row, here in zip(snap.holds[lane, device].tolist(), device.tolist(), strict=True):
+        found.setdefault(row, []).append(here)
+    runs = (snap.lease >= 0).tolist()
+    return {row: tuple(sorted(devices)) for row, devices in found.items() if runs[row]}

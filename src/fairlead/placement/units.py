@@ -10,6 +10,7 @@ from fairlead.model.lease import NOTHING, Placement, Placements
 from fairlead.model.plan import NOBODY
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement.consolidate import place
+from fairlead.placement.transition import held_devices
 
 
 def move_units(
@@ -22,7 +23,7 @@ def move_units(
     most jobs there, first those that fewest units claim; a unit's other jobs join it. Units
     without such a place are placed as jobs alone would be.
     """
-    held = _held(snap)
+    held = held_devices(snap)
     claims = [
         (-sum(held.get(row) == devices for row in unit), u, devices)
         for u, unit in enumerate(units)
@@ -47,16 +48,6 @@ def move_units(
         held,
         {row: place_of[u] for u, unit in enumerate(units) for row in unit if row != NOBODY},
     )
-
-
-def _held(snap: Snapshot) -> dict[int, tuple[int, ...]]:
-    """Return rows → devices, of those that run and were not told to leave."""
-    lane, device = (snap.holds >= 0).nonzero()
-    found: dict[int, list[int]] = {}
-    for row, here in zip(snap.holds[lane, device].tolist(), device.tolist(), strict=True):
-        found.setdefault(row, []).append(here)
-    runs = (snap.lease >= 0).tolist()
-    return {row: tuple(sorted(devices)) for row, devices in found.items() if runs[row]}
 
 
 def _changes(

@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate, Column
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 
 
@@ -23,6 +24,16 @@ class Policy(Protocol):
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares this policy wants for the snapshot's jobs."""
         ...
+
+
+def whole_devices_only(name: str, *, packed: str | None, placement: bool) -> None:
+    """Refuse the options of units for a policy of whole devices; ``packed``: why not, if asked."""
+    if packed:
+        raise UsageError(f"{name}:packed: {packed}")
+    if placement:
+        raise UsageError(
+            f"{name}:placement: jobs hold whole devices, and the mechanism consolidates them"
+        )
 
 
 def mean_speed(speed: FloatArray, capacity: IntArray) -> FloatArray:

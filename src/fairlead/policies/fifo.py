@@ -7,9 +7,8 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
-from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import job_allocation
+from fairlead.policies.base import job_allocation, whole_devices_only
 from fairlead.policies.quotas import QuotaRoom
 
 
@@ -29,12 +28,8 @@ class Fifo:
     placement: bool = False
 
     def __post_init__(self) -> None:
-        if self.packed:
-            raise UsageError("fifo:packed: a partner from behind would slow the job in front")
-        if self.placement:
-            raise UsageError(
-                "fifo:placement: jobs hold whole devices, and the mechanism consolidates them"
-            )
+        why = "a partner from behind would slow the job in front"
+        whole_devices_only("fifo", packed=why if self.packed else None, placement=self.placement)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return all of the time on one accelerator for as many of the first jobs as fit."""

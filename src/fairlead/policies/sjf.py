@@ -6,9 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.model.allocation import Allocation
-from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import job_allocation, mean_speed
+from fairlead.policies.base import job_allocation, mean_speed, whole_devices_only
 from fairlead.policies.quotas import QuotaRoom
 
 
@@ -29,12 +28,8 @@ class ShortestFirst:
     placement: bool = False
 
     def __post_init__(self) -> None:
-        if self.packed:
-            raise UsageError("sjf:packed: a partner would slow the job that is to finish first")
-        if self.placement:
-            raise UsageError(
-                "sjf:placement: jobs hold whole devices, and the mechanism consolidates them"
-            )
+        why = "a partner would slow the job that is to finish first"
+        whole_devices_only("sjf", packed=why if self.packed else None, placement=self.placement)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return all of the time on one accelerator for the jobs that fit, shortest first."""

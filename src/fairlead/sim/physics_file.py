@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-import yaml
-
 from fairlead.files import strict_json
+from fairlead.files.document import parse_document
 from fairlead.files.fields import number, unknown, whole
-from fairlead.files.text import Text, read_text
+from fairlead.files.text import read_text
 from fairlead.model.errors import InputError
 from fairlead.sim.physics import (
     EFFECTS,
@@ -54,20 +53,9 @@ def read_physics(spec: str) -> Physics | None:
         return NAMED[spec]()
     text = read_text(spec)
     try:
-        return _physics(_document(text))
+        return _physics(parse_document(text, "effects and workloads"))
     except InputError as error:
         raise error.within(source=text.name) from None
-
-
-def _document(text: Text) -> object:
-    if text.body.lstrip().startswith("{"):
-        return strict_json.parse(text.body, source=text.name)
-    try:
-        # Scalars stay text, which the fields' readers take as numbers.
-        found: object = yaml.load(text.body, Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError):
-        raise InputError("it is not YAML", fix="give effects and workloads in YAML") from None
-    return found
 
 
 def _physics(document: object) -> Physics:

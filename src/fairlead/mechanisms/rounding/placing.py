@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.lease import NOTHING, Placement, Placements
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import place
+from fairlead.placement import held_devices, place
 
 Spans = Mapping[int, Mapping[int, int]]
 """rows → accelerator → devices of it, for gangs that span several"""
@@ -21,7 +21,7 @@ def settle(
     ``wanted`` is rows → accelerator, -1 for none. A job that holds devices of the wanted
     accelerator keeps them, unless a larger gang can sit on one node only if it moves.
     """
-    held = _held(snap)
+    held = held_devices(snap)
     goal = {row: held[row] for row in held if wanted[row] >= 0 and wanted[row] == snap.on[row]}
     free = np.zeros(len(snap.cluster.node_of), dtype=bool)
     free[snap.usable] = True
@@ -44,16 +44,6 @@ def settle(
         if held.get(row) != devices
     ]
     return snap.lease[stop], Placements.of(start) if start else NOTHING, goal
-
-
-def _held(snap: Snapshot) -> dict[int, tuple[int, ...]]:
-    """Return rows → devices in ascending order, of those that run and were not told to leave."""
-    lane, device = (snap.holds >= 0).nonzero()
-    found: dict[int, list[int]] = {}
-    for row, here in zip(snap.holds[lane, device].tolist(), device.tolist(), strict=True):
-        found.setdefault(row, []).append(here)
-    runs = (snap.lease >= 0).tolist()
-    return {row: tuple(sorted(devices)) for row, devices in found.items() if runs[row]}
 
 
 def _gangs_on_nodes(
