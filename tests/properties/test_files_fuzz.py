@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.files import convert, read_cluster, read_instance, read_speeds, read_trace
+from fairlead.files import read_cluster, read_instance, read_speeds, read_trace
+from fairlead.files.convert import convert
 from fairlead.files.forms import FORMS, Form
 from fairlead.model.errors import InputError
 

@@ -9,12 +9,12 @@ import pytest
 
 from fairlead.files import (
     check_trace,
-    convert,
     read_cluster,
     read_instance,
     read_speeds,
     read_trace,
 )
+from fairlead.files.convert import convert
 from fairlead.files.text import shortened
 from fairlead.model.errors import InputError
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.shared_data import needs_shared, shared
 
-from fairlead.files import check_trace, convert, read_cluster, read_speeds, read_trace
+from fairlead.files import check_trace, read_cluster, read_speeds, read_trace
+from fairlead.files.convert import convert
 from fairlead.files.draw import Draw, Shape, reference_accelerator
 from fairlead.files.speeds import parse_speeds
 from fairlead.files.text import Text

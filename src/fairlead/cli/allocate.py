@@ -18,7 +18,7 @@ def allocate(
 
     Example:  fairlead allocate --instance instance.json --policy max-min
     """
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.files import read_instance
     from fairlead.model.snapshot import snapshot_of
     from fairlead.policies.ranks import policy_named
@@ -125,7 +125,8 @@ def policies(
     """
     import dataclasses
 
-    from fairlead.cli.output import print_json, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import table
     from fairlead.registry import available
 
     found: list[dict[str, Any]] = []

@@ -211,7 +211,8 @@ def _write_report(path: Path, audits: "Sequence[Audit]") -> None:
 def _tell(
     audits: "Sequence[Audit]", policies: Sequence[str], *, markdown: bool, as_json: bool
 ) -> None:
-    from fairlead.cli.output import print_json, results, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import results, table
     from fairlead.insight.summary import HEADINGS, details, markdown_table, worst_rows
 
     if as_json:

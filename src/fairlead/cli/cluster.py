@@ -27,7 +27,8 @@ def list_tenants(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from fairlead.cli.output import counted, print_json, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import counted, table
     from fairlead.client import Client
 
     found = Client.found().get("/v1/tenants")
@@ -80,7 +81,7 @@ def set_tenant(
     """
     from urllib.parse import quote
 
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.client import Client
     from fairlead.model.errors import UsageError
 
@@ -110,7 +111,8 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from fairlead.cli.output import counted, print_json, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import counted, table
     from fairlead.client import Client
 
     found = Client.found().get("/v1/nodes")
@@ -178,7 +180,8 @@ def shares(as_json: Json = False) -> None:
 
     Example:  fairlead shares
     """
-    from fairlead.cli.output import print_json, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import table
     from fairlead.client import Client
 
     found = Client.found().get("/v1/shares")
@@ -210,7 +213,8 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from fairlead.cli.output import counted, print_json, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import counted, table
     from fairlead.client import Client
 
     found = Client.found().get("/v1/tokens")
@@ -249,7 +253,7 @@ def make_token(
 
     Example:  fairlead tokens make alice --tenant vision
     """
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.client import Client
 
     body = {"name": name, "role": role, "tenant": tenant, "sees": sees or [], "lasts_s": lasts}
@@ -296,7 +300,7 @@ def login(
 def _turn(node: str, what: str, as_json: bool) -> None:
     from urllib.parse import quote
 
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.client import Client
 
     found = Client.found().post(f"/v1/nodes/{quote(node, safe='')}/{what}")

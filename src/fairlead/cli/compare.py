@@ -289,7 +289,8 @@ def _tell(
     *,
     as_json: bool,
 ) -> None:
-    from fairlead.cli.output import print_json, results
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import results
 
     if as_json:
         print_json({"runs": [_as_dict(outcome) for outcome in outcomes], **paths})

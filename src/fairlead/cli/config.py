@@ -33,7 +33,8 @@ def check(
     """
     import os
 
-    from fairlead.cli.output import messages, print_json, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import messages, table
     from fairlead.server.config import effective, unread
     from fairlead.server.verify import verify
 

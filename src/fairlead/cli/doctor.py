@@ -43,7 +43,8 @@ def doctor(
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.output import print_json, printable, results
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import printable, results
     from fairlead.server.checkup import check_up
 
     found = check_up(data, config, python, engine)

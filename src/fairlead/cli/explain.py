@@ -38,7 +38,8 @@ def explain(
 
     Example:  fairlead explain job-7 --instance instance.json --policy max-min
     """
-    from fairlead.cli.output import print_json, results
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import results
     from fairlead.files import read_instance
     from fairlead.insight.explain import explain as find
     from fairlead.insight.sentences import paragraphs
@@ -60,7 +61,8 @@ def explain(
 
 
 def _explain_live(job_id: str, policy: str | None, *, tenant: bool, as_json: bool) -> None:
-    from fairlead.cli.output import print_json, results
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import results
     from fairlead.client import Client, job_path
 
     if policy is not None or tenant:

@@ -36,7 +36,8 @@ def jobs(
     Example:  fairlead jobs --state running --watch
     """
     from fairlead.cli import watch as view
-    from fairlead.cli.output import print_json, results
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import results
     from fairlead.client import Client
 
     server = Client.found()
@@ -69,7 +70,8 @@ def job(
     Example:  fairlead job j1 --wait
     """
     from fairlead.cli import watch as view
-    from fairlead.cli.output import print_json, table
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import table
     from fairlead.client import Client
 
     server = Client.found()
@@ -149,7 +151,7 @@ def priority(
 
     Example:  fairlead priority j7 10
     """
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.client import Client, job_path
 
     found = Client.found().ask("PATCH", job_path(job_id), {"priority": number})
@@ -160,7 +162,7 @@ def priority(
 
 
 def _act(job_id: str, what: str, as_json: bool) -> None:
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.client import Client, job_path
 
     found = Client.found().post(job_path(job_id, what))

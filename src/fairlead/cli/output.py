@@ -1,8 +1,4 @@
-"""How commands speak: results on stdout, everything else on stderr."""
-
-import json
-import sys
-from typing import Any
+"""How commands speak to people: results on stdout, everything else on stderr."""
 
 from rich.console import Console
 from rich.table import Table
@@ -10,12 +6,6 @@ from rich.table import Table
 messages = Console(stderr=True, markup=False, emoji=False)
 results = Console(markup=False, emoji=False)
 """names may hold square brackets and colons, which are no markup"""
-
-
-def print_json(value: Any) -> None:
-    """Write one JSON document to stdout."""
-    # Unlike json.dump, json.dumps encodes without a Python call for every value.
-    sys.stdout.write(json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n")
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 
-from fairlead.cli.output import messages, printable
 from fairlead.model.errors import FairleadError, UsageError
 
 Misuse: type[Exception] = typer.BadParameter.__bases__[0]
@@ -47,6 +46,8 @@ def run(app: typer.Typer) -> int:
 
 
 def _say(text: str) -> None:
+    from fairlead.cli.output import messages, printable
+
     messages.print(f"fairlead: {printable(text)}", style="red", highlight=False, soft_wrap=True)
 
 

@@ -18,7 +18,8 @@ def replay(
 
     Example:  fairlead replay events.jsonl
     """
-    from fairlead.cli.output import print_json, results
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import results
     from fairlead.sim.event_log import replay_file
 
     found = replay_file(log)

@@ -1,6 +1,7 @@
 """From the options of a command to a simulation and its result."""
 
 import math
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from fairlead.cli.output import messages
 from fairlead.core import Scheduler
 from fairlead.files import (
     Tenancy,
@@ -125,6 +123,8 @@ def _warn(scenario: Scenario) -> None:
     """Say so where a simulation may never end."""
     round_s = getattr(scenario.mechanism, "round_s", math.inf)
     if scenario.restore_cost_s >= round_s:
+        from fairlead.cli.output import messages
+
         messages.print(
             f"--restore-cost {scenario.restore_cost_s:g} is not below the round of {round_s:g} s:"
             " a job that is moved every round never gets on, and this may never end",
@@ -157,9 +157,19 @@ def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Schedul
 
 @contextmanager
 def _progress(scenario: Scenario, shown: bool) -> Iterator[Any]:
-    if not shown or not messages.is_terminal:
+    if not shown or not sys.stderr.isatty():
         yield None
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from fairlead.cli.output import messages
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

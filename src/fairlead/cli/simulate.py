@@ -62,7 +62,7 @@ def simulate(
 
     Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
     """
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.cli.run import Setup, run_simulation
 
     setup = Setup(

@@ -125,7 +125,7 @@ def submit(
     Example:  fairlead submit --workload ResNet-50 --array lr=0.1,0.01 train.py --lr {lr}
     """
     flags = dict(locals())
-    from fairlead.cli.output import print_json
+    from fairlead.cli.document import print_json
     from fairlead.cli.sweep import expand
 
     body, swept = _said(flags)

@@ -163,8 +163,8 @@ def convert(
 
     Example: fairlead trace convert --from philly --vc 0e4a51 --speeds speeds.csv in.csv out.csv
     """
-    from fairlead.files import convert as convert_log
     from fairlead.files import read_speeds
+    from fairlead.files.convert import convert as convert_log
     from fairlead.files.summary import summarise
 
     table = read_speeds(speeds)

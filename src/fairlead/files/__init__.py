@@ -3,7 +3,6 @@
 from fairlead.files.bundled import gandiva_packing, known_accelerators
 from fairlead.files.check import check_trace
 from fairlead.files.cluster import format_cluster, parse_cluster, read_cluster, write_cluster
-from fairlead.files.convert import Converted, convert
 from fairlead.files.instance import format_instance, read_instance, write_instance
 from fairlead.files.jobs import Trace
 from fairlead.files.node_events import read_node_events
@@ -12,11 +11,9 @@ from fairlead.files.tenants import Tenancy, read_tenants
 from fairlead.files.trace import format_trace, read_trace, write_trace
 
 __all__ = [
-    "Converted",
     "Tenancy",
     "Trace",
     "check_trace",
-    "convert",
     "format_cluster",
     "format_instance",
     "format_speeds",

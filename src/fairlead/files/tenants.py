@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.files import strict_json
-from fairlead.files.document import parse_document
 from fairlead.files.fields import number
 from fairlead.files.instance import parse_tenants
 from fairlead.files.text import read_text
@@ -24,6 +23,8 @@ class Tenancy:
 
 def read_tenants(path: str | Path) -> Tenancy:
     """Return what a JSON or YAML file says of tenants."""
+    from fairlead.files.document import parse_document  # noqa: PLC0415 - yaml is slow
+
     text = read_text(path)
     try:
         return _tenancy(parse_document(text, "a list of tenants"))

@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from fairlead.files import strict_json
-from fairlead.files.document import parse_document
 from fairlead.files.fields import number, unknown, whole
 from fairlead.files.text import read_text
 from fairlead.model.errors import InputError
@@ -51,6 +50,8 @@ def read_physics(spec: str) -> Physics | None:
     """Return the physics that ``spec`` names, or that the file of this name describes."""
     if spec in NAMED:
         return NAMED[spec]()
+    from fairlead.files.document import parse_document  # noqa: PLC0415 - yaml is slow
+
     text = read_text(spec)
     try:
         return _physics(parse_document(text, "effects and workloads"))
