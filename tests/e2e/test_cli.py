@@ -180,7 +180,8 @@ def test_policies_lists_names_with_their_promises() -> None:
 
 
 def test_no_command_loads_what_only_others_need() -> None:
-    code = "import sys, fairlead.cli.main; print({'numpy', 'rich', 'yaml', 'fastapi'} & set(sys.modules))"
+    heavy = {"numpy", "rich", "yaml", "fastapi"}
+    code = f"import sys, fairlead.cli.main; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
