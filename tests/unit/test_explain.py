@@ -37,6 +37,9 @@ def test_a_job_alone_on_its_fastest_accelerator_is_bound_by_its_own_time() -> No
     assert "fastest" in found.binding[0].why
     assert found.cheapest is None
     assert "None of the changes" in paragraphs(found)[-1]
+    assert any("the price of each is 0" in said for said in paragraphs(found))
+    found = why("fifo", jobs({"speeds": {"v100": 4, "k80": 1}}, v100=1, k80=1), "j1")
+    assert any("fifo gives no prices" in said for said in paragraphs(found))
 
 
 def test_full_accelerators_bind_and_unusable_ones_are_named() -> None:
@@ -165,6 +168,8 @@ def test_an_unknown_name_is_answered_with_those_near_it() -> None:
     with pytest.raises(InputError, match="such as job-12") as caught:
         why("max-min", snap, "jobb-12")
     assert "there is no job or tenant 'jobb-12'" in str(caught.value)
+    with pytest.raises(InputError, match="give some jobs"):
+        why("max-min", jobs(v100=1), "job-1")
 
 
 def test_what_the_prices_foretell_is_the_slope_of_small_changes() -> None:

@@ -71,6 +71,13 @@ def test_gavels_deadline_without_speeds_says_to_convert(tmp_path: Path) -> None:
     assert caught.value.line == 2
 
 
+def test_a_log_of_nobody_we_know_is_refused_with_those_we_know(
+    tmp_path: Path, speeds: SpeedTable
+) -> None:
+    with pytest.raises(InputError, match=r"no log that is known.*gavel, philly, itp, sacct"):
+        convert(put(tmp_path, "name,time,application\na,0,bert\n"), speeds)
+
+
 def test_philly_makes_tenants_of_virtual_clusters(tmp_path: Path, speeds: SpeedTable) -> None:
     trace = convert(put(tmp_path, PHILLY), speeds).trace
     assert {job.id: job.tenant for job in trace} == {"x-0": "x", "x-1": "x", "y-0": "y"}

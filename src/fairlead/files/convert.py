@@ -7,8 +7,8 @@ from pathlib import Path
 from fairlead.files import itp, philly
 from fairlead.files.alibaba import alibaba_shapes
 from fairlead.files.draw import Draw, Shape
-from fairlead.files.fields import unknown
-from fairlead.files.forms import Form, detect
+from fairlead.files.fields import quoted, unknown
+from fairlead.files.forms import FORMS, Form, detect
 from fairlead.files.gavel_trace import parse_gavel_trace
 from fairlead.files.helios import helios_shapes
 from fairlead.files.jobs import Trace, by_arrival
@@ -50,7 +50,7 @@ def convert(
         form, parts = "itp", itp.unpack(data, source)
     else:
         text = decode(data, source)
-        form, parts = form or detect(text), [(_stem(path), text)]
+        form, parts = form or _told(text), [(_stem(path), text)]
     if form in ("gavel", "trace"):
         text = parts[0][1]
         return Converted(_kept(_jobs_of(form, text, speeds), tenant), form)
@@ -61,6 +61,21 @@ def convert(
         for line, shape in _shapes(form, cluster, part)
     ]
     return _drawn(shapes, draw, form=form, source=source, tenant=tenant)
+
+
+def _told(text: Text) -> Form:
+    """Return the form of a log, or refuse what is none that we know."""
+    form = detect(text)
+    lines = (line for line in text.body.splitlines() if line.strip() and line[0] != "#")
+    first = next(lines, "")
+    if form == "trace" and "job_id" not in first and not first.lstrip().startswith("{"):
+        known = ", ".join(one for one in FORMS if one != "trace")
+        raise InputError(
+            f"{quoted(first)} is the first line of no log that is known",
+            fix=f"give a log of {known}, or name columns as a trace does: job_id, arrival_s, …",
+            source=text.name,
+        )
+    return form
 
 
 def _jobs_of(form: Form, text: Text, speeds: SpeedTable) -> Trace:

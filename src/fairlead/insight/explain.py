@@ -172,7 +172,7 @@ def find(snap: Snapshot, who: str, *, tenant: bool = False) -> Subject:
     near = get_close_matches(who, [*jobs, *tenants], n=5, cutoff=0.5) or [*jobs, *tenants][:5]
     raise InputError(
         f"there is no job or tenant {who!r} with jobs here",
-        fix=f"name one of them, such as {', '.join(near)}",
+        fix=f"name one of them, such as {', '.join(near)}" if near else "give some jobs",
         field="JOB|TENANT",
     )
 

@@ -265,7 +265,7 @@ def _curves(audit: Audit) -> go.Figure:
     return picture(
         traces,
         height=380,
-        xaxis=axis("reported over true speed (on the accelerator it lies about most)", type="log"),
+        xaxis=axis("reported over true speed", type="log"),
         yaxis=axis("true speed gained (%)"),
     )
 

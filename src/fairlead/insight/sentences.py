@@ -4,6 +4,7 @@ import math
 
 from fairlead.insight.explain import Explanation, Outcome
 from fairlead.insight.words import percent
+from fairlead.model.allocation import Allocation
 from fairlead.sim.report.words import listed
 
 
@@ -47,8 +48,15 @@ def _binding(found: Explanation) -> str:
     return f"What binds it: {'; '.join(own)}."
 
 
+def _all_free(allocation: Allocation) -> bool:
+    """Tell whether an allocation has prices, which are all 0."""
+    return allocation.prove is not None and not any(allocation.prove().prices)
+
+
 def _prices(found: Explanation) -> str:
     prices, kinds = found.prices, found.snap.cluster.accelerators
+    if prices is None and _all_free(found.allocation):
+        return "No device is scarce for those at the least level, so the price of each is 0."
     if prices is None:
         return f"{found.policy} gives no prices, so there is no saying what a device is worth."
     of = [f"{kind} {price:.4g}" for kind, price in zip(kinds, prices.price, strict=True)]
