@@ -152,13 +152,17 @@ class JobTable:
         number = self.number.get(job_id)
         if number is None:
             raise ProtocolError(f"there is no job {job_id!r}")
-        if self.state[number] not in (JobState.ACTIVE, JobState.HELD):
+        if self.has_ended(number):
             raise ProtocolError(f"job {job_id!r} has ended before")
         return number
 
+    def has_ended(self, number: int) -> bool:
+        """Tell whether a job is neither active nor held."""
+        return self.state.item(number) not in (JobState.ACTIVE, JobState.HELD)
+
     def end(self, number: int, state: JobState) -> None:
         """Take a job out of the active ones, for good or until it is released."""
-        if self.state[number] not in (JobState.ACTIVE, JobState.HELD):
+        if self.has_ended(number):
             raise ProtocolError(f"job {self.ids[number]!r} has ended before")
         self.state[number] = state
         self._active = self._active[self._active != number]
