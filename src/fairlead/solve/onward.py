@@ -19,11 +19,11 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.filling import CAP_TOLERANCE, FilledStage
+from fairlead.solve.small import solve_small
 from fairlead.solve.table import ClassTable
 
 _TIED = 1e-7  # relative to all prices: what costs so little more may be as good
 _ROUNDING = 1e-11  # devices, relative to the capacity
-_SINGULAR = 1e-12
 _FREE = 0.02
 _MOST_STEPS = 32
 
@@ -48,6 +48,7 @@ class _Extra:
         self.change[column] += 1.0
         self.change[a] -= first
         self.change[b] -= 1.0 - first
+        self.changed = [(j, more) for j, more in enumerate(self.change) if more]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class _Standing:
 
     rising: BoolArray
     frozen: BoolArray
+    all_frozen: bool
     least_cap: float  # of those whom the prices stop
 
 
@@ -96,6 +98,7 @@ class Onward:
         self._stopped: BoolArray = np.ones(classes, bool)
         """classes → more level would cost it something"""
         self._standing: _Standing | None = None
+        """known from a stage's end until something has to be proved again"""
 
     def start(self, t: float, prices: FloatArray, live: BoolArray) -> bool:
         """Begin from the first stage of an answer; tell whether its prices say enough."""
@@ -138,9 +141,10 @@ class Onward:
         if found is None:
             return None
         first, share = found
-        rest = self._live & ~first.frozen
-        if not np.count_nonzero(rest):
+        assert self._standing is not None
+        if self._standing.all_frozen:
             return Onwards(share, [first])
+        rest = self._live & ~first.frozen
         cap = self._at_caps(share, rest, count * self._table.size)
         if cap is None:
             return None
@@ -280,9 +284,8 @@ class Onward:
                 part = (t - gain[b]) / (gain[a] - gain[b])
                 amounts[k, a] = part * devices
                 amounts[k, b] = (1.0 - part) * devices
-            for column, change in enumerate(extra.change):
-                if change:
-                    amounts[k, column] = amounts.get((k, column), 0.0) + change * amount
+            for column, change in extra.changed:
+                amounts[k, column] = amounts.get((k, column), 0.0) + change * amount
         first = 1 + len(self._extra)
         for u, left in zip(self._unpriced, found[first:], strict=False):
             amounts[-1, u] = left
@@ -383,7 +386,7 @@ class Onward:
         free = {*self._unpriced, *empty, self._width}
         for j in empty:
             for extra in self._extra:
-                if all(column in free for column, more in enumerate(extra.change) if more):
+                if all(column in free for column, _ in extra.changed):
                     break
             else:
                 return False
@@ -400,9 +403,9 @@ class Onward:
         Infinite for the columns of the way itself and those where a class cannot run.
         """
         table = np.array(prices)
-        first, second = table[:, self._pair[0]], table[:, self._pair[1]]
-        self._slope: FloatArray = (first - second) / self._rise
-        level = second - self._slope * self._low
+        pair = table.take(self._pair, axis=1)
+        self._slope: FloatArray = (pair[:, 0] - pair[:, 1]) / self._rise
+        level = pair[:, 1] - self._slope * self._low
         spare: FloatArray = table[:, None, :] - level[:, :, None]
         spare -= self._slope[:, :, None] * self._gain
         np.putmask(spare[0], ~self._other, np.inf)
@@ -438,14 +441,16 @@ class Onward:
         for (k, column), amount in amounts.items():
             if k >= 0 and column < width and self._live[k]:
                 share[k, column] = amount / held[k]
-        scale = float(count[standing.rising].sum()) / rise  # as a program scales its duals
+        scale = float(count.dot(standing.rising)) / rise  # as a program scales its duals
         prices = np.array([scale * price for price in self._prices[:width]])
         return FilledStage(self._t, prices, standing.frozen), share
 
     def _stand(self) -> "_Standing":
         rising = self._live & ~self._capped
         least_cap = float(self._table.cap[rising & self._stopped].min(initial=np.inf))
-        return _Standing(rising, self._live & (self._stopped | self._capped), least_cap)
+        frozen = self._live & (self._stopped | self._capped)
+        all_frozen = np.count_nonzero(frozen) == np.count_nonzero(self._live)
+        return _Standing(rising, frozen, all_frozen, least_cap)
 
     def _at_caps(self, share: FloatArray, rest: BoolArray, held: FloatArray) -> float | None:
         """Bring the rest to their caps where nothing has a price; None if that does not fit."""
@@ -456,36 +461,3 @@ class Onward:
         used = (held[:, None] * share).sum(axis=0)
         fits = (used <= np.array(self._capacity) * (1 + 1e-12))[unpriced].all()
         return float(table.cap[rest].max()) if fits and table.alone[rest].all() else None
-
-
-def solve_small(rows: list[list[float]]) -> list[float] | None:
-    """Return the solution of a few equations, each its coefficients and then its right side.
-
-    None if they are singular. Faster than arrays up to about ten equations.
-    """
-    size = len(rows)
-    for i in range(size):
-        most, p = 0.0, i
-        for r in range(i, size):
-            here = abs(rows[r][i])
-            if here > most:
-                most, p = here, r
-        if most < _SINGULAR:
-            return None
-        pivot = rows[p]
-        rows[p], rows[i] = rows[i], pivot
-        scale = 1.0 / pivot[i]
-        for r in range(i + 1, size):
-            row = rows[r]
-            factor = row[i] * scale
-            if factor:
-                for c in range(i + 1, size + 1):
-                    row[c] -= factor * pivot[c]
-    found = [0.0] * size
-    for i in range(size - 1, -1, -1):
-        row = rows[i]
-        rest = row[size]
-        for j in range(i + 1, size):
-            rest -= row[j] * found[j]
-        found[i] = rest / row[i]
-    return found
