@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.live_server import LiveServer
 
 from fairlead.client import Client, ServerError
+from fairlead.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -431,6 +432,11 @@ def test_sigterm_ends_the_server_at_once_though_somebody_follows_events_and_jobs
     assert time.monotonic() - began < 8.0  # a stream that is not ended lasts 15 s
     follower.join(5)
     assert last[-1] == "server.stopping"
+    store = Store(f"sqlite:///{own_server.data}/fairlead.db")
+    state = store.load_state()
+    assert state is not None
+    assert list(store.load_events(state[0])) == []  # whatever version starts next replays nothing
+    store.close()
     own_server.start()
     found = own_server.client.wait(job, timeout_s=30)
     assert (found["state"], found["leases"], found["preemptions"]) == ("finished", 1, 0)

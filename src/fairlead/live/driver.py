@@ -40,7 +40,7 @@ from fairlead.live.workers import Threads, Workers
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.job import Tenant, read_accelerators
 from fairlead.model.speeds import SpeedTable
 from fairlead.store import Audit, Change, Put, Remove, Store
@@ -101,6 +101,8 @@ class Live:
         self._held_by_user: set[str] = set()
         self._seq = 0
         self._saved_seq = 0
+        self._ahead = False
+        """whether the core has handled what is not yet written"""
         self._unsaved_bytes = 0
         """of events since the last saved state"""
         self._inbox: asyncio.Queue[Input] = asyncio.Queue()
@@ -155,7 +157,17 @@ class Live:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.rounds.stop()
         self.workers.close()
+        self._leave_state()
         await self.engine.close()
+
+    def _leave_state(self) -> None:
+        """Have the next server replay nothing: it may be of a version that decides otherwise."""
+        if self._ahead or self.broken.is_set() or self._seq == self._saved_seq:
+            return
+        try:
+            self._write_state()
+        except Exception as error:  # the log is whole, so nothing is lost
+            log.warning("state.unwritten", error=str(error))
 
     def _rebuild(self) -> float:
         """Load the last state and the events after it; return the last event's time."""
@@ -174,7 +186,14 @@ class Live:
         memory_type = type(self.scheduler.memory)
         for record in self.store.load_events(self._seq):
             event = decode_event(record.body, memory_type)
-            self._handle(event)
+            try:
+                self._handle(event)
+            except FairleadError as error:
+                raise ProtocolError(
+                    f"event {record.seq} of the log cannot be replayed ({error}): another version"
+                    " of Fairlead wrote it after its last state; start that version once more and"
+                    " end it with SIGTERM, which leaves a state that any version reads"
+                ) from None
             self._seq, last_at = record.seq, event.at
             self._unsaved_bytes += len(record.body)
         self.nodes.rebuilt()
@@ -305,6 +324,7 @@ class Live:
         starts again from what is written.
         """
         now = self.clock.now()
+        self._ahead = True
         batch: list[Input] = []
         bodies: list[str] = []
         changes: list[Change] = []
@@ -331,6 +351,7 @@ class Live:
             self._seq += len(bodies)
             self._unsaved_bytes += sum(map(len, bodies))
             crash.point("server.commit.after")
+        self._ahead = False
         for command in commands:
             self._perform[type(command)](command)
         if ended and isinstance(self.engine, Tidies):
