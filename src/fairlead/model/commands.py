@@ -6,9 +6,10 @@ from typing import Literal
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.value import value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Launch:
     """Start these jobs now on their devices, each under its lease until ``until``."""
 
@@ -19,7 +20,7 @@ class Launch:
     """whether it is known that nobody has ever shared devices"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Renew:
     """Let these leases go on until ``until``."""
 
@@ -27,7 +28,7 @@ class Renew:
     until: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Suspend:
     """Have these leases checkpoint and give up their devices."""
 
@@ -41,7 +42,7 @@ class Consolidate:
     job: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class ComputePlan:
     """Run the planner on this snapshot and memory and answer with PlanReady(version)."""
 

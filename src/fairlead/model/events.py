@@ -8,6 +8,7 @@ from fairlead.model.cluster import Node
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import Plan
+from fairlead.model.value import value
 
 Outcome = Literal["finished", "left", "failed", "lost"]
 
@@ -76,7 +77,7 @@ class HistoryChanged:
     history: History | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Progress:
     """Running jobs tell how many steps they have made in all; never fewer than before."""
 
@@ -85,7 +86,7 @@ class Progress:
     steps: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class LeasesEnded:
     """Jobs have given up their devices, with the steps that their checkpoints hold.
 
@@ -170,7 +171,7 @@ class PlanDue:
     at: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class PlanReady:
     """The planner has answered request ``version``, with the mechanism's new memory."""
 

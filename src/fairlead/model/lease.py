@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
+from fairlead.model.value import value
 
 SLOTS = 1 << 20
 """A lease number is epoch × SLOTS + slot. Epochs only grow, so of two leases the later one has
@@ -29,7 +29,7 @@ class Placement(NamedTuple):
     max_steps: float = math.inf
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Placements:
     """Jobs on devices as columns; the devices of row i are ``device[start[i]:start[i + 1]]``."""
 

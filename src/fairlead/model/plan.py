@@ -1,16 +1,15 @@
 """What the next round changes."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import Placements
+from fairlead.model.value import value
 
 NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Plan:
     """What ends and what starts when the plan does; all else that runs goes on until ``until``.
 

@@ -12,6 +12,7 @@ from fairlead.model.instance import Instance, InstanceJob, Pair
 from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import NOBODY, nobody
 from fairlead.model.speeds import SpeedTable
+from fairlead.model.value import value
 
 MIXED = -2
 """instead of an accelerator: devices of several"""
@@ -67,7 +68,7 @@ class Profiles:
         return self.gangs is None and bool((self.gang == 1).all())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Measurements:
     """What jobs have last reported of themselves; one entry a job, NaN where nothing is known."""
 
@@ -80,7 +81,7 @@ class Measurements:
     memory_gib: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Snapshot:
     """The jobs and devices as the scheduler believes them to be when its plan will start.
 

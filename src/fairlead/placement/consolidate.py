@@ -41,16 +41,17 @@ def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> 
     most room.
     """
     cluster = snap.cluster
+    whole = np.zeros(len(rows), dtype=np.int64)  # no copies
     if cluster.one_node_each and snap.profiles.single:
         order, device = _any_device(cluster, free, wanted, None)
         start = np.arange(len(rows) + 1)
-        return Placements(snap.job[rows[order]], np.zeros_like(rows), start, device)
+        return Placements(snap.job[rows[order]], whole, start, device)
     gang = snap.needs(rows, wanted)
     arrange = _any_device if cluster.one_node_each else _tightest_nodes
     order, device = arrange(cluster, free, wanted, gang)
     start = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(gang[order], out=start[1:])
-    return Placements(snap.job[rows[order]], np.zeros_like(rows), start, device)
+    return Placements(snap.job[rows[order]], whole, start, device)
 
 
 def _any_device(
@@ -62,14 +63,12 @@ def _any_device(
     """
     by_kind = cluster.by_accelerator
     open_devices = by_kind[free[by_kind]]
-    kinds = len(cluster.accelerators)
     order = wanted.argsort(kind="stable")
     kind = wanted[order] if gang is None else wanted[order].repeat(gang[order])
     if len(kind) == len(open_devices):
         return order, open_devices
-    room = np.bincount(cluster.accelerator_of[open_devices], minlength=kinds)
-    skip = room - np.bincount(kind, minlength=kinds)
-    skip = skip.cumsum() - skip
+    each = np.arange(len(cluster.accelerators))
+    skip = cluster.accelerator_of[open_devices].searchsorted(each) - kind.searchsorted(each)
     return order, open_devices[np.arange(len(kind)) + skip[kind]]
 
 

@@ -34,6 +34,7 @@ from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
 from fairlead.sim.virtual import VirtualCluster
 
+_LOSSES = (NodeLost, NodeRemoved)
 _MOST_IDLE_PLANS = 1000
 """plans in a row that run nothing, after which none will"""
 
@@ -167,7 +168,7 @@ class _Run:
         self._virtual.renew(command)
 
     def _suspend(self, command: Suspend, event: Event) -> None:
-        outcome: Outcome = "lost" if isinstance(event, NodeLost | NodeRemoved) else "left"
+        outcome: Outcome = "lost" if type(event) in _LOSSES else "left"
         if outcome == "lost" or self._virtual.leaves_at_once:
             self._send(self._virtual.suspend(command.lease, event.at, outcome))
             return
