@@ -72,10 +72,11 @@ class Onward:
         self._gain = np.column_stack([table.gain, np.zeros(classes)])
         self._gains: list[list[float]] = self._gain.tolist()
         self._caps: list[float] = table.cap.tolist()
-        self._open: BoolArray = self._gain > 0
-        self._open[:, width] = True
-        self._other: BoolArray = self._open.copy()
-        """classes × columns → it could be used, and is not part of the way"""
+        self._closed: BoolArray = self._gain <= 0
+        self._closed[:, width] = False
+        self._barred: BoolArray = np.ones_like(self._closed)
+        """classes × columns → no alternative: the class cannot run there, it is part of its way,
+        or it has none, since it stands at its cap or has no members"""
         self._pairs = [(0, width)] * classes
         self._pair: IntArray = np.tile(np.array([[0], [width]]), classes)
         self._rise, self._low = np.ones(classes), np.zeros(classes)
@@ -105,7 +106,7 @@ class Onward:
         if not self._price(t, prices, live):
             return False
         spare = self._spare([self._prices])[0]
-        stopped = live & ~self._capped & (self._slope[0] > _TIED)
+        stopped = self._slope[0] > _TIED
         for k, column in np.argwhere((spare <= _TIED) & stopped[:, None]).tolist():
             self._add_extra(k, column)
         if len(self._extra) + len(self._unpriced) != self._width - 1:
@@ -195,6 +196,7 @@ class Onward:
             return []
         gone = self._live > live
         self._way[gone] = 0.0
+        self._barred[gone] = True
         self._limit[0, gone], self._limit[1, gone] = -math.inf, math.inf
         stray: list[int] = (live > self._live).nonzero()[0].tolist()
         self._live, self._proved = live, False
@@ -227,10 +229,13 @@ class Onward:
         """Let a class divide its time between two columns, as decided."""
         gain, width = self._gains[k], self._width
         way = [0.0] * (2 * width)
+        barred = [True] * (width + 1)
         if self._capped[k]:
             way[a] = 1.0
             limit = (self._caps[k], math.inf)
         else:
+            barred = self._closed[k].tolist()
+            barred[a] = barred[b] = True
             rate = 1.0 / (gain[a] - gain[b])
             way[a], way[width + a] = -gain[b] * rate, rate
             if b < width:
@@ -239,12 +244,10 @@ class Onward:
         if self._live[k]:
             self._way[k] = way
             self._limit[:, k] = limit
+            self._barred[k] = barred
         self._pairs[k] = a, b
         self._pair[:, k] = a, b
         self._rise[k], self._low[k] = gain[a] - gain[b], gain[b]
-        other = self._other[k]
-        other[:] = self._open[k]
-        other[a] = other[b] = False
         self._proved = False
 
     def _add_extra(self, k: int, column: int) -> None:
@@ -319,7 +322,6 @@ class Onward:
         if direction is None:
             return False
         spare, change_of = self._spare([self._prices, [*direction, 0.0]])
-        spare[self._capped | ~self._live] = np.inf
         falls = change_of < -_TIED
         ratio = np.divide(spare, -change_of, out=np.full_like(spare, np.inf), where=falls)
         at = int(ratio.argmin())
@@ -400,7 +402,7 @@ class Onward:
     def _spare(self, prices: list[list[float]]) -> FloatArray:
         """Return prices × classes × columns → what the column costs above the class's way.
 
-        Infinite for the columns of the way itself and those where a class cannot run.
+        With the first prices it is infinite for what is no alternative.
         """
         table = np.array(prices)
         pair = table.take(self._pair, axis=1)
@@ -408,7 +410,7 @@ class Onward:
         level = pair[:, 1] - self._slope * self._low
         spare: FloatArray = table[:, None, :] - level[:, :, None]
         spare -= self._slope[:, :, None] * self._gain
-        np.putmask(spare[0], ~self._other, np.inf)
+        np.putmask(spare[0], self._barred, np.inf)
         return spare
 
     def _prove(self, spare: FloatArray, slope: FloatArray) -> bool:
@@ -420,7 +422,7 @@ class Onward:
         for extra in self._extra:
             spare[extra.k, extra.column] = np.inf
         self._stopped = slope > _TIED
-        tied = (spare <= _TIED).T & (self._stopped & self._live & ~self._capped)
+        tied = (spare <= _TIED).T & self._stopped
         self._proved, self._standing = not np.count_nonzero(tied), None
         return self._proved
 
