@@ -321,6 +321,16 @@ def test_devices_planned_for_a_job_that_has_ended_go_to_one_that_waits_once_they
     assert launched(list(left)) == {2: (0,)}
 
 
+def test_a_decision_sees_what_waits_for_devices_that_others_still_leave() -> None:
+    made = scheduler(plan_lead_s=60.0)
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    request = ask(made, 300.0)
+    answer(made, request, 301.0, plan(2, 2, 1, -1, until=720.0))
+    made.handle(ev.RoundEnd(360.0))
+    assert sorted(made.waiting.job.tolist()) == [1, 2]
+    assert made.snapshot(361.0, 361.0).holds.tolist() == [[2, 2, 1, -1]]
+
+
 def test_cancelled_job_leaves_and_is_not_planned_any_more() -> None:
     made = scheduler()
     ready(made, 0.0, plan(0, 1, -1, -1))

@@ -115,13 +115,22 @@ class Sight:
         row_of_slot = np.full(len(self._leases.lease), NOBODY, dtype=np.int64)
         row_of_slot[slots] = row_of
         held: IntArray = row_of_slot[self._leases.holder]
-        for unit in waiting:
+        if not len(waiting):
+            return held
+        rows = active.searchsorted(waiting.job)
+        if len(held) == 1:
+            # All at once, unless one waits for what another has: then fewer devices are held.
+            together = held.copy()
+            together[0, waiting.device] = rows if waiting.single else rows.repeat(waiting.size)
+            added = np.count_nonzero(together >= 0) - np.count_nonzero(held >= 0)
+            if added == len(waiting.device):
+                return together
+        for row, unit in zip(rows.tolist(), waiting, strict=True):
             # Packed jobs may wait for one another's devices, so each takes a lane of its own.
             devices = list(unit.devices)
             lanes = np.flatnonzero((held[:, devices] < 0).all(axis=1))
             if not len(lanes):
                 held = np.vstack([held, np.full_like(held[:1], NOBODY)])
-            row = np.searchsorted(active, unit.job)
             held[lanes[0] if len(lanes) else -1, devices] = row
         return held
 
