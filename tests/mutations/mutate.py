@@ -32,7 +32,7 @@ TARGETS: dict[str, str] = {
     "fairlead.live.rounds": "resume set_timer _plan_due plan",
     "fairlead.live.leases": "renew",
     "fairlead.live.nodes": "rebuilt drain take_back report _undrained _compare _unless_drained"
-    " _taken",
+    " _back _taken",
     "fairlead.live.inventory": "all_found found _lost",
     "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _locked"
     " _replace",

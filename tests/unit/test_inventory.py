@@ -74,6 +74,16 @@ def test_a_node_that_an_operator_drained_is_not_taken_back_by_a_restart(site: Si
     assert site.start(A, B) == []
 
 
+def test_a_drained_node_that_the_engine_has_no_more_is_missing_until_it_has(site: Site) -> None:
+    site.start(A)
+    site.start(A, B)
+    site.nodes.lose("b")
+    assert site.start(A) == []
+    assert Inventory(site.store, Cluster((A,))).missing == {"b"}
+    assert site.start(A, B) == [NodeReturned(0.0, "b")]
+    assert Inventory(site.store, Cluster((A, B))).missing == set()
+
+
 def test_a_removed_node_never_returns(site: Site) -> None:
     site.start(A)
     site.start(A, B)

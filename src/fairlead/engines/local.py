@@ -90,10 +90,8 @@ class LocalEngine:
                 wanted.discard(lease)
                 if lease not in self._watched:
                     self._watch(lease)
-            elif lease_dir.is_alive(directory):
-                self._stop_stranger(directory)
             else:
-                lease_dir.remove(directory)
+                self._stop_stranger(directory)
         for lease in wanted:  # ordered and logged, but the crash came before its directory
             self._reports.put_nowait(never_started(lease))
 
@@ -179,13 +177,22 @@ class LocalEngine:
         self._reports.put_nowait(ended)
 
     def _stop_stranger(self, directory: Path) -> None:
-        """Stop a keeper whose lease is not ours any more; the fence keeps its job from writing."""
-        members = lease_dir.read_json(directory / "members.json")
-        if members is not None:
-            with suppress(ProcessLookupError):
-                os.kill(int(members["keeper"]), signal.SIGTERM)
-        elif lease_dir.is_alive(directory):  # it has just begun: look again in a moment
-            asyncio.get_running_loop().call_later(_BEGINS_S, self._stop_stranger, directory)
+        """Stop a keeper whose lease is not ours any more, and clear away what is left of it.
+
+        The fence keeps its job from writing meanwhile.
+        """
+        if lease_dir.is_alive(directory):
+            members = lease_dir.read_json(directory / "members.json")
+            if members is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(int(members["keeper"]), signal.SIGTERM)
+            again_s = _BEGINS_S if members is None else _POLL_S  # it may have just begun
+        elif lease_dir.read_ended(directory) is None and _end_leftovers(directory):
+            again_s = _BEGINS_S
+        else:
+            lease_dir.remove(directory)
+            return
+        asyncio.get_running_loop().call_later(again_s, self._stop_stranger, directory)
 
     async def _poll(self) -> None:
         """Look now and then how far jobs without the library say they are."""

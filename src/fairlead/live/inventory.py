@@ -38,9 +38,9 @@ class Inventory:
         events = self.found(at, nodes, found)
         here = {node.id for node in found}
         for index, known in enumerate(nodes.cluster.nodes):
-            if known.id not in here and index not in nodes.down:
+            if known.id not in here | self.missing and index not in nodes.removed:
                 log.warning("node.missing", node=known.id)
-                events.append(self._lost(at, known.id))
+                events += self._lost(at, nodes, index)
         return events
 
     def found(self, at: float, nodes: Nodes, found: Iterable[Node]) -> list[ev.Event]:
@@ -57,8 +57,7 @@ class Inventory:
                 log.warning("node.ignored", node=node.id, why="it was removed; rename it")
             elif before.devices != node.devices:
                 log.error("node.changed", node=node.id, fix="give it another name")
-                if index not in nodes.down:
-                    events.append(self._lost(at, node.id))
+                events += self._lost(at, nodes, index)
             elif node.id in self.missing:
                 self.missing.discard(node.id)
                 self._changes.append(Remove("missing", node.id))
@@ -70,10 +69,12 @@ class Inventory:
         changes, self._changes = self._changes, []
         return changes
 
-    def _lost(self, at: float, node: str) -> ev.Event:
+    def _lost(self, at: float, nodes: Nodes, index: int) -> list[ev.Event]:
+        """Note that a node is missing; also a drained one, lest an operator takes it back."""
+        node = nodes.cluster.nodes[index].id
         self.missing.add(node)
         self._changes.append(Put("missing", node, ""))
-        return ev.NodeLost(at, node)
+        return [] if index in nodes.down else [ev.NodeLost(at, node)]
 
 
 def require_some_known(cluster: Cluster, found: Cluster) -> None:

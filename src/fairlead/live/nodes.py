@@ -97,7 +97,7 @@ class LiveNodes:
                 self._queue.put(lambda at: [ev.NodeLost(at, node)])
             case NodeUp(node):
                 self._away.discard(node)
-                self._queue.put(lambda at: self._unless_drained([ev.NodeReturned(at, node)]))
+                self._queue.put(lambda at: self._back(at, node))
             case NodeFound(found):
                 self._compare(self._inventory.found, [found])
             case DevicesTaken(node, numbers):
@@ -109,9 +109,16 @@ class LiveNodes:
         found: Sequence[Node],
     ) -> None:
         def make(at: float) -> Sequence[ev.Event]:
-            return self._unless_drained(compare(at, self._scheduler.nodes, found))
+            events = compare(at, self._scheduler.nodes, found)
+            self._away -= self._inventory.missing  # those are back when the engine has them
+            return self._unless_drained(events)
 
         self._queue.put(make, self._inventory.changes)
+
+    def _back(self, at: float, node: str) -> Sequence[ev.Event]:
+        if node in self._inventory.missing:
+            return []  # what answers is another than the scheduler knows
+        return self._unless_drained([ev.NodeReturned(at, node)])
 
     def _unless_drained(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
         """Return the events without those that would take back what an operator has drained."""

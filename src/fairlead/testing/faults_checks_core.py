@@ -50,17 +50,18 @@ class CoreChecks:
         self._require(set(held) <= set(open_.tolist()), "a device is held by no open lease")
         holders = leases.job[open_].tolist()
         self._require(len(set(holders)) == len(holders), "a job has two leases")
-        self._require(
-            sum(jobs.jobs[job].gang for job in holders) == len(held),
-            "leases and devices do not match",
-        )
+        kinds, kind_of = scheduler.cluster.accelerators, scheduler.cluster.accelerator_of
+        for slot, job in zip(open_.tolist(), holders, strict=True):
+            devices = (leases.holder == slot).any(axis=0).nonzero()[0]
+            on = {kinds[kind] for kind in kind_of[devices].tolist()}
+            fits = len(on) == 1 and len(devices) == jobs.jobs[job].gang_on(*on)
+            self._require(fits, f"{jobs.ids[job]} holds {len(devices)} of {on}")
         if isinstance(event, ev.DevicesTaken):
             self._record.taken[event.node] = event.numbers
         for command in commands:
             if isinstance(command, cmd.Launch):
                 self._launched(live, command, event.at)
         if isinstance(event, ev.LeasesEnded):
-            self._record.ended_here.update(event.lease.tolist())
             self._check_time(live, event)
 
     def _check_limits(self, scheduler: Any, launched: set[tuple[str, str]]) -> None:
@@ -109,9 +110,9 @@ class CoreChecks:
             for device in placement.devices:
                 index = cluster.node_of[device]
                 node = cluster.nodes[index].id
-                self._require(
-                    node not in self._record.drained, f"{job_id} is launched on drained {node}"
-                )
+                for state in ("drained", "cordoned", "removed", "down", "missing"):
+                    of_it = getattr(self._record, state)
+                    self._require(node not in of_it, f"{job_id} is launched on {node}: {state}")
                 number = device - int(np.searchsorted(cluster.node_of, index))
                 free = number not in self._record.taken.get(node, ())
                 self._require(free, f"{job_id} is launched on {node}:{number}, which others hold")

@@ -46,7 +46,9 @@ class JobChecks:
         self._require(found.lease >= job.fence, f"{who}: committed behind fence {job.fence}")
         self._require(found.steps >= job.committed, f"{who}: {job.committed} were committed")
         self._require(found.steps <= job.total, f"{who}: the job has {job.total}")
-        self._require(len(found.files) == job.gang, f"{who}: {found.files} of {job.gang}")
+        assert me.order is not None
+        gang = len(me.order.devices)
+        self._require(len(found.files) == gang, f"{who}: {found.files} of {gang}")
         since = max(me.began_at, job.committed_at)
         wanted = (
             found.steps in (me.wants_saved, job.total)
@@ -57,9 +59,9 @@ class JobChecks:
         )
         self._require(wanted, f"{who}: it was not time for a checkpoint")
         job.committed, job.committed_by = found.steps, found.lease
-        job.committed_at = self._record.now()
+        job.committed_at, job.committed_ranks = self._record.now(), gang
         self._record.note(f"{who}: committed by {me.name}")
-        for rank in range(job.gang):
+        for rank in range(gang):
             self._check_saved(directory, rank, found.steps, who)
 
     def undone(self, path: str) -> None:
@@ -75,6 +77,7 @@ class JobChecks:
             found = checkpoint.latest(directory)
             job.committed = 0 if found is None else found.steps
             job.committed_by = -1 if found is None else found.lease
+            job.committed_ranks = 0 if found is None else len(found.files)
 
     def _check_saved(self, directory: str, rank: int, steps: int, who: str) -> None:
         try:
@@ -84,6 +87,13 @@ class JobChecks:
             return
         assert payload is not None
         self.loaded(pickle.loads(payload)["model"], steps, rank, who)
+
+    def began(self, process: Process, model: dict[str, int], steps: int) -> None:
+        """Require that a member begins with its own state; with the first's if it had none."""
+        assert process.order is not None
+        ranks = self._record.truth[process.order.job].committed_ranks
+        rank = process.rank if process.rank < ranks or not steps else 0
+        self.loaded(model, steps, rank, f"{process.name} begins")
 
     def loaded(self, model: dict[str, int], steps: int, rank: int, who: str) -> None:
         """Require that a state is a member's own after exactly these steps."""
@@ -106,10 +116,10 @@ class JobChecks:
         self._record.devices[mine] = process
         self._record.note(f"{process.name} of {order.job} starts on {mine}")
         self._require(job.fence == order.lease, f"{process.name} starts, its fence is not raised")
-        self._require(len(order.devices) == job.gang, f"{order.job} runs on {order.devices}")
-        if job.accelerators is not None:
-            fits = set(order.accelerators) <= set(job.accelerators)
-            self._require(fits, f"{order.job} may not run on {order.accelerators}")
+        kinds = set(order.accelerators)
+        gangs = dict.fromkeys(kinds, job.gang) if job.accelerators is None else job.accelerators
+        fits = len(kinds) == 1 and len(order.devices) == gangs.get(order.accelerators[0])
+        self._require(fits, f"{order.job} may not run on {order.devices}: {order.accelerators}")
 
     def stepped(self, process: Process) -> None:
         """Look at a member that starts a step."""

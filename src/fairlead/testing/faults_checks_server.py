@@ -7,6 +7,7 @@ from typing import Any
 
 from fairlead.core.jobs import JobState
 from fairlead.engines.lease_dir import is_alive
+from fairlead.model import events as ev
 from fairlead.testing.faults_machine import Process
 from fairlead.testing.faults_record import Record
 
@@ -19,12 +20,42 @@ class ServerChecks:
 
     def __init__(self, record: Record) -> None:
         self._record, self._require = record, record.require
+        self._unreached: set[str] = set()
 
     def settled(self) -> None:
         """Note that the store holds all that was handled so far."""
         for truth in self._record.truth.values():
             truth.written = truth.counted
         self._record.taken_written = dict(self._record.taken)
+        self._record.down_written = set(self._record.down)
+
+    # -- what the engine says of nodes, and when the scheduler takes it in ----------------------
+
+    def lost(self, node: str) -> list[ev.Event]:
+        """Note that the scheduler knows of a node that the engine does not reach."""
+        if node in self._unreached:
+            self._record.down.add(node)
+        return []
+
+    def unreached(self, node: str) -> None:
+        """Note that the engine says that it does not reach a node."""
+        self._unreached.add(node)
+
+    def reached(self, node: str) -> None:
+        """Note that the engine says that it reaches a node again."""
+        self._unreached.discard(node)
+        self._record.down.discard(node)
+        self._record.down_written.discard(node)
+
+    def found(self, node: str) -> None:
+        """Note that the engine says that it has a node, which it reaches."""
+        self._record.missing.discard(node)
+        self.reached(node)
+
+    def missed(self, nodes: Iterable[str]) -> list[ev.Event]:
+        """Note which nodes the engine does not have."""
+        self._record.missing.update(nodes)
+        return []
 
     def heard(self, live: Any, taken: Mapping[str, tuple[int, ...]]) -> None:
         """Require that a server knows which devices others hold."""
@@ -68,7 +99,16 @@ class ServerChecks:
         self._require(
             self._record.drained <= down, f"{self._record.drained - down} are not drained any more"
         )
+        lost = self._record.down_written - self._record.may_be_removed - down
+        self._require(not lost, f"{lost} were lost before a restart and are used again")
+        self._record.down = set(self._record.down_written)
         nodes = live.scheduler.nodes
+        cordoned = {live.scheduler.cluster.nodes[node].id for node in nodes.cordoned}
+        free = self._record.cordoned - cordoned
+        self._require(not free, f"{free} are not cordoned any more")
+        removed = {live.scheduler.cluster.nodes[node].id for node in nodes.removed}
+        back = self._record.removed - removed
+        self._require(not back, f"{back} were removed and are there again")
         taken = {node.id: nodes.taken_of(node.id) for node in nodes.cluster.nodes}
         told = (
             {node: had.get(node, ()) for node in taken}
@@ -80,22 +120,22 @@ class ServerChecks:
         for tenant, weight in self._record.weights.items():
             self._require(weights.get(tenant) == weight, f"tenant {tenant} lost its weight")
 
-    def nothing_left(self, root: Path, ended: set[int], keepers: Iterable[Process]) -> None:
-        """Require that nothing is left of leases whose end a server has written down."""
+    def nothing_left(self, root: Path, there: set[int], keepers: Iterable[Process]) -> None:
+        """Require that nothing is left of leases that are over, whoever has started them.
+
+        Of some there may be something yet.
+        """
         for directory in root.iterdir():
-            left = int(directory.name) in ended
-            self._require(
-                not left or is_alive(directory), f"{directory.name} was not cleared away"
-            )
+            good = int(directory.name) in there
+            self._require(good, f"{directory.name} was not cleared away")
         for keeper in keepers:
             late = self._record.now() - keeper.ended_at > _REAPED_S
             gone = keeper.alive or keeper.reaped or not late
             self._require(gone, f"{keeper.name} is dead, and nobody has taken note")
 
-    def ended(self, live: Any) -> None:
+    def ended(self, live: Any, there: set[str]) -> None:
         """Require that every job has come to its end, and that every node is known."""
         known = {node.id for node in live.scheduler.cluster.nodes}
-        there = {node.id for node in live.setting.cluster.nodes}
         self._require(there <= known, f"of the engine's nodes {there - known} are not known")
         jobs = live.scheduler.jobs
         for job_id, number in jobs.number.items():
@@ -109,6 +149,11 @@ class ServerChecks:
                 good = {JobState.CANCELLED}
             self._require(state in good, f"{job_id} never came to its end: {state.name}")
 
+    def all_used(self, live: Any) -> bool:
+        """Tell whether every node that was not given up for good is used."""
+        down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
+        return down <= self._record.may_be_removed and not live.scheduler.nodes.cordoned
+
     def took_over(self, live: Any) -> None:
         """Look at the leases of a server that has just started: they are those of the core."""
         scheduler = live.scheduler
@@ -121,7 +166,7 @@ class ServerChecks:
             slot = known.get(number, 0)
             good = (
                 job == leases.job[slot]
-                and found.ranks == scheduler.jobs.jobs[job].gang
+                and found.ranks == (leases.holder == slot).any(axis=0).sum()
                 and found.until == (math.inf if end is None else end)
                 and found.leaving == leases.leaving[slot]
             )

@@ -3,19 +3,13 @@
 import pickle
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairlead.job import checkpoint
-from fairlead.live.spec import JobSpec
-from fairlead.model import events as ev
-from fairlead.model.errors import FairleadError
-from fairlead.model.job import Tenant
-from fairlead.store import Audit
 from fairlead.testing.faults_machine import Process
+from fairlead.testing.faults_operators import act, give_back, one_of, submit
 from fairlead.testing.faults_plan import ACTIONS, ENDLESS, Happening
-from fairlead.testing.faults_server import Server
 
 _LONG_S = 4.0
 
@@ -24,115 +18,6 @@ if TYPE_CHECKING:
 
 _ALL_OF_IT_S = 4.0
 """others who stay for less take all of a node, and one device otherwise"""
-
-# -- what operators do --------------------------------------------------------------------------
-
-
-async def submit(world: "World", server: Server, spec: JobSpec) -> None:
-    """Hand in a job."""
-    made = await server.live.submit(spec, "operator")
-    world.checks.acknowledged.add(made.id)
-
-
-async def _submit_and_cancel(world: "World", server: Server, after_s: float) -> None:
-    """Hand in a job that would go on for ever, and end it just when it may be about to start."""
-    made = await server.live.submit(ENDLESS, "operator")
-    world.checks.acknowledged.add(made.id)
-    world.loop.call_later(after_s, world.client, cancel, made.id)
-
-
-async def cancel(world: "World", server: Server, job_id: str) -> None:
-    """End a job for good."""
-    world.checks.may_be_cancelled.add(job_id)
-    try:
-        await server.live.cancel(job_id, "operator")
-    except FairleadError:
-        return  # it had ended
-    world.checks.cancelled.add(job_id)
-
-
-async def _hold(world: "World", server: Server, job_id: str, for_s: float) -> None:
-    world.checks.may_be_held.add(job_id)
-    world.loop.call_later(for_s, world.client, release, job_id)
-    undone = world.checks.undone[job_id]
-    try:
-        await server.live.hold(job_id, "operator")
-    except FairleadError:
-        return
-    if world.checks.undone[job_id] == undone:
-        world.checks.held.add(job_id)
-
-
-async def release(world: "World", server: Server, job_id: str) -> None:
-    """Let a held job run again."""
-    world.checks.undone[job_id] += 1
-    world.checks.held.discard(job_id)
-    try:
-        await server.live.release(job_id, "operator")
-    except FairleadError:
-        return
-    world.checks.may_be_held.discard(job_id)
-
-
-async def _drain(world: "World", server: Server, node: str, for_s: float) -> None:
-    world.checks.turned.add(node)
-    world.loop.call_later(for_s, world.client, give_back, node)
-    undone = world.checks.undone[node]
-    await server.live.nodes.drain(node, "operator")
-    if world.checks.undone[node] == undone:
-        world.checks.drained.add(node)
-        world.checks.require(node in server.live.nodes.drained, f"{node} is not drained")
-
-
-async def give_back(world: "World", server: Server, node: str) -> None:
-    """Use a drained node again."""
-    world.checks.undone[node] += 1
-    world.checks.drained.discard(node)
-    await server.live.nodes.take_back(node, "operator")
-
-
-async def set_tenant(world: "World", server: Server, name: str, weight: float) -> None:
-    """Give a tenant its weight and limits."""
-    world.checks.weights.pop(name, None)
-    made = Tenant(name, weight=weight, limit=world.plan.limits.get(name, {}))
-    await server.live.set_tenant(made, "operator")
-    world.checks.weights[name] = weight
-
-
-async def _priority(world: "World", server: Server, job_id: str, priority: int) -> None:
-    del world
-    jobs = server.live.scheduler.jobs
-    job = replace(jobs.jobs[jobs.number[job_id]], priority=priority)
-    audit = Audit(0.0, "operator", "change", job_id)
-    try:
-        await server.live.change(lambda at: ev.JobChanged(at, job), audit)
-    except FairleadError:
-        return
-
-
-def _act(world: "World", happening: Happening) -> None:
-    what, checks = happening.what, world.checks
-    job = _one(sorted(checks.acknowledged), happening)
-    node = _one([node.id for node in world.setting.cluster.nodes], happening)
-    if what == "submit":
-        world.client(submit, JobSpec(command=("train",), workload="small", steps=3))
-    elif what == "change of mind":
-        world.client(_submit_and_cancel, happening.for_s / 8.0)
-    elif what == "drain":
-        if node in world.machine.cut:
-            return
-        world.client(_drain, node, happening.for_s)
-    elif what == "tenant":
-        world.client(set_tenant, ("red", "blue")[int(2 * happening.pick)], 1.0 + happening.for_s)
-    elif job is None:
-        return
-    elif what == "cancel":
-        world.client(cancel, job)
-    elif what == "hold":
-        world.client(_hold, job, happening.for_s)
-    else:
-        world.client(_priority, job, int(happening.for_s))
-
 
 # -- what goes wrong ----------------------------------------------------------------------------
 
@@ -213,23 +98,23 @@ def _crash(world: "World", victims: Sequence[Process]) -> None:
 
 
 def _member_dies(world: "World", happening: Happening) -> None:
-    victim = _one(world.jobs.members(), happening)
+    victim = one_of(world.jobs.members(), happening)
     _crash(world, [] if victim is None else [victim])
 
 
 def _keeper_dies(world: "World", happening: Happening) -> None:
-    victim = _one(world.jobs.keepers(), happening)
+    victim = one_of(world.jobs.keepers(), happening)
     _crash(world, [] if victim is None else [victim])
 
 
 def _gang_dies(world: "World", happening: Happening) -> None:
-    victim = _one(world.jobs.members(), happening)
+    victim = one_of(world.jobs.members(), happening)
     if victim is not None:
         _crash(world, [one for one in world.jobs.members() if one.lease == victim.lease])
 
 
 def _job_is_cut_off(world: "World", happening: Happening) -> None:
-    job = _one(sorted(world.checks.acknowledged), happening)
+    job = one_of(sorted(world.checks.acknowledged), happening)
     if job is not None:
         world.touch()
         world.network.cut_jobs.add(job)
@@ -242,16 +127,16 @@ def _reach_job(world: "World", job: str) -> None:
 
 
 def _node_is_cut_off(world: "World", happening: Happening) -> None:
-    node = _one([node.id for node in world.setting.cluster.nodes], happening)
+    node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
     # For longer than a lease, or so short that its members are still there.
     for_s = happening.for_s
-    world.cut_node(node, 3 * for_s if for_s < _LONG_S else for_s - _LONG_S)
+    world.nodes.cut(node, 3 * for_s if for_s < _LONG_S else for_s - _LONG_S)
 
 
 def _node_blinks(world: "World", happening: Happening) -> None:
     """Lose a node for a moment: members live on, reach the server, and hear that all is over."""
-    node = _one([node.id for node in world.setting.cluster.nodes], happening)
-    world.cut_node(node, happening.for_s / 100.0)
+    node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
+    world.nodes.cut(node, happening.for_s / 100.0)
 
 
 def _no_descriptor_is_left(world: "World", happening: Happening) -> None:
@@ -261,23 +146,43 @@ def _no_descriptor_is_left(world: "World", happening: Happening) -> None:
 
 
 def _node_is_back_before_the_server(world: "World", happening: Happening) -> None:
-    node = _one([node.id for node in world.plan.cluster.nodes], happening)
-    world.cut_node(node, happening.for_s)
+    node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
+    world.nodes.cut(node, happening.for_s)
     world.loop.call_later(0.7 * happening.for_s, world.kill_server, happening.for_s)
 
 
 def _others_come(world: "World", happening: Happening) -> None:
-    node = _one(world.setting.cluster.nodes, happening)
+    node = one_of(world.nodes.cluster.nodes, happening)
     every = range(len(node.devices))
     numbers = tuple(every) if happening.for_s < _ALL_OF_IT_S else tuple(every[:1])
-    world.take_devices(node.id, numbers)
-    world.loop.call_later(2 * happening.for_s, world.take_devices, node.id, ())
+    world.nodes.take(node.id, numbers)
+    world.loop.call_later(2 * happening.for_s, world.nodes.take, node.id, ())
 
 
 def _node_joins(world: "World", happening: Happening) -> None:
-    nodes = world.setting.cluster.nodes
-    alike = _one(nodes, happening)
-    world.add_node(replace(alike, id=f"{alike.id}-{len(nodes)}"))
+    world.nodes.join_like(one_of(world.nodes.cluster.nodes, happening).id)
+
+
+def _node_is_missing(world: "World", happening: Happening) -> None:
+    """Have the next server find a node gone, or with other devices than it had."""
+    name = one_of(world.nodes.cluster.nodes, happening).id
+    world.nodes.miss(name, 3.0 * happening.for_s, exchanged=int(8.0 * happening.for_s) % 3 == 0)
+    world.kill_server(happening.for_s / 4.0)
+    if int(16.0 * happening.for_s) % 2:  # it is there again for the one after, which asks for all
+        world.loop.call_later(happening.for_s, world.kill_server, 2.5 * happening.for_s)
+    if int(32.0 * happening.for_s) % 2:  # an operator would use it, and nobody can
+        world.loop.call_later(happening.for_s / 2.0, world.client, give_back, name)
+
+
+def _server_is_refused(world: "World", happening: Happening) -> None:
+    """Have somebody try to start the next server under rules with which it cannot go on."""
+    world.tries_rules = True
+    world.kill_server(happening.for_s / 4.0)
+
+
+def _planner_fails(world: "World", happening: Happening) -> None:
+    if world.server is not None:
+        world.server.plans_fail += 1 + int(2 * happening.pick)
 
 
 def _disk_is_full(world: "World", happening: Happening) -> None:
@@ -293,7 +198,7 @@ def _make_room(world: "World") -> None:
 
 def _file_is_damaged(world: "World", happening: Happening) -> None:
     """Put an old state in the place of a checkpoint's, until somebody repairs it."""
-    job = _one(sorted(world.checks.truth), happening)
+    job = one_of(sorted(world.checks.truth), happening)
     if job is None or job in world.jobs.damaged:
         return
     directory = world.home / "jobs" / job / "checkpoint"
@@ -329,7 +234,7 @@ def _time_stalls(world: "World", happening: Happening) -> None:
 
 
 def _job_is_slow(world: "World", happening: Happening) -> None:
-    job = _one(sorted(world.checks.acknowledged), happening)
+    job = one_of(sorted(world.checks.acknowledged), happening)
     if job is not None:
         world.touch()
         world.jobs.slow_s[job] = happening.for_s
@@ -347,12 +252,8 @@ def _job_cannot_start(world: "World", happening: Happening) -> None:
     world.jobs.fails_for_want = int(2 * happening.for_s) % 2 == 1
 
 
-def _one(among: Sequence[Any], happening: Happening) -> Any:
-    return among[int(happening.pick * len(among))] if among else None
-
-
 HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
-    **dict.fromkeys(ACTIONS, _act),
+    **dict.fromkeys(ACTIONS, act),
     "server dies": _server_dies,
     "server dies at a gate": _server_dies_at_a_gate,
     "server dies at a stop": _server_dies_at_a_stop,
@@ -373,6 +274,9 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "node is back before the server": _node_is_back_before_the_server,
     "others come": _others_come,
     "node joins": _node_joins,
+    "node is missing": _node_is_missing,
+    "server is refused": _server_is_refused,
+    "planner fails": _planner_fails,
     "disk is full": _disk_is_full,
     "file is damaged": _file_is_damaged,
     "clock jumps": _clock_jumps,

@@ -79,12 +79,12 @@ class Jobs:
         process.order = order
         process.started_by = self._machine.servers
         self._machine.keepers[process.pid] = process
-        gang = len(order.devices)
         if order.job not in self._checks.truth:
+            gang = int(order.environment.get("GANG", "1"))
             self._checks.truth[order.job] = Truth(
                 order.total_steps or 0,
                 gang,
-                _allowed(order.environment),
+                _allowed(order.environment, gang),
                 order.command[0] == "train",
             )
         return process.pid
@@ -185,7 +185,8 @@ class Jobs:
         run.register(model=model if (order.total_steps or 0) % 2 else _Model(model))
         if run.steps_done == 0:
             del model["fresh"]
-        self._checks.jobs.loaded(model, run.steps_done, me.rank, f"{me.name} begins")
+        self._checks.jobs.began(me, model, run.steps_done)
+        model["rank"] = me.rank
         gang = len(order.devices)
         if gang > 1 and order.lease not in self._met:
             self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)
@@ -253,6 +254,9 @@ class _Meeting:
             self._all.wait()
 
 
-def _allowed(environment: Mapping[str, str]) -> tuple[str, ...] | None:
+def _allowed(environment: Mapping[str, str], gang: int) -> dict[str, int] | None:
     found = environment.get("ALLOWED")
-    return tuple(found.split(",")) if found else None
+    if not found:
+        return None
+    each = (one.partition("=") for one in found.split(","))
+    return {kind: int(count or gang) for kind, _, count in each}

@@ -55,6 +55,8 @@ class Process:
         """it waits for the server's answer"""
         self.asks_by = 0.0
         """when it is to ask the server again: as it was told, or soon when nobody answered"""
+        self.woken = False
+        """it was sent the signal to look whether it is to leave while it waited for an answer"""
         self.told_steps = -1
         """of which the server has heard from it"""
         self.error: BaseException | None = None
@@ -216,6 +218,9 @@ class Machine:
             if handler == signal.SIG_DFL:
                 self._end(process, -number)
             elif handler != signal.SIG_IGN:
+                # A member that is sent a signal asks at once whether it is to leave.
+                process.woken = process.asking
+                process.asks_by = min(process.asks_by, self.loop.time())
                 handler(number, None)
 
     def unmask(self, process: Process) -> None:

@@ -44,7 +44,8 @@ class Network:
             again_s = float(str(answer.get("again_s", _RETRY_S)))
         finally:
             me.asking = False
-            me.asks_by = self._machine.loop.time() + again_s
+            me.asks_by = self._machine.loop.time() + (0.0 if me.woken else again_s)
+            me.woken = False
         return status, answer
 
     def _ask(

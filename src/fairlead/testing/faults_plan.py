@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,9 +42,13 @@ FAULTS = (
     *("file is damaged", "node is back before the server", "no descriptor is left"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
     *("job cannot start", "server dies as a keeper begins", "another server starts"),
-    *("node blinks", "node blinks"),
+    *("node blinks", "node blinks", "node is missing", "node is missing", "server is refused"),
+    "planner fails",
 )
-ACTIONS = ("cancel", "hold", "hold", "drain", "tenant", "priority", "submit", "change of mind")
+ACTIONS = (
+    *("cancel", "hold", "hold", "drain", "tenant", "priority", "submit", "change of mind"),
+    *("cordon", "remove"),
+)
 
 
 ENDLESS = JobSpec(
@@ -167,7 +171,11 @@ def _job(
     # Some gangs would never fit into the limits.
     gang = 2 if not limits and max(counts.values()) > 1 and rng.random() < 0.3 else 1
     fits = [kind for kind in KINDS if counts[kind] >= gang]
-    only = (rng.choice(fits),) if rng.random() < 0.15 else None
+    only: tuple[str, ...] | None = (rng.choice(fits),) if rng.random() < 0.15 else None
+    if gang == 1 and not limits and max(counts.values()) > 1 and rng.random() < 0.12:
+        # One device of one kind does as much for it as two of another.
+        kind = rng.choice([kind for kind in KINDS if counts[kind] > 1])
+        only = (*(one for one in KINDS if one != kind), f"{kind}=2")
     steps = rng.randint(10, 30) if rng.random() < 0.2 else rng.randint(3, 14)
     shell = rng.random() < 0.15
     # What keeps nothing of its work must not be moved again and again.
@@ -180,7 +188,7 @@ def _job(
         steps=steps,
         priority=rng.choice((0, 0, 0, 1)),
         accelerators=only,
-        environment={} if only is None else {"ALLOWED": ",".join(only)},
+        environment={"GANG": str(gang), **({"ALLOWED": ",".join(only)} if only else {})},
         retries=rng.choice((1000, 1000, 1000, 1)),
         grace_s=rng.choice((2.0, 5.0)),
     )
@@ -203,6 +211,7 @@ def _mechanism(rng: random.Random, round_s: float) -> Any:
 class Turns:
     """Runs those who have had least time so far: jobs stop and move in nearly every round."""
 
+    takes_alternatives: ClassVar[bool] = True
     round_s: float
 
     def initial(self) -> None:

@@ -1,7 +1,7 @@
 """What has really happened in a run, against which all that is claimed is held."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -26,12 +26,15 @@ class Truth:
 
     total: int
     gang: int
-    accelerators: tuple[str, ...] | None
+    accelerators: Mapping[str, int] | None
+    """those it may use → devices that it needs there; None: its gang of any"""
     train: bool
     """it uses the library"""
     committed: int = 0
     """steps in the checkpoint in force"""
     committed_by: int = -1
+    committed_ranks: int = 0
+    """members that have saved their part of it"""
     committed_at: float = 0.0
     fence: int = -1
     counted: float = 0.0
@@ -58,6 +61,16 @@ class Record:
     held: set[str] = field(default_factory=set)
     may_be_held: set[str] = field(default_factory=set)
     drained: set[str] = field(default_factory=set)
+    cordoned: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    """nodes that an operator has given up for good"""
+    may_be_removed: set[str] = field(default_factory=set)
+    down: set[str] = field(default_factory=set)
+    """nodes that the engine does not reach, as far as the scheduler was told"""
+    down_written: set[str] = field(default_factory=set)
+    """the same, as far as the store holds it"""
+    missing: set[str] = field(default_factory=set)
+    """nodes that the engine did not have when the scheduler was last told of all"""
     undone: Counter[str] = field(default_factory=Counter)
     """job or node → how often its release or return was asked for"""
     turned: set[str] = field(default_factory=set)
@@ -78,8 +91,6 @@ class Record:
     """leases of which a member was made to die"""
     broken_at: dict[int, float] = field(default_factory=dict)
     """lease → when the first member of its gang was gone before its time"""
-    ended_here: set[int] = field(default_factory=set)
-    """leases whose end the server that is up has written down"""
     devices: dict[tuple[str, int], Process] = field(default_factory=dict)
     trace: list[tuple[float, *tuple[object, ...]]] = field(default_factory=list)
     """what happened, and what followed from it"""

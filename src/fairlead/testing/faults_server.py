@@ -4,30 +4,18 @@ import asyncio
 import errno
 import random
 import traceback
-from collections.abc import AsyncIterator, Callable, Collection
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from fairlead.core import state_bytes
-from fairlead.engines import lease_dir
-from fairlead.engines.base import (
-    DevicesTaken,
-    Ended,
-    NodeDown,
-    NodeFound,
-    NodeUp,
-    Order,
-    Progressed,
-    Report,
-)
-from fairlead.engines.local import LocalEngine
+from fairlead.engines.base import NodeDown, NodeFound, NodeUp, Report
 from fairlead.live.clock import Clock
 from fairlead.live.driver import Live, Setting
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.cluster import Cluster, Node
-from fairlead.store import FencedError
+from fairlead.store import FencedError, Put
 from fairlead.testing.faults_checks import Checks
+from fairlead.testing.faults_engine import FaultyEngine
 
 
 class ServerDiedError(BaseException):
@@ -51,10 +39,14 @@ class Server:
         self.started = False
         self.starts_at = 0.0
         self.started_at = 0.0
+        self.absent: set[str] = set()
+        """nodes that its engine does not have when it starts"""
         self.dies_at: int | None = None
         """how many more gates it passes before it dies at one"""
         self.no_descriptor = False
         """whether the next keeper that it starts cannot be watched"""
+        self.plans_fail = 0
+        """how many of the next plans cannot be computed"""
         self.dies_at_stop = False
         """whether it dies when it is about to tell a lease to leave"""
         self.on_death: Callable[[str], None] = lambda _: None
@@ -100,16 +92,27 @@ class Server:
         self.engine.let_go()
         if self.in_flight is not None and self.rng.random() < 0.5:
             call, given = self.in_flight
+            self.in_flight = None
             call(*given)
         self.store.close()
 
     def write_late(self) -> None:
-        """Have the write that was under way arrive after another server took over."""
-        try:
-            self.store.append(self.live.token, 1 << 40, ["late"])
-        except FencedError:
-            return
-        self.checks.require(False, "a server that was replaced could still write")
+        """Have writes arrive after another server took over, one that was under way among them."""
+        token, far = self.live.token, 1 << 40
+        writes: list[tuple[Callable[..., Any], tuple[object, ...]]] = [
+            (self.store.append, (token, far, ["late"])),
+            (self.store.append, (token, 0, [], [Put("job", "late", "")])),
+            (self.store.save_state, (token, far, "{}")),
+        ]
+        if self.in_flight is not None:
+            writes.append(self.in_flight)
+        for call, given in writes:
+            try:
+                call(*given)
+            except FencedError:
+                continue
+            self.checks.require(False, "a server that was replaced could still write")
+        self.store.close()
 
     def watch(self, client: "asyncio.Task[Any]") -> None:
         """Let a client's call end with the server."""
@@ -152,6 +155,17 @@ class WatchedLive(Live):
         self.busy = False
         self.server.checks.server.settled()
         self.server.checks.said.settled(self)
+
+    def _report(self, report: Report) -> None:
+        checks = self.server.checks
+        if isinstance(report, NodeUp):
+            checks.server.reached(report.node)
+        elif isinstance(report, NodeFound):
+            checks.server.found(report.node.id)
+        super()._report(report)
+        if isinstance(report, NodeDown):
+            checks.server.unreached(report.node)
+            self.put(lambda _: checks.server.lost(report.node))
 
     def _rebuild(self) -> float:
         at = super()._rebuild()
@@ -216,198 +230,10 @@ class FaultyWorkers:
         await self._server.wait()
         if self._server.trouble and self._server.rng.random() < 0.1:
             await asyncio.sleep(self._server.rng.uniform(0.0, 6.0))
+        if self._server.plans_fail > 0:
+            self._server.plans_fail -= 1
+            raise ArithmeticError("the simulated planner finds no plan")
         return call(*given)
 
     def close(self) -> None:
         """Wait for what is under way."""
-
-
-class FaultyEngine:
-    """The local engine behind calls and reports that are late, doubled or out of order."""
-
-    def __init__(self, server: Server, setting: Setting) -> None:
-        self._server = server
-        self._loop = asyncio.get_running_loop()
-        self._local = _Local(setting.data, setting.cluster)
-        self._local.server = server
-        self._reports: asyncio.Queue[Report] = asyncio.Queue()
-        self._nodes_of: dict[int, set[str]] = {}
-        self.cut: set[str] = set()
-        """nodes that do not answer"""
-        self.taken: dict[str, tuple[int, ...]] = {}
-        """node → which of its devices others hold"""
-        self.given_up: set[int] = set()
-        """leases reported as lost with their node: what is left of them is stopped later"""
-        """leases that runs of the server before this one gave up are adoption's to stop, if their
-        node can be reached then"""
-        self._told: set[int] = set()
-        self._listening: asyncio.Task[None] | None = None
-
-    async def inventory(self) -> Cluster:
-        """Return the cluster."""
-        return await self._local.inventory()
-
-    async def launch(self, order: Order) -> None:
-        """Start the processes of a lease."""
-        await self._server.wait()
-        self._nodes_of[order.lease] = {node for node, _ in order.devices}
-        if self.cut & self._nodes_of[order.lease]:
-            self._give_up(order.lease, "its node does not answer")
-            return
-        self._local.blind, self._server.no_descriptor = self._server.no_descriptor, False
-        try:
-            await self._local.launch(order)
-        finally:
-            self._local.blind = False
-        await self._server.wait()
-
-    async def stop(self, lease: int) -> None:
-        """Tell a lease to leave."""
-        await self._server.wait()
-        if self._server.dies_at_stop:
-            self._server.dies_at_stop = False
-            self._server.dies_at = 0
-            self._server.gate()
-        await self._local.stop(lease)
-
-    async def running(self) -> frozenset[int]:
-        """Return the leases whose processes live."""
-        return await self._local.running()
-
-    async def adopt(self, leases: Collection[int]) -> None:
-        """Take over after a restart."""
-        await self._server.wait()
-        await self._local.adopt(leases)
-        for directory in sorted(self._local._root.iterdir()):
-            if any(self._is_left(directory, node) for node in self.cut):
-                self.given_up.add(int(directory.name))
-        scheduler = self._server.live.scheduler
-        for number in sorted(scheduler.nodes.down):
-            node = scheduler.cluster.nodes[number].id
-            self.find(node)
-        for node in sorted(self.cut):
-            self.lose(node)
-        for each in scheduler.cluster.nodes:
-            self.take(each.id, self.taken.get(each.id, ()))
-        await self._server.wait()
-
-    async def forget(self, leases: Collection[int]) -> None:
-        """Clear away what is left of leases that have ended."""
-        await self._server.wait()
-        await self._local.forget(leases)
-
-    def reports(self) -> AsyncIterator[Report]:
-        """Yield what happens."""
-        self._listening = asyncio.ensure_future(self._listen())
-        return self._each()
-
-    async def close(self) -> None:
-        """Let go."""
-        self.let_go()
-        await self._local.close()
-
-    def let_go(self) -> None:
-        """Hear nothing more."""
-        if self._listening is not None:
-            self._listening.cancel()
-        for descriptor in self._local._watched.values():
-            self._loop.remove_reader(descriptor)
-
-    def lose(self, node: str) -> None:
-        """Report a node as gone, and with it all that runs there."""
-        self.cut.add(node)
-        self._told.clear()  # who has not heard it before it was cut off again is told again
-        self._later(NodeDown(node))
-        live = self._server.live
-        for lease in sorted(live.leases):
-            if node in self._where(lease):
-                self._give_up(lease, f"node {node} does not answer")
-
-    def find(self, node: str) -> None:
-        """Stop what was given up on a node that is back, and report it when nothing is left."""
-        if node in self.cut or not self._server.up:
-            return
-        left = [path for path in sorted(self._local._root.iterdir()) if self._is_left(path, node)]
-        for directory in left:
-            lease = int(directory.name)
-            if not lease_dir.is_alive(directory):
-                self._local._report_end(lease)
-            elif lease in self.given_up and lease not in self._told:
-                self._told.add(lease)
-                self._local._stop_stranger(directory)
-        if left:
-            self._loop.call_later(0.2, self.find, node)
-        else:
-            self._later(NodeUp(node))
-
-    def _is_left(self, directory: Path, node: str) -> bool:
-        """Tell whether a lease that was given up may still run on a node."""
-        lease = int(directory.name)
-        if lease in self._server.live.leases and lease not in self.given_up:
-            return False
-        if (directory / "exit.json").exists() or not (directory / "order.json").exists():
-            return False
-        return any(at == node for at, _ in lease_dir.read_order(directory).devices)
-
-    def _give_up(self, lease: int, why: str) -> None:
-        self.given_up.add(lease)
-        self._later(Ended(lease, "lost", None, why))
-
-    def join(self, node: Node) -> None:
-        """Report a node that was never there before."""
-        self._later(NodeFound(node))
-
-    def take(self, node: str, numbers: tuple[int, ...]) -> None:
-        """Report which devices of a node others hold."""
-        self.taken[node] = numbers
-        self._later(DevicesTaken(node, numbers))
-
-    def _where(self, lease: int) -> set[str]:
-        if lease not in self._nodes_of:
-            scheduler = self._server.live.scheduler
-            cluster, leases = scheduler.cluster, scheduler.leases
-            mine = (leases.lease[leases.holder] == lease).any(axis=0).nonzero()[0]
-            self._nodes_of[lease] = {cluster.nodes[cluster.node_of[d]].id for d in mine}
-        return self._nodes_of[lease]
-
-    async def _listen(self) -> None:
-        async for report in self._local.reports():
-            if isinstance(report, Ended) and report.ending == "finished" and report.steps is None:
-                # A job without the library has said before how far it is.
-                total = lease_dir.read_order(self._local._directory(report.lease)).total_steps
-                self._reports.put_nowait(Progressed(report.lease, float(total or 0)))
-            self._later(report)
-
-    def _later(self, report: Report) -> None:
-        server, loop = self._server, self._loop
-        if not server.trouble or isinstance(report, NodeDown | NodeUp | NodeFound | DevicesTaken):
-            self._reports.put_nowait(report)
-            return
-        for _ in range(1 + (server.rng.random() < server.trouble)):
-            late_s = server.rng.choice((0.0, 0.0, 0.01, 0.2, 1.5))
-            loop.call_later(late_s, self._reports.put_nowait, report)
-
-    async def _each(self) -> AsyncIterator[Report]:
-        while True:
-            yield await self._reports.get()
-
-
-class _Local(LocalEngine):
-    """The local engine, which does nothing any more once its server is dead."""
-
-    server: Server
-    blind = False
-
-    def _follow(self, lease: int, pid: int, *, own: bool) -> None:
-        if self.blind:
-            self.server.checks.touch([lease])
-            raise OSError(errno.EMFILE, "no descriptor is left")
-        super()._follow(lease, pid, own=own)
-
-    def _watch(self, lease: int) -> None:
-        if self.server.up:
-            super()._watch(lease)
-
-    def _stop_stranger(self, directory: Path) -> None:
-        if self.server.up:
-            super()._stop_stranger(directory)

@@ -1,7 +1,7 @@
 """The world of one run: a machine, its disk and network, and servers that come and go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,6 @@ from typing import Any
 from fairlead.core.jobs import JobState
 from fairlead.live.driver import Setting
 from fairlead.live.spec import JobSpec
-from fairlead.model.cluster import Node
 from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.lease import SLOTS
 from fairlead.server.auth import DeniedError, Tokens
@@ -21,33 +20,27 @@ from fairlead.server.renewals import renewed
 from fairlead.store import Store
 from fairlead.testing.faults_checks import Checks
 from fairlead.testing.faults_disk import Disk
-from fairlead.testing.faults_happenings import (
-    HAPPENINGS,
-    cancel,
-    give_back,
-    release,
-    set_tenant,
-    submit,
-)
+from fairlead.testing.faults_happenings import HAPPENINGS
 from fairlead.testing.faults_jobs import Jobs
 from fairlead.testing.faults_loop import StalledError, VirtualLoop
 from fairlead.testing.faults_machine import Machine, Process
 from fairlead.testing.faults_network import Network
+from fairlead.testing.faults_nodes import SimulatedNodes
+from fairlead.testing.faults_operators import cancel, give_back, release, set_tenant, submit
 from fairlead.testing.faults_plan import ENDLESS, SPEEDS, Happening, Scenario
 from fairlead.testing.faults_record import CHECKPOINT_S
+from fairlead.testing.faults_refusals import refuse
 from fairlead.testing.faults_server import Server, ServerDiedError
 from fairlead.testing.faults_shims import on_simulated_machine
 from fairlead.testing.faults_store import Memory, MemoryStore
+from fairlead.testing.faults_watch import Watch
 
 _LONGEST_S = 2000.0
 """of virtual time until all jobs must have ended"""
-_LONGEST_GRACE_S = 5.0
-_LEAVES_S = 5.0
-"""how much longer than its grace a lease that is told to leave may take"""
 _TIDIES_S = 2.0
 """in which a server clears away what is left of leases that have ended"""
-_HEARS_S = 10.0
-"""in which a server has heard which devices others hold"""
+_RETURNS_S = 60
+"""in which all nodes are used again"""
 _SOON_S = 1.5
 """in which a member finds a server that is up again"""
 _EPOCH = 1_700_000_000.0
@@ -73,14 +66,15 @@ class World:
         self._tokens = Tokens({}, b"a secret")
         self._tried: set[int] = set()
         """leases of which a renewal with a wrong token was tried"""
-        self._taken_at = 0.0
         self._gates = Gates(Limits(), self.loop.time)
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
-        self._leaving_since: dict[int, float] = {}
-        self._cut_until: dict[str, float] = {}
+        self.nodes = SimulatedNodes(self, plan.cluster)
+        self._watch = Watch(self)
         self.dies_at_begin: float | None = None
         """for how long the server is away when the next keeper has begun, and started nobody"""
+        self.tries_rules = False
+        """whether somebody tries to start the next server under rules that it must refuse"""
         self.dies_at_point: int | None = None
         """how many more named points keepers and jobs pass before one dies there"""
         self.setting = Setting(
@@ -96,7 +90,7 @@ class World:
         self.network.on_trouble = self.disk.on_full = self._touch_one
         self.disk.on_server = self._gate
         self.jobs.asked = self._asked
-        self.jobs.cut_node = lambda node, for_s: self.loop.call_soon(self.cut_node, node, for_s)
+        self.jobs.cut_node = lambda node, for_s: self.loop.call_soon(self.nodes.cut, node, for_s)
         self.jobs.cancel = lambda job, after_s: self.loop.call_later(
             after_s, self.client, cancel, job
         )
@@ -150,70 +144,41 @@ class World:
             loop.call_at(at, self.client, submit, spec)
         for happening in plan.happenings:
             loop.call_at(happening.at, self._happen, happening)
-        self._check_gangs()
+        self._watch.look()
         await asyncio.sleep(plan.quiet_at)
         self._heal()
         while not self._all_ended():
             if loop.time() > _LONGEST_S:
                 assert self.server is not None
                 self.checks.require(not self.server.clients, "a call was never answered")
-                self.checks.server.ended(self.server.live)
+                self.checks.server.ended(self.server.live, self._known())
                 return
             await asyncio.sleep(1.0)
             self._cancel_endless()
         server = self.server
         assert server is not None
-        self.checks.server.ended(server.live)
-        ended = self.checks.ended_here.copy()
+        self.checks.server.ended(server.live, self._known())
         await asyncio.sleep(_TIDIES_S)
+        await self._all_used()
         if self.server is server:
-            ended -= server.engine.given_up
-            mine = [
-                one for one in self.machine.keepers.values() if one.started_by == server.number
-            ]
-            self.checks.server.nothing_left(self.home / "leases", ended, mine)
+            keepers = self.machine.keepers.values()
+            late = loop.time() - _TIDIES_S
+            there = {one.lease for one in keepers if one.alive or one.ended_at > late}
+            there |= server.engine.given_up | set(server.live.leases)
+            mine = [one for one in keepers if one.started_by == server.number]
+            self.checks.server.nothing_left(self.home / "leases", there, mine)
 
-    def _check_leaving(self, reached: Sequence[Process]) -> None:
-        """Require that members end soon after their lease was told to leave."""
-        server = self.server
-        if server is None or not server.started:
-            self._leaving_since.clear()
-            return
-        leaving = {number for number, one in server.live.leases.items() if one.leaving}
-        self._leaving_since = {
-            lease: self._leaving_since.get(lease, self.loop.time()) for lease in sorted(leaving)
-        }
-        for member in reached:
-            assert member.order is not None
-            since = max(
-                self._leaving_since.get(member.lease, self.loop.time()),
-                self._cut_until.get(member.node, 0.0),
-            )
-            late_s = self.loop.time() - since - member.order.grace_s - member.stalled_s
-            self.checks.require(
-                late_s < _LEAVES_S, f"lease {member.lease} was told to leave and does not"
-            )
-        if self.quiet:
-            for lease, told_at in self._leaving_since.items():
-                since = max(told_at, self.jobs.begins_by.get(lease, 0.0))
-                late = self.loop.time() - since > _LEAVES_S + _LONGEST_GRACE_S
-                self.checks.require(not late, f"lease {lease} was told to leave and is still open")
+    def _known(self) -> set[str]:
+        return {node.id for node in self.nodes.cluster.nodes}
 
-    def _check_gangs(self) -> None:
-        members = self.jobs.members()
-        reached = [one for one in members if not one.nodes & self.machine.cut]
-        self.checks.jobs.check_gangs(reached)
-        self._check_leaving(reached)
-        server = self.server
-        if server is not None and server.started:
-            if self.loop.time() - max(server.started_at, self._taken_at) > _HEARS_S:
-                self.checks.server.heard(server.live, self.machine.taken)
-            for one in reached:
-                since = max(server.started_at, self._cut_until.get(one.node, 0.0))
-                late_s = self.loop.time() - since - one.stalled_s - _LEAVES_S - _LONGEST_GRACE_S
-                wanted = one.lease in server.live.leases or late_s < 0
-                self.checks.require(wanted, f"{one.name} goes on, and nobody wants it")
-        self.loop.call_later(2.0, self._check_gangs)
+    async def _all_used(self) -> None:
+        """Require that no node is lost for ever: all are used again soon."""
+        for _ in range(_RETURNS_S):
+            server = self.server
+            if server is not None and server.started and self.checks.server.all_used(server.live):
+                return
+            await asyncio.sleep(1.0)
+        self.checks.require(False, "a node that is there is never used again")
 
     def _cancel_endless(self) -> None:
         """End the jobs that would never do so themselves."""
@@ -248,10 +213,7 @@ class World:
         self.jobs.slow_s.clear()
         self.jobs.fails_to_start = 0
         self.jobs.late = self.dies_at_point = self.dies_at_begin = None
-        for node in sorted(self.machine.cut):
-            self.find_node(node)
-        for node in sorted(self.machine.taken):
-            self.take_devices(node, ())
+        self.nodes.heal()
         if self.server is not None:
             self.server.trouble = 0.0
             self.server.dies_at = self.server.next_write = None
@@ -276,12 +238,15 @@ class World:
     def _start_server(self) -> None:
         if self.server is not None:
             return
+        if self.tries_rules:
+            self.tries_rules = False
+            refuse(self._open_store, self.setting, self.checks)
         store = self._open_store()
         self.checks.note("a server starts")
         self.machine.servers += 1
         trouble = 0.0 if self.quiet else self.plan.trouble
         rules = self.plan.rules[(self.machine.servers - 1) % len(self.plan.rules)]
-        self.setting = replace(self.setting, rules=rules)
+        self.setting = replace(self.setting, rules=rules, cluster=self.nodes.has())
         server = Server(store, self.setting, self.checks, self.rng, trouble=trouble)
         self.server = server
         server.starts_at = self.loop.time()
@@ -289,9 +254,11 @@ class World:
         server.on_death = lambda _: self.kill_server(self.rng.uniform(0.1, 6.0))
         server.engine.cut = set(self.machine.cut)
         server.engine.taken = dict(self.machine.taken)
+        server.absent = set(self.nodes.absent)
+        for node in self.checks.missing - server.absent:
+            self.checks.server.found(node)
         if self._last is not None:
-            if not self.plan.real_store:
-                self._last.write_late()
+            self._last.write_late()
             server.live.before = self._last.live
         self._last = server
         server.watch(self.loop.create_task(self._boot(server)))
@@ -304,13 +271,13 @@ class World:
             return
         server.started, server.started_at = True, self.loop.time()
         self.checks.note("the server is up")
-        self.checks.ended_here.clear()
         self.checks.server.took_over(server.live)
         ended = {
             keeper.lease
             for keeper in self.machine.keepers.values()
             if keeper.ended_at > server.starts_at
         }
+        ended |= {member.lease for member in self.jobs.members()}  # whose keepers have died
         self.checks.server.adopted(server.live, self.home / "leases", ended)
         for member in self.jobs.members():
             if member.valid_until < self.loop.time() + _SOON_S:  # it may have left, or will
@@ -437,41 +404,3 @@ class World:
 
     def _touch_one(self, process: Process) -> None:
         self.checks.touch([process.lease])
-
-    def add_node(self, node: Node) -> None:
-        """Have a node join; servers that start later find it there."""
-        cluster = self.setting.cluster.with_node(node)
-        self.setting = replace(self.setting, cluster=cluster)
-        if self.server is not None:
-            self.server.engine.join(node)
-
-    def take_devices(self, node: str, numbers: tuple[int, ...]) -> None:
-        """Have others hold these devices of a node, and none of its others."""
-        self.machine.taken[node] = numbers
-        self._taken_at = self.loop.time()
-        if self.server is not None:
-            self.server.engine.take(node, numbers)
-
-    def cut_node(self, node: str, for_s: float) -> None:
-        """Have nobody reach a node for a while; the engine gives up what runs there."""
-        if node in self.machine.cut or node in self.checks.turned or self.quiet:
-            return  # a node is lost or drained: the scheduler knows one way of being down
-        self.touch()
-        self.machine.cut.add(node)
-        for member in self.jobs.members():
-            if node in member.nodes and member.node != node:
-                self.machine.kill(member)  # the engine ends the parts of gangs that it reaches
-        if self.server is not None:
-            self.server.engine.lose(node)
-        self.loop.call_later(for_s, self.find_node, node)
-
-    def find_node(self, node: str) -> None:
-        """Reach a node again: the engine ends what it gave up there, then reports it."""
-        if node not in self.machine.cut:
-            return
-        self.touch()
-        self.machine.cut.discard(node)
-        self._cut_until[node] = self.loop.time()
-        if self.server is not None:
-            self.server.engine.cut.discard(node)
-            self.loop.call_soon(self.server.engine.find, node)
