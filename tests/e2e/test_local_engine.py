@@ -257,12 +257,17 @@ def test_limits_end_a_job_and_say_why(bench: Bench, limit: dict[str, Any], comma
 
 
 def test_a_new_engine_adopts_what_runs_and_stops_strangers(bench: Bench) -> None:
-    async def first() -> None:
-        for lease in (1, 2):
-            await bench.engine.launch(bench.order(lease, "sleep", "1.5", job=f"j{lease}"))
+    strangers = bench.root / "data/leases/2"
+
+    async def first() -> list[int]:
+        for lease, for_s in ((1, "1.5"), (2, "60")):
+            await bench.engine.launch(bench.order(lease, "sleep", for_s, job=f"j{lease}"))
         for lease in (1, 2):
             await until((bench.root / f"data/leases/{lease}/members.json").exists)
         await bench.engine.close()
+        found = lease_dir.read_json(strangers / "members.json")
+        assert found is not None
+        return [found["keeper"], *found["members"]]
 
     async def second() -> list[Ended]:
         bench.engine = LocalEngine(bench.root / "data", CLUSTER)
@@ -270,16 +275,14 @@ def test_a_new_engine_adopts_what_runs_and_stops_strangers(bench: Bench) -> None
         never = await bench.ended()
         assert await bench.engine.running() == {1}
         adopted = await bench.ended()
-        await until(lambda: not lease_dir.is_alive(bench.root / "data/leases/2"))
+        await until(lambda: not strangers.exists())
         return [never, adopted]
 
-    asyncio.run(first())
+    stopped = asyncio.run(first())
     never, adopted = asyncio.run(second())
     assert (never.lease, never.ending) == (7, "lost")
     assert (adopted.lease, adopted.ending) == (1, "finished")
-    stranger = lease_dir.read_ended(bench.root / "data/leases/2")
-    assert stranger is not None
-    assert stranger.ending == "left"
+    assert [lease_dir.started(pid) for pid in stopped] == [None, None]
 
 
 def test_a_lease_is_never_run_twice(bench: Bench) -> None:
