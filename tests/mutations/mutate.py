@@ -67,7 +67,7 @@ _IGNORED = (
     *("crash.point(", "_react(", "raise ProtocolError(", "_connection", "gates."),
     *("_pump", "_size[", "_n_held", "step_at", "last_step"),
     *("_reads_progress", "emulated", "measured", "pace."),
-    *("self.tick()", "self.finish()", "super().register("),
+    *("self.tick()", "self.finish()", "super().register(", "launched_at", "_lease_ends"),
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew (a job that
 is not thought of at once is at the end of the round), forked and packed jobs, tables'
@@ -77,12 +77,16 @@ simulated network has none of, how emulated accelerators are slow, and what memb
 for the tests with real processes. A local keeper's ``tick`` and ``finish`` are empty, and wrong
 arguments of ``register`` are refused by a check that has unit tests."""
 _EQUIVALENT = (
+    # Only when to plan anew follows from it: waiting jobs are thought of a little earlier.
+    "_leave_lost_nodes: False → not",
     # Who waits is active unless something has changed: to look only then saves time.
     "and/or in len(self.waiting) and self.changes != changes",
     # Only a forked job that has finished has another lease.
     "_leases_ended: without commands += self._suspend(self.leases.of_job(number))",
     # No engine reports devices that a node does not have.
     "take: set(numbers) <= set(range(len(mine)))",
+    # Which member's word is taken for the speed and the costs that are shown.
+    "renew: rank == 0 → NotEq",
     # A list of exit codes does as well as a tuple.
     "read_ended: without found['exit_codes'] =",
 )

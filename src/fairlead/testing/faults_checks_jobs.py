@@ -201,6 +201,8 @@ class JobChecks:
         if asked is None:  # nobody was there whom its members could have asked
             self._record.touch([order.lease])
         who = f"lease {order.lease} of {order.job}"
+        wanted = self._record.not_started.get(order.lease, ended.ending)
+        self._require(ended.ending == wanted, f"{who} did not start: it is {wanted}, not {ended}")
         if order.lease in self._record.crashed and asked is False:
             self._require(ended.ending != "left", f"{who} crashed, but {ended}")
         if order.lease in self._record.touched:

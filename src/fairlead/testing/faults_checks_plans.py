@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from fairlead.core.jobs import JobState
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -25,6 +27,10 @@ class PlanChecks:
     def handled(self, live: Any, event: ev.Event, commands: list[cmd.Command]) -> None:
         """Look at what became of the plan in force, and of one that comes into force now."""
         scheduler = live.scheduler
+        if isinstance(event, ev.PlanReady | ev.RoundEnd):
+            self._check_pinned(scheduler, commands)
+        if isinstance(event, ev.PlanDue):
+            self._check_heard(live)
         plan = self._applied(event, commands)
         before, self._waits = self._waits, _waits(scheduler)
         self._pending = scheduler.pending
@@ -45,6 +51,25 @@ class PlanChecks:
             if active and there and not bound:
                 good = job in launched or job in self._waits
                 self._require(good, f"job {job} is to start on {devices} and is forgotten")
+
+    def _check_heard(self, live: Any) -> None:
+        """Require that a plan is made from all that members have told of their steps."""
+        jobs = live.scheduler.jobs
+        for number, one in live.leases.items():
+            known = float(jobs.steps[jobs.number[one.job]])
+            self._require(
+                known >= one.steps, f"lease {number} told of {one.steps} steps, a plan of {known}"
+            )
+
+    def _check_pinned(self, scheduler: Any, commands: list[cmd.Command]) -> None:
+        """Require that no plan stops what runs on cordoned nodes, or on devices of others."""
+        leases, nodes = scheduler.leases, scheduler.nodes
+        closed = nodes.taken | np.isin(nodes.cluster.node_of, list(nodes.cordoned))
+        for one in commands:
+            for lease in one.lease.tolist() if isinstance(one, cmd.Suspend) else ():
+                mine = (leases.lease[leases.holder] == lease) & (leases.holder >= 0)
+                pinned = bool((mine.any(axis=0) & closed).any())
+                self._require(not pinned, f"lease {lease} is told to leave a node that is closed")
 
     def _applied(self, event: ev.Event, commands: list[cmd.Command]) -> Plan | None:
         """Return the plan that comes into force with an event."""

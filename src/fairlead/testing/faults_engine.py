@@ -92,7 +92,7 @@ class FaultyEngine:
                 self.find(node)
         for node in sorted(self.cut):
             # What was lost before is known to be; an engine takes a moment to say it once more.
-            self._loop.call_later(self._server.rng.choice((0.0, 2.0)), self._lose_again, node)
+            self._loop.call_later(self._server.rng.uniform(0.0, 3.0), self._lose_again, node)
         for each in scheduler.cluster.nodes:
             self.take(each.id, self.taken.get(each.id, ()))
         await self._server.wait()
@@ -126,7 +126,7 @@ class FaultyEngine:
         self._later(NodeDown(node))
         live = self._server.live
         for lease in sorted(live.leases):
-            if node in self._where(lease):
+            if node in self.where(lease):
                 self._give_up(lease, f"node {node} does not answer")
 
     def _lose_again(self, node: str) -> None:
@@ -172,7 +172,8 @@ class FaultyEngine:
         self.taken[node] = numbers
         self._later(DevicesTaken(node, numbers))
 
-    def _where(self, lease: int) -> set[str]:
+    def where(self, lease: int) -> set[str]:
+        """Return the nodes of a lease."""
         if lease not in self._nodes_of:
             scheduler = self._server.live.scheduler
             cluster, leases = scheduler.cluster, scheduler.leases

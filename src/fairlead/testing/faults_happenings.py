@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.job import checkpoint
 from fairlead.testing.faults_machine import Process
-from fairlead.testing.faults_operators import act, give_back, one_of, submit
+from fairlead.testing.faults_operators import act, cordon, drain, give_back, one_of, submit
 from fairlead.testing.faults_plan import ACTIONS, ENDLESS, Happening
 
 _LONG_S = 4.0
@@ -151,12 +151,38 @@ def _node_is_back_before_the_server(world: "World", happening: Happening) -> Non
     world.loop.call_later(0.7 * happening.for_s, world.kill_server, happening.for_s)
 
 
+def _node_is_taken_back_too_early(world: "World", happening: Happening) -> None:
+    """Have an operator take back a drained node that nobody reaches, just after a restart."""
+    node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
+    world.nodes.cut(node, 2.0 + happening.for_s)
+    world.client(drain, node, 2.0 * happening.for_s)
+    world.loop.call_later(0.6, world.kill_server, 0.3)
+    world.loop.call_later(1.0, world.client, give_back, node)
+
+
 def _others_come(world: "World", happening: Happening) -> None:
     node = one_of(world.nodes.cluster.nodes, happening)
     every = range(len(node.devices))
     numbers = tuple(every) if happening.for_s < _ALL_OF_IT_S else tuple(every[:1])
     world.nodes.take(node.id, numbers)
     world.loop.call_later(2 * happening.for_s, world.nodes.take, node.id, ())
+
+
+def _node_closes_as_a_plan_is_made(world: "World", happening: Happening) -> None:
+    """Have a node closed to what is new just when a plan would move somebody who runs there."""
+    server = world.server
+    if server is None:
+        return
+
+    def close(stops: list[int]) -> None:
+        for node in sorted(server.engine.where(stops[0])):
+            if int(4.0 * happening.for_s) % 2:
+                world.client(cordon, node, happening.for_s)
+            else:
+                world.nodes.take(node, (0,))
+                world.loop.call_later(happening.for_s, world.nodes.take, node, ())
+
+    server.on_moves = close
 
 
 def _node_joins(world: "World", happening: Happening) -> None:
@@ -272,8 +298,10 @@ HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
     "node blinks": _node_blinks,
     "no descriptor is left": _no_descriptor_is_left,
     "node is back before the server": _node_is_back_before_the_server,
+    "node is taken back too early": _node_is_taken_back_too_early,
     "others come": _others_come,
     "node joins": _node_joins,
+    "node closes as a plan is made": _node_closes_as_a_plan_is_made,
     "node is missing": _node_is_missing,
     "server is refused": _server_is_refused,
     "planner fails": _planner_fails,

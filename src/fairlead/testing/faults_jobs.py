@@ -152,8 +152,10 @@ class Jobs:
             if fails:
                 self.fails_to_start -= 1
                 if self.fails_for_want:
+                    self._checks.not_started[parent.lease] = "lost"
                     raise OSError(errno.ENOMEM, "no memory for another process")
             self._checks.truth[parent.order.job].crashes += 1
+            self._checks.not_started[parent.lease] = "failed"
             raise OSError("it cannot be started")
         train = command[0] == "train"
         if parent.order.job in self.damaged:
@@ -176,6 +178,8 @@ class Jobs:
         order = me.order
         assert order is not None
         fibres = self._machine.fibres
+        if len(order.devices) > 1:  # its members take a while to load, not equally long
+            fibres.sleep(self._rng.choice((0.0, 0.0, 0.3, 1.0)))
         me.began_at = self._machine.loop.time()
         me.valid_until = me.began_at + float(env["FAIRLEAD_LEASE_S"])
         me.asks_by = me.began_at

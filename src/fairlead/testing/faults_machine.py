@@ -13,6 +13,8 @@ _FIRST_PID = 1 << 30
 
 
 _DYING_S = 0.3
+_PASSES_ON_S = 0.8
+"""in which a keeper passes on to its members what it was told"""
 
 
 class Process:
@@ -57,6 +59,8 @@ class Process:
         """when it is to ask the server again: as it was told, or soon when nobody answered"""
         self.woken = False
         """it was sent the signal to look whether it is to leave while it waited for an answer"""
+        self.told_to_stop = False
+        """it was sent the signal to stop"""
         self.told_steps = -1
         """of which the server has heard from it"""
         self.error: BaseException | None = None
@@ -98,6 +102,8 @@ class Machine:
         self.keepers: dict[int, Process] = {}
         """all that were ever started"""
         self.on_exit: Callable[[Process], None] = lambda _: None
+        self.on_untold: Callable[[Process], None] = lambda _: None
+        """told of a member that hears nothing of what its keeper was told"""
         self._next_pid = _FIRST_PID
         self._next_descriptor = _FIRST_PID
 
@@ -209,6 +215,8 @@ class Machine:
     def _deliver(self, process: Process, number: int) -> None:
         if not process.alive:
             return
+        if number == signal.SIGTERM:
+            process.told_to_stop = True
         if number == signal.SIGKILL:
             self._end(process, -number)
         elif process.masked:
@@ -222,6 +230,25 @@ class Machine:
                 process.woken = process.asking
                 process.asks_by = min(process.asks_by, self.loop.time())
                 handler(number, None)
+        if number == signal.SIGTERM:
+            for child in process.children:
+                self.expect_told(child)
+
+    def expect_told(self, member: Process) -> None:
+        """Look in a moment whether a member was told to stop as its keeper was.
+
+        Of a gang only those are that listen.
+        """
+        assert member.order is not None
+        if signal.SIGTERM in member.handlers or len(member.order.devices) == 1:
+            self.loop.call_later(_PASSES_ON_S, self._look_if_told, member, member.stalled_s)
+
+    def _look_if_told(self, member: Process, stalled_s: float) -> None:
+        keeper = member.parent
+        assert keeper is not None
+        whole = keeper.alive and all(one.alive for one in keeper.children)
+        if whole and not member.told_to_stop and member.stalled_s == stalled_s:
+            self.on_untold(member)
 
     def unmask(self, process: Process) -> None:
         """Let signals through that have waited."""
@@ -231,6 +258,10 @@ class Machine:
             handler = process.handlers.get(number, signal.SIG_DFL)
             if callable(handler):
                 handler(number, None)
+
+    def listens(self, pid: int) -> bool:
+        """Tell whether a process has a handler for the signal to stop."""
+        return pid not in self.processes or signal.SIGTERM in self.processes[pid].handlers
 
     # -- descriptors ----------------------------------------------------------------------------
 

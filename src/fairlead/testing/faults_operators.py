@@ -62,7 +62,8 @@ async def release(world: "World", server: Server, job_id: str) -> None:
     world.checks.may_be_held.discard(job_id)
 
 
-async def _drain(world: "World", server: Server, node: str, for_s: float) -> None:
+async def drain(world: "World", server: Server, node: str, for_s: float) -> None:
+    """Have all jobs leave a node for a while."""
     world.checks.turned.add(node)
     world.loop.call_later(for_s, world.client, give_back, node)
     undone = world.checks.undone[node]
@@ -72,7 +73,8 @@ async def _drain(world: "World", server: Server, node: str, for_s: float) -> Non
         world.checks.require(node in server.live.nodes.drained, f"{node} is not drained")
 
 
-async def _cordon(world: "World", server: Server, node: str, for_s: float) -> None:
+async def cordon(world: "World", server: Server, node: str, for_s: float) -> None:
+    """Start nothing new on a node for a while."""
     world.checks.turned.add(node)
     world.loop.call_later(for_s, world.client, give_back, node)
     undone = world.checks.undone[node]
@@ -133,9 +135,9 @@ def act(world: "World", happening: Happening) -> None:
     elif what == "change of mind":
         world.client(_submit_and_cancel, happening.for_s / 8.0)
     elif what == "drain":
-        world.client(_drain, node, happening.for_s)
+        world.client(drain, node, happening.for_s)
     elif what == "cordon":
-        world.client(_cordon, node, happening.for_s)
+        world.client(cordon, node, happening.for_s)
     elif what == "remove":
         world.client(_remove, world.nodes.join_like(node))
     elif what == "tenant":

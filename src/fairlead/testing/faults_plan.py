@@ -43,7 +43,12 @@ FAULTS = (
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
     *("job cannot start", "server dies as a keeper begins", "another server starts"),
     *("node blinks", "node blinks", "node is missing", "node is missing", "server is refused"),
-    "planner fails",
+    *(
+        "node is taken back too early",
+        "planner fails",
+        "node closes as a plan is made",
+        "node closes as a plan is made",
+    ),
 )
 ACTIONS = (
     *("cancel", "hold", "hold", "drain", "tenant", "priority", "submit", "change of mind"),

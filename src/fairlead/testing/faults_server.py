@@ -17,6 +17,8 @@ from fairlead.store import FencedError, Put
 from fairlead.testing.faults_checks import Checks
 from fairlead.testing.faults_engine import FaultyEngine
 
+_HEARS_S = 0.3
+
 
 class ServerDiedError(BaseException):
     """The server process was killed here."""
@@ -47,6 +49,8 @@ class Server:
         """whether the next keeper that it starts cannot be watched"""
         self.plans_fail = 0
         """how many of the next plans cannot be computed"""
+        self.on_moves: Callable[[list[int]], None] | None = None
+        """told of the leases that the next plan stops, a moment before the scheduler has it"""
         self.dies_at_stop = False
         """whether it dies when it is about to tell a lease to leave"""
         self.on_death: Callable[[str], None] = lambda _: None
@@ -233,7 +237,12 @@ class FaultyWorkers:
         if self._server.plans_fail > 0:
             self._server.plans_fail -= 1
             raise ArithmeticError("the simulated planner finds no plan")
-        return call(*given)
+        answer = call(*given)
+        if self._server.on_moves is not None and len(answer[0].stop):
+            on_moves, self._server.on_moves = self._server.on_moves, None
+            on_moves(answer[0].stop.tolist())
+            await asyncio.sleep(_HEARS_S)
+        return answer
 
     def close(self) -> None:
         """Wait for what is under way."""

@@ -140,6 +140,7 @@ def on_simulated_machine(
         (keeper, "time", times),
         (keeper, "LogFile", lambda *_: _Silent()),
         (keeper, "_rendezvous", lambda _: {}),
+        (keeper, "_listens", machine.listens),
         (keeper, "_TICK_S", 0.5),
         (local, "os", _engine_os(machine, jobs)),
         (local, "_end_leftovers", lambda directory: jobs.end_leftovers(int(directory.name))),
@@ -171,8 +172,11 @@ def _replaced(names: list[tuple[Any, str, Any]]) -> Iterator[None]:
 
 def _signals(machine: Machine) -> _Over:
     def handle(number: int, handler: Any) -> None:
-        assert machine.me is not None
-        machine.me.handlers[number] = handler
+        me = machine.me
+        assert me is not None
+        me.handlers[number] = handler
+        if number == signal.SIGTERM and me.parent is not None and me.parent.told_to_stop:
+            machine.expect_told(me)
 
     def unmask(*_: Any) -> None:
         assert machine.me is not None

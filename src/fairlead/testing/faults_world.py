@@ -89,6 +89,9 @@ class World:
         self.disk.on_replace = lambda path: self.checks.jobs.replaced(path, self.machine.me)
         self.network.on_trouble = self.disk.on_full = self._touch_one
         self.disk.on_server = self._gate
+        self.machine.on_untold = lambda one: self.checks.require(
+            False, f"{one.name} was not told that it is to stop"
+        )
         self.jobs.asked = self._asked
         self.jobs.cut_node = lambda node, for_s: self.loop.call_soon(self.nodes.cut, node, for_s)
         self.jobs.cancel = lambda job, after_s: self.loop.call_later(
@@ -217,7 +220,8 @@ class World:
         if self.server is not None:
             self.server.trouble = 0.0
             self.server.dies_at = self.server.next_write = None
-            self.server.dies_at_stop = False
+            self.server.dies_at_stop, self.server.plans_fail = False, 0
+            self.server.on_moves = None
         # Also those whose release or return was under way when a server died.
         for node in sorted(self.checks.turned):
             self.client(give_back, node)
@@ -330,6 +334,9 @@ class World:
     def _point(self, name: str) -> None:
         """Pass a named point: the server has a gate there, others may die."""
         me = self.machine.me
+        if name == "keeper.exit.before" and me is not None:
+            there = [one.name for one in me.children if one.alive]
+            self.checks.require(not there, f"{me.name} says that all is over, but for {there}")
         if me is None:
             self._gate()
         elif name == "keeper.begins" and me.lease in self.jobs.slow_to_begin:
