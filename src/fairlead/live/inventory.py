@@ -28,6 +28,8 @@ class Inventory:
         """the cluster before all events"""
         self.missing = set(store.documents("missing"))
         """nodes that the engine did not have when it was last asked for all"""
+        self.away = set(store.documents("away"))
+        """nodes that the engine had told to be down when the last server ended"""
         self._changes: list[Change] = []
         if kept is None:
             body = json.dumps([[node.id, node.devices, node.rack] for node in nodes])
@@ -60,7 +62,7 @@ class Inventory:
                 events += self._lost(at, nodes, index)
             elif node.id in self.missing:
                 self.missing.discard(node.id)
-                self._changes.append(Remove("missing", node.id))
+                self._changes += [Remove("missing", node.id), Remove("away", node.id)]
                 events.append(ev.NodeReturned(at, node.id))
         return events
 

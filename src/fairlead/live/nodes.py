@@ -35,7 +35,9 @@ class LiveNodes:
         """Take what the engine had lost before a restart as lost until it says otherwise."""
         nodes = self._scheduler.nodes
         down = {nodes.cluster.nodes[number].id for number in nodes.down - nodes.removed}
-        self._away = down - self.drained - self._inventory.missing
+        # Of those that are drained, too, only a document says so.
+        away = (down - self.drained) | (down & self._inventory.away)
+        self._away = away - self._inventory.missing
 
     # -- operators ------------------------------------------------------------------------------
 
@@ -94,10 +96,10 @@ class LiveNodes:
         match report:
             case NodeDown(node):
                 self._away.add(node)
-                self._queue.put(lambda at: [ev.NodeLost(at, node)])
+                self._queue.put(lambda at: [ev.NodeLost(at, node)], [Put("away", node, "")])
             case NodeUp(node):
                 self._away.discard(node)
-                self._queue.put(lambda at: self._back(at, node))
+                self._queue.put(lambda at: self._back(at, node), [Remove("away", node)])
             case NodeFound(found):
                 self._compare(self._inventory.found, [found])
             case DevicesTaken(node, numbers):

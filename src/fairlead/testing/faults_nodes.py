@@ -39,10 +39,10 @@ class SimulatedNodes:
 
     def miss(self, name: str, for_s: float, *, exchanged: bool) -> None:
         """Have the engine be without a node, or with another of its name, when it starts next."""
-        there = {node.id: node for node in self.has().nodes}
-        away = self._machine.cut | set(self._world.checks.removed)
-        if name not in there or len(set(there) - away) < 2 or name in away or self._world.quiet:
-            return
+        away = self._machine.cut | self._world.checks.may_be_removed | set(self.absent)
+        there = {node.id: node for node in self.cluster.nodes if node.id not in away}
+        if name not in there or len(there) < 2 or self._world.quiet:
+            return  # without a node that it knows a server does not start
         node = there[name]
         other = replace(node, devices=(*node.devices, node.devices[0]))
         self.absent[name] = other if exchanged else None
