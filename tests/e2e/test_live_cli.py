@@ -374,7 +374,7 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     own_server.kill()
     own_server.start()
     assert [one["id"] for one in said(own_server, "nodes")] == ["v100-0"]
-    with pytest.raises(ServerError, match="can run on none"):
+    with pytest.raises(ServerError, match="which the cluster does not have"):
         client.submit(["sleep", "1"], workload="big", accelerators=["k80"])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -403,3 +404,21 @@ def test_job_that_can_never_run_is_refused_with_the_fix() -> None:
     with pytest.raises(InputError, match="exists"):
         made.handle(ev.JobSubmitted(1.0, Job(id="a", workload="m", total_steps=1)))
     assert len(made.jobs) == 3
+
+
+@pytest.mark.parametrize(
+    ("asks", "field", "problem"),
+    [
+        ({"accelerators": ("v101",)}, "accelerators", "only 'v101', which the cluster does not"),
+        ({"memory_gib": 999.0}, "memory_gib", "needs 999 GiB of a device"),
+        ({"gang": 3}, "gang", "can run on none"),
+    ],
+)
+def test_a_job_that_can_never_run_is_refused_for_what_keeps_it_from_it(
+    asks: dict[str, Any], field: str, problem: str
+) -> None:
+    made = scheduler()
+    with pytest.raises(InputError, match=problem) as refused:
+        made.handle(ev.JobSubmitted(0.0, Job(id="new", workload="m", total_steps=1.0, **asks)))
+    assert refused.value.field == field
+    assert "new" not in made.jobs.ids

@@ -153,7 +153,7 @@ class JobTable:
         if number is None:
             raise ProtocolError(f"there is no job {job_id!r}")
         if self.has_ended(number):
-            raise ProtocolError(f"job {job_id!r} has ended before")
+            raise ProtocolError(f"job {job_id!r} has already ended")
         return number
 
     def has_ended(self, number: int) -> bool:
@@ -163,7 +163,7 @@ class JobTable:
     def end(self, number: int, state: JobState) -> None:
         """Take a job out of the active ones, for good or until it is released."""
         if self.has_ended(number):
-            raise ProtocolError(f"job {self.ids[number]!r} has ended before")
+            raise ProtocolError(f"job {self.ids[number]!r} has already ended")
         self.state[number] = state
         self._active = self._active[self._active != number]
 
@@ -296,13 +296,17 @@ class JobTable:
 
     def _allowed(self, job: Job) -> BoolArray:
         """Return accelerators → the job may use it, and it has the memory."""
-        cluster = self._cluster
-        allowed = np.ones(len(cluster.accelerators), dtype=bool)
-        if job.accelerators is not None:
-            allowed &= np.isin(cluster.accelerators, job.accelerators)
+        allowed = self._named(job)
         if job.memory_gib is not None:
-            allowed &= cluster.memory_gib >= job.memory_gib
+            allowed &= self._cluster.memory_gib >= job.memory_gib
         return allowed
+
+    def _named(self, job: Job) -> BoolArray:
+        """Return accelerators → the job may use it."""
+        kinds = self._cluster.accelerators
+        if job.accelerators is None:
+            return np.ones(len(kinds), dtype=bool)
+        return np.isin(kinds, job.accelerators)
 
     def _can_run(self, job: Job) -> bool:
         if self._fitting(job, self._lasting).any():
@@ -319,13 +323,33 @@ class JobTable:
         if gangs and not self._alternatives:
             raise unsupported_alternatives(job.id)
         if not self._can_run(job):
-            raise InputError(
-                f"job {job.id!r} (workload {job.workload!r}, gang {job.gang}) can run on none of"
-                f" the cluster's accelerators",
-                fix="check its gang, accelerators and memory against the cluster and the speeds",
-                field="gang",
-            )
+            raise self._never_runs(job)
         self._able.add(needs)
+
+    def _never_runs(self, job: Job) -> InputError:
+        """Return what keeps a job from ever running: the first of its fields that does."""
+        counted = zip(self._cluster.accelerators, self._lasting.tolist(), strict=True)
+        there = [kind for kind, count in counted if count]
+        told = f"job {job.id!r} (workload {job.workload!r}, gang {job.gang})"
+        if job.accelerators is not None and not set(job.accelerators) & set(there):
+            asked = ", ".join(map(repr, job.accelerators))
+            return InputError(
+                f"{told} may use only {asked}, which the cluster does not have",
+                fix=f"choose among {', '.join(there)}",
+                field="accelerators",
+            )
+        if job.memory_gib is not None and not self._allowed(job).any():
+            return InputError(
+                f"{told} needs {job.memory_gib:g} GiB of a device, of those it may use the largest"
+                f" has {float(self._cluster.memory_gib[self._named(job)].max()):g}",
+                fix="ask for less memory or allow other accelerators",
+                field="memory_gib",
+            )
+        return InputError(
+            f"{told} can run on none of the cluster's accelerators",
+            fix="check its gang and accelerators against the cluster and the speeds",
+            field="gang",
+        )
 
     def _intern(self, job: Job) -> int:
         tenant = self._tenant_index.get(job.tenant)

@@ -203,7 +203,7 @@ class Scheduler(Generic[M]):
         commands: list[Command] = []
         for number in np.unique(job[~whole]).tolist():
             done = made_all_steps(self.jobs, number)
-            if done and self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
+            if done and not self.jobs.has_ended(number):
                 self.jobs.end(number, JobState.FINISHED)
                 self.changes += 1
                 commands += self._suspend(leases.of_job(number))
@@ -248,7 +248,7 @@ class Scheduler(Generic[M]):
             for number in job.tolist():
                 # A job cancelled while it made its last step, or finished by another copy, has
                 # ended already.
-                if self.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
+                if not self.jobs.has_ended(number):
                     self.jobs.end(number, JobState.FINISHED)
                     commands += self._suspend(self.leases.of_job(number))
         if len(self.waiting) and self.changes != changes:
