@@ -10,7 +10,7 @@ import pytest
 from fairlead.core import Scheduler
 from fairlead.core.jobs import JobState
 from fairlead.model import events as ev
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job
@@ -410,15 +410,16 @@ def test_job_that_can_never_run_is_refused_with_the_fix() -> None:
     ("asks", "field", "problem"),
     [
         ({"accelerators": ("v101",)}, "accelerators", "only 'v101', which the cluster does not"),
-        ({"memory_gib": 999.0}, "memory_gib", "needs 999 GiB of a device"),
+        ({"memory_gib": 999.0}, "memory_gib", "needs 999 GiB of a device.* has 12"),
         ({"gang": 3}, "gang", "can run on none"),
     ],
 )
 def test_a_job_that_can_never_run_is_refused_for_what_keeps_it_from_it(
     asks: dict[str, Any], field: str, problem: str
 ) -> None:
-    made = scheduler()
+    small = {kind: Accelerator(kind, memory_gib=12.0) for kind in ("v100", "k80")}
+    made = Scheduler(Cluster.of({"v100": 2, "k80": 2}, details=small), SPEEDS, Scripted())
     with pytest.raises(InputError, match=problem) as refused:
         made.handle(ev.JobSubmitted(0.0, Job(id="new", workload="m", total_steps=1.0, **asks)))
     assert refused.value.field == field
-    assert "new" not in made.jobs.ids
+    assert not made.jobs.ids
