@@ -87,6 +87,10 @@ _EQUIVALENT = (
     "take: set(numbers) <= set(range(len(mine)))",
     # Which member's word is taken for the speed and the costs that are shown.
     "renew: rank == 0 → NotEq",
+    # A file is closed as soon as nobody refers to it any more.
+    "is_alive: without held.close()",
+    # To close a file or a connection once more does nothing.
+    "close: without self._held = None",
     # A list of exit codes does as well as a tuple.
     "read_ended: without found['exit_codes'] =",
 )
