@@ -24,6 +24,9 @@ from fairlead.model.cluster import Cluster, Node
 if TYPE_CHECKING:
     from fairlead.testing.faults_server import Server
 
+_NO_ANSWER_S = 0.2
+"""after which the engine takes it that a node does not answer"""
+
 
 class FaultyEngine:
     """The local engine behind calls and reports that are late, doubled or out of order."""
@@ -54,6 +57,11 @@ class FaultyEngine:
         """Start the processes of a lease."""
         await self._server.wait()
         self._nodes_of[order.lease] = {node for node, _ in order.devices}
+        if self.cut & self._nodes_of[order.lease]:
+            await asyncio.sleep(_NO_ANSWER_S)
+            await self._server.wait()
+        if order.lease in self.given_up:  # with its node meanwhile
+            return
         if self.cut & self._nodes_of[order.lease]:
             self._give_up(order.lease, "its node does not answer")
             return

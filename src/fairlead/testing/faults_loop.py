@@ -22,7 +22,7 @@ class _Ahead(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._turns = 0
+        self.turns = 0
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -39,8 +39,8 @@ class _Ahead(selectors.BaseSelector):
 
     def wait(self, for_s: float) -> None:
         """Move the time on, and count how often."""
-        self._turns += 1
-        if self._turns > _MOST_TURNS:
+        self.turns += 1
+        if self.turns > _MOST_TURNS:
             raise StalledError("it never comes to rest")
         self.now += for_s
 
@@ -65,6 +65,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time, in seconds from 0."""
         return self._ahead.now
+
+    def count_anew(self) -> None:
+        """Let as many turns be made as in a new loop."""
+        self._ahead.turns = 0
 
     def stall(self, for_s: float) -> None:
         """Let time pass in which nobody gets to run."""

@@ -56,6 +56,7 @@ class SimulatedNodes:
 
     def _tell(self, node: Node) -> None:
         if self._world.server is not None:
+            self._world.server.absent.discard(node.id)  # it may not have asked yet who is there
             self._world.server.engine.join(node)
 
     def take(self, name: str, numbers: tuple[int, ...]) -> None:

@@ -116,6 +116,7 @@ class World:
                 main = self.loop.create_task(self._main())
                 self.loop.run_until_complete(main)
             except StalledError as error:
+                self.loop.count_anew()
                 self.checks.require(False, str(error))
             except RuntimeError:  # the loop was stopped at a violation
                 assert self.checks.violation is not None
