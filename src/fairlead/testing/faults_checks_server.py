@@ -94,17 +94,16 @@ class ServerChecks:
             if job_id in self._record.held:
                 self._require(state != JobState.ACTIVE, f"{job_id} is not held any more")
         down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
-        kept = self._record.drained <= live.nodes.drained
-        self._require(kept, f"of {self._record.drained} only {live.nodes.drained} are drained")
-        self._require(
-            self._record.drained <= down, f"{self._record.drained - down} are not drained any more"
-        )
+        drained = self._record.drained - self._record.may_be_removed
+        kept = drained <= live.nodes.drained
+        self._require(kept, f"of {drained} only {live.nodes.drained} are drained")
+        self._require(drained <= down, f"{drained - down} are not drained any more")
         lost = self._record.down_written - self._record.may_be_removed - down
         self._require(not lost, f"{lost} were lost before a restart and are used again")
         self._record.down = set(self._record.down_written)
         nodes = live.scheduler.nodes
         cordoned = {live.scheduler.cluster.nodes[node].id for node in nodes.cordoned}
-        free = self._record.cordoned - cordoned
+        free = self._record.cordoned - self._record.may_be_removed - cordoned
         self._require(not free, f"{free} are not cordoned any more")
         removed = {live.scheduler.cluster.nodes[node].id for node in nodes.removed}
         back = self._record.removed - removed
