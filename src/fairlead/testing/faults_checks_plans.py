@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.core.jobs import JobState
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.lease import SLOTS
 from fairlead.model.plan import Plan
 from fairlead.testing.faults_record import Record
 
@@ -62,13 +63,19 @@ class PlanChecks:
             )
 
     def _check_pinned(self, scheduler: Any, commands: list[cmd.Command]) -> None:
-        """Require that no plan stops what runs on cordoned nodes, or on devices of others."""
-        leases, nodes = scheduler.leases, scheduler.nodes
+        """Require that no plan stops what runs on cordoned nodes, or on devices of others.
+
+        What a tenant holds beyond its limit leaves in any case.
+        """
+        leases, nodes, jobs = scheduler.leases, scheduler.nodes, scheduler.jobs
+        limited = {tenant.id for tenant in jobs.tenants if tenant.limit}
         closed = nodes.taken | np.isin(nodes.cluster.node_of, list(nodes.cordoned))
         for one in commands:
             for lease in one.lease.tolist() if isinstance(one, cmd.Suspend) else ():
                 mine = (leases.lease[leases.holder] == lease) & (leases.holder >= 0)
                 pinned = bool((mine.any(axis=0) & closed).any())
+                tenant = jobs.jobs[int(leases.job[lease & (SLOTS - 1)])].tenant
+                pinned = pinned and tenant not in limited
                 self._require(not pinned, f"lease {lease} is told to leave a node that is closed")
 
     def _applied(self, event: ev.Event, commands: list[cmd.Command]) -> Plan | None:

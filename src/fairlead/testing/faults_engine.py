@@ -47,6 +47,8 @@ class FaultyEngine:
         """leases that runs of the server before this one gave up are adoption's to stop, if their
         node can be reached then"""
         self._told: set[int] = set()
+        self._unheard: set[int] = set()
+        """leases told to leave by nodes that did not answer: told again when these do"""
         self._listening: asyncio.Task[None] | None = None
 
     async def inventory(self) -> Cluster:
@@ -79,6 +81,8 @@ class FaultyEngine:
             self._server.dies_at_stop = False
             self._server.dies_at = 0
             self._server.gate()
+        if self.cut & self.where(lease):
+            self._unheard.add(lease)
         await self._local.stop(lease)
 
     async def running(self) -> frozenset[int]:
@@ -145,6 +149,10 @@ class FaultyEngine:
         """Stop what was given up on a node that is back, and report it when nothing is left."""
         if node in self.cut or not self._server.up:
             return
+        for lease in sorted(self._unheard):
+            if not self.cut & self.where(lease):
+                self._unheard.discard(lease)
+                self._server.watch(self._loop.create_task(self._local.stop(lease)))
         left = [path for path in sorted(self._local._root.iterdir()) if self._is_left(path, node)]
         for directory in left:
             lease = int(directory.name)
