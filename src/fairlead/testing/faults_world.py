@@ -151,7 +151,7 @@ class World:
         self._watch.look()
         await asyncio.sleep(plan.quiet_at)
         self._heal()
-        while not self._all_ended():
+        while not (self._all_ended() and self._all_known()):
             if loop.time() > _LONGEST_S:
                 assert self.server is not None
                 self.checks.require(not self.server.clients, "a call was never answered")
@@ -159,7 +159,6 @@ class World:
                 return
             await asyncio.sleep(1.0)
             self._cancel_endless()
-        await asyncio.sleep(_SOON_S)  # for what has just happened to be known
         server = self.server
         assert server is not None
         self.checks.server.ended(server.live, self._known())
@@ -175,6 +174,11 @@ class World:
 
     def _known(self) -> set[str]:
         return {node.id for node in self.nodes.cluster.nodes}
+
+    def _all_known(self) -> bool:
+        assert self.server is not None
+        known = {node.id for node in self.server.live.scheduler.cluster.nodes}
+        return self._known() <= known
 
     async def _all_used(self) -> None:
         """Require that no node is lost for ever: all are used again soon."""
