@@ -125,8 +125,9 @@ class Server:
 
     def _client_done(self, client: "asyncio.Task[Any]") -> None:
         self.clients.discard(client)
-        if not client.cancelled() and client.exception() is not None:
-            text = "".join(traceback.format_exception(client.exception()))
+        failure = None if client.cancelled() else client.exception()
+        if failure is not None and not isinstance(failure, ServerDiedError):
+            text = "".join(traceback.format_exception(failure))
             self.checks.require(False, f"a client's call failed: {text}")
 
 
