@@ -91,8 +91,9 @@ async def give_back(world: "World", server: Server, node: str) -> None:
     try:
         await server.live.nodes.take_back(node, "operator")
     except FairleadError:
+        known = node in {one.id for one in server.live.scheduler.cluster.nodes}
         removed = node in world.checks.may_be_removed
-        world.checks.require(removed, f"{node} cannot be used again")
+        world.checks.require(removed or not known, f"{node} cannot be used again")
 
 
 async def _remove(world: "World", server: Server, node: str) -> None:
