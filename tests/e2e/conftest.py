@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.live_server import LiveServer
 from tests.e2e.ray_server import RayServer
 from tests.e2e.slurm_server import SlurmServer
 
@@ -56,3 +57,11 @@ def ray_server(ray: RayCluster, tmp_path: Path) -> Iterator[RayServer]:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[LiveServer]:
+    """A server on emulated devices, not yet started."""
+    made = LiveServer(tmp_path, round_s=30.0)
+    yield made
+    made.clean_up()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from fairlead.client import Client, ServerError
 from fairlead.engines import lease_dir
@@ -144,3 +145,11 @@ class LiveServer:
             with contextlib.suppress(OSError, ValueError):
                 members = json.loads((directory / "members.json").read_text())
                 os.kill(members["keeper"], signal.SIGKILL)
+
+
+def said(server: LiveServer, *arguments: object) -> Any:
+    """Return what a command prints as JSON."""
+    at = 2 if arguments[0] == "config" else 1  # what follows a submitted command is its own
+    found = server.cli(*arguments[:at], "--json", *arguments[at:])
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)

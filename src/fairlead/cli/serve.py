@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.options import MechanismOption, RoundOption
+
 _SERVER, _LOGS, _LIMITS = "Server", "Logs", "Limits"
 
 
@@ -40,19 +42,8 @@ def serve(
         str | None,
         typer.Option(help="Who should get what: see `fairlead policies`.", show_default="max-min"),
     ] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(help="How shares are realised.", show_default="what the policy prefers"),
-    ] = None,
-    round_s: Annotated[
-        float | None,
-        typer.Option(
-            "--round",
-            help="Length of a round in seconds.",
-            min=1e-3,
-            show_default="the mechanism's",
-        ),
-    ] = None,
+    mechanism: MechanismOption = None,
+    round_s: RoundOption = None,
     engine: Annotated[
         str | None,
         typer.Option(
