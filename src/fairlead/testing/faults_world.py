@@ -374,6 +374,8 @@ class World:
     def _asked(self, lease: int) -> bool | None:
         if self.server is None or not self.server.started:
             return None
+        if lease in self.server.engine.given_up:  # the engine itself stops what it gave up
+            return None
         leases, slot = self.server.live.scheduler.leases, lease & (SLOTS - 1)
         if slot >= len(leases.lease) or leases.lease[slot] != lease:
             return None
