@@ -43,9 +43,8 @@ class FaultyEngine:
         self.taken: dict[str, tuple[int, ...]] = {}
         """node → which of its devices others hold"""
         self.given_up: set[int] = set()
-        """leases reported as lost with their node: what is left of them is stopped later"""
-        """leases that runs of the server before this one gave up are adoption's to stop, if their
-        node can be reached then"""
+        """leases reported as lost with their node: what is left of them is stopped later, unless
+        a server before this one gave them up: then adoption stops it, if the node answers"""
         self._told: set[int] = set()
         self._unheard: set[int] = set()
         """leases told to leave by nodes that did not answer: told again when these do"""

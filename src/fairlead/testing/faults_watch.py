@@ -62,6 +62,7 @@ class Watch:
             require(late_s < _LEAVES_S, f"lease {member.lease} was told to leave and does not")
         if world.quiet:
             for lease, told_at in self._leaving_since.items():
-                since = max(told_at, world.jobs.begins_by.get(lease, 0.0))
+                # Before, the disk may have been full, and an end that cannot be noted is none.
+                since = max(told_at, world.jobs.begins_by.get(lease, 0.0), world.plan.quiet_at)
                 late = now - since > _LEAVES_S + _LONGEST_GRACE_S
                 require(not late, f"lease {lease} was told to leave and is still open")
