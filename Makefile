@@ -13,7 +13,7 @@ help:  ## list the targets
 setup: $(STAMP)  ## create .venv with Fairlead and the tools for working on it
 
 # An editable install compiles nothing, so that each start would where Python writes no bytecode.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml hatch_build.py src/fairlead/_compiled.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairlead needs Python 3.11 or newer; try make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
@@ -46,6 +47,11 @@ class Account:
 
     def brought_forward(self, snap: Snapshot) -> "Account":
         """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
+        if compiled is not None:
+            tables = np.empty((len(_TABLES), *snap.received_s.shape))
+            elapsed_s = snap.starts_at - self.starts_at
+            compiled.forward(self.job, self.tables, elapsed_s, snap.job, snap.received_s, tables)
+            return Account(snap.job, tables, snap.starts_at, self.solved_at, self.changes)
         tables = self.tables.copy() if self.job is snap.job else self._in_order_of(snap)
         owed, received = tables[OWED], tables[RECEIVED]
         owed += tables[SHARE] * (snap.starts_at - self.starts_at)

@@ -139,10 +139,10 @@ class Exchange:
                 self._list(b, c, there - worth[b], row)
 
     def _list(self, a: int, b: int, gain: float, row: int) -> None:
-        """List one more row that could move; of those that gain the same the last is the best."""
+        """List one more row that could move, in its place among those that gain the same."""
         gains, movers = self._gains[a][b], self._movers[a][b]
         at = bisect(gains, gain)
-        while at and gains[at - 1] == gain and movers[at - 1] > row:
+        while at and gains[at - 1] == gain and (movers[at - 1] > row) == (a < self._out):
             at -= 1
         gains.insert(at, gain)
         movers.insert(at, row)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.exchange import Exchange
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
@@ -82,6 +83,9 @@ class Choice:
         If devices stay free while rows that want others wait, rows of one device are exchanged
         so that these can run, in the way that adds most weight.
         """
+        if compiled is not None:
+            compiled.assign(*entries, self.gang, self.free, self.column)
+            return
         if _BUSY in self.column:
             usable = (self.wanted == _NONE)[entries.row]
             usable &= (np.array(self.free) > 0)[entries.column]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.mechanisms.account import CARRIED, OWED, SHARE, Account
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.selection import Choice
@@ -70,8 +71,7 @@ class Shares(ShareRounds):
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
             account = account.reallocated(self.policy, snap, carry_s=self.round_s)
-        entries = urgent(account.tables, self.round_s)
-        entries.weight[snap.on[entries.row] == entries.column] += self.stay
+        entries = urgent(account.tables, self.round_s, snap.on, self.stay)
         choice = Choice.for_jobs(snap, snap.capacity.tolist())
         self._choose(snap, account, choice, entries)
         until = snap.starts_at + self.round_s
@@ -96,7 +96,9 @@ def fills_idle(policy: Policy) -> bool:
     return getattr(policy, "fills_idle", True)
 
 
-def urgent(tables: FloatArray, round_s: float) -> Entries:
+def urgent(
+    tables: FloatArray, round_s: float, on: IntArray | None = None, stay: float = 0.0
+) -> Entries:
     """Return the (row, accelerator) entries that may run this round, and how urgent each is.
 
     ``tables`` are those of an account, for jobs or for units. In units of a round, let d be what
@@ -106,6 +108,15 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
     owed a round on all of its accelerators together must run on one of them. The constants were
     chosen by measured fidelity: docs/design/rounds.md.
     """
+    if compiled is not None:
+        _, rows, width = tables.shape
+        size = rows * width
+        row, column, weight = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+        tables = np.ascontiguousarray(tables)
+        n = compiled.urgent(
+            tables, rows, round_s, _SOON, _SOMEWHERE, on, stay, row, column, weight
+        )
+        return Entries(row[:n], column[:n], weight[:n])
     at = tables[SHARE].ravel().nonzero()[0]
     entry = tables[: CARRIED + 1].reshape(CARRIED + 1, -1).take(at, axis=1)
     entry[OWED:] /= round_s
@@ -122,5 +133,7 @@ def urgent(tables: FloatArray, round_s: float) -> Entries:
         several = np.bincount(row) > 1
         somewhere = several & (np.bincount(row, due) >= 1.0 - 1e-9)
         weight[somewhere[row]] += _SOMEWHERE
+    if on is not None:
+        weight[on[row] == column] += stay
     may = due > 1e-9
     return Entries(row, column, weight).where(may)

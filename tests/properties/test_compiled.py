@@ -1,0 +1,201 @@
+"""What is compiled does the same as the Python beside it, bit for bit."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nst
+from tests.properties.test_simulation import scenarios
+
+from fairlead.compiled import compiled
+from fairlead.mechanisms import account as account_module
+from fairlead.mechanisms import selection, shares
+from fairlead.mechanisms.account import Account
+from fairlead.mechanisms.entries import Entries
+from fairlead.mechanisms.selection import Choice
+from fairlead.model.cluster import Cluster
+from fairlead.model.instance import Instance, InstanceJob
+from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.sim.driver import simulate
+from fairlead.sim.scenario import Scenario
+
+needs_compiled = pytest.mark.skipif(compiled is None, reason="there is no C compiler here")
+amounts = st.floats(-2000.0, 2000.0) | st.sampled_from([0.0, -360.0, 360.0, 180.0])
+
+
+class Pure:
+    """Within it, modules do without what is compiled."""
+
+    def __init__(self, *modules: ModuleType) -> None:
+        self._modules = modules
+
+    def __enter__(self) -> None:
+        for module in self._modules:
+            vars(module)["compiled"] = None
+
+    def __exit__(self, *raised: object) -> None:
+        for module in self._modules:
+            vars(module)["compiled"] = compiled
+
+
+def test_where_there_is_a_compiler_rounds_are_compiled() -> None:
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    could = shutil.which("cc") is not None and headers.exists()
+    wanted = could and not os.environ.get("FAIRLEAD_PURE_PYTHON")
+    assert (compiled is not None) == wanted
+
+
+def test_an_operator_may_leave_aside_what_is_compiled() -> None:
+    told = "from fairlead.compiled import compiled; print(compiled)"
+    environment = {**os.environ, "FAIRLEAD_PURE_PYTHON": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None\n"
+
+
+@st.composite
+def _choices(draw: st.DrawFn) -> tuple[Entries, Choice]:
+    rows, columns = draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    weight = draw(
+        nst.arrays(
+            np.float64,
+            (rows, columns),
+            elements=st.sampled_from([0.0, 3.0, 3.25, 4.5, 7.0]) | st.floats(0.5, 8.0),
+        )
+    )
+    row, column = weight.nonzero()
+    gangs = st.integers(1, 3)
+    shape = draw(st.sampled_from([None, (rows,), (rows, columns)]))
+    gang = None if shape is None else draw(nst.arrays(np.int64, shape, elements=gangs))
+    free = draw(st.lists(st.integers(0, 4), min_size=columns, max_size=columns))
+    busy = draw(st.lists(st.sampled_from([-1, -1, -2]), min_size=rows, max_size=rows))
+    order = draw(st.permutations(range(len(row))))
+    row, column = np.array([row, column]).T[list(order)].T  # with gaps between them
+    return Entries(row, column, weight[row, column]), Choice(gang, free, busy)
+
+
+@needs_compiled
+@given(_choices())
+def test_the_compiled_choice_is_the_same(case: tuple[Entries, Choice]) -> None:
+    entries, choice = case
+    other = replace(choice, free=list(choice.free), column=list(choice.column))
+    choice.assign(entries)
+    with Pure(selection):
+        other.assign(entries)
+    assert (choice.column, choice.free) == (other.column, other.free)
+
+
+@st.composite
+def _tables(draw: st.DrawFn, rows: int, columns: int) -> Any:
+    shares_ = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0]) | st.floats(1e-12, 1.0)
+    share = draw(nst.arrays(np.float64, (1, rows, columns), elements=shares_))
+    rest = draw(nst.arrays(np.float64, (3, rows, columns), elements=amounts))
+    return np.concatenate([share, rest])
+
+
+@st.composite
+def _rounds(draw: st.DrawFn) -> tuple[Any, Any]:
+    rows, columns = draw(st.integers(0, 8)), draw(st.integers(1, 4))
+    on = draw(nst.arrays(np.int64, (rows, 2), elements=st.integers(-2, columns - 1)))
+    return draw(_tables(rows, columns)), draw(st.sampled_from([None, on[:, 0]]))
+
+
+@needs_compiled
+@given(_rounds(), st.sampled_from([360.0, 1.0, 77.7]))
+def test_the_compiled_urgency_is_the_same(case: tuple[Any, Any], round_s: float) -> None:
+    tables, on = case
+    found = shares.urgent(tables, round_s, on, 0.5)
+    with Pure(shares):
+        expected = shares.urgent(tables, round_s, on, 0.5)
+    for mine, other in zip(found, expected, strict=True):
+        assert mine.dtype == other.dtype
+        assert mine.tobytes() == other.tobytes()
+
+
+@st.composite
+def _accounts(draw: st.DrawFn) -> tuple[Account, Snapshot]:
+    columns, numbers = draw(st.integers(1, 4)), st.sets(st.integers(0, 9), max_size=8)
+    before, now = sorted(draw(numbers)), sorted(draw(numbers))
+    account = Account.empty()
+    if before:
+        tables = draw(_tables(len(before), columns))
+        account = Account(np.array(before), tables, 100.0, 100.0, 1)
+    kinds = {f"k{j}": 1.0 for j in range(columns)}
+    cluster = Cluster.of(dict.fromkeys(kinds, 2))
+    jobs = tuple(InstanceJob(id=str(number), speeds=kinds) for number in now)
+    received = draw(nst.arrays(np.float64, (len(now), columns + 3), elements=amounts))
+    return account, replace(
+        snapshot_of(Instance(cluster, jobs)),
+        job=np.array(now, np.int64),
+        received_s=received[:, 3:],
+        starts_at=draw(st.sampled_from([100.0, 123.25, 460.0])),
+    )
+
+
+@needs_compiled
+@given(_accounts())
+def test_the_compiled_account_is_the_same(case: tuple[Account, Snapshot]) -> None:
+    account, snap = case
+    found = account.brought_forward(snap)
+    with Pure(account_module):
+        expected = account.brought_forward(snap)
+    assert found.tables.shape == expected.tables.shape
+    assert (found.tables == expected.tables).all()
+    assert (found.starts_at, found.changes) == (expected.starts_at, expected.changes)
+
+
+@needs_compiled
+@settings(max_examples=40)
+@given(scenarios())
+def test_whole_simulations_are_the_same(scenario: Scenario) -> None:
+    with Pure(account_module, selection, shares):
+        expected, _ = simulate(scenario)
+    found, _ = simulate(scenario)
+    assert found.finished_at.tobytes() == expected.finished_at.tobytes()
+    assert found.migrations.tobytes() == expected.migrations.tobytes()
+
+
+INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32)
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("assign", ()),
+        ("assign", (INTS, INTS, INTS, None, [1] * 4, [-1] * 4)),
+        ("assign", (OTHERS, INTS, FLOATS, None, [1] * 4, [-1] * 4)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 3, [-1] * 4)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, [-1] * 3)),
+        ("assign", (INTS, INTS[:3], FLOATS, None, [1] * 4, [-1] * 4)),
+        ("assign", (INTS, INTS, FLOATS, INTS[:3], [1] * 4, [-1] * 4)),
+        ("assign", (INTS, INTS, FLOATS, np.ones((4, 2), int), [1] * 4, [-1] * 4)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, [4] * 4)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, ["no"] * 4)),
+        ("assign", (INTS, INTS, FLOATS, None, (1, 1, 1, 1), [-1] * 4)),
+        ("urgent", (FLOATS, 4, 1.0, FLOATS, 1.0, None, 0.0, INTS, INTS, FLOATS)),
+        ("urgent", (np.ones(12), -1, 1.0, np.ones(24), 1.0, None, 0.0, INTS, INTS, FLOATS)),
+        ("urgent", (np.ones(12), 4, 1.0, np.ones(24), 1.0, INTS[:2], 0.0, INTS, INTS, FLOATS)),
+        ("urgent", (np.ones(12), 4, 1.0, np.ones(24), 1.0, None, 0.0, INTS[:2], INTS, FLOATS)),
+        ("forward", (INTS, np.ones(12), 1.0, INTS, np.ones((4, 1)), np.ones(16))),
+        ("forward", (INTS, np.ones(16), 1.0, INTS, np.ones(4), np.ones(16))),
+        ("forward", (INTS, np.ones(16), 1.0, INTS, np.ones((2, 4)).T, np.ones(32))),
+        ("forward", (INTS, np.ones(16), 1.0, INTS, np.ones((4, 1)), np.ones(12))),
+        ("forward", (INTS, np.ones(16), "no", INTS, np.ones((4, 1)), np.ones(16))),
+        ("forward", (INTS, "no", 1.0, INTS, np.ones((4, 1)), np.ones(16))),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        getattr(compiled, name)(*arguments)
