@@ -1,8 +1,10 @@
 /* What every round does, compiled: the same as the Python beside it, bit for bit.
 
-   `forward` is Account.brought_forward, `urgent` is shares.urgent, and `assign` is Choice.assign
-   with its Exchange. Read those first: they say why; this file only says it in C. Arrays are
-   numpy's, of doubles or 64-bit integers, row by row; sums are made in the same order. */
+   `solve_small` is that of solve/small.py and `balance` is Onward._balance; `forward` and
+   `reallocated` are what Account does with its tables, `credit` is LeaseTable.credit, `urgent` is
+   shares.urgent, `assign` and `fill` are Choice's, with its Exchange. Read those first: they say
+   why; this file only says it in C. Arrays are numpy's, of doubles or 64-bit integers, row by row;
+   sums are made in the same order. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -16,7 +18,7 @@ enum { NONE = -1, BUSY = -2, NOBODY = -1 };
 enum { SHARE, OWED, CARRIED, RECEIVED, TABLES };
 enum { MOST_EXCHANGES = 64, SOON = 24 };
 
-static const double LEAST = 1e-9;
+static const double LEAST = 1e-9, SINGULAR = 1e-12;
 
 /* An argument that is an array. */
 typedef struct {
@@ -72,6 +74,175 @@ static int arguments(Py_ssize_t given, Py_ssize_t wanted)
     return given == wanted;
 }
 
+/* -- shares ----------------------------------------------------------------------------------- */
+
+/* Equations, each its coefficients and then its right side, are overwritten; 0: singular. */
+static int solved(double **rows, Py_ssize_t size, double *found)
+{
+    for (Py_ssize_t i = 0; i < size; i++) {
+        double most = 0.0;
+        Py_ssize_t p = i;
+        for (Py_ssize_t r = i; r < size; r++)
+            if (fabs(rows[r][i]) > most) {
+                most = fabs(rows[r][i]);
+                p = r;
+            }
+        if (most < SINGULAR)
+            return 0;
+        double *pivot = rows[p];
+        rows[p] = rows[i];
+        rows[i] = pivot;
+        double scale = 1.0 / pivot[i];
+        for (Py_ssize_t r = i + 1; r < size; r++) {
+            double factor = rows[r][i] * scale;
+            if (factor != 0.0)
+                for (Py_ssize_t c = i + 1; c <= size; c++)
+                    rows[r][c] -= factor * pivot[c];
+        }
+    }
+    for (Py_ssize_t i = size - 1; i >= 0; i--) {
+        double rest = rows[i][size];
+        for (Py_ssize_t j = i + 1; j < size; j++)
+            rest -= rows[i][j] * found[j];
+        found[i] = rest / rows[i][i];
+    }
+    return 1;
+}
+
+/* Read a list of so many floats; 0 with an error set if it is none. */
+static int read_floats(PyObject *list, Py_ssize_t count, double *to)
+{
+    if (!list || !PyList_Check(list) || PyList_Size(list) != count) {
+        PyErr_SetString(PyExc_ValueError, "a list of another length is needed");
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        to[i] = PyFloat_AsDouble(PyList_GetItem(list, i));
+    return !PyErr_Occurred();
+}
+
+static PyObject *list_of(const double *numbers, Py_ssize_t count)
+{
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t i = 0; list && i < count; i++) {
+        PyObject *number = PyFloat_FromDouble(numbers[i]);
+        if (!number || PyList_SetItem(list, i, number) < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* Room for so many equations of as many unknowns, and for their solution. */
+typedef struct {
+    double **rows, *numbers, *found;
+} Equations;
+
+static int make_room(Equations *equations, Py_ssize_t size)
+{
+    equations->rows = malloc((size + 1) * sizeof *equations->rows);
+    equations->numbers = malloc((size + 1) * (size + 1) * sizeof(double));
+    equations->found = malloc((size + 1) * sizeof(double));
+    if (!equations->rows || !equations->numbers || !equations->found) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < size; i++)
+        equations->rows[i] = equations->numbers + i * (size + 1);
+    return 1;
+}
+
+static void leave_room(Equations *equations)
+{
+    free(equations->rows);
+    free(equations->numbers);
+    free(equations->found);
+}
+
+static PyObject *solution(Equations *equations, Py_ssize_t size)
+{
+    if (!solved(equations->rows, size, equations->found))
+        return Py_NewRef(Py_None);
+    return list_of(equations->found, size);
+}
+
+/* solve_small(rows) -> list or None */
+static PyObject *solve_small(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Equations equations = {0};
+    PyObject *answer = NULL;
+    if (!arguments(n_args, 1))
+        return NULL;
+    if (!PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "a list of equations is needed");
+        return NULL;
+    }
+    Py_ssize_t size = PyList_Size(args[0]);
+    int well = make_room(&equations, size);
+    for (Py_ssize_t i = 0; well && i < size; i++)
+        well = read_floats(PyList_GetItem(args[0], i), size + 1, equations.rows[i]);
+    if (well)
+        answer = solution(&equations, size);
+    leave_room(&equations);
+    return answer;
+}
+
+/* balance(held, way, basis, capacity) -> total, solution or None */
+static PyObject *balance(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Array arrays[2] = {0};
+    Equations equations = {0};
+    PyObject *answer = NULL, *found = NULL, *used = NULL;
+    double *total = NULL, *capacity = NULL;
+    if (!arguments(n_args, 4))
+        return NULL;
+    if (!take(args[0], &arrays[0], 'd', WHOLE) || !take(args[1], &arrays[1], 'd', WHOLE))
+        goto end;
+    if (!PyList_Check(args[2]) || !PyList_Check(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "the basis and the capacity are lists");
+        goto end;
+    }
+    const double *held = arrays[0].view.buf, *way = arrays[1].view.buf;
+    Py_ssize_t classes = items(&arrays[0]), width = PyList_Size(args[3]);
+    if (items(&arrays[1]) != classes * 2 * width || PyList_Size(args[2]) != width) {
+        wrong_sizes();
+        goto end;
+    }
+    total = calloc(2 * width + 1, sizeof *total);
+    capacity = malloc((width + 1) * sizeof *capacity);
+    if (!total || !capacity) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    if (!make_room(&equations, width) || !read_floats(args[3], width, capacity))
+        goto end;
+    for (Py_ssize_t k = 0; k < classes; k++)
+        for (Py_ssize_t c = 0; c < 2 * width; c++)
+            total[c] += held[k] * way[k * 2 * width + c];
+    for (Py_ssize_t j = 0; j < width; j++) {
+        double *row = equations.rows[j];
+        if (!read_floats(PyList_GetItem(args[2], j), width - 1, row + 1))
+            goto end;
+        row[0] = total[width + j];
+        row[width] = capacity[j] - total[j];
+    }
+    found = solution(&equations, width);
+    used = list_of(total, 2 * width);
+    if (found && used)
+        answer = PyTuple_Pack(2, used, found);
+end:
+    Py_XDECREF(found);
+    Py_XDECREF(used);
+    let_go(arrays, 2);
+    leave_room(&equations);
+    free(total);
+    free(capacity);
+    return answer;
+}
+
 /* -- the account ---------------------------------------------------------------------------- */
 
 /* forward(job, tables, elapsed_s, new_job, new_received, new_tables): both lists of jobs ascend */
@@ -120,6 +291,81 @@ static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t n_a
             new[CARRIED * size + to] = carried;
             new[RECEIVED * size + to] = received[j];
         }
+    }
+    answer = Py_NewRef(Py_None);
+end:
+    let_go(arrays, 5);
+    return answer;
+}
+
+/* reallocated(tables, share, carry_s, new_tables) */
+static PyObject *reallocated(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Array arrays[3] = {0};
+    PyObject *answer = NULL;
+    if (!arguments(n_args, 4))
+        return NULL;
+    double carry_s = PyFloat_AsDouble(args[2]);
+    if (PyErr_Occurred() || !take(args[0], &arrays[0], 'd', WHOLE) ||
+        !take(args[1], &arrays[1], 'd', WHOLE) || !take(args[3], &arrays[2], 'd', OUT))
+        goto end;
+    const double *old = arrays[0].view.buf, *share = arrays[1].view.buf;
+    double *new = arrays[2].view.buf;
+    Py_ssize_t size = items(&arrays[1]);
+    if (items(&arrays[0]) != TABLES * size || items(&arrays[2]) != TABLES * size) {
+        wrong_sizes();
+        goto end;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        double debt = old[CARRIED * size + i] + old[OWED * size + i];
+        debt = debt > carry_s ? carry_s : debt < -carry_s ? -carry_s : debt;
+        new[SHARE * size + i] = share[i];
+        new[OWED * size + i] = 0.0;
+        new[CARRIED * size + i] = share[i] <= 0.0 ? 0.0 : debt;
+        new[RECEIVED * size + i] = old[RECEIVED * size + i];
+    }
+    answer = Py_NewRef(Py_None);
+end:
+    let_go(arrays, 3);
+    return answer;
+}
+
+/* credit(slots, rows, until, counted_at, kind, numbers, first): to each row the time of its slot,
+   in the column of its accelerator, the first of which is given */
+static PyObject *credit(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Array arrays[5] = {0};
+    PyObject *answer = NULL;
+    if (!arguments(n_args, 7))
+        return NULL;
+    double until = PyFloat_AsDouble(args[2]);
+    Py_ssize_t first = PyLong_AsSsize_t(args[6]);
+    if (PyErr_Occurred() || !take(args[0], &arrays[0], 'l', ROWS) ||
+        !take(args[1], &arrays[1], 'l', ROWS) || !take(args[3], &arrays[2], 'd', ROWS) ||
+        !take(args[4], &arrays[3], 'l', ROWS) || !take(args[5], &arrays[4], 'd', OUT))
+        goto end;
+    Py_ssize_t count = items(&arrays[0]), slots = items(&arrays[2]);
+    if (arrays[4].view.ndim != 2 || items(&arrays[1]) != count || items(&arrays[3]) != slots) {
+        wrong_sizes();
+        goto end;
+    }
+    Py_ssize_t rows = arrays[4].view.shape[0], width = arrays[4].view.shape[1];
+    double *numbers = arrays[4].view.buf;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int64_t slot = *(const int64_t *)row_of(&arrays[0], i);
+        int64_t row = *(const int64_t *)row_of(&arrays[1], i);
+        if (slot < 0 || slot >= slots || row < 0 || row >= rows) {
+            wrong_sizes();
+            goto end;
+        }
+        int64_t column = first + *(const int64_t *)row_of(&arrays[3], slot);
+        if (column < 0 || column >= width) {
+            wrong_sizes();
+            goto end;
+        }
+        numbers[row * width + column] += until - *(const double *)row_of(&arrays[2], slot);
     }
     answer = Py_NewRef(Py_None);
 end:
@@ -195,9 +441,8 @@ end:
 /* -- who runs --------------------------------------------------------------------------------- */
 
 typedef struct {
-    double weight;
+    double weight, then;
     int64_t row, column;
-    Py_ssize_t place; /* where it was given */
 } Entry;
 
 /* Who moves from one node to another if anybody does: the row that gains most. */
@@ -221,12 +466,23 @@ typedef struct {
     Move *best;    /* node × node */
 } Choice;
 
-static int heavier(const void *one, const void *other)
+static int before(const Entry *a, const Entry *b)
 {
-    const Entry *a = one, *b = other;
-    if (a->weight != b->weight)
-        return a->weight > b->weight ? -1 : 1;
-    return a->place < b->place ? -1 : a->place > b->place;
+    return a->weight > b->weight || (a->weight == b->weight && a->then > b->then);
+}
+
+/* Sort by falling weight and what comes then, equal ones in the order they had; `room` is for as
+   many. */
+static void sort(Entry *entries, Py_ssize_t count, Entry *room)
+{
+    if (count < 2)
+        return;
+    Py_ssize_t half = count / 2, a = 0, b = half, to = 0;
+    sort(entries, half, room);
+    sort(entries + half, count - half, room);
+    memcpy(room, entries, half * sizeof(Entry));
+    while (a < half)
+        entries[to++] = b < count && before(&entries[b], &room[a]) ? entries[b++] : room[a++];
 }
 
 static int64_t needs(const Choice *choice, int64_t row, int64_t column)
@@ -252,8 +508,8 @@ static int any_free(const Choice *choice)
     return 0;
 }
 
-/* Gavel's Algorithm 1; tell whether exchanges could use what is left. */
-static int pick(Choice *choice)
+/* Gavel's Algorithm 1; return how many are taken. */
+static Py_ssize_t pick(Choice *choice)
 {
     Py_ssize_t count = 0;
     for (Py_ssize_t e = 0; e < choice->n_entries; e++) {
@@ -265,7 +521,13 @@ static int pick(Choice *choice)
             count++;
         }
     }
-    if (choice->width == 1 || count == choice->n_entries || !any_free(choice))
+    return count;
+}
+
+/* Tell whether exchanges could use what is left after so many were taken. */
+static int could_use_more(const Choice *choice, Py_ssize_t taken)
+{
+    if (choice->width == 1 || taken == choice->n_entries || !any_free(choice))
         return 0;
     for (Py_ssize_t e = 0; e < choice->n_entries; e++) {
         int64_t row = choice->entries[e].row;
@@ -428,7 +690,7 @@ static int take_in(Choice *choice, const Array *row, const Array *column, const 
     int busy = 0;
     for (Py_ssize_t i = 0; i < choice->rows; i++)
         busy |= choice->chosen[i] == BUSY;
-    choice->entries = malloc((count + 1) * sizeof(Entry));
+    choice->entries = malloc((2 * count + 1) * sizeof(Entry));
     if (!choice->entries) {
         PyErr_NoMemory();
         return 0;
@@ -440,10 +702,49 @@ static int take_in(Choice *choice, const Array *row, const Array *column, const 
         if (busy && (choice->chosen[i] != NONE || choice->free[j] <= 0))
             continue;
         double its_weight = *(const double *)row_of(weight, e);
-        choice->entries[choice->n_entries++] = (Entry){its_weight, i, j, e};
+        choice->entries[choice->n_entries++] = (Entry){its_weight, 0.0, i, j};
     }
-    qsort(choice->entries, choice->n_entries, sizeof(Entry), heavier);
+    sort(choice->entries, choice->n_entries, choice->entries + count);
     return 1;
+}
+
+/* Begin a choice from a gang and lists of what is free and chosen; 0 with an error set. */
+static int open_choice(Choice *choice, Array *gang, PyObject *const *args)
+{
+    if (args[0] != Py_None && !take(args[0], gang, 'l', WHOLE))
+        return 0;
+    if (!PyList_Check(args[1]) || !PyList_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "what is free and what is chosen are lists");
+        return 0;
+    }
+    choice->width = PyList_Size(args[1]);
+    choice->rows = PyList_Size(args[2]);
+    if (gang->open) {
+        choice->gang = gang->view.buf;
+        choice->gang_width = gang->view.ndim == 1 ? 1 : gang->view.shape[1];
+        if (items(gang) != choice->rows * choice->gang_width ||
+            (choice->gang_width != 1 && choice->gang_width != choice->width))
+            return wrong_sizes();
+    }
+    if (!(choice->free = numbers_of(args[1], choice->width)) ||
+        !(choice->chosen = numbers_of(args[2], choice->rows)))
+        return 0;
+    for (Py_ssize_t i = 0; i < choice->rows; i++)
+        if (choice->chosen[i] >= choice->width)
+            return wrong_sizes();
+    return 1;
+}
+
+static void close_choice(Choice *choice)
+{
+    free(choice->entries);
+    free(choice->chosen);
+    free(choice->free);
+    free(choice->where);
+    free(choice->moved);
+    free(choice->changed);
+    free(choice->worth);
+    free(choice->best);
 }
 
 /* assign(row, column, weight, gang, free, chosen): the last two are lists, and change */
@@ -456,35 +757,15 @@ static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     if (!arguments(n_args, 6))
         return NULL;
     if (!take(args[0], &arrays[0], 'l', ROWS) || !take(args[1], &arrays[1], 'l', ROWS) ||
-        !take(args[2], &arrays[2], 'd', ROWS) ||
-        (args[3] != Py_None && !take(args[3], &arrays[3], 'l', WHOLE)))
+        !take(args[2], &arrays[2], 'd', ROWS) || !open_choice(&choice, &arrays[3], args + 3))
         goto end;
-    if (!PyList_Check(args[4]) || !PyList_Check(args[5])) {
-        PyErr_SetString(PyExc_TypeError, "what is free and what is chosen are lists");
-        goto end;
-    }
-    choice.width = PyList_Size(args[4]);
-    choice.rows = PyList_Size(args[5]);
-    if (arrays[3].open) {
-        choice.gang = arrays[3].view.buf;
-        choice.gang_width = arrays[3].view.ndim == 1 ? 1 : arrays[3].view.shape[1];
-    }
-    if (items(&arrays[1]) != items(&arrays[0]) || items(&arrays[2]) != items(&arrays[0]) ||
-        (choice.gang && (items(&arrays[3]) != choice.rows * choice.gang_width ||
-                         (choice.gang_width != 1 && choice.gang_width != choice.width)))) {
+    if (items(&arrays[1]) != items(&arrays[0]) || items(&arrays[2]) != items(&arrays[0])) {
         wrong_sizes();
         goto end;
     }
-    if (!(choice.free = numbers_of(args[4], choice.width)) ||
-        !(choice.chosen = numbers_of(args[5], choice.rows)) ||
-        !take_in(&choice, &arrays[0], &arrays[1], &arrays[2]))
+    if (!take_in(&choice, &arrays[0], &arrays[1], &arrays[2]))
         goto end;
-    for (Py_ssize_t i = 0; i < choice.rows; i++)
-        if (choice.chosen[i] >= choice.width) {
-            wrong_sizes();
-            goto end;
-        }
-    if (pick(&choice) && !exchange(&choice)) {
+    if (could_use_more(&choice, pick(&choice)) && !exchange(&choice)) {
         PyErr_NoMemory();
         goto end;
     }
@@ -493,21 +774,65 @@ static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
         answer = Py_NewRef(Py_None);
 end:
     let_go(arrays, 4);
-    free(choice.entries);
-    free(choice.chosen);
-    free(choice.free);
-    free(choice.where);
-    free(choice.moved);
-    free(choice.changed);
-    free(choice.worth);
-    free(choice.best);
+    close_choice(&choice);
+    return answer;
+}
+
+/* fill(speed, owed, gang, free, chosen): the last two are lists, and change */
+static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Array arrays[3] = {0};
+    Choice choice = {0};
+    PyObject *answer = NULL;
+    if (!arguments(n_args, 5))
+        return NULL;
+    if (!take(args[0], &arrays[0], 'd', WHOLE) || !take(args[1], &arrays[1], 'd', WHOLE) ||
+        !open_choice(&choice, &arrays[2], args + 2))
+        goto end;
+    const double *speeds = arrays[0].view.buf, *owed = arrays[1].view.buf;
+    Py_ssize_t width = choice.width, size = choice.rows * width;
+    if (items(&arrays[0]) != size || items(&arrays[1]) != size) {
+        wrong_sizes();
+        goto end;
+    }
+    choice.entries = malloc((2 * size + 1) * sizeof(Entry));
+    if (!choice.entries) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    for (Py_ssize_t i = 0; i < choice.rows; i++) {
+        const double *speed = speeds + i * width;
+        double most = 0.0;
+        if (choice.chosen[i] != NONE)
+            continue;
+        for (Py_ssize_t j = 0; j < width; j++)
+            most = speed[j] > most ? speed[j] : most;
+        for (Py_ssize_t j = 0; j < width; j++)
+            if (speed[j] > 0.0 && choice.free[j] > 0)
+                choice.entries[choice.n_entries++] =
+                    (Entry){owed[i * width + j], speed[j] / most, i, j};
+    }
+    sort(choice.entries, choice.n_entries, choice.entries + size);
+    pick(&choice);
+    if (write_back(args[3], choice.free, choice.width) &&
+        write_back(args[4], choice.chosen, choice.rows))
+        answer = Py_NewRef(Py_None);
+end:
+    let_go(arrays, 3);
+    close_choice(&choice);
     return answer;
 }
 
 static PyMethodDef methods[] = {
+    {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL, NULL},
+    {"balance", (PyCFunction)(void (*)(void))balance, METH_FASTCALL, NULL},
     {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL, NULL},
+    {"reallocated", (PyCFunction)(void (*)(void))reallocated, METH_FASTCALL, NULL},
+    {"credit", (PyCFunction)(void (*)(void))credit, METH_FASTCALL, NULL},
     {"urgent", (PyCFunction)(void (*)(void))urgent, METH_FASTCALL, NULL},
     {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL, NULL},
+    {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

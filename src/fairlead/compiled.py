@@ -14,6 +14,19 @@ from fairlead.model.arrays import FloatArray, IntArray
 class Compiled(Protocol):
     """What is compiled; arrays to be filled come last."""
 
+    def solve_small(self, rows: list[list[float]], /) -> list[float] | None:
+        """Solve a few equations, each its coefficients and then its right side."""
+
+    def balance(
+        self,
+        held: FloatArray,
+        way: FloatArray,
+        basis: list[list[float]],
+        capacity: list[float],
+        /,
+    ) -> tuple[list[float], list[float] | None]:
+        """Add up what all ways use; find the level at which that is what there is."""
+
     def forward(
         self,
         job: IntArray,
@@ -25,6 +38,24 @@ class Compiled(Protocol):
         /,
     ) -> None:
         """Bring the tables of an account forward to other jobs and times received."""
+
+    def reallocated(
+        self, tables: FloatArray, share: FloatArray, carry_s: float, new_tables: FloatArray, /
+    ) -> None:
+        """Begin an account anew with other shares; what was owed is carried along."""
+
+    def credit(
+        self,
+        slots: IntArray,
+        rows: IntArray,
+        until: float,
+        counted_at: FloatArray,
+        kind: IntArray,
+        numbers: FloatArray,
+        first: int,
+        /,
+    ) -> None:
+        """Add the time held in slots to rows of numbers, in the column of the accelerator."""
 
     def urgent(
         self,
@@ -53,6 +84,17 @@ class Compiled(Protocol):
         /,
     ) -> None:
         """Choose who runs: what is free and where each row is are changed."""
+
+    def fill(
+        self,
+        speed: FloatArray,
+        owed: FloatArray,
+        gang: IntArray | None,
+        free: list[int],
+        chosen: list[int],
+        /,
+    ) -> None:
+        """Choose who uses what is still free, which changes as well."""
 
 
 def _found() -> Compiled | None:

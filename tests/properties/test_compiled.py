@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,16 +18,20 @@ from hypothesis.extra import numpy as nst
 from tests.properties.test_simulation import scenarios
 
 from fairlead.compiled import compiled
+from fairlead.core import leases
 from fairlead.mechanisms import account as account_module
 from fairlead.mechanisms import selection, shares
 from fairlead.mechanisms.account import Account
 from fairlead.mechanisms.entries import Entries
 from fairlead.mechanisms.selection import Choice
+from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.policies.base import job_allocation
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
+from fairlead.solve import onward, small
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="there is no C compiler here")
 amounts = st.floats(-2000.0, 2000.0) | st.sampled_from([0.0, -360.0, 360.0, 180.0])
@@ -96,6 +100,33 @@ def test_the_compiled_choice_is_the_same(case: tuple[Entries, Choice]) -> None:
     assert (choice.column, choice.free) == (other.column, other.free)
 
 
+@needs_compiled
+@given(_choices(), st.data())
+def test_the_compiled_filling_is_the_same(
+    case: tuple[Entries, Choice], data: st.DataObject
+) -> None:
+    _, choice = case
+    other = replace(choice, free=list(choice.free), column=list(choice.column))
+    shape = len(choice.column), len(choice.free)
+    speeds = st.sampled_from([0.0, 1.0, 2.0, 3.0]) | st.floats(0.1, 9.0)
+    speed = data.draw(nst.arrays(np.float64, shape, elements=speeds))
+    owed = data.draw(nst.arrays(np.float64, shape, elements=amounts))
+    choice.fill(speed, owed)
+    with Pure(selection):
+        other.fill(speed, owed)
+    assert (choice.column, choice.free) == (other.column, other.free)
+
+
+@needs_compiled
+@given(st.integers(0, 5), st.data())
+def test_compiled_equations_have_the_same_solution(size: int, data: st.DataObject) -> None:
+    numbers = st.sampled_from([0.0, 1.0, -1.0]) | st.floats(-9.0, 9.0)
+    drawn = data.draw(nst.arrays(np.float64, (size, size + 1), elements=numbers))
+    found = small.solve_small(drawn.tolist())
+    with Pure(small):
+        assert repr(found) == repr(small.solve_small(drawn.tolist()))
+
+
 @st.composite
 def _tables(draw: st.DrawFn, rows: int, columns: int) -> Any:
     shares_ = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0]) | st.floats(1e-12, 1.0)
@@ -143,6 +174,16 @@ def _accounts(draw: st.DrawFn) -> tuple[Account, Snapshot]:
     )
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A policy that gives what it is told to."""
+
+    share: Any
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        return job_allocation(snap, self.share)
+
+
 @needs_compiled
 @given(_accounts())
 def test_the_compiled_account_is_the_same(case: tuple[Account, Snapshot]) -> None:
@@ -153,13 +194,18 @@ def test_the_compiled_account_is_the_same(case: tuple[Account, Snapshot]) -> Non
     assert found.tables.shape == expected.tables.shape
     assert (found.tables == expected.tables).all()
     assert (found.starts_at, found.changes) == (expected.starts_at, expected.changes)
+    policy = _Told(np.where(found.owed_s > 0, 0.5, 0.0))
+    found = found.reallocated(policy, snap, carry_s=360.0)
+    with Pure(account_module):
+        expected = expected.reallocated(policy, snap, carry_s=360.0)
+    assert (found.tables == expected.tables).all()
 
 
 @needs_compiled
 @settings(max_examples=40)
 @given(scenarios())
 def test_whole_simulations_are_the_same(scenario: Scenario) -> None:
-    with Pure(account_module, selection, shares):
+    with Pure(account_module, leases, onward, selection, shares, small):
         expected, _ = simulate(scenario)
     found, _ = simulate(scenario)
     assert found.finished_at.tobytes() == expected.finished_at.tobytes()
@@ -188,6 +234,23 @@ INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32
         ("urgent", (np.ones(12), -1, 1.0, np.ones(24), 1.0, None, 0.0, INTS, INTS, FLOATS)),
         ("urgent", (np.ones(12), 4, 1.0, np.ones(24), 1.0, INTS[:2], 0.0, INTS, INTS, FLOATS)),
         ("urgent", (np.ones(12), 4, 1.0, np.ones(24), 1.0, None, 0.0, INTS[:2], INTS, FLOATS)),
+        ("solve_small", ([[1.0]],)),
+        ("solve_small", ([["no", 1.0]],)),
+        ("solve_small", (((1.0, 1.0),),)),
+        ("balance", (FLOATS, np.ones(8), [[]], [1.0, 1.0])),
+        ("balance", (FLOATS, np.ones(8), [[1.0]], [1.0])),
+        ("balance", (FLOATS, np.ones(7), [[]], [1.0])),
+        ("balance", (FLOATS, np.ones(8), None, [1.0])),
+        ("reallocated", (np.ones(16), FLOATS, 1.0, np.ones(15))),
+        ("reallocated", (np.ones(15), FLOATS, 1.0, np.ones(16))),
+        ("credit", (INTS, INTS, 1.0, FLOATS, INTS, np.ones((4, 4)), 1)),
+        ("credit", (INTS, INTS, 1.0, FLOATS, INTS, np.ones((4, 4)), -1)),
+        ("credit", (INTS, INTS, 1.0, FLOATS, INTS, np.ones((3, 4)), 0)),
+        ("credit", (INTS, INTS, 1.0, FLOATS[:3], INTS[:3], np.ones((4, 4)), 0)),
+        ("credit", (INTS, INTS, 1.0, FLOATS, INTS, np.ones(16), 0)),
+        ("credit", (INTS, -INTS, 1.0, FLOATS, INTS, np.ones((4, 4)), 0)),
+        ("fill", (np.ones(16), np.ones(12), None, [1] * 4, [-1] * 4)),
+        ("fill", (np.ones(16), np.ones(16), None, [1] * 4, None)),
         ("forward", (INTS, np.ones(12), 1.0, INTS, np.ones((4, 1)), np.ones(16))),
         ("forward", (INTS, np.ones(16), 1.0, INTS, np.ones(4), np.ones(16))),
         ("forward", (INTS, np.ones(16), 1.0, INTS, np.ones((2, 4)).T, np.ones(32))),

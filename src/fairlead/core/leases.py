@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.core.jobs import FIRST_RECEIVED, JobTable
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
@@ -235,6 +236,11 @@ class LeaseTable:
 
     def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
         """Add to rows of a job table the time for which these leases held each accelerator."""
+        if self.simple and compiled is not None:
+            compiled.credit(
+                slots, rows, until, self.counted_at, self._kind, numbers, FIRST_RECEIVED
+            )
+            return
         held = until - self.counted_at[slots]
         if self.simple:
             # One flat index is several times faster than a pair of them.

@@ -86,12 +86,25 @@ class Account:
                 "this mechanism runs every job alone and consolidated where it can; packed jobs"
                 " and shares of placements need --mechanism units"
             )
+        return Account(
+            snap.job,
+            self._with(allocation.share, carry_s),
+            self.starts_at,
+            snap.starts_at,
+            snap.changes,
+        )
+
+    def _with(self, share: FloatArray, carry_s: float) -> FloatArray:
+        if compiled is not None:
+            tables = np.empty_like(self.tables)
+            compiled.reallocated(self.tables, np.ascontiguousarray(share), carry_s, tables)
+            return tables
         tables = self.tables.copy()
-        tables[SHARE] = allocation.share
+        tables[SHARE] = share
         debt = tables[CARRIED]
         debt += tables[OWED]
         np.minimum(debt, carry_s, out=debt)
         np.maximum(debt, -carry_s, out=debt)
-        np.putmask(debt, allocation.share <= 0, 0.0)
+        np.putmask(debt, share <= 0, 0.0)
         tables[OWED] = 0.0
-        return Account(snap.job, tables, self.starts_at, snap.starts_at, snap.changes)
+        return tables

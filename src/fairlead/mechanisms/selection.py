@@ -119,6 +119,9 @@ class Choice:
         """
         if _NONE not in self.column or not any(self.free):
             return
+        if compiled is not None:
+            compiled.fill(speed, owed, self.gang, self.free, self.column)
+            return
         waiting = (self.wanted == _NONE).nonzero()[0]
         its_speed = speed[waiting]
         row, column = ((its_speed > 0) & (np.array(self.free) > 0)).nonzero()

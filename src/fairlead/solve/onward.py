@@ -17,6 +17,7 @@ from operator import mul
 
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.filling import CAP_TOLERANCE, FilledStage
 from fairlead.solve.small import solve_small
@@ -162,8 +163,7 @@ class Onward:
             for k in stray:
                 if not self._choose(k):
                     return None
-            total = (held[:, None] * self._way).sum(axis=0).tolist()
-            found = self._balance(total)
+            total, found = self._balance(held)
             if found is None or not found[0] > 0:
                 return None
             self._t = t = found[0]
@@ -261,17 +261,17 @@ class Onward:
             for j in range(self._width)
         ]
 
-    def _balance(self, total: list[float]) -> list[float] | None:
-        """Return t, devices of each extra column, what is left of what is unpriced or pegged."""
+    def _balance(self, held: FloatArray) -> tuple[list[float], list[float] | None]:
+        """Return what all ways use, at t = 0 and with more t, and what follows from that.
+
+        That is t, devices of each extra column, and what is left of what is unpriced or pegged.
+        """
+        if compiled is not None:
+            return compiled.balance(held, self._way, self._basis, self._capacity)
+        total: list[float] = (held[:, None] * self._way).sum(axis=0).tolist()
         used, risen = total[: self._width], total[self._width :]
-        return solve_small(
-            [
-                [rise, *row, there - use]
-                for rise, row, there, use in zip(
-                    risen, self._basis, self._capacity, used, strict=True
-                )
-            ]
-        )
+        rows = zip(risen, self._basis, self._capacity, used, strict=True)
+        return total, solve_small([[rise, *row, there - use] for rise, row, there, use in rows])
 
     def _marginal_amounts(
         self, found: list[float], held: FloatArray

@@ -1,5 +1,7 @@
 """A few equations, solved without arrays."""
 
+from fairlead.compiled import compiled
+
 _SINGULAR = 1e-12
 
 
@@ -8,6 +10,8 @@ def solve_small(rows: list[list[float]]) -> list[float] | None:
 
     None if they are singular. Faster than arrays up to about ten equations.
     """
+    if compiled is not None:
+        return compiled.solve_small(rows)
     size = len(rows)
     for i in range(size):
         most, p = 0.0, i
