@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fairlead import __version__
 from fairlead.client import Client, ServerError
+from fairlead.compiled import compiled
 from fairlead.engines.gpus import find_gpus
 from fairlead.model.errors import FairleadError
 from fairlead.server.checkup_ray import check_ray
@@ -78,7 +79,11 @@ def _of_engine(known: Effective, python: str) -> Iterator[tuple[str, Check]]:
 
 def _version() -> Finding:
     python = ".".join(map(str, sys.version_info[:3]))
-    return Finding("version", "ok", f"Fairlead {__version__} on Python {python}")
+    told = f"Fairlead {__version__} on Python {python}"
+    if compiled is not None:
+        return Finding("version", "ok", f"{told}, with what every round does compiled")
+    fix = "faster with a C compiler and Python's headers at installation; nothing else changes"
+    return Finding("version", "ok", f"{told}, nothing compiled", fix)
 
 
 def _data(data: Path) -> Iterator[Finding]:
