@@ -175,7 +175,10 @@ class JobChecks:
         if process.returncode == 0 and undisturbed:
             last = not self._record.truth[process.order.job].train or process.told_steps == total
             self._require(last, f"{process.name} is done, and last told of {process.told_steps}")
-        if process.returncode in (LEFT, FAILED_TO_SAVE) and not process.told_to_leave:
+        left = process.returncode in (LEFT, FAILED_TO_SAVE)
+        if left and process.lease not in self._record.crashed:
+            self._record.left.add(process.lease)
+        if left and not process.told_to_leave:
             over = self._record.now() >= process.valid_until or self._record.disk_was_full
             self._require(
                 over, f"{process.name} left without being told to, or its lease being over"
@@ -204,8 +207,8 @@ class JobChecks:
         who = f"lease {order.lease} of {order.job}"
         wanted = self._record.not_started.get(order.lease, ended.ending)
         self._require(ended.ending == wanted, f"{who} did not start: it is {wanted}, not {ended}")
-        # Where the disk was full, one may have left who could not save before another crashed.
-        crashed = order.lease in self._record.crashed and not self._record.disk_was_full
+        # One may have left before another crashed: its lease was over, or it could not save.
+        crashed = order.lease in self._record.crashed - self._record.left
         if crashed and asked is False:
             self._require(ended.ending != "left", f"{who} crashed, but {ended}")
         if order.lease in self._record.touched:

@@ -89,6 +89,8 @@ class Record:
     """leases during whose life something went wrong"""
     crashed: set[int] = field(default_factory=set)
     """leases of which a member was made to die"""
+    left: set[int] = field(default_factory=set)
+    """leases of which a member left before any was made to die"""
     not_started: dict[int, str] = field(default_factory=dict)
     """leases of which a member could not start → whether the job failed or only is lost"""
     broken_at: dict[int, float] = field(default_factory=dict)
