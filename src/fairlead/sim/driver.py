@@ -29,6 +29,7 @@ from fairlead.model.events import (
     TenantChanged,
 )
 from fairlead.sim.fluid import run_fluid
+from fairlead.sim.garbage import rarely_collected
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
@@ -48,7 +49,8 @@ def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
         run_fluid(scenario, record)
         return record, None
     run = _Run(scenario, scenario.mechanism, record)
-    run.to_the_end()
+    with rarely_collected():
+        run.to_the_end()
     return record, run.scheduler
 
 

@@ -6,7 +6,6 @@ happens. ``python -m fairlead.testing.faults --seed 7`` replays one.
 """
 
 import argparse
-import gc
 import os
 import shutil
 import sys
@@ -17,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairlead.sim.garbage import rarely_collected
 from fairlead.testing.faults_plan import scenario
 from fairlead.testing.faults_world import World
-
-_COLLECTED_AFTER = 50_000
-"""objects"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ def run(seed: int, *, real_store: bool | None = None) -> Result:
         plan.real_store = real_store
     world = World(plan, Path(home))
     try:
-        with _on_one_core(), _rarely_collected():
+        with _on_one_core(), rarely_collected():
             world.run()
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -71,17 +68,6 @@ def _on_one_core() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, cores)
-
-
-@contextmanager
-def _rarely_collected() -> Iterator[None]:
-    """Look for garbage now and then only: a run makes little of it, and to look takes a tenth."""
-    before = gc.get_threshold()
-    gc.set_threshold(_COLLECTED_AFTER, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
