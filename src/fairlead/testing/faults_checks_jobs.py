@@ -153,6 +153,8 @@ class JobChecks:
         assert process.order is not None
         if process.returncode in (1, -9):
             self._record.truth[process.order.job].crashes += 1
+            if process.lease in self._record.crashed - self._record.left:
+                self._record.died.add(process.lease)
         if process.returncode != 0:
             self._record.broken_at.setdefault(process.lease, self._record.now())
         if process.returncode in (0, LEFT) and process.rank == 0:
@@ -176,7 +178,7 @@ class JobChecks:
             last = not self._record.truth[process.order.job].train or process.told_steps == total
             self._require(last, f"{process.name} is done, and last told of {process.told_steps}")
         left = process.returncode in (LEFT, FAILED_TO_SAVE)
-        if left and process.lease not in self._record.crashed:
+        if left and process.lease not in self._record.died:
             self._record.left.add(process.lease)
         if left and not process.told_to_leave:
             over = self._record.now() >= process.valid_until or self._record.disk_was_full
@@ -207,9 +209,7 @@ class JobChecks:
         who = f"lease {order.lease} of {order.job}"
         wanted = self._record.not_started.get(order.lease, ended.ending)
         self._require(ended.ending == wanted, f"{who} did not start: it is {wanted}, not {ended}")
-        # One may have left before another crashed: its lease was over, or it could not save.
-        crashed = order.lease in self._record.crashed - self._record.left
-        if crashed and asked is False:
+        if order.lease in self._record.died and asked is False:
             self._require(ended.ending != "left", f"{who} crashed, but {ended}")
         if order.lease in self._record.touched:
             return

@@ -88,9 +88,11 @@ class Record:
     touched: set[int] = field(default_factory=set)
     """leases during whose life something went wrong"""
     crashed: set[int] = field(default_factory=set)
-    """leases of which a member was made to die"""
+    """leases of which a member was made to die, if it did not leave in that moment"""
+    died: set[int] = field(default_factory=set)
+    """those of which one did die, before any had left"""
     left: set[int] = field(default_factory=set)
-    """leases of which a member left before any was made to die"""
+    """leases of which a member had left before any died"""
     not_started: dict[int, str] = field(default_factory=dict)
     """leases of which a member could not start → whether the job failed or only is lost"""
     broken_at: dict[int, float] = field(default_factory=dict)
