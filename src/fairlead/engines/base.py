@@ -82,14 +82,14 @@ class NodeDown:
 
 @dataclass(frozen=True, slots=True)
 class NodeUp:
-    """A node is back."""
+    """A node is back, and nothing runs on it any more that was given up."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFound:
-    """A node has joined that the inventory did not have before."""
+    """A node has joined that the inventory did not have before; nothing of ours runs on it."""
 
     node: "Node"
 

@@ -48,6 +48,8 @@ class FaultyEngine:
         self._told: set[int] = set()
         self._unheard: set[int] = set()
         """leases told to leave by nodes that did not answer: told again when these do"""
+        self._joining: dict[str, Report] = {}
+        """nodes that this engine has not had before → what to report when nothing is left there"""
         self._listening: asyncio.Task[None] | None = None
 
     async def inventory(self) -> Cluster:
@@ -163,7 +165,7 @@ class FaultyEngine:
         if left:
             self._loop.call_later(0.2, self.find, node)
         else:
-            self._later(NodeUp(node))
+            self._later(self._joining.pop(node, NodeUp(node)))
 
     def _is_left(self, directory: Path, node: str) -> bool:
         """Tell whether a lease that was given up may still run on a node."""
@@ -179,8 +181,9 @@ class FaultyEngine:
         self._later(Ended(lease, "lost", None, why))
 
     def join(self, node: Node) -> None:
-        """Report a node that was never there before."""
-        self._later(NodeFound(node))
+        """Report a node that this engine has never had before."""
+        self._joining[node.id] = NodeFound(node)
+        self.find(node.id)
 
     def take(self, node: str, numbers: tuple[int, ...]) -> None:
         """Report which devices of a node others hold."""
