@@ -181,9 +181,13 @@ class JobChecks:
         if left and process.lease not in self._record.died:
             self._record.left.add(process.lease)
         if left and not process.told_to_leave:
-            over = self._record.now() >= process.valid_until or self._record.disk_was_full
+            over = self._record.now() >= process.valid_until
+            # It leaves as well when it cannot save: there is no room, or a later lease has saved.
+            later = self._record.truth[process.order.job].committed_by > process.lease
+            unsaved = self._record.disk_was_full or later
             self._require(
-                over, f"{process.name} left without being told to, or its lease being over"
+                over or unsaved,
+                f"{process.name} left without being told to, or its lease being over",
             )
 
     def check_gangs(self, members: Iterable[Process]) -> None:
