@@ -26,7 +26,6 @@ GAVEL = SHARED / "data/gavel/simulation_throughputs.json.gz"
 def fairlead(*args: object) -> tuple[dict[str, Any], float, float]:
     """Run a command; return its JSON, its CPU seconds and its greatest memory in MB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     program = (
         "import resource, sys; from fairlead.cli.main import app;"
         "sys.argv[0] = 'fairlead';\n"
@@ -34,7 +33,7 @@ def fairlead(*args: object) -> tuple[dict[str, Any], float, float]:
         "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
     )
     command = [sys.executable, "-c", program, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, args))}: {done.stderr.strip()}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

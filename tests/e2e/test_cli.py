@@ -1,6 +1,7 @@
 """The command line as a user meets it: one process a command."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -191,3 +192,20 @@ def test_help_is_fast_and_names_the_commands() -> None:
     assert done.returncode == 0
     for command in ("simulate", "compare", "allocate", "policies", "trace", "replay"):
         assert command in done.stdout
+
+
+def test_a_simulation_uses_one_thread() -> None:
+    program = (
+        "import os; from fairlead.cli.main import app\n"
+        "app(['simulate', '--json'], standalone_mode=False)\n"
+        "print(len(os.listdir('/proc/self/task')))"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "1"

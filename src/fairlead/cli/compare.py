@@ -17,6 +17,7 @@ from fairlead.cli.options import (
     SpeedsOption,
     WindowOption,
 )
+from fairlead.cli.threads import one_thread
 from fairlead.cli.trace import Kind
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.errors import InputError, UsageError
@@ -100,6 +101,7 @@ def compare(
 
     Example:  fairlead compare --policies max-min,max-min:agnostic,fifo --seeds 3 --loads 2,3,4
     """
+    one_thread()
     from fairlead.sim.compare import compare as run_all
     from fairlead.sim.compare import split_policies
     from fairlead.sim.report.asked import Asked

@@ -17,6 +17,7 @@ from fairlead.cli.options import (
     TenantsOption,
     WindowOption,
 )
+from fairlead.cli.threads import one_thread
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def simulate(
 
     Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
     """
+    one_thread()
     from fairlead.cli.document import print_json
     from fairlead.cli.run import Setup, run_simulation
 
