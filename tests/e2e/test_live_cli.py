@@ -36,6 +36,11 @@ def test_a_python_file_runs_with_this_interpreter_and_its_own_options(server: Li
     job = made.stdout.strip()
     assert server.client.wait(job, timeout_s=30)["state"] == "finished"
     assert server.cli("logs", job).stdout == f"{sys.executable} --lr 0.1 -v\n"
+    nobody = server.cli("logs", job, "--rank", "7")
+    assert (nobody.stdout, nobody.stderr) == (
+        "",
+        "rank 7 has printed nothing (the job runs alone)\n",
+    )
 
 
 def test_commands_are_looked_up_where_they_are_submitted(server: LiveServer) -> None:

@@ -165,6 +165,7 @@ def test_duration_factor_shortens_every_job() -> None:
         ("kind", "dynamic"),
         ("jobs", 0),
         ("rate", 0.0),
+        ("rate", 1e-300),
         ("rate", float("nan")),
         ("tenants", 0),
         ("high_share", 1.5),

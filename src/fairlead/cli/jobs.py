@@ -101,7 +101,8 @@ def logs(
 
     server, after = Client.found(), 0
     while True:
-        state = server.get(job_path(job_id))["state"]
+        job = server.get(job_path(job_id))
+        state = job["state"]
         query = f"?rank={rank}&after={after}"
         status, headers, text = server.raw("GET", job_path(job_id, "logs") + query)
         if status != 200:
@@ -112,6 +113,9 @@ def logs(
         if text:
             continue
         if not follow or state in OVER:
+            if not after:
+                gang = "alone" if job["gang"] == 1 else f"in a gang of {job['gang']}"
+                typer.echo(f"rank {rank} has printed nothing (the job runs {gang})", err=True)
             return
         time.sleep(0.5)
 

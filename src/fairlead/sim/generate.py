@@ -64,7 +64,7 @@ class Recipe:
     def __post_init__(self) -> None:
         _require(self.kind in KINDS, "kind", self.kind, f"one of {', '.join(KINDS)}")
         _require(1 <= self.jobs <= 10**7, "jobs", self.jobs, "1 to 10 million")
-        _require(0 < self.rate < math.inf, "rate", self.rate, "jobs per hour above 0")
+        _require(1e-9 <= self.rate < math.inf, "rate", self.rate, "jobs per hour, 1e-9 or more")
         _require(1 <= self.tenants <= 10**6, "tenants", self.tenants, "1 to a million")
         _require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
         _require(0 < self.high_weight < math.inf, "high_weight", self.high_weight, "above 0")
