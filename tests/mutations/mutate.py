@@ -316,12 +316,19 @@ def _try_one(name: str, seeds: int) -> None:
 
 def _try_all(chosen: Sequence[Mutation], seeds: int, processes: int) -> int:
     began = time.monotonic()
+    # It is the Python that is mutated: what is compiled would hide some of it.
+    pure = {**os.environ, "FAIRLEAD_PURE_PYTHON": "1"}
 
     def one(mutation: Mutation) -> dict[str, Any]:
         command = [sys.executable, __file__, "--one", mutation.name, "--seeds", str(seeds)]
         try:
             said = subprocess.run(
-                command, capture_output=True, text=True, timeout=_LONGEST_S, check=False
+                command,
+                capture_output=True,
+                text=True,
+                timeout=_LONGEST_S,
+                check=False,
+                env=pure,
             ).stdout
             answer: dict[str, Any] = json.loads(said.splitlines()[-1])
         except (subprocess.TimeoutExpired, IndexError, ValueError):
