@@ -16,7 +16,7 @@
 
 enum { NONE = -1, BUSY = -2, NOBODY = -1 };
 enum { SHARE, OWED, CARRIED, RECEIVED, TABLES };
-enum { MOST_EXCHANGES = 64, SOON = 24 };
+enum { MOST_EXCHANGES = 64, SOON = 24, MOST_ARGUMENTS = 10 };
 
 static const double LEAST = 1e-9, SINGULAR = 1e-12;
 
@@ -26,16 +26,16 @@ typedef struct {
     int open;
 } Array;
 
-/* What an array is to be: its rows may lie apart, or it is whole, or it is whole and changed. */
-enum { ROWS = PyBUF_STRIDES, WHOLE = PyBUF_C_CONTIGUOUS, OUT = WHOLE | PyBUF_WRITABLE };
-
-static int take(PyObject *given, Array *array, char kind, int form)
+static int take(PyObject *given, Array *array, char letter)
 {
-    if (PyObject_GetBuffer(given, &array->view, form | PyBUF_FORMAT) < 0)
+    int integers = letter == 'i' || letter == 'I' || letter == 'j';
+    int rows = letter == 'D' || letter == 'I', filled = letter == 'e' || letter == 'j';
+    int flags = PyBUF_FORMAT | (rows ? PyBUF_STRIDES : PyBUF_C_CONTIGUOUS);
+    if (PyObject_GetBuffer(given, &array->view, flags | (filled ? PyBUF_WRITABLE : 0)) < 0)
         return 0;
     array->open = 1;
     const char *format = array->view.format;
-    int fits = kind == 'd' ? !strcmp(format, "d") : !strcmp(format, "l") || !strcmp(format, "q");
+    int fits = integers ? !strcmp(format, "l") || !strcmp(format, "q") : !strcmp(format, "d");
     if (!fits || array->view.itemsize != 8 || array->view.ndim < 1) {
         PyErr_SetString(PyExc_TypeError, "an array of doubles or of 64-bit integers is needed");
         return 0;
@@ -43,11 +43,43 @@ static int take(PyObject *given, Array *array, char kind, int form)
     return 1;
 }
 
-static void let_go(Array *arrays, int count)
+/* The arguments of a call, by their places. */
+typedef struct {
+    Array arrays[MOST_ARGUMENTS];
+    double numbers[MOST_ARGUMENTS];
+} Arguments;
+
+/* Take arguments as their letters say. x: a number; d and i: a whole array of doubles or integers;
+   D and I: one whose rows may lie apart; e and j: one that is filled; ? before it: or None; and .:
+   something else. */
+static int take_all(Arguments *taken, PyObject *const *args, Py_ssize_t n_args, const char *letters)
 {
-    for (int i = 0; i < count; i++)
-        if (arrays[i].open)
-            PyBuffer_Release(&arrays[i].view);
+    Py_ssize_t place = 0;
+    for (const char *letter = letters; *letter; letter++, place++) {
+        int optional = *letter == '?';
+        letter += optional;
+        if (place >= n_args || *letter == '.' || (optional && args[place] == Py_None))
+            continue;
+        if (*letter == 'x') {
+            taken->numbers[place] = PyFloat_AsDouble(args[place]);
+            if (PyErr_Occurred())
+                return 0;
+        } else if (!take(args[place], &taken->arrays[place], *letter)) {
+            return 0;
+        }
+    }
+    if (place != n_args)
+        PyErr_Format(PyExc_TypeError, "%zd arguments are needed, not %zd", place, n_args);
+    return place == n_args;
+}
+
+/* Give an answer, and the arguments back. */
+static PyObject *give(PyObject *answer, Arguments *taken)
+{
+    for (int i = 0; i < MOST_ARGUMENTS; i++)
+        if (taken->arrays[i].open)
+            PyBuffer_Release(&taken->arrays[i].view);
+    return answer;
 }
 
 static Py_ssize_t items(const Array *array)
@@ -65,13 +97,6 @@ static int wrong_sizes(void)
 {
     PyErr_SetString(PyExc_ValueError, "the arrays do not fit together");
     return 0;
-}
-
-static int arguments(Py_ssize_t given, Py_ssize_t wanted)
-{
-    if (given != wanted)
-        PyErr_Format(PyExc_TypeError, "%zd arguments are needed, not %zd", wanted, given);
-    return given == wanted;
 }
 
 /* -- shares ----------------------------------------------------------------------------------- */
@@ -172,8 +197,9 @@ static PyObject *solve_small(PyObject *module, PyObject *const *args, Py_ssize_t
 {
     (void)module;
     Equations equations = {0};
+    Arguments given = {0};
     PyObject *answer = NULL;
-    if (!arguments(n_args, 1))
+    if (!take_all(&given, args, n_args, "."))
         return NULL;
     if (!PyList_Check(args[0])) {
         PyErr_SetString(PyExc_TypeError, "a list of equations is needed");
@@ -193,13 +219,12 @@ static PyObject *solve_small(PyObject *module, PyObject *const *args, Py_ssize_t
 static PyObject *balance(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Array arrays[2] = {0};
+    Arguments given = {0};
+    Array *arrays = given.arrays;
     Equations equations = {0};
     PyObject *answer = NULL, *found = NULL, *used = NULL;
     double *total = NULL, *capacity = NULL;
-    if (!arguments(n_args, 4))
-        return NULL;
-    if (!take(args[0], &arrays[0], 'd', WHOLE) || !take(args[1], &arrays[1], 'd', WHOLE))
+    if (!take_all(&given, args, n_args, "dd.."))
         goto end;
     if (!PyList_Check(args[2]) || !PyList_Check(args[3])) {
         PyErr_SetString(PyExc_TypeError, "the basis and the capacity are lists");
@@ -236,11 +261,10 @@ static PyObject *balance(PyObject *module, PyObject *const *args, Py_ssize_t n_a
 end:
     Py_XDECREF(found);
     Py_XDECREF(used);
-    let_go(arrays, 2);
     leave_room(&equations);
     free(total);
     free(capacity);
-    return answer;
+    return give(answer, &given);
 }
 
 /* -- the account ---------------------------------------------------------------------------- */
@@ -249,23 +273,20 @@ end:
 static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Array arrays[5] = {0};
+    Arguments given = {0};
+    Array *arrays = given.arrays;
     PyObject *answer = NULL;
-    if (!arguments(n_args, 6))
-        return NULL;
-    double elapsed_s = PyFloat_AsDouble(args[2]);
-    if (PyErr_Occurred() || !take(args[0], &arrays[0], 'l', WHOLE) ||
-        !take(args[1], &arrays[1], 'd', WHOLE) || !take(args[3], &arrays[2], 'l', WHOLE) ||
-        !take(args[4], &arrays[3], 'd', ROWS) || !take(args[5], &arrays[4], 'd', OUT))
+    if (!take_all(&given, args, n_args, "idxiDe"))
         goto end;
-    const int64_t *before = arrays[0].view.buf, *now = arrays[2].view.buf;
+    double elapsed_s = given.numbers[2];
+    const int64_t *before = arrays[0].view.buf, *now = arrays[3].view.buf;
     const double *old = arrays[1].view.buf;
-    double *new = arrays[4].view.buf;
-    Py_ssize_t n_before = items(&arrays[0]), n_now = items(&arrays[2]);
-    Py_ssize_t width = n_now ? items(&arrays[3]) / n_now : 0;
+    double *new = arrays[5].view.buf;
+    Py_ssize_t n_before = items(&arrays[0]), n_now = items(&arrays[3]);
+    Py_ssize_t width = n_now ? items(&arrays[4]) / n_now : 0;
     Py_ssize_t size = n_now * width, old_size = items(&arrays[1]) / TABLES;
-    if (arrays[3].view.ndim != 2 || (width > 1 && arrays[3].view.strides[1] != 8) ||
-        items(&arrays[3]) != size || items(&arrays[4]) != TABLES * size ||
+    if (arrays[4].view.ndim != 2 || (width > 1 && arrays[4].view.strides[1] != 8) ||
+        items(&arrays[4]) != size || items(&arrays[5]) != TABLES * size ||
         (n_before && n_now && old_size != n_before * width)) {
         wrong_sizes();
         goto end;
@@ -274,7 +295,7 @@ static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t n_a
     for (Py_ssize_t i = 0; i < n_now; i++) {
         while (from < n_before && before[from] < now[i])
             from++;
-        const double *received = row_of(&arrays[3], i);
+        const double *received = row_of(&arrays[4], i);
         int known = from < n_before && before[from] == now[i];
         for (Py_ssize_t j = 0; j < width; j++) {
             Py_ssize_t to = i * width + j, at = from * width + j;
@@ -294,26 +315,23 @@ static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t n_a
     }
     answer = Py_NewRef(Py_None);
 end:
-    let_go(arrays, 5);
-    return answer;
+    return give(answer, &given);
 }
 
 /* reallocated(tables, share, carry_s, new_tables) */
 static PyObject *reallocated(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Array arrays[3] = {0};
+    Arguments given = {0};
+    Array *arrays = given.arrays;
     PyObject *answer = NULL;
-    if (!arguments(n_args, 4))
-        return NULL;
-    double carry_s = PyFloat_AsDouble(args[2]);
-    if (PyErr_Occurred() || !take(args[0], &arrays[0], 'd', WHOLE) ||
-        !take(args[1], &arrays[1], 'd', WHOLE) || !take(args[3], &arrays[2], 'd', OUT))
+    if (!take_all(&given, args, n_args, "ddxe"))
         goto end;
+    double carry_s = given.numbers[2];
     const double *old = arrays[0].view.buf, *share = arrays[1].view.buf;
-    double *new = arrays[2].view.buf;
+    double *new = arrays[3].view.buf;
     Py_ssize_t size = items(&arrays[1]);
-    if (items(&arrays[0]) != TABLES * size || items(&arrays[2]) != TABLES * size) {
+    if (items(&arrays[0]) != TABLES * size || items(&arrays[3]) != TABLES * size) {
         wrong_sizes();
         goto end;
     }
@@ -327,8 +345,7 @@ static PyObject *reallocated(PyObject *module, PyObject *const *args, Py_ssize_t
     }
     answer = Py_NewRef(Py_None);
 end:
-    let_go(arrays, 3);
-    return answer;
+    return give(answer, &given);
 }
 
 /* credit(slots, rows, until, counted_at, kind, numbers, first): to each row the time of its slot,
@@ -336,23 +353,20 @@ end:
 static PyObject *credit(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Array arrays[5] = {0};
+    Arguments given = {0};
+    Array *arrays = given.arrays;
     PyObject *answer = NULL;
-    if (!arguments(n_args, 7))
-        return NULL;
-    double until = PyFloat_AsDouble(args[2]);
-    Py_ssize_t first = PyLong_AsSsize_t(args[6]);
-    if (PyErr_Occurred() || !take(args[0], &arrays[0], 'l', ROWS) ||
-        !take(args[1], &arrays[1], 'l', ROWS) || !take(args[3], &arrays[2], 'd', ROWS) ||
-        !take(args[4], &arrays[3], 'l', ROWS) || !take(args[5], &arrays[4], 'd', OUT))
+    if (!take_all(&given, args, n_args, "IIxDIex"))
         goto end;
-    Py_ssize_t count = items(&arrays[0]), slots = items(&arrays[2]);
-    if (arrays[4].view.ndim != 2 || items(&arrays[1]) != count || items(&arrays[3]) != slots) {
+    double until = given.numbers[2];
+    Py_ssize_t first = (Py_ssize_t)given.numbers[6];
+    Py_ssize_t count = items(&arrays[0]), slots = items(&arrays[3]);
+    if (arrays[5].view.ndim != 2 || items(&arrays[1]) != count || items(&arrays[4]) != slots) {
         wrong_sizes();
         goto end;
     }
-    Py_ssize_t rows = arrays[4].view.shape[0], width = arrays[4].view.shape[1];
-    double *numbers = arrays[4].view.buf;
+    Py_ssize_t rows = arrays[5].view.shape[0], width = arrays[5].view.shape[1];
+    double *numbers = arrays[5].view.buf;
     for (Py_ssize_t i = 0; i < count; i++) {
         int64_t slot = *(const int64_t *)row_of(&arrays[0], i);
         int64_t row = *(const int64_t *)row_of(&arrays[1], i);
@@ -360,17 +374,16 @@ static PyObject *credit(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
             wrong_sizes();
             goto end;
         }
-        int64_t column = first + *(const int64_t *)row_of(&arrays[3], slot);
+        int64_t column = first + *(const int64_t *)row_of(&arrays[4], slot);
         if (column < 0 || column >= width) {
             wrong_sizes();
             goto end;
         }
-        numbers[row * width + column] += until - *(const double *)row_of(&arrays[2], slot);
+        numbers[row * width + column] += until - *(const double *)row_of(&arrays[3], slot);
     }
     answer = Py_NewRef(Py_None);
 end:
-    let_go(arrays, 5);
-    return answer;
+    return give(answer, &given);
 }
 
 /* -- who may run ------------------------------------------------------------------------------ */
@@ -380,27 +393,21 @@ end:
 static PyObject *urgent(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Array arrays[6] = {0};
+    Arguments given = {0};
+    Array *arrays = given.arrays;
     PyObject *answer = NULL;
-    if (!arguments(n_args, 10))
-        return NULL;
-    Py_ssize_t rows = PyLong_AsSsize_t(args[1]);
-    double round_s = PyFloat_AsDouble(args[2]), somewhere = PyFloat_AsDouble(args[4]);
-    double stay = PyFloat_AsDouble(args[6]);
-    int stays = args[5] != Py_None;
-    if (PyErr_Occurred() || !take(args[0], &arrays[0], 'd', WHOLE) ||
-        !take(args[3], &arrays[1], 'd', WHOLE) ||
-        (stays && !take(args[5], &arrays[2], 'l', ROWS)) ||
-        !take(args[7], &arrays[3], 'l', OUT) || !take(args[8], &arrays[4], 'l', OUT) ||
-        !take(args[9], &arrays[5], 'd', OUT))
+    if (!take_all(&given, args, n_args, "dxxdx?Ixjje"))
         goto end;
-    const double *tables = arrays[0].view.buf, *soon = arrays[1].view.buf;
-    int64_t *row = arrays[3].view.buf, *column = arrays[4].view.buf;
-    double *weight = arrays[5].view.buf;
-    Py_ssize_t size = items(&arrays[5]), width = rows > 0 ? size / rows : 0;
+    Py_ssize_t rows = (Py_ssize_t)given.numbers[1];
+    double round_s = given.numbers[2], somewhere = given.numbers[4], stay = given.numbers[6];
+    int stays = arrays[5].open;
+    const double *tables = arrays[0].view.buf, *soon = arrays[3].view.buf;
+    int64_t *row = arrays[7].view.buf, *column = arrays[8].view.buf;
+    double *weight = arrays[9].view.buf;
+    Py_ssize_t size = items(&arrays[9]), width = rows > 0 ? size / rows : 0;
     if (rows < 0 || rows * width != size || items(&arrays[0]) < (CARRIED + 1) * size ||
-        items(&arrays[1]) != SOON || (stays && items(&arrays[2]) != rows) ||
-        items(&arrays[3]) != size || items(&arrays[4]) != size) {
+        items(&arrays[3]) != SOON || (stays && items(&arrays[5]) != rows) ||
+        items(&arrays[7]) != size || items(&arrays[8]) != size) {
         wrong_sizes();
         goto end;
     }
@@ -428,14 +435,13 @@ static PyObject *urgent(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
         for (Py_ssize_t e = first; e < count; e++) {
             if (entries > 1 && together >= 1.0 - 1e-9)
                 weight[e] += somewhere;
-            if (stays && *(const int64_t *)row_of(&arrays[2], i) == column[e])
+            if (stays && *(const int64_t *)row_of(&arrays[5], i) == column[e])
                 weight[e] += stay;
         }
     }
     answer = PyLong_FromSsize_t(count);
 end:
-    let_go(arrays, 6);
-    return answer;
+    return give(answer, &given);
 }
 
 /* -- who runs --------------------------------------------------------------------------------- */
@@ -708,17 +714,15 @@ static int take_in(Choice *choice, const Array *row, const Array *column, const 
     return 1;
 }
 
-/* Begin a choice from a gang and lists of what is free and chosen; 0 with an error set. */
-static int open_choice(Choice *choice, Array *gang, PyObject *const *args)
+/* Begin a choice from a gang and two lists, what is free and chosen; 0 with an error set. */
+static int open_choice(Choice *choice, const Array *gang, PyObject *const *args)
 {
-    if (args[0] != Py_None && !take(args[0], gang, 'l', WHOLE))
-        return 0;
-    if (!PyList_Check(args[1]) || !PyList_Check(args[2])) {
+    if (!PyList_Check(args[0]) || !PyList_Check(args[1])) {
         PyErr_SetString(PyExc_TypeError, "what is free and what is chosen are lists");
         return 0;
     }
-    choice->width = PyList_Size(args[1]);
-    choice->rows = PyList_Size(args[2]);
+    choice->width = PyList_Size(args[0]);
+    choice->rows = PyList_Size(args[1]);
     if (gang->open) {
         choice->gang = gang->view.buf;
         choice->gang_width = gang->view.ndim == 1 ? 1 : gang->view.shape[1];
@@ -726,8 +730,8 @@ static int open_choice(Choice *choice, Array *gang, PyObject *const *args)
             (choice->gang_width != 1 && choice->gang_width != choice->width))
             return wrong_sizes();
     }
-    if (!(choice->free = numbers_of(args[1], choice->width)) ||
-        !(choice->chosen = numbers_of(args[2], choice->rows)))
+    if (!(choice->free = numbers_of(args[0], choice->width)) ||
+        !(choice->chosen = numbers_of(args[1], choice->rows)))
         return 0;
     for (Py_ssize_t i = 0; i < choice->rows; i++)
         if (choice->chosen[i] >= choice->width)
@@ -751,13 +755,11 @@ static void close_choice(Choice *choice)
 static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Array arrays[4] = {0};
+    Arguments given = {0};
+    Array *arrays = given.arrays;
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (!arguments(n_args, 6))
-        return NULL;
-    if (!take(args[0], &arrays[0], 'l', ROWS) || !take(args[1], &arrays[1], 'l', ROWS) ||
-        !take(args[2], &arrays[2], 'd', ROWS) || !open_choice(&choice, &arrays[3], args + 3))
+    if (!take_all(&given, args, n_args, "IID?i..") || !open_choice(&choice, &arrays[3], args + 4))
         goto end;
     if (items(&arrays[1]) != items(&arrays[0]) || items(&arrays[2]) != items(&arrays[0])) {
         wrong_sizes();
@@ -773,22 +775,19 @@ static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
         write_back(args[5], choice.chosen, choice.rows))
         answer = Py_NewRef(Py_None);
 end:
-    let_go(arrays, 4);
     close_choice(&choice);
-    return answer;
+    return give(answer, &given);
 }
 
 /* fill(speed, owed, gang, free, chosen): the last two are lists, and change */
 static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Array arrays[3] = {0};
+    Arguments given = {0};
+    Array *arrays = given.arrays;
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (!arguments(n_args, 5))
-        return NULL;
-    if (!take(args[0], &arrays[0], 'd', WHOLE) || !take(args[1], &arrays[1], 'd', WHOLE) ||
-        !open_choice(&choice, &arrays[2], args + 2))
+    if (!take_all(&given, args, n_args, "dd?i..") || !open_choice(&choice, &arrays[2], args + 3))
         goto end;
     const double *speeds = arrays[0].view.buf, *owed = arrays[1].view.buf;
     Py_ssize_t width = choice.width, size = choice.rows * width;
@@ -819,9 +818,8 @@ static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args
         write_back(args[4], choice.chosen, choice.rows))
         answer = Py_NewRef(Py_None);
 end:
-    let_go(arrays, 3);
     close_choice(&choice);
-    return answer;
+    return give(answer, &given);
 }
 
 static PyMethodDef methods[] = {
