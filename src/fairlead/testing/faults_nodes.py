@@ -73,9 +73,15 @@ class SimulatedNodes:
             return
         world.touch()
         self._machine.cut.add(name)
-        for member in world.jobs.members():
-            if name in member.nodes and member.node != name:
-                self._machine.kill(member)  # the engine ends the parts of gangs that it reaches
+        # The engine ends the parts of gangs that it reaches; those that did not begin never do.
+        members = [one for one in world.jobs.members() if name in one.nodes]
+        begun = {one.lease for one in members}
+        for keeper in world.jobs.keepers():
+            if name in keeper.nodes and len(keeper.nodes) > 1 and keeper.lease not in begun:
+                self._machine.kill(keeper)
+        for member in members:
+            if member.node != name:
+                self._machine.kill(member)
         if world.server is not None:
             world.server.engine.lose(name)
         world.loop.call_later(for_s, self.find, name)
