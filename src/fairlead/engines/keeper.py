@@ -254,7 +254,7 @@ class Keeper:
             log.close()
 
     def _saved(self) -> float | None:
-        found = checkpoint.latest(self._order.checkpoint_dir)
+        found = checkpoint.settled(self._order.checkpoint_dir)
         return self._steps if found is None else float(found.steps)
 
     def _ended(self) -> Ended:

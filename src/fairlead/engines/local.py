@@ -254,5 +254,5 @@ def _saved(directory: Path) -> float | None:
         order = lease_dir.read_order(directory)
     except FileNotFoundError:
         return None
-    found = checkpoint.latest(order.checkpoint_dir)
+    found = checkpoint.settled(order.checkpoint_dir)
     return None if found is None else float(found.steps)

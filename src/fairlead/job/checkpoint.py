@@ -61,6 +61,16 @@ def latest(directory: str) -> Latest | None:
     return Latest(found["lease"], found["steps"], tuple(found["files"]))
 
 
+def settled(directory: str) -> Latest | None:
+    """Return the checkpoint in force once no loss of power can undo it.
+
+    Whoever put it in force may have died just before that.
+    """
+    with suppress(OSError):  # it is not there, or there is no room
+        _flush(directory)
+    return latest(directory)
+
+
 def read(directory: str, rank: int) -> bytes | None:
     """Return what a rank saved in the checkpoint in force; OSError if the file is damaged.
 
@@ -214,7 +224,12 @@ def _replace(path: str, body: bytes) -> None:
     except OSError:
         _remove(aside)
         raise
-    holder = os.open(os.path.dirname(path), os.O_RDONLY)
+    _flush(os.path.dirname(path))
+
+
+def _flush(directory: str) -> None:
+    """Let a loss of power not undo what files in a directory are called."""
+    holder = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(holder)
     finally:
