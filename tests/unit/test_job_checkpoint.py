@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,20 @@ def test_writers_that_race_leave_the_later_lease_in_force(tmp_path: Path) -> Non
     found = json.loads((tmp_path / "latest.json").read_text())
     assert (found["lease"], found["steps"]) == (2, 19)
     assert checkpoint.read(str(tmp_path), 0) == b"2"
+
+
+def test_what_is_counted_as_saved_is_flushed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer may have died between putting it in force and flushing the directory."""
+    save(tmp_path, 1, 5)
+    flushed: list[str] = []
+
+    def note(file: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{file}"))
+
+    monkeypatch.setattr(os, "fsync", note)
+    found = checkpoint.settled(str(tmp_path))
+    assert found is not None
+    assert (found.steps, flushed) == (5, [str(tmp_path)])
+    assert checkpoint.settled(str(tmp_path / "none")) is None
