@@ -3,8 +3,8 @@
 import csv
 import gzip
 import random
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ from fairlead.sim.driver import simulate
 from fairlead.sim.metrics import Result
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
+from fairlead.testing.pace import cpu_s
 
 KINDS = ("v100", "p100", "k80")
 
@@ -239,10 +240,10 @@ def test_a_decision_about_2000_jobs_takes_less_than_a_second() -> None:
     for at in (0.0, 360.0, 720.0):  # an empty cluster, then full ones
         (ask,) = scheduler.handle(ev.PlanDue(at))
         assert isinstance(ask, ComputePlan)
-        started = time.process_time()
         assert isinstance(ask.memory, Rounds)
-        plan, memory = mechanism.plan(ask.snapshot, ask.memory)
-        times.append(time.process_time() - started)
+        decide = partial(mechanism.plan, ask.snapshot, ask.memory)
+        (plan, memory), took_s = cpu_s(decide, tries=2)
+        times.append(took_s)
         scheduler.handle(ev.PlanReady(at, ask.version, plan, memory))
         assert len(scheduler.leases.holder[0]) == 252
         assert (scheduler.leases.holder[0] >= 0).all()

@@ -8,9 +8,9 @@ def test_mine_conforms(check):
 """
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 from fairlead.testing import scenarios
 from fairlead.testing.contract import require
+from fairlead.testing.pace import cpu_s
 from fairlead.testing.scenarios import KINDS, SPEEDS
 from fairlead.testing.slow import SlowCluster
 from fairlead.testing.watched import watched
@@ -171,8 +172,7 @@ CHECKS = (
 def decision_s(make: Make, *, jobs: int = 1000, devices: int = 500, decisions: int = 4) -> float:
     """Return the CPU seconds of the slowest of the first decisions on a large full cluster.
 
-    Between two decisions a few jobs finish and as many come. Every decision is made twice and
-    the faster one counts, for machines hiccup.
+    Between two decisions a few jobs finish and as many come.
     """
     mechanism = make()
     share = devices // len(KINDS)
@@ -184,12 +184,9 @@ def decision_s(make: Make, *, jobs: int = 1000, devices: int = 500, decisions: i
     for _ in range(decisions):
         request = _performed(scheduler, scheduler.handle(ev.PlanDue(at)), at)
         assert request is not None
-        taken = []
-        for _ in range(2):
-            began = time.process_time()
-            plan, memory = mechanism.plan(request.snapshot, request.memory)
-            taken.append(time.process_time() - began)
-        slowest = max(slowest, min(taken))
+        decide = partial(mechanism.plan, request.snapshot, request.memory)
+        (plan, memory), took_s = cpu_s(decide, tries=2)
+        slowest = max(slowest, took_s)
         _performed(
             scheduler, scheduler.handle(ev.PlanReady(at, request.version, plan, memory)), at
         )
