@@ -34,8 +34,8 @@ TARGETS: dict[str, str] = {
     "fairlead.live.nodes": "rebuilt drain take_back report _undrained _compare _unless_drained"
     " _back _taken",
     "fairlead.live.inventory": "all_found found _lost",
-    "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _locked"
-    " _replace",
+    "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _require"
+    " _locked _replace",
     "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _decide _renew",
     "fairlead.job.leased": "_restore _on_signal register checkpoint steps _save_or_refuse _leave"
     " _save_or_leave",
@@ -43,7 +43,8 @@ TARGETS: dict[str, str] = {
     " saved columns",
     "fairlead.core.scheduler": "_take_out _job_released _save_steps _leases_ended"
     " _leave_lost_nodes _node_lost _gone _node_returned _devices_taken _opened_or_closed"
-    " _plan_ready _round_end _apply _adapt _launch_ready _launch _renew _suspend",
+    " _plan_ready _round_end _apply _launch_ready _launch _renew _suspend",
+    "fairlead.core.late": "fitted",
     "fairlead.core.nodes": "restore lose take_back take _refresh",
     "fairlead.core.jobs": "end release restore",
     "fairlead.core.state": "save_state load_state",

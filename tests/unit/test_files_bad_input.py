@@ -345,6 +345,8 @@ def test_a_speeds_name_that_is_no_file_hints_at_the_bundled_tables() -> None:
         ("b,0,ResNet-5,1,10", "v100=2", "workload", "did you mean 'ResNet-50'"),
         ("b,0,ResNet-50,8,10", "v100=2,k80=4", "gang", "needs 8 devices"),
         ("b,0,ResNet-50,1,10", "h100=2", "workload", "speed 0"),
+        ("b,1e300,GRU,1,10", "v100=1", "arrival_s", "300 years"),
+        ("b,0,GRU,1,1e300", "v100=1", "total_steps", "300 years"),
     ],
 )
 def test_a_job_that_cannot_run_is_named_with_its_line(

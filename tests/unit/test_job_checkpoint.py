@@ -42,6 +42,26 @@ def test_a_lease_behind_the_fence_changes_nothing(tmp_path: Path) -> None:
     assert checkpoint.fence(str(tmp_path)) == 6
 
 
+def test_a_file_that_a_later_lease_tidied_away_was_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.raise_fence(str(tmp_path), 5)
+    rename = os.replace
+
+    def too_late(source: str, target: str) -> None:
+        if source.endswith("5-10.0.ckpt.tmp"):
+            checkpoint.raise_fence(str(tmp_path), 6)
+            save(tmp_path, 6, 10)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", too_late)
+    with pytest.raises(FencedError):
+        checkpoint.write(str(tmp_path), 5, 10, 0, b"late")
+    assert checkpoint.latest(str(tmp_path)) == Latest(6, 10, ("6-10.0.ckpt",))
+    with pytest.raises(FileNotFoundError):
+        checkpoint.write(str(tmp_path / "none"), 7, 10, 0, b"nowhere")
+
+
 def test_a_checkpoint_lacks_no_rank(tmp_path: Path) -> None:
     checkpoint.raise_fence(str(tmp_path), 1)
     save(tmp_path, 1, 3, ranks=2)

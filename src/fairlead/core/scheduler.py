@@ -9,6 +9,7 @@ import numpy as np
 from fairlead.core.copies import count_copies, made_all_steps, settle_copies
 from fairlead.core.history import Usage
 from fairlead.core.jobs import JobState, JobTable
+from fairlead.core.late import fitted
 from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import Limits, any_limit
 from fairlead.core.nodes import Nodes
@@ -375,7 +376,8 @@ class Scheduler(Generic[M]):
         launched = self.leases.next_epoch != self.planned_epoch
         changed = self.changes != self.planned_from
         if launched or changed:
-            stop = self._adapt(plan)
+            epoch = self.planned_epoch
+            stop, self.waiting = fitted(plan, epoch, self.jobs, self.leases, self.nodes)
         slots = stop & (SLOTS - 1)
         limits, planned = self._limits(), len(self.waiting)
         if limits:
@@ -392,30 +394,6 @@ class Scheduler(Generic[M]):
             # Jobs that came while the plan was made are not in it; what it leaves idle is theirs.
             *(self._react(at) if changed else ()),
         ]
-
-    def _adapt(self, plan: Plan) -> IntArray:
-        """Fit the plan to what happened since it was asked for; return the leases to stop.
-
-        Jobs that ended and devices that were lost are dropped. Devices that the plan wants and a
-        job that waited was lent meanwhile are taken back, and so is what a job to be started
-        elsewhere was lent.
-        """
-        start, leases = plan.start, self.leases
-        active = self.jobs.state[start.job] == JobState.ACTIVE
-        stop = plan.stop[leases.is_open(plan.stop)]
-        stays, closed = self.nodes.pinned(self.leases)
-        if len(stays):
-            active &= ~np.isin(start.job, stays)
-            stop = stop[~np.isin(leases.job[stop & (SLOTS - 1)], stays)]
-        shut = ~self.nodes.is_open | closed
-        self.waiting = start = start.where(active & ~start.any_device(shut))
-        wanted = np.zeros(len(self.nodes.is_up), dtype=bool)
-        wanted[start.device] = True
-        there = leases.lease[leases.on_devices(wanted)]
-        lent = there[there >= self.planned_epoch * SLOTS]  # older ones are partners that stay
-        own = [leases.lease[leases.of_job(job)] for job in start.job[start.copy == 0].tolist()]
-        more = np.concatenate([lent, *own])
-        return np.union1d(stop, more[leases.is_open(more)])
 
     # -- what follows from a change -----------------------------------------------------------
 

@@ -9,6 +9,8 @@ from fairlead.model.errors import InputError
 from fairlead.model.job import Job, unsupported_alternatives
 from fairlead.model.speeds import SpeedTable
 
+_LONGEST_S = 1e10
+
 
 def check_trace(
     jobs: Sequence[Job],
@@ -24,13 +26,13 @@ def check_trace(
     runs it at a speed above 0, has the memory, and has devices for its smallest gang; or, where
     one gang may have devices of several accelerators (``mixes``), all such accelerators together.
     A job with numbers of devices for accelerators needs those there, and a policy that can give
-    them (``alternatives``).
+    them (``alternatives``). None comes or runs for centuries.
     """
     trace = jobs if isinstance(jobs, Trace) else Trace(tuple(jobs))
     counts = cluster.count_by_name()
     ids: set[str] = set()
     memory = dict(zip(cluster.accelerators, cluster.memory_gib.tolist(), strict=True))
-    fine: set[tuple[object, ...]] = set()
+    fine: dict[tuple[object, ...], float] = {}
     for i, job in enumerate(trace):
         try:
             if job.id in ids:
@@ -43,8 +45,8 @@ def check_trace(
             if kind not in fine:
                 if job.gangs and not alternatives:
                     raise unsupported_alternatives(job.id)
-                _check_kind(job, speeds, counts, memory, mixes)
-                fine.add(kind)
+                fine[kind] = _check_kind(job, speeds, counts, memory, mixes)
+            _check_time(job, fine[kind])
         except InputError as error:
             raise trace.place(error, i) from None
 
@@ -55,7 +57,8 @@ def _check_kind(
     counts: Mapping[str, int],
     memory: Mapping[str, float],
     mixes: bool,
-) -> None:
+) -> float:
+    """Return the steps per second that such a job makes at most."""
     if job.workload not in speeds.gangs:
         found = unknown("workload", job.workload, speeds.workloads)
         raise found.within(field="workload")
@@ -69,9 +72,10 @@ def _check_kind(
             field="accelerators",
         )
     if mixes:
-        able = [a for a in allowed if speeds.member_speed(job.workload, job.gang, a) > 0]
+        speed = {a: speeds.member_speed(job.workload, job.gang, a) * job.gang for a in allowed}
     else:
-        able = [a for a in allowed if speeds.speed(job.workload, (a,) * job.gang_on(a)) > 0]
+        speed = {a: speeds.speed(job.workload, (a,) * job.gang_on(a)) for a in allowed}
+    able = [a for a in allowed if speed[a] > 0]
     if not able:
         on = ", ".join(f"{job.gangs[a]} {a}" if a in job.gangs else a for a in allowed)
         raise InputError(
@@ -97,7 +101,7 @@ def _check_kind(
                 fix="lower the numbers or add devices",
                 field="accelerators",
             )
-        return
+        return max(speed[a] for a in able)
     most = sum(counts[a] for a in able) if mixes else max(counts[a] for a in able)
     needed = job.min_gang or job.gang
     if needed > most:
@@ -107,4 +111,22 @@ def _check_kind(
             " use",
             fix="lower the gang or add devices",
             field="gang",
+        )
+    return max(speed[a] for a in able)
+
+
+def _check_time(job: Job, steps_per_s: float) -> None:
+    """Refuse what no simulation gets to the end of."""
+    if job.arrival_at > _LONGEST_S:
+        raise InputError(
+            f"job {quoted(job.id)} arrives after {job.arrival_at:g} s, more than 300 years",
+            fix=f"give arrivals in seconds, at most {_LONGEST_S:g}",
+            field="arrival_s",
+        )
+    if job.total_steps > _LONGEST_S * steps_per_s:
+        raise InputError(
+            f"job {quoted(job.id)} needs {job.total_steps / steps_per_s:g} s where it runs best,"
+            " more than 300 years",
+            fix=f"give it at most {_LONGEST_S * steps_per_s:g} steps",
+            field="total_steps",
         )

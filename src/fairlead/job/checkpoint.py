@@ -37,8 +37,7 @@ def raise_fence(directory: str, lease: int) -> None:
     """Let only this lease or a later one write from now on; refuse if a later one may already."""
     os.makedirs(directory, exist_ok=True)
     with _locked(directory):
-        if fence(directory) > lease:
-            raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
+        _require(directory, lease)
         _replace(os.path.join(directory, "fence"), str(lease).encode())
 
 
@@ -88,7 +87,10 @@ def read(directory: str, rank: int) -> bytes | None:
 
 
 def write(directory: str, lease: int, steps: int, rank: int, payload: bytes) -> str:
-    """Write one rank's file under a name of its own, flushed to disk; return the name."""
+    """Write one rank's file under a name of its own, flushed to disk; return the name.
+
+    Raises FencedError if it was tidied away meanwhile, since a later lease may write.
+    """
     name = _name(lease, steps, rank)
     path = os.path.join(directory, name)
     try:
@@ -98,9 +100,11 @@ def write(directory: str, lease: int, steps: int, rank: int, payload: bytes) -> 
             file.flush()
             os.fsync(file.fileno())
         os.replace(path + ".tmp", path)
-    except OSError:
+    except OSError as error:
         # Never the file itself: it may be in force, of an earlier try whose commit seemed to fail.
         _remove(path + ".tmp")
+        if isinstance(error, FileNotFoundError):
+            _require(directory, lease)
         raise
     return name
 
@@ -117,8 +121,7 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
             raise TimeoutError(f"not all of {ranks} ranks wrote their part of step {steps}")
         time.sleep(0.02)
     with _locked(directory):
-        if fence(directory) > lease:
-            raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
+        _require(directory, lease)
         crash.point("job.commit.locked")
         found = {"lease": lease, "steps": steps, "files": names}
         _replace(os.path.join(directory, "latest.json"), json.dumps(found).encode())
@@ -135,8 +138,7 @@ def install(directory: str, lease: int, found: Latest | None) -> None:
     """
     raise_fence(directory, lease)
     with _locked(directory):
-        if fence(directory) > lease:
-            raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
+        _require(directory, lease)
         path = os.path.join(directory, "latest.json")
         if found is None:
             _remove(path)
@@ -186,6 +188,12 @@ def await_commit(directory: str, lease: int, steps: int, *, wait_s: float = 60.0
             return False
         time.sleep(0.02)
     return False
+
+
+def _require(directory: str, lease: int) -> None:
+    """Refuse to go on if a later lease may write."""
+    if fence(directory) > lease:
+        raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
 
 
 def _name(lease: int, steps: int, rank: int) -> str:

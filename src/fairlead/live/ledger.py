@@ -43,9 +43,11 @@ class Ledger:
             if job_id is None:
                 continue
             mine = self.of(job_id)
-            mine.preemptions += event.outcome != "finished"
+            state = jobs.state[jobs.number[job_id]]
             mine.failures += event.outcome == "failed"
-            if jobs.state[jobs.number[job_id]] == JobState.FINISHED:
+            # Whoever was cancelled, suspended by hand or failed was not preempted.
+            mine.preemptions += event.outcome in ("left", "lost") and state == JobState.ACTIVE
+            if state == JobState.FINISHED:
                 mine.ended_at = event.at
 
     def note_launch(

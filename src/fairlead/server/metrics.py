@@ -43,7 +43,7 @@ def render(live: Live) -> bytes:
         share.labels(view.tenant, "entitled").set(view.entitled)
         share.labels(view.tenant, "received").set(view.received)
     tallies = live.ledger.tally.values()
-    gauge("preemptions", "Leases that ended before their job.").set(
+    gauge("preemptions", "Leases after which their job had to wait for another.").set(
         sum(tally.preemptions for tally in tallies)
     )
     gauge("failures", "Leases that ended in a crash.").set(sum(t.failures for t in tallies))
