@@ -714,15 +714,16 @@ static int take_in(Choice *choice, const Array *row, const Array *column, const 
     return 1;
 }
 
-/* Begin a choice from a gang and two lists, what is free and chosen; 0 with an error set. */
-static int open_choice(Choice *choice, const Array *gang, PyObject *const *args)
+/* Begin a choice from gangs, a list of what is free, and what is chosen; 0 with an error set. */
+static int open_choice(Choice *choice, const Array *gang, PyObject *free, const Array *chosen)
 {
-    if (!PyList_Check(args[0]) || !PyList_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "what is free and what is chosen are lists");
+    if (!PyList_Check(free)) {
+        PyErr_SetString(PyExc_TypeError, "what is free is a list");
         return 0;
     }
-    choice->width = PyList_Size(args[0]);
-    choice->rows = PyList_Size(args[1]);
+    choice->width = PyList_Size(free);
+    choice->rows = items(chosen);
+    choice->chosen = chosen->view.buf;
     if (gang->open) {
         choice->gang = gang->view.buf;
         choice->gang_width = gang->view.ndim == 1 ? 1 : gang->view.shape[1];
@@ -730,8 +731,7 @@ static int open_choice(Choice *choice, const Array *gang, PyObject *const *args)
             (choice->gang_width != 1 && choice->gang_width != choice->width))
             return wrong_sizes();
     }
-    if (!(choice->free = numbers_of(args[0], choice->width)) ||
-        !(choice->chosen = numbers_of(args[1], choice->rows)))
+    if (!(choice->free = numbers_of(free, choice->width)))
         return 0;
     for (Py_ssize_t i = 0; i < choice->rows; i++)
         if (choice->chosen[i] >= choice->width)
@@ -742,7 +742,6 @@ static int open_choice(Choice *choice, const Array *gang, PyObject *const *args)
 static void close_choice(Choice *choice)
 {
     free(choice->entries);
-    free(choice->chosen);
     free(choice->free);
     free(choice->where);
     free(choice->moved);
@@ -751,7 +750,7 @@ static void close_choice(Choice *choice)
     free(choice->best);
 }
 
-/* assign(row, column, weight, gang, free, chosen): the last two are lists, and change */
+/* assign(row, column, weight, gang, free, chosen): the last two change */
 static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
@@ -759,7 +758,8 @@ static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     Array *arrays = given.arrays;
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "IID?i..") || !open_choice(&choice, &arrays[3], args + 4))
+    if (!take_all(&given, args, n_args, "IID?i.j") ||
+        !open_choice(&choice, &arrays[3], args[4], &arrays[5]))
         goto end;
     if (items(&arrays[1]) != items(&arrays[0]) || items(&arrays[2]) != items(&arrays[0])) {
         wrong_sizes();
@@ -771,15 +771,14 @@ static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
         PyErr_NoMemory();
         goto end;
     }
-    if (write_back(args[4], choice.free, choice.width) &&
-        write_back(args[5], choice.chosen, choice.rows))
+    if (write_back(args[4], choice.free, choice.width))
         answer = Py_NewRef(Py_None);
 end:
     close_choice(&choice);
     return give(answer, &given);
 }
 
-/* fill(speed, owed, gang, free, chosen): the last two are lists, and change */
+/* fill(speed, owed, gang, free, chosen): the last two change */
 static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
@@ -787,7 +786,8 @@ static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args
     Array *arrays = given.arrays;
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "dd?i..") || !open_choice(&choice, &arrays[2], args + 3))
+    if (!take_all(&given, args, n_args, "dd?i.j") ||
+        !open_choice(&choice, &arrays[2], args[3], &arrays[4]))
         goto end;
     const double *speeds = arrays[0].view.buf, *owed = arrays[1].view.buf;
     Py_ssize_t width = choice.width, size = choice.rows * width;
@@ -814,8 +814,7 @@ static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args
     }
     sort(choice.entries, choice.n_entries, choice.entries + size);
     pick(&choice);
-    if (write_back(args[3], choice.free, choice.width) &&
-        write_back(args[4], choice.chosen, choice.rows))
+    if (write_back(args[3], choice.free, choice.width))
         answer = Py_NewRef(Py_None);
 end:
     close_choice(&choice);

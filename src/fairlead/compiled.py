@@ -80,7 +80,7 @@ class Compiled(Protocol):
         weight: FloatArray,
         gang: IntArray | None,
         free: list[int],
-        chosen: list[int],
+        chosen: IntArray,
         /,
     ) -> None:
         """Choose who runs: what is free and where each row is are changed."""
@@ -91,7 +91,7 @@ class Compiled(Protocol):
         owed: FloatArray,
         gang: IntArray | None,
         free: list[int],
-        chosen: list[int],
+        chosen: IntArray,
         /,
     ) -> None:
         """Choose who uses what is still free, which changes as well."""

@@ -86,18 +86,18 @@ def _choices(draw: st.DrawFn) -> tuple[Entries, Choice]:
     busy = draw(st.lists(st.sampled_from([-1, -1, -2]), min_size=rows, max_size=rows))
     order = draw(st.permutations(range(len(row))))
     row, column = np.array([row, column]).T[list(order)].T  # with gaps between them
-    return Entries(row, column, weight[row, column]), Choice(gang, free, busy)
+    return Entries(row, column, weight[row, column]), Choice(gang, free, np.array(busy))
 
 
 @needs_compiled
 @given(_choices())
 def test_the_compiled_choice_is_the_same(case: tuple[Entries, Choice]) -> None:
     entries, choice = case
-    other = replace(choice, free=list(choice.free), column=list(choice.column))
+    other = replace(choice, free=list(choice.free), wanted=choice.wanted.copy())
     choice.assign(entries)
     with Pure(selection):
         other.assign(entries)
-    assert (choice.column, choice.free) == (other.column, other.free)
+    assert (choice.wanted.tolist(), choice.free) == (other.wanted.tolist(), other.free)
 
 
 @needs_compiled
@@ -106,15 +106,15 @@ def test_the_compiled_filling_is_the_same(
     case: tuple[Entries, Choice], data: st.DataObject
 ) -> None:
     _, choice = case
-    other = replace(choice, free=list(choice.free), column=list(choice.column))
-    shape = len(choice.column), len(choice.free)
+    other = replace(choice, free=list(choice.free), wanted=choice.wanted.copy())
+    shape = len(choice.wanted), len(choice.free)
     speeds = st.sampled_from([0.0, 1.0, 2.0, 3.0]) | st.floats(0.1, 9.0)
     speed = data.draw(nst.arrays(np.float64, shape, elements=speeds))
     owed = data.draw(nst.arrays(np.float64, shape, elements=amounts))
     choice.fill(speed, owed)
     with Pure(selection):
         other.fill(speed, owed)
-    assert (choice.column, choice.free) == (other.column, other.free)
+    assert (choice.wanted.tolist(), choice.free) == (other.wanted.tolist(), other.free)
 
 
 @needs_compiled
@@ -213,6 +213,7 @@ def test_whole_simulations_are_the_same(scenario: Scenario) -> None:
 
 
 INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32)
+WAITS = np.full(4, -1)
 
 
 @needs_compiled
@@ -220,16 +221,17 @@ INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32
     ("name", "arguments"),
     [
         ("assign", ()),
-        ("assign", (INTS, INTS, INTS, None, [1] * 4, [-1] * 4)),
-        ("assign", (OTHERS, INTS, FLOATS, None, [1] * 4, [-1] * 4)),
-        ("assign", (INTS, INTS, FLOATS, None, [1] * 3, [-1] * 4)),
-        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, [-1] * 3)),
-        ("assign", (INTS, INTS[:3], FLOATS, None, [1] * 4, [-1] * 4)),
-        ("assign", (INTS, INTS, FLOATS, INTS[:3], [1] * 4, [-1] * 4)),
-        ("assign", (INTS, INTS, FLOATS, np.ones((4, 2), int), [1] * 4, [-1] * 4)),
-        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, [4] * 4)),
-        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, ["no"] * 4)),
-        ("assign", (INTS, INTS, FLOATS, None, (1, 1, 1, 1), [-1] * 4)),
+        ("assign", (INTS, INTS, INTS, None, [1] * 4, WAITS)),
+        ("assign", (OTHERS, INTS, FLOATS, None, [1] * 4, WAITS)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 3, WAITS)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, WAITS[:3])),
+        ("assign", (INTS, INTS[:3], FLOATS, None, [1] * 4, WAITS)),
+        ("assign", (INTS, INTS, FLOATS, INTS[:3], [1] * 4, WAITS)),
+        ("assign", (INTS, INTS, FLOATS, np.ones((4, 2), int), [1] * 4, WAITS)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, INTS + 1)),
+        ("assign", (INTS, INTS, FLOATS, None, [1] * 4, [-1] * 4)),
+        ("assign", (INTS, INTS, FLOATS, None, ["no"] * 4, WAITS)),
+        ("assign", (INTS, INTS, FLOATS, None, (1, 1, 1, 1), WAITS)),
         ("urgent", (FLOATS, 4, 1.0, FLOATS, 1.0, None, 0.0, INTS, INTS, FLOATS)),
         ("urgent", (np.ones(12), -1, 1.0, np.ones(24), 1.0, None, 0.0, INTS, INTS, FLOATS)),
         ("urgent", (np.ones(12), 4, 1.0, np.ones(24), 1.0, INTS[:2], 0.0, INTS, INTS, FLOATS)),
@@ -249,7 +251,7 @@ INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32
         ("credit", (INTS, INTS, 1.0, FLOATS[:3], INTS[:3], np.ones((4, 4)), 0)),
         ("credit", (INTS, INTS, 1.0, FLOATS, INTS, np.ones(16), 0)),
         ("credit", (INTS, -INTS, 1.0, FLOATS, INTS, np.ones((4, 4)), 0)),
-        ("fill", (np.ones(16), np.ones(12), None, [1] * 4, [-1] * 4)),
+        ("fill", (np.ones(16), np.ones(12), None, [1] * 4, WAITS)),
         ("fill", (np.ones(16), np.ones(16), None, [1] * 4, None)),
         ("forward", (INTS, np.ones(12), 1.0, INTS, np.ones((4, 1)), np.ones(16))),
         ("forward", (INTS, np.ones(16), 1.0, INTS, np.ones(4), np.ones(16))),

@@ -123,6 +123,13 @@ class LeaseTable:
             return 0
         return int(self._size[slot])
 
+    @property
+    def free_devices(self) -> BoolArray:
+        """devices → nobody holds it."""
+        held = self.holder[0] if len(self.holder) == 1 else self.holder.max(axis=0)
+        free: BoolArray = held < 0
+        return free
+
     def on_devices(self, devices: BoolArray) -> IntArray:
         """Return the slots that hold any of these devices."""
         held = self.holder[:, devices]
@@ -200,10 +207,9 @@ class LeaseTable:
             self._add_slots(max(count, len(self.lease)))
         slots = self._free[-count:]
         del self._free[-count:]
-        numbers = np.arange(self.next_epoch, self.next_epoch + count) * SLOTS
+        numbers = [epoch * SLOTS + slot for epoch, slot in enumerate(slots, self.next_epoch)]
         self.next_epoch += count
-        numbers += slots
-        return numbers
+        return np.array(numbers, dtype=np.int64)
 
     def close(self, slots: IntArray) -> None:
         """End these leases; their devices are free for the next job."""

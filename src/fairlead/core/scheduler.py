@@ -437,7 +437,7 @@ class Scheduler(Generic[M]):
         return Limits(self.jobs, self.leases, self.cluster)
 
     def _idle_devices(self) -> IntArray:
-        idle = self.nodes.is_open & (self.leases.holder < 0).all(axis=0)
+        idle = self.nodes.is_open & self.leases.free_devices
         idle[self.waiting.device] = False
         return idle.nonzero()[0]
 

@@ -112,7 +112,8 @@ class Sight:
         self, slots: IntArray, row_of: IntArray, active: IntArray, waiting: Placements
     ) -> IntArray:
         """Return lanes × devices → row of the job that holds the device or waits for it."""
-        row_of_slot = np.full(len(self._leases.lease), NOBODY, dtype=np.int64)
+        row_of_slot = np.empty(len(self._leases.lease), dtype=np.int64)
+        row_of_slot.fill(NOBODY)
         row_of_slot[slots] = row_of
         held: IntArray = row_of_slot[self._leases.holder]
         if not len(waiting):

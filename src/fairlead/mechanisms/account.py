@@ -1,19 +1,18 @@
 """What jobs were promised and what they had: the memory of mechanisms that realise shares."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fairlead.compiled import compiled
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.value import value
 from fairlead.policies.base import Policy
 
 _TABLES = SHARE, OWED, CARRIED, RECEIVED = range(4)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Account:
     """The allocation in force and how far each job is from it, as of the last plan's start.
 

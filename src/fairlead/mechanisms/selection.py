@@ -23,13 +23,13 @@ class Choice:
     """rows, or rows × columns where these differ → devices needed at once; None: always one"""
     free: list[int]
     """columns → devices left"""
-    column: list[int]
+    wanted: IntArray
     """rows → column chosen; -1 for none so far, -2 for one that runs already or must not"""
 
     @classmethod
     def of(cls, gang: IntArray, free: list[int]) -> "Choice":
         """Return a choice in which nothing is chosen yet; ``gang`` is that of the fields."""
-        return cls(gang, free, [_NONE] * len(gang))
+        return cls(gang, free, np.full(len(gang), _NONE))
 
     @classmethod
     def for_jobs(cls, snap: Snapshot, free: list[int], busy: BoolArray | None = None) -> "Choice":
@@ -37,8 +37,8 @@ class Choice:
         profiles = snap.profiles
         gang = None if profiles.single else snap.gang if profiles.gangs is None else snap.gang_on
         if busy is None:
-            return cls(gang, free, [_NONE] * len(snap.job))
-        return cls(gang, free, np.where(busy, _BUSY, _NONE).tolist())
+            return cls(gang, free, np.full(len(snap.job), _NONE))
+        return cls(gang, free, np.where(busy, _BUSY, _NONE))
 
     @classmethod
     def for_waiting(cls, snap: Snapshot, idle: IntArray) -> "Choice":
@@ -48,11 +48,6 @@ class Choice:
         busy[snap.holds] = True
         return cls.for_jobs(snap, free.tolist(), busy[:-1])
 
-    @property
-    def wanted(self) -> IntArray:
-        """rows → column chosen, below 0 for none."""
-        return np.array(self.column, dtype=np.int64)
-
     def pick(self, row: IntArray, column: IntArray) -> int:
         """Go through entries in the order given, take each one that fits; return how many.
 
@@ -60,21 +55,15 @@ class Choice:
         (a job runs once, line 9) or when fewer devices of its column are free than its gang
         needs (line 7).
         """
-        free, chosen = self.free, self.column
-        before = sum(free)
-        if self.gang is None:
-            for r, c in zip(row.tolist(), column.tolist(), strict=True):
-                if free[c] and chosen[r] == _NONE:
-                    chosen[r] = c
-                    free[c] -= 1
-            return before - sum(free)
+        free, chosen = self.free, self.wanted.tolist()
         count = 0
-        gang = self._needs(row, column).tolist()
+        gang = [1] * len(row) if self.gang is None else self._needs(row, column).tolist()
         for r, c, g in zip(row.tolist(), column.tolist(), gang, strict=True):
             if free[c] >= g and chosen[r] == _NONE:
                 chosen[r] = c
                 free[c] -= g
                 count += 1
+        self.wanted[:] = chosen
         return count
 
     def assign(self, entries: Entries) -> None:
@@ -84,9 +73,9 @@ class Choice:
         so that these can run, in the way that adds most weight.
         """
         if compiled is not None:
-            compiled.assign(*entries, self.gang, self.free, self.column)
+            compiled.assign(*entries, self.gang, self.free, self.wanted)
             return
-        if _BUSY in self.column:
+        if _BUSY in self.wanted:
             usable = (self.wanted == _NONE)[entries.row]
             usable &= (np.array(self.free) > 0)[entries.column]
             entries = entries.where(usable)
@@ -101,10 +90,10 @@ class Choice:
             waits &= ~fixed
         if not np.count_nonzero(waits[entries.row]):
             return
-        exchange = Exchange(entries, fixed, self.column, self.free)
+        exchange = Exchange(entries, fixed, self.wanted.tolist(), self.free)
         if exchange.improve():
             for row, column in exchange.moved().items():
-                self.column[row] = column
+                self.wanted[row] = column
 
     def _needs(self, row: IntArray, column: IntArray) -> IntArray:
         """Return entries → devices needed at once."""
@@ -117,10 +106,10 @@ class Choice:
 
         Of rows that are owed alike, those that run relatively best there come first.
         """
-        if _NONE not in self.column or not any(self.free):
+        if not any(self.free):
             return
         if compiled is not None:
-            compiled.fill(speed, owed, self.gang, self.free, self.column)
+            compiled.fill(speed, owed, self.gang, self.free, self.wanted)
             return
         waiting = (self.wanted == _NONE).nonzero()[0]
         its_speed = speed[waiting]

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.speeds import Placement
+from fairlead.model.value import value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +63,7 @@ class Late:
     """steps per second that it gets"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Allocation:
     """The share of each column that each row should have until the next allocation.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
+from fairlead.model.value import value
 from fairlead.solve.simplex import StageProgram, Vertex
 from fairlead.solve.table import ClassTable
 
@@ -21,7 +22,7 @@ _LEAST_SLACK = 1e-14
 _MOST_PROGRAMS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FilledStage:
     """Where one stage ended: the water's level, its prices and the classes it froze."""
 

@@ -12,13 +12,13 @@ step of the dual simplex method. An answer is returned only when it is proved to
 """
 
 import math
-from dataclasses import dataclass
 from operator import mul
 
 import numpy as np
 
 from fairlead.compiled import compiled
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.value import value
 from fairlead.solve.filling import CAP_TOLERANCE, FilledStage
 from fairlead.solve.small import solve_small
 from fairlead.solve.table import ClassTable
@@ -29,7 +29,7 @@ _FREE = 0.02
 _MOST_STEPS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Onwards:
     """Everyone's shares, and the stage that stopped all but those who stand at their caps."""
 
@@ -52,7 +52,7 @@ class _Extra:
         self.changed = [(j, more) for j, more in enumerate(self.change) if more]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Standing:
     """Where everyone stands at these prices."""
 

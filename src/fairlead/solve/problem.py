@@ -1,16 +1,15 @@
 """Lexicographic max-min over classes of identical members: what is asked and what is answered."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fairlead.model.allocation import Certificate
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
+from fairlead.model.value import value
 from fairlead.solve.certificate import Demand, certify
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MaxMinProblem:
     """Classes of identical members that share the time of divisible resources.
 
@@ -41,7 +40,7 @@ class MaxMinProblem:
         raise SolveError(f"malformed problem: {why}", status="malformed", n_classes=len(self.size))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stage:
     """One resource-bound level of the water-filling and whom it stopped.
 
@@ -55,7 +54,7 @@ class Stage:
     frozen: IntArray
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MaxMinSolution:
     """The lexicographically greatest levels and the shares that reach them."""
 
