@@ -43,7 +43,7 @@ class Ledger:
             if job_id is None:
                 continue
             mine = self.of(job_id)
-            state = jobs.state[jobs.number[job_id]]
+            state = int(jobs.state[jobs.number[job_id]])
             mine.failures += event.outcome == "failed"
             # Whoever was cancelled, suspended by hand or failed was not preempted.
             mine.preemptions += event.outcome in ("left", "lost") and state == JobState.ACTIVE
