@@ -43,6 +43,19 @@ def test_a_python_file_runs_with_this_interpreter_and_its_own_options(server: Li
     )
 
 
+def test_a_log_can_be_followed_past_the_size_of_one_file(server: LiveServer) -> None:
+    code = "import time; print('x' * (33 << 20)); time.sleep(1.0); print('last')"
+    job = server.client.submit([sys.executable, "-u", "-c", code], workload="small")["id"]
+    followed = server.cli("logs", job, "--follow").stdout
+    whole = "x" * (33 << 20) + "\nlast\n"
+    assert len(followed) == len(whole)
+    assert followed == whole
+    assert server.cli("logs", job).stdout == whole
+    _, headers, text = server.client.raw("GET", f"/v1/jobs/{job}/logs?after={len(whole) - 5}")
+    assert (text, headers["fairlead-next"]) == (b"last\n", str(len(whole)))
+    assert len(list(server.data.glob(f"jobs/{job}/logs/*"))) == 2
+
+
 def test_commands_are_looked_up_where_they_are_submitted(server: LiveServer) -> None:
     tool = server.root / "bin" / "mytool"
     tool.parent.mkdir()

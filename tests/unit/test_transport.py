@@ -1,14 +1,17 @@
 """Checkpoints reach the next node whole and only whole, by every way that engines carry them."""
 
 import asyncio
+import resource
 import threading
 import time
 from abc import ABC, abstractmethod
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fairlead.engines.base import Order
+from fairlead.engines.log_file import LogFile, read_leases
 from fairlead.engines.parts import split
 from fairlead.engines.ray_freight import Freight
 from fairlead.engines.ray_leases import Watched, write
@@ -268,21 +271,82 @@ def test_a_shelf_s_paths_do_not_lead_out_of_it(tmp_path: Path) -> None:
             getattr(shelf, method)("../outside", *arguments)
 
 
+class Prints:
+    """A member on node *a* whose log is brought by Ray."""
+
+    def __init__(self, root: Path) -> None:
+        shelf = Shelf(root / "a")
+
+        async def ask(_: str, method: str, *arguments: object) -> object:
+            return getattr(shelf, method)(*arguments)
+
+        self._freight = Freight(ask, lambda node: str(root / node))
+        self._one = write(root / "1", ByRay(root).order(1, ("a", 0)))
+        (self._part,) = self._one.parts
+        self.brought = Path(self._one.order.log_dir)
+        self._own = Path(with_own_files(self._part.order, str(root / "a")).log_dir, "1.0.log")
+        self._own.parent.mkdir(parents=True)
+
+    def say(self, *lines: str) -> None:
+        """Print, into parts of 16 bytes."""
+        with closing(LogFile(self._own, 16)) as log:
+            for line in lines:
+                log.write(line.encode())
+
+    def bring(self) -> tuple[bytes, int]:
+        """Return what the server has, and how far that reaches."""
+        asyncio.run(self._freight.logs(self._one, self._part))
+        return read_leases(self.brought, 0, 0, 1 << 20)
+
+    def another_server(self) -> None:
+        """Take the place of one that knew; this one knows only what it has on disk."""
+        self._freight.forget(self._one)
+
+
 def test_ray_brings_logs_as_they_grow_once_each(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "a")
+    member = Prints(tmp_path)
+    assert member.bring() == (b"", 0)
+    member.say("first\n")
+    assert member.bring() == (b"first\n", 6)
+    member.say("second\n")
+    assert member.bring() == (b"first\nsecond\n", 13)
+    member.another_server()
+    assert member.bring() == (b"first\nsecond\n", 13)
 
-    async def ask(_: str, method: str, *arguments: object) -> object:
-        return getattr(shelf, method)(*arguments)
 
-    freight = Freight(ask, lambda node: str(tmp_path / node))
-    one = write(tmp_path / "1", ByRay(tmp_path).order(1, ("a", 0)))
-    (part,) = one.parts
-    own = Path(with_own_files(part.order, str(tmp_path / "a")).log_dir)
-    own.mkdir(parents=True)
-    for line in ("first\n", "second\n"):
-        with (own / "1.0.log").open("a") as file:
-            file.write(line)
-        asyncio.run(freight.logs(one, part))
-    freight.forget(one)  # a new server knows only what it has
-    asyncio.run(freight.logs(one, part))
-    assert Path(one.order.log_dir, "1.0.log").read_text() == "first\nsecond\n"
+def test_ray_brings_all_of_a_log_whose_oldest_parts_go_meanwhile(tmp_path: Path) -> None:
+    member, said = Prints(tmp_path), ""
+    for number in range(20):
+        member.say(f"line {number:3d}\n", f"and {number:4d}\n")
+        said += f"line {number:3d}\nand {number:4d}\n"
+        assert member.bring() == (said.encode(), len(said))
+        member.another_server()
+
+
+def test_what_a_node_dropped_before_ray_brought_it_is_left_out_in_its_place(
+    tmp_path: Path,
+) -> None:
+    member = Prints(tmp_path)
+    member.say("first\n")
+    member.bring()
+    member.say(*(f"line {number:3d}\n" for number in range(20)))
+    kept = "".join(f"line {number:3d}\n" for number in range(16, 20))
+    assert member.bring() == (f"first\n{kept}".encode(), 6 + 20 * 9)
+    member.another_server()
+    member.say("last\n")
+    assert member.bring() == (f"first\n{kept}last\n".encode(), 6 + 20 * 9 + 5)
+    assert read_leases(member.brought, 0, 6 + 20 * 9, 1 << 20)[0] == b"last\n"
+
+
+def test_a_server_without_room_for_a_log_brings_it_when_there_is_some(tmp_path: Path) -> None:
+    member = Prints(tmp_path)
+    member.say("first\n")
+    member.bring()
+    member.say("second\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        assert member.bring() == (b"first\nseco", 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert member.bring() == (b"first\nsecond\n", 13)

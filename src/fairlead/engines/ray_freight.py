@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from fairlead.engines.base import Order
+from fairlead.engines.log_file import LogFile, end_of
 from fairlead.engines.ray_leases import Part, Watched
 from fairlead.engines.shelf import (
     Saved,
@@ -133,12 +134,16 @@ class Freight:
             target = Path(order.log_dir) / name
             known = self._logs.get((order.lease, rank))
             if known is None:
-                known = target.stat().st_size if target.exists() else 0
-            path = f"jobs/{order.job}/logs/{name}"
-            while piece := await self.ask(part.node, "read", path, known, _LOG_PIECE):
-                assert isinstance(piece, bytes)
-                await asyncio.to_thread(_append, target, piece)
-                known += len(piece)
+                known = await asyncio.to_thread(end_of, target)
+            path, whole = f"jobs/{order.job}/logs/{name}", True
+            while whole:
+                found = await self.ask(part.node, "read_log", path, known, _LOG_PIECE)
+                assert isinstance(found, tuple)
+                at, piece = found
+                if not piece:
+                    break
+                known = await asyncio.to_thread(_append, target, at, piece)
+                whole = known == at + len(piece)
             self._logs[order.lease, rank] = known
 
     def forget(self, one: Watched) -> None:
@@ -159,7 +164,12 @@ def _write(path: Path, offset: int, piece: bytes) -> None:
         file.write(piece)
 
 
-def _append(path: Path, piece: bytes) -> None:
+def _append(path: Path, at: int, piece: bytes) -> int:
+    """Add to our copy of a log; return its end, from where to go on if there was no room."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        file.write(piece)
+    log_file = LogFile(path)
+    try:
+        log_file.write(piece, at)
+        return log_file.end
+    finally:
+        log_file.close()

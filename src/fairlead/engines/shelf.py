@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fairlead.engines import log_file
 from fairlead.engines.base import Order
 from fairlead.job import checkpoint
 from fairlead.job.checkpoint import Latest
@@ -64,6 +65,10 @@ class Shelf:
                 return file.read(size)
         except FileNotFoundError:
             return b""
+
+    def read_log(self, path: str, after: int, size: int) -> tuple[int, bytes]:
+        """Return a piece of a log and where in it that is; see ``log_file.read``."""
+        return log_file.read(self._inside(path), after, size)
 
     def write(self, path: str, offset: int, piece: bytes) -> None:
         """Write a piece of a file, the first of which begins it anew."""

@@ -4,13 +4,13 @@ import asyncio
 import json
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Response
 
 from fairlead.core.jobs import JobState
+from fairlead.engines.log_file import read_leases
 from fairlead.live.spec import JobSpec
 from fairlead.model import events as ev
 from fairlead.model.job import DEFAULT_TENANT
@@ -115,27 +115,11 @@ async def logs(
 ) -> Response:
     """Return what a job's processes printed, of all its leases, from byte ``after`` on.
 
-    The header Fairlead-Next says from where to go on.
+    The header Fairlead-Next says from where to go on: that is farther than the answer is long
+    where a process has printed more than the server keeps of it.
     """
     find(live, who, job_id)
     home = live.orders.home(job_id) / "logs"
-    text = await asyncio.to_thread(_read_logs, home, rank, after)
-    headers = {"Fairlead-Next": str(after + len(text))}
+    text, reached = await asyncio.to_thread(read_leases, home, rank, after, _MOST_LOG)
+    headers = {"Fairlead-Next": str(reached)}
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
-
-
-def _read_logs(home: Path, rank: int, after: int) -> bytes:
-    found, left = b"", after
-    leases = sorted((int(p.name.split(".")[0]), p) for p in home.glob(f"*.{rank}.log"))
-    for _, path in leases:
-        size = path.stat().st_size
-        if left >= size:
-            left -= size
-            continue
-        with path.open("rb") as file:
-            file.seek(left)
-            found += file.read(_MOST_LOG - len(found))
-        left = 0
-        if len(found) >= _MOST_LOG:
-            break
-    return found
