@@ -133,11 +133,17 @@ class Copies:
                 until = copy.works_from + worked // self._checkpoint_s * self._checkpoint_s
             made.append(copy.made(until))
             self._pace.done[job] += made[-1]
+            self._note_interval(copy, at)
             self._credit(copy, at)
             self._leases[job].remove(number)
             touched[job] = None
         self._foresee(touched)
         return np.array(made)
+
+    def settle(self, at: float) -> None:
+        """Credit jobs with the devices that their copies have held until now."""
+        for copy in self._of.values():
+            self._credit(copy, at)
 
     def progress(self, at: float) -> tuple[IntArray, FloatArray]:
         """Return the leases and the steps that each has made itself."""
@@ -181,10 +187,13 @@ class Copies:
                 record.first_steps_at[job] = when
 
     def _credit(self, copy: _Copy, at: float) -> None:
-        record, devices = self._record, np.array(copy.unit.devices)
-        kinds = self._truth.cluster.accelerator_of[devices]
-        np.add.at(record.device_s[copy.unit.job], kinds, at - copy.held_from)
-        if record.intervals is not None:
-            job, first = np.array([copy.unit.job]), devices[:1]
+        """Count the devices that a copy has held since it was last credited."""
+        kinds = self._truth.cluster.accelerator_of[np.array(copy.unit.devices)]
+        np.add.at(self._record.device_s[copy.unit.job], kinds, at - copy.held_from)
+        copy.held_from = at
+
+    def _note_interval(self, copy: _Copy, at: float) -> None:
+        if self._record.intervals is not None:
+            job, first = np.array([copy.unit.job]), np.array(copy.unit.devices[:1])
             start = np.array([copy.held_from])
-            record.intervals.add(job, first, np.array([len(devices)]), start, at)
+            self._record.intervals.add(job, first, np.array([len(copy.unit.devices)]), start, at)

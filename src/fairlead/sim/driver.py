@@ -36,6 +36,7 @@ from fairlead.sim.truth import Truth
 from fairlead.sim.virtual import VirtualCluster
 
 _LOSSES = (NodeLost, NodeRemoved)
+_PLANNING = frozenset({PlanDue, PlanReady, RoundEnd})
 _MOST_IDLE_PLANS = 1000
 """plans in a row that run nothing, after which none will"""
 
@@ -51,6 +52,7 @@ def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
     run = _Run(scenario, scenario.mechanism, record)
     with rarely_collected():
         run.to_the_end()
+    run.settle()
     return record, run.scheduler
 
 
@@ -136,6 +138,10 @@ class _Run:
                 timers["RoundEnd"] = math.inf
                 self._send(RoundEnd(at))
 
+    def settle(self) -> None:
+        """Credit jobs that still run with what they have done and held by now."""
+        self._virtual.settle(self._record.ended_at)
+
     def _job_finished(self, at: float) -> None:
         job, ended = self._virtual.finish(at)
         if job is None:  # a copy has made its part, and others go on
@@ -159,10 +165,13 @@ class _Run:
     def _send(self, event: Event) -> None:
         if self._on_event:
             self._on_event(event)
+        if type(event) not in _PLANNING:
+            self._record.ended_at = event.at
         for command in self.scheduler.handle(event):
             self._perform[type(command)](command, event)
 
     def _launch(self, command: Launch, event: Event) -> None:
+        self._record.ended_at = event.at
         self._virtual.launch(command, event.at)
 
     def _renew(self, command: Renew, event: Event) -> None:

@@ -35,6 +35,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
     while np.isnan(record.finished_at[first:last]).any():
         while arrived < len(jobs) and jobs[arrived].arrival_at <= at:
             scheduler.handle(JobSubmitted(at, jobs[arrived]))
+            record.ended_at = at
             arrived += 1
         active = table.active
         next_arrival = jobs[arrived].arrival_at if arrived < len(jobs) else np.inf
@@ -52,7 +53,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
             return
         _advance(record, active, done, rate, at, until)
         record.device_s[active] += devices * (until - at)
-        at = until
+        at = record.ended_at = until
         for job in active[finish <= until].tolist():
             record.finished_at[job] = at
             done[job] = total[job]

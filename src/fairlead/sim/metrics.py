@@ -53,7 +53,7 @@ class Result:
     p99_jct_s: float | None
     makespan_s: float | None
     utilization: float
-    """device time used over device time there was, from the first arrival to the last end"""
+    """device time used over device time there was, from the first arrival to the end of the run"""
     rounds: int
     solves: int
     preemptions: int
@@ -102,7 +102,7 @@ def summarise(
     end = record.finished_at
     jct = (end - arrival)[chosen]
     done = jct[~np.isnan(jct)]
-    span = _span(arrival, record)
+    span = record.ended_at - float(arrival.min())
     used = record.device_s.sum(axis=0)
     held = span * cluster.counts
     busy = np.divide(used, held, out=np.zeros(len(held)), where=held > 0)
@@ -134,11 +134,6 @@ def summarise(
 
 def _figure(values: FloatArray, of: Any) -> float | None:
     return float(of(values)) if len(values) else None
-
-
-def _span(arrival: FloatArray, record: Record) -> float:
-    ends = record.finished_at[~np.isnan(record.finished_at)]
-    return float(ends.max() - arrival.min()) if len(ends) else 0.0
 
 
 def _missed(jobs: Sequence[Job], end: FloatArray) -> int:
@@ -183,12 +178,8 @@ def _tenants(jobs: Sequence[Job], arrival: FloatArray, record: Record) -> list[T
     names = list(dict.fromkeys(job.tenant for job in jobs))
     index = np.array([names.index(job.tenant) for job in jobs])
     weight = np.array([job.weight for job in jobs])
-    present = ~np.isnan(record.started_at) | ~np.isnan(record.finished_at)
-    ends = np.where(
-        np.isnan(record.finished_at),
-        np.nanmax(record.finished_at, initial=0.0),
-        record.finished_at,
-    )
+    present = arrival <= record.ended_at
+    ends = np.where(np.isnan(record.finished_at), record.ended_at, record.finished_at)
     at = np.concatenate([arrival[present], ends[present]])
     order = np.argsort(at, kind="stable")
     who = np.concatenate([index[present]] * 2)[order]

@@ -24,6 +24,8 @@ class Record:
     first_steps_at: FloatArray
     preemptions: IntArray
     migrations: IntArray
+    ended_at: float = 0.0
+    """when the last thing happened; plans that start nothing, after all else, do not count"""
     rounds: int = 0
     solves: int = 0
     intervals: "Intervals | None" = None

@@ -168,6 +168,13 @@ class VirtualCluster:
         free_at = at + pace.leave_s[job]
         return [(float(when), lease[free_at == when]) for when in np.unique(free_at)]
 
+    def settle(self, at: float) -> None:
+        """Enter into the record what jobs have done and held until now under open leases."""
+        running = self._pace.running()
+        if len(running):
+            self._settling.settle(running, at)
+        self._copies.settle(at)
+
     def _end(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
         pace = self._pace
         job = pace.jobs_of(lease)
