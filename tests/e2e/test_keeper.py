@@ -1,10 +1,14 @@
-"""The keeper of a gang: all of it hear the word to stop, also those that are still loading."""
+"""The keeper of a gang: who hears the word to stop, what it makes of their ends and output."""
 
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Order
@@ -23,33 +27,46 @@ time.sleep(60)
 """
 
 
-def stopped_early(root: Path, devices: int) -> tuple[Ended, float]:
-    """Keep a gang that is told to stop as soon as it runs; return its end, and after what time."""
+def kept(
+    root: Path, *command: str, devices: int = 1, stop: str = "", **more: Any
+) -> tuple[Ended, float]:
+    """Keep a gang to its end; return that, and how long it took from the word to stop.
+
+    That is given as soon as the file ``stop`` is there, if it is named.
+    """
     (root / "lease").mkdir()
-    (root / "member.py").write_text(MEMBER)
     order = Order(
         lease=1,
         job="j1",
-        command=(sys.executable, str(root / "member.py"), str(root / "told")),
+        command=command,
         directory=str(root),
         devices=tuple(("here", number) for number in range(devices)),
         accelerators=("v100",) * devices,
         checkpoint_dir=str(root / "checkpoint"),
         log_dir=str(root / "logs"),
+        **more,
     )
     lease_dir.write_order(root / "lease", order)
-    command = [sys.executable, "-m", "fairlead.engines.keeper", str(root / "lease")]
-    with subprocess.Popen(command) as keeper:
+    keeping = [sys.executable, "-m", "fairlead.engines.keeper", str(root / "lease")]
+    with subprocess.Popen(keeping) as keeper:
         until = time.monotonic() + 30.0
-        while not (root / "lease" / "members.json").exists():
+        while stop and not (root / stop).exists():
             assert time.monotonic() < until
             time.sleep(0.01)
         began = time.monotonic()
-        keeper.send_signal(signal.SIGTERM)
+        if stop:
+            keeper.send_signal(signal.SIGTERM)
         keeper.wait(60.0)
     ended = lease_dir.read_ended(root / "lease")
     assert ended is not None
     return ended, time.monotonic() - began
+
+
+def stopped_early(root: Path, devices: int) -> tuple[Ended, float]:
+    """Keep a gang that is told to stop as soon as it runs; return its end, and after what time."""
+    (root / "member.py").write_text(MEMBER)
+    told = sys.executable, str(root / "member.py"), str(root / "told")
+    return kept(root, *told, devices=devices, stop="lease/members.json")
 
 
 def test_a_member_that_still_loads_is_told_to_stop_when_it_listens(tmp_path: Path) -> None:
@@ -63,3 +80,55 @@ def test_a_job_of_one_process_is_told_to_stop_at_once(tmp_path: Path) -> None:
     ended, _ = stopped_early(tmp_path, 1)
     assert ended.ending == "left"
     assert ended.exit_codes in ((-signal.SIGTERM,), (LEFT,))
+
+
+@pytest.mark.parametrize(("total", "ending"), [(None, "left"), (9, "left"), (3, "finished")])
+def test_who_leaves_without_a_fault_when_told_to_is_done_only_if_its_steps_say_so(
+    tmp_path: Path, total: int | None, ending: str
+) -> None:
+    code = "trap 'exit 0' TERM; echo step 3; touch ready; while :; do sleep 0.05; done"
+    told: dict[str, Any] = {"total_steps": total, "progress_pattern": r"step (\d+)"}
+    ended, _ = kept(tmp_path, "bash", "-c", code, stop="ready", **told)
+    assert (ended.ending, ended.steps, ended.exit_codes) == (ending, 3.0, (0,))
+
+
+def test_who_leaves_without_a_fault_when_its_time_is_over_has_failed(tmp_path: Path) -> None:
+    code = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+    ended, _ = kept(tmp_path, "bash", "-c", code, time_limit_s=0.5)
+    assert (ended.ending, ended.message) == ("failed", "time limit of 0.5 s")
+
+
+def test_lines_that_tell_no_number_of_steps_are_passed_over(tmp_path: Path) -> None:
+    said = "step 7\nstep 1,000\nstep nan\nstep inf\nstep -1\nstep many\nstep\n"
+    pattern = r"step ?([-,\w]+)?"
+    ended, _ = kept(tmp_path, "printf", said, progress_pattern=pattern)
+    assert (ended.ending, ended.steps) == ("finished", 7.0)
+
+
+def test_what_no_process_can_be_given_fails_the_job(tmp_path: Path) -> None:
+    ended, _ = kept(tmp_path, "echo", "a\0b")
+    assert ended.ending == "failed"
+    assert ended.message.startswith("it did not start: ")
+
+
+def test_nothing_runs_if_its_output_cannot_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "1.1.log").mkdir(parents=True)  # the second member's
+    ended, _ = kept(tmp_path, "bash", "-c", "sleep 60 & wait", devices=2)
+    assert ended.ending == "failed"
+    assert "1.1.log" in ended.message
+    mark = b"FAIRLEAD_CHECKPOINT_DIR=" + str(tmp_path / "checkpoint").encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            assert mark not in path.read_bytes().split(b"\0")
+
+
+def test_a_memory_limit_counts_all_processes_and_what_they_share_once(tmp_path: Path) -> None:
+    hold = f"{sys.executable} -c \"import os, time; x = b'x' * (120 << 20); {{}}time.sleep({{}})\""
+    alone = hold.format("", 60) + "; true"
+    ended, _ = kept(tmp_path, "bash", "-c", alone, memory_gib=0.1)
+    assert ended.ending == "failed"
+    assert ended.message.startswith("memory limit: 0.1")
+    (tmp_path / "shared").mkdir()
+    shared = hold.format("os.fork(); os.fork(); ", 3) + "; true"
+    ended, _ = kept(tmp_path / "shared", "bash", "-c", shared, memory_gib=0.3)
+    assert ended.ending == "finished"

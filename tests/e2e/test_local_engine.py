@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.lease_server import LeaseServer
 
 from fairlead.engines import lease_dir
-from fairlead.engines.base import Ended, Order, Progressed
+from fairlead.engines.base import Ended, Order, Progressed, Report
 from fairlead.engines.local import LocalEngine
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
@@ -283,6 +283,32 @@ def test_a_new_engine_adopts_what_runs_and_stops_strangers(bench: Bench) -> None
     assert (never.lease, never.ending) == (7, "lost")
     assert (adopted.lease, adopted.ending) == (1, "finished")
     assert [lease_dir.started(pid) for pid in stopped] == [None, None]
+
+
+def test_a_new_engine_hears_how_far_an_adopted_job_without_the_library_is(bench: Bench) -> None:
+    code = "for i in 1 2 3; do echo step $i; sleep 1; done"
+
+    async def first() -> None:
+        order = bench.order(1, "bash", "-c", code, progress_pattern=r"step (\d+)")
+        await bench.engine.launch(order)
+        await until((bench.root / "data/leases/1/members.json").exists)
+        await bench.engine.close()
+
+    async def second() -> list[Report]:
+        bench.engine = LocalEngine(bench.root / "data", CLUSTER)
+        await bench.engine.adopt({1})
+        found: list[Report] = []
+        async for report in bench.engine.reports():
+            found.append(report)
+            if isinstance(report, Ended):
+                break
+        return found
+
+    asyncio.run(first())
+    *before, ended = asyncio.run(second())
+    assert Progressed(1, 2.0) in before
+    assert isinstance(ended, Ended)
+    assert (ended.ending, ended.steps) == ("finished", 3.0)
 
 
 def test_a_lease_is_never_run_twice(bench: Bench) -> None:

@@ -65,3 +65,9 @@ def test_a_job_was_preempted_if_it_has_to_wait_for_another_lease(
     again = Ledger()
     again.restore(json.loads(json.dumps(site.ledger.saved())))
     assert again.tally == site.ledger.tally
+
+
+def test_looking_at_a_job_enters_nothing() -> None:
+    ledger = Ledger()
+    assert ledger.of("a").leases == 0
+    assert ledger.tally == {}  # it may be on its way into the store in another thread

@@ -13,7 +13,7 @@ from fairlead.model import events as ev
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
 from fairlead.model.errors import InputError, ProtocolError
-from fairlead.model.job import Job
+from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -423,3 +423,11 @@ def test_a_job_that_can_never_run_is_refused_for_what_keeps_it_from_it(
         made.handle(ev.JobSubmitted(0.0, Job(id="new", workload="m", total_steps=1.0, **asks)))
     assert refused.value.field == field
     assert not made.jobs.ids
+
+
+def test_what_a_decision_sees_of_tenants_does_not_change_under_it() -> None:
+    core = scheduler()
+    seen = core.snapshot(0.0, 0.0)
+    before = list(seen.tenants)
+    core.handle(ev.TenantChanged(1.0, Tenant("new")))
+    assert list(seen.tenants) == before

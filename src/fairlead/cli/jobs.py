@@ -7,6 +7,7 @@ import typer
 
 from fairlead.cli.options import Json
 
+_MOST = 10_000
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
 
@@ -21,14 +22,16 @@ def jobs(
         str | None, typer.Option(help="Only jobs with such a name, e.g. 'sweep-*'.")
     ] = None,
     multijob: Annotated[str | None, typer.Option(help="Only tries of this search.")] = None,
-    last: Annotated[int | None, typer.Option(help="Only so many newest ones.", min=1)] = None,
+    last: Annotated[
+        int | None, typer.Option(help="Only so many newest ones, 10,000 at most.", min=1)
+    ] = None,
     watch: Annotated[
         bool,
         typer.Option("--watch", "-w", help="Go on showing them as they change, until Ctrl-C."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs, oldest first.
+    """List jobs, oldest first; of very many the newest 10,000.
 
     With --watch the list follows the server's events; with --json, too, these events are
     written, one JSON document a line.
@@ -44,8 +47,10 @@ def jobs(
     wanted = {"state": state, "tenant": tenant, "name": name, "multijob": multijob}
 
     def listed() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = server.get("/v1/jobs", **wanted, limit=10_000)
-        return found[-last:] if last else found
+        found: list[dict[str, Any]] = server.get(
+            "/v1/jobs", **wanted, limit=min(last or _MOST, _MOST), newest=True
+        )
+        return found
 
     if watch and as_json:
         view.write_events(server)

@@ -205,8 +205,9 @@ class LeaseTable:
     def _number(self, count: int) -> IntArray:
         if len(self._free) < count:
             self._add_slots(max(count, len(self.lease)))
-        slots = self._free[-count:]
-        del self._free[-count:]
+        left = len(self._free) - count
+        slots = self._free[left:]
+        del self._free[left:]
         numbers = [epoch * SLOTS + slot for epoch, slot in enumerate(slots, self.next_epoch)]
         self.next_epoch += count
         return np.array(numbers, dtype=np.int64)

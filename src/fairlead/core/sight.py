@@ -72,7 +72,7 @@ class Sight:
             cluster=nodes.cluster,
             capacity=up,
             usable=usable,
-            tenants=usage.moved(jobs.tenants),
+            tenants=tuple(usage.moved(jobs.tenants)),
             profiles=usage.moved_profiles(jobs.profiles),
             job=active,
             profile=ints[:, PROFILE],

@@ -6,6 +6,7 @@ It runs in a session of its own and outlives the server that started it:
 
 import ctypes
 import errno
+import math
 import os
 import re
 import selectors
@@ -21,17 +22,18 @@ from pathlib import Path
 from fairlead import crash
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.host_memory import gib_above
 from fairlead.engines.log_file import LogFile
 from fairlead.job import checkpoint
 from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
+_WEIGH_S = 1.0
 _LISTENS_S = 10.0
 """within which a member of a gang has begun to listen to the signal to stop, if it will"""
 ENDS_S = 0.02
 """between looks at members that print no more: most are about to end, and others wait for it"""
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 """the machine's failures, which do not count against a job's retries"""
 
@@ -60,6 +62,8 @@ class Keeper:
         """members that were told to stop; None: none are to be"""
         self._started_at = 0.0
         self._kill_at = float("inf")
+        self._weigh_at = 0.0
+        """when to look next at the memory that members hold"""
         self._why = ""
 
     def run(self) -> Ended:
@@ -115,11 +119,12 @@ class Keeper:
     def _begin(self) -> None:
         try:
             self._start()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: what no process can be given
             self._kill()
             self._await_end()  # a device is free when nobody is on it
-            ending: Ending = "lost" if error.errno in _NO_ROOM else "failed"
-            raise NotStartedError(ending, str(error)) from error
+            self._sweep()
+            no_room = isinstance(error, OSError) and error.errno in _NO_ROOM
+            raise NotStartedError("lost" if no_room else "failed", str(error)) from error
 
     def _start(self) -> None:
         order = self._order
@@ -129,7 +134,9 @@ class Keeper:
         shared = {**inherited, **order.environment, **_rendezvous(order)}
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
         for index in range(len(order.devices)):
+            log = LogFile(Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log")
             reading, writing = os.pipe()
+            self._logs[reading] = (log, b"")
             member = subprocess.Popen(
                 order.command,
                 cwd=order.directory or None,
@@ -140,11 +147,9 @@ class Keeper:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509  # a keeper has no threads
             )
+            self._members.append(member)
             os.close(writing)
             os.set_blocking(reading, False)
-            log = LogFile(Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log")
-            self._members.append(member)
-            self._logs[reading] = (log, b"")
             self._selector.register(reading, selectors.EVENT_READ)
             crash.point("keeper.member.started")
         pids = [member.pid for member in self._members]
@@ -205,9 +210,10 @@ class Keeper:
             self._kill_at = time.monotonic() + self._order.grace_s
         elif late:
             self._stop(f"time limit of {self._order.time_limit_s:g} s")
-        elif self._order.memory_gib is not None:
-            held = sum(_memory_gib(member.pid) for member in self._members)
-            if held > self._order.memory_gib:
+        elif self._order.memory_gib is not None and time.monotonic() >= self._weigh_at:
+            self._weigh_at = time.monotonic() + _WEIGH_S
+            held = gib_above(self._order.memory_gib, {member.pid for member in self._members})
+            if held is not None:
                 self._stop(f"memory limit: {held:.2f} of {self._order.memory_gib:g} GiB")
 
     def _pump(self, wait_s: float) -> None:
@@ -239,8 +245,8 @@ class Keeper:
         before = self._steps
         for line in lines:
             found = self._pattern.search(line.decode(errors="replace"))
-            if found:
-                self._steps = float(found.group(1))
+            steps = _steps(found.group(1)) if found else None
+            self._steps = self._steps if steps is None else steps
         if self._steps != before:
             with suppress(OSError):  # it is told with the next steps, or at the end
                 lease_dir.write_json(self._directory / "progress.json", {"steps": self._steps})
@@ -268,8 +274,10 @@ class Keeper:
             return "refused"
         if all(code == 0 for code in codes):
             # Told to stop, a job may be done all the same: its steps tell.
-            done = total is None or (steps is not None and steps >= total)
-            return "finished" if done or not self._stopping else "left"
+            done = total is not None and steps is not None and steps >= total
+            if done or not self._stopping:
+                return "finished"
+            return "failed" if self._why else "left"
         if all(code in (0, LEFT, FAILED_TO_SAVE) for code in codes):
             return "left"
         if self._stopping and not self._why:
@@ -345,13 +353,13 @@ def _listens(pid: int) -> bool:
     return not caught or bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def _memory_gib(pid: int) -> float:
-    """Return the resident memory of a process, 0 when it is gone."""
+def _steps(text: str | None) -> float | None:
+    """Return the steps that a line tells of, None for what is no number of steps."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError):
-        return 0.0
-    return pages * _PAGE / 2**30
+        steps = float(text or "")
+    except ValueError:
+        return None
+    return steps if 0 <= steps < math.inf else None
 
 
 def keep(directory: Path, kind: Callable[[Path, Order], Keeper] = Keeper) -> int:

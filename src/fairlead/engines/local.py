@@ -62,9 +62,7 @@ class LocalEngine:
             os.kill(keeper, signal.SIGKILL)
             os.waitpid(keeper, 0)
             raise
-        if order.progress_pattern is not None:
-            self._progress[order.lease] = -1.0
-            self._polling = self._polling or asyncio.create_task(self._poll())
+        self._look_at_progress(order)
         self._reports.put_nowait(Started(order.lease))
 
     async def stop(self, lease: int) -> None:
@@ -98,6 +96,7 @@ class LocalEngine:
     async def forget(self, leases: Collection[int]) -> None:
         """Remove the directories of leases that have ended; those of living keepers stay."""
         for lease in leases:
+            self._to_stop.discard(lease)
             lease_dir.remove(self._directory(lease))
 
     def reports(self) -> AsyncIterator[Report]:
@@ -131,6 +130,7 @@ class LocalEngine:
         if members is not None and lease_dir.is_alive(directory):
             with suppress(ProcessLookupError):
                 self._follow(lease, int(members["keeper"]), own=False)
+                self._look_at_progress(lease_dir.read_order(directory))
                 return
         self._report_end(lease)
 
@@ -194,6 +194,12 @@ class LocalEngine:
             return
         asyncio.get_running_loop().call_later(again_s, self._stop_stranger, directory)
 
+    def _look_at_progress(self, order: Order) -> None:
+        """From now on look how far a job without the library says it is, if it says so."""
+        if order.progress_pattern is not None:
+            self._progress[order.lease] = -1.0
+            self._polling = self._polling or asyncio.create_task(self._poll())
+
     async def _poll(self) -> None:
         """Look now and then how far jobs without the library say they are."""
         while True:
@@ -244,8 +250,8 @@ def _end_leftovers(directory: Path) -> bool:
             if marks <= set(path.read_bytes().split(b"\0")):
                 os.kill(int(path.parent.name), signal.SIGKILL)
                 left = True
-    members = lease_dir.read_json(directory / "members.json") or {}
-    began = zip(members.get("members", ()), members.get("started", ()), strict=True)
+    members = lease_dir.read_json(directory / "members.json") or {"members": (), "started": ()}
+    began = zip(members["members"], members["started"], strict=True)
     return left or any(at is not None and lease_dir.started(pid) == at for pid, at in began)
 
 

@@ -81,6 +81,7 @@ class LeasedRun(Run):
 
     def report(self, **metrics: float) -> None:
         """Show figures such as the loss beside the job's progress."""
+        super().report(**metrics)
         self._lease.metrics.update({name: float(value) for name, value in metrics.items()})
 
     def checkpoint(self) -> None:

@@ -41,7 +41,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, ProtocolError
-from fairlead.model.job import Tenant, read_accelerators
+from fairlead.model.job import Tenant, check_tenants, read_accelerators
 from fairlead.model.speeds import SpeedTable
 from fairlead.store import Audit, Change, Put, Remove, Store
 
@@ -218,6 +218,7 @@ class Live:
         named: list[JobSpec] = []
 
         def make(at: float) -> Sequence[ev.Event]:
+            spec.require_startable()
             made = spec.named(spec.id or f"j{len(self.scheduler.jobs) + 1}")
             self.scheduler.jobs.require_devices(read_accelerators(made.accelerators or ())[1])
             named.append(made)
@@ -244,7 +245,14 @@ class Live:
     async def cancel(self, job_id: str, who: str) -> None:
         """End a job for good."""
         audit = Audit(self.clock.now(), who, "cancel", job_id)
-        await self.change(lambda at: ev.JobCancelled(at, job_id), audit)
+
+        def changes() -> Sequence[Change]:
+            held = job_id in self._held_by_user
+            self._held_by_user.discard(job_id)
+            return [audit, Remove("hold", job_id)] if held else [audit]
+
+        await self.do(lambda at: [ev.JobCancelled(at, job_id)], changes)
+        self._publish("job.changed", job=job_id, action=audit.action)
 
     async def hold(self, job_id: str, who: str) -> None:
         """Let a job wait until it is released."""
@@ -271,7 +279,13 @@ class Live:
     async def set_tenant(self, tenant: Tenant, who: str) -> None:
         """Add a tenant or change one."""
         audit = Audit(self.clock.now(), who, "tenant", tenant.id)
-        await self.change(lambda at: ev.TenantChanged(at, tenant), audit)
+
+        def make(at: float) -> ev.Event:
+            others = (t for t in self.scheduler.jobs.tenants if t.id != tenant.id)
+            check_tenants([*others, tenant], self.scheduler.cluster.count_by_name())
+            return ev.TenantChanged(at, tenant)
+
+        await self.change(make, audit)
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Write documents and audit lines that no event goes with."""

@@ -17,6 +17,8 @@ from fairlead.model import events as ev
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 300.0
 """before a job that failed tries again, the first time and after many"""
+_SOON_LOST_S, _LOST_AGAIN_S = 5.0, 1.0
+"""a lease lost so soon after its start may be lost again and again: its job waits so long"""
 _OUTCOME: dict[str, ev.Outcome] = {
     "finished": "finished",
     "left": "left",
@@ -52,6 +54,8 @@ class Ends:
         number = jobs.number[lease.job]
         outcome, steps = _OUTCOME[ended.ending], self.steps(lease, ended)
         ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
+        if outcome == "lost" and again_s is None and at - lease.launched_at < _SOON_LOST_S:
+            again_s = _LOST_AGAIN_S
         active = jobs.state[number] in (JobState.ACTIVE, JobState.HELD)
         if not active or (outcome != "failed" and again_s is None):
             return [ends]

@@ -29,24 +29,29 @@ class Ledger:
         self._job_of_lease: dict[int, str] = {}
 
     def of(self, job_id: str) -> Tally:
-        """Return a job's tally."""
-        return self.tally.setdefault(job_id, Tally())
+        """Return a job's tally, to look at: a job without one has nothing counted yet.
+
+        Nothing is entered, for the tallies may be on their way into the store just now.
+        """
+        return self.tally.get(job_id) or Tally()
 
     def note(self, event: ev.Event, jobs: JobTable) -> None:
         """Count an event that the core has handled."""
         if isinstance(event, ev.JobCancelled | ev.JobFailed):
-            self.of(event.job_id).ended_at = event.at
+            self._mine(event.job_id).ended_at = event.at
         if not isinstance(event, ev.LeasesEnded):
             return
         for lease in event.lease.tolist():
             job_id = self._job_of_lease.pop(lease, None)
             if job_id is None:
                 continue
-            mine = self.of(job_id)
+            mine = self._mine(job_id)
             state = int(jobs.state[jobs.number[job_id]])
             mine.failures += event.outcome == "failed"
             # Whoever was cancelled, suspended by hand or failed was not preempted.
-            mine.preemptions += event.outcome in ("left", "lost") and state == JobState.ACTIVE
+            preempted = event.outcome == "left" and state == JobState.ACTIVE
+            lost = event.outcome == "lost" and state in (JobState.ACTIVE, JobState.HELD)
+            mine.preemptions += preempted or lost
             if state == JobState.FINISHED:
                 mine.ended_at = event.at
 
@@ -56,7 +61,7 @@ class Ledger:
         """Count the leases that a command starts, on a cluster with these accelerators."""
         for lease, job in zip(command.lease.tolist(), command.on.job.tolist(), strict=True):
             job_id = jobs.ids[job]
-            mine = self.of(job_id)
+            mine = self._mine(job_id)
             mine.leases += 1
             if mine.started_at is None:
                 mine.started_at = at
@@ -64,6 +69,9 @@ class Ledger:
             if on >= 0 and kinds[on] not in mine.accelerators:
                 mine.accelerators = (*mine.accelerators, kinds[on])
             self._job_of_lease[lease] = job_id
+
+    def _mine(self, job_id: str) -> Tally:
+        return self.tally.setdefault(job_id, Tally())
 
     def saved(self) -> dict[str, object]:
         """Return what ``restore`` takes."""

@@ -58,6 +58,19 @@ class JobSpec:
                 raise InputError(f"{value!r} is not allowed", fix="give more than 0", field=name)
         _check_pattern(self.progress_pattern)
 
+    def require_startable(self) -> None:
+        """Refuse what no process can be started with."""
+        words = {"command": self.command, "directory": (self.directory,)}
+        words["environment"] = (*self.environment, *self.environment.values())
+        for name, given in words.items():
+            if any("\0" in word for word in given):
+                raise InputError("it holds a null byte", fix="leave it out", field=name)
+        for key in self.environment:
+            if not key or "=" in key:
+                raise InputError(
+                    f"{key!r} is no name of a variable", fix="leave out '='", field="environment"
+                )
+
     def job(self, at: float) -> Job:
         """Return the job as the scheduler sees it, submitted now."""
         names, gangs = read_accelerators(self.accelerators or ())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
-from fairlead.model.job import DEFAULT_TENANT, Tenant, check_quotas
+from fairlead.model.job import DEFAULT_TENANT, Tenant, check_tenants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +87,8 @@ class Instance:
         _unique([job.id for job in self.jobs], "jobs")
         _unique([tenant.id for tenant in self.tenants], "tenants")
         object.__setattr__(self, "tenants", self._all_tenants())
-        self._check_parents()
         counts = self.cluster.count_by_name()
-        check_quotas(self.tenants, counts)
+        check_tenants(self.tenants, counts)
         for i, job in enumerate(self.jobs):
             _check_runs(job, counts, f"jobs[{i}]")
         self._check_pairs()
@@ -100,23 +99,6 @@ class Instance:
         for name in (*parents, *(job.tenant for job in self.jobs)):
             found.setdefault(name, Tenant(name))
         return tuple(found.values())
-
-    def _check_parents(self) -> None:
-        parent = {tenant.id: tenant.parent for tenant in self.tenants}
-        safe: set[str] = set()
-        for start in parent:
-            path: dict[str, None] = {}
-            at: str | None = start
-            while at is not None and at not in safe:
-                if at in path:
-                    raise InputError(
-                        f"tenant {at!r} is inside itself",
-                        fix="remove a parent from the circle",
-                        field="tenants.parent",
-                    )
-                path[at] = None
-                at = parent[at]
-            safe.update(path)
 
     def _check_pairs(self) -> None:
         known = {job.id for job in self.jobs}

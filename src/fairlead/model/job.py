@@ -1,7 +1,7 @@
 """What tenants submit."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairlead.model.errors import InputError
@@ -168,12 +168,15 @@ class Tenant:
             _require(devices <= most, where, devices, f"at most its limit, {most:g}")
 
 
-def check_quotas(tenants: Iterable[Tenant], devices: Mapping[str, int]) -> None:
-    """Raise InputError unless quotas name accelerators there are, and guarantees can be kept."""
+def check_tenants(tenants: Sequence[Tenant], devices: Mapping[str, int]) -> None:
+    """Raise InputError unless tenants are a tree and their quotas can be kept.
+
+    Quotas name accelerators there are, and all guarantees together are no more than those.
+    """
+    _check_parents({tenant.id: tenant.parent for tenant in tenants})
     promised = dict.fromkeys(devices, 0.0)
-    listed = tuple(tenants)
-    promises = {tenant.id: tenant.guarantee for tenant in listed}
-    for tenant in listed:
+    promises = {tenant.id: tenant.guarantee for tenant in tenants}
+    for tenant in tenants:
         for name in (*tenant.guarantee, *tenant.limit):
             if name not in devices:
                 raise InputError(
@@ -192,6 +195,23 @@ def check_quotas(tenants: Iterable[Tenant], devices: Mapping[str, int]) -> None:
                 fix="lower guarantees or add devices",
                 field="tenants.guarantee",
             )
+
+
+def _check_parents(parent: Mapping[str, str | None]) -> None:
+    safe: set[str] = set()
+    for start in parent:
+        path: dict[str, None] = {}
+        at: str | None = start
+        while at is not None and at not in safe:
+            if at in path:
+                raise InputError(
+                    f"tenant {at!r} is inside itself",
+                    fix="remove a parent from the circle",
+                    field="tenants.parent",
+                )
+            path[at] = None
+            at = parent.get(at)
+        safe.update(path)
 
 
 def _positive(value: float) -> bool:

@@ -65,6 +65,10 @@ class Token:
     expires_at: float | None = None
     sees: Sequence[str] = ()
 
+    def has_expired(self, at: float) -> bool:
+        """Tell whether it is good for nothing any more."""
+        return self.expires_at is not None and at >= self.expires_at
+
 
 class Tokens:
     """The tokens there are; changes are written by whoever calls."""
@@ -94,9 +98,10 @@ class Tokens:
         """Forget a token; None if there is none of this id."""
         return None if self._by_id.pop(id_, None) is None else Remove("token", id_)
 
-    def is_last_admin(self, id_: str) -> bool:
+    def is_last_admin(self, id_: str, at: float) -> bool:
         """Tell whether nobody could administer any more without this token."""
-        return [t.id for t in self._by_id.values() if t.role == "admin"] == [id_]
+        admins = [t for t in self._by_id.values() if t.role == "admin" and not t.has_expired(at)]
+        return [t.id for t in admins] == [id_]
 
     def list(self) -> list[Token]:
         """Return all tokens, oldest first."""
@@ -111,7 +116,7 @@ class Tokens:
         known = hmac.compare_digest(_digest(secret), token.digest if token else _digest(""))
         if kind != "fl" or token is None or not known:
             raise DeniedError("the token is not known", known=False)
-        if token.expires_at is not None and at >= token.expires_at:
+        if token.has_expired(at):
             raise DeniedError("the token has expired", known=False)
         return Principal(token.name, token.role, token.tenant, token.sees)
 

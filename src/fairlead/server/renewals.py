@@ -8,6 +8,7 @@ are left to the framework, so that all refusals look alike.
 import json
 
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead import crash
@@ -48,7 +49,11 @@ class Renewals:
         if lease is None:
             await self._app(scope, receive, send)
             return
-        body = await _read(receive)
+        try:
+            body = await _read(receive)
+        except HTTPException as error:  # it is too large
+            await self._app(scope, _refusing(error), send)
+            return
         try:
             told = Renewal.model_validate_json(body)
             bearer = _bearer_of(scope)
@@ -90,6 +95,15 @@ async def _read(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         more = message.get("more_body", False)
     return b"".join(parts)
+
+
+def _refusing(error: HTTPException) -> Receive:
+    """Return what lets somebody else find out why a body cannot be read."""
+
+    async def refuse() -> Message:
+        raise error
+
+    return refuse
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -247,7 +247,7 @@ def _environment(
 
 
 def _tokens(settings: ServeSettings, store: Store, token: int) -> Tokens:
-    """Return the tokens; on the first start make a secret and the admin's token."""
+    """Return the tokens; for a new database make a secret and the admin's token."""
     secret = store.documents("secret").get("leases")
     changes: list[Change] = []
     if secret is None:
@@ -255,7 +255,7 @@ def _tokens(settings: ServeSettings, store: Store, token: int) -> Tokens:
         changes.append(Put("secret", "leases", secret))
     tokens = Tokens(store.documents("token"), bytes.fromhex(secret))
     path = settings.data / "admin.token"
-    if not path.exists():
+    if not path.exists() or all(known.role != "admin" for known in tokens.list()):
         text, _, change = tokens.make("admin", "admin", at=0.0)
         changes.append(change)
         store.append(token, 0, [], changes)

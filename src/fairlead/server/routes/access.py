@@ -44,7 +44,7 @@ async def list_tokens(tokens: TokensNow, who: Who) -> list[msg.TokenView]:
 async def revoke_token(token_id: str, live: LiveNow, tokens: TokensNow, who: Who) -> None:
     """Make a token useless."""
     who.require("admin")
-    if tokens.is_last_admin(token_id):
+    if tokens.is_last_admin(token_id, live.clock.now()):
         raise ProtocolError("it is the only admin's token: make another one first")
     change = tokens.revoke(token_id)
     if change is None:

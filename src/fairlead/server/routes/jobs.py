@@ -47,11 +47,16 @@ async def list_jobs(
     multijob: str | None = None,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    newest: bool = False,
 ) -> Response:
-    """List jobs, oldest first, from the ``after``-th on; ``name`` is a pattern such as lr-*."""
+    """List jobs, oldest first, from the ``after``-th on; ``name`` is a pattern such as lr-*.
+
+    Of more than ``limit`` the first are listed, or the ``newest``.
+    """
     seen, all_jobs, found = live.scheduler.jobs, live.scheduler.jobs.jobs, []
     visible = [who.may_see(t.id) and tenant in (None, t.id) for t in seen.tenants]
-    for number in listed(live, np.array(visible, dtype=bool), state, after).tolist():
+    numbers = listed(live, np.array(visible, dtype=bool), state, after)
+    for number in (numbers[::-1] if newest else numbers).tolist():
         if multijob not in (None, all_jobs[number].multijob):
             continue
         if name is not None and not fnmatchcase(live.specs[seen.ids[number]].name, name):
@@ -59,6 +64,8 @@ async def list_jobs(
         found.append(job_row(live, number))
         if len(found) == limit:
             break
+    if newest:
+        found.reverse()
     # Rows are of JobView's form already; validating a thousand of them takes most of the time.
     return Response(json.dumps(found), media_type="application/json")
 
@@ -74,9 +81,9 @@ async def change(job_id: str, new: msg.JobChange, live: LiveNow, who: Who) -> ms
     """Change a job's priority, weight or deadline."""
     number = owned(live, who, job_id)
     given = {key: value for key, value in new.model_dump().items() if value is not None}
-    job = replace(live.scheduler.jobs.jobs[number], **given)
     audit = Audit(live.clock.now(), who.name, "change", job_id, json.dumps(given))
-    await live.change(lambda at: ev.JobChanged(at, job), audit)
+    known = live.scheduler.jobs.jobs
+    await live.change(lambda at: ev.JobChanged(at, replace(known[number], **given)), audit)
     return job_view(live, number)
 
 
