@@ -21,12 +21,14 @@ from fairlead.model.events import (
     JobChanged,
     JobHeld,
     JobReleased,
+    JobSubmitted,
     NodeAdded,
     NodeLost,
     NodeReturned,
 )
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
+from fairlead.model.lease import Placement, Placements
 from fairlead.model.speeds import SpeedKey, SpeedTable
 from fairlead.policies.max_min import MaxMin
 from fairlead.sim.driver import simulate
@@ -94,6 +96,40 @@ def test_it_goes_on_from_any_event(seed: int) -> None:
         assert [type(command) for command in found] == [type(command) for command in expected]
     assert state_bytes(restored) == state_bytes(whole)
     assert save_state(restored) == save_state(whole)
+
+
+@pytest.mark.parametrize("name", ["planned_from", "planned_epoch", "version", "changes"])
+def test_schedulers_that_differ_in_what_they_planned_from_have_other_bytes(name: str) -> None:
+    first, second = scheduler(), scheduler()
+    assert state_bytes(first) == state_bytes(second)
+    setattr(second, name, getattr(second, name) + 1)
+    assert state_bytes(first) != state_bytes(second)
+
+
+def test_schedulers_that_would_number_leases_otherwise_have_other_bytes() -> None:
+    """Two leases that came and went leave behind in which order their slots are used again."""
+    first, second = scheduler(), scheduler()
+    for one, order in ((first, (0, 1)), (second, (1, 0))):
+        for name in ("a", "b"):
+            one.handle(JobSubmitted(0.0, Job(id=name, workload=name, total_steps=1.0)))
+        both = Placements.of([Placement(number, 0, (number,)) for number in (0, 1)])
+        lease = one.leases.start(both, 0.0)
+        for number in order:
+            one.leases.close(one.leases.slots(lease[[number]]))
+    assert state_bytes(first) != state_bytes(second)
+    again = [one.leases.start(both, 1.0).tolist() for one in (first, second)]
+    assert again[0] != again[1]
+
+
+def test_a_scheduler_that_has_seen_a_mixed_gang_has_other_bytes() -> None:
+    first, second = scheduler(), scheduler()
+    for one, devices in ((first, (0, 1)), (second, (0, 3))):
+        one.handle(JobSubmitted(0.0, Job(id="a", workload="a", gang=2, total_steps=1.0)))
+        lease = one.leases.start(Placements.of([Placement(0, 0, devices)]), 0.0)
+        one.leases.close(one.leases.slots(lease))
+    assert first.leases.simple
+    assert not second.leases.simple
+    assert state_bytes(first) != state_bytes(second)
 
 
 def test_as_many_leases_are_open_after_nodes_have_joined() -> None:

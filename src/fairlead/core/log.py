@@ -39,27 +39,6 @@ def replay(scheduler: Scheduler[Any], lines: Iterable[str]) -> Scheduler[Any]:
     return scheduler
 
 
-def state_bytes(scheduler: Scheduler[Any]) -> bytes:
-    """Return the scheduler's whole state in one canonical form: equal states, equal bytes."""
-    state = {
-        "jobs": scheduler.jobs.columns(),
-        "ids": scheduler.jobs.ids,
-        "tenants": scheduler.jobs.tenants,
-        "leases": scheduler.leases.columns(),
-        "usage": scheduler.usage.columns(),
-        "memory": scheduler.memory,
-        "waiting": scheduler.waiting,
-        "pending": scheduler.pending,
-        "nodes": scheduler.cluster.nodes,
-        **scheduler.nodes.columns(),
-        "changes": scheduler.changes,
-        "version": scheduler.version,
-        "planning": scheduler.planning,
-        "round_end_at": scheduler.round_end_at,
-    }
-    return json.dumps(encode_value(state), sort_keys=True, separators=(",", ":")).encode()
-
-
 def encode_value(value: object) -> Any:
     """Return a value of the model in plain JSON; arrays and dataclasses say what they are."""
     if type(value) in _PLAIN:

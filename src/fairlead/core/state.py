@@ -13,16 +13,15 @@ FORM = 1
 
 def save_state(scheduler: Scheduler[Any]) -> str:
     """Return all that a new scheduler needs to go on as this one would."""
-    state = {
-        "form": FORM,
-        "jobs": scheduler.jobs.saved(),
-        "leases": scheduler.leases.saved(),
-        "usage": scheduler.usage.columns(),
-        **{name: getattr(scheduler, name) for name in _PLAIN},
-        "nodes": scheduler.cluster.nodes,
-        **scheduler.nodes.columns(),
-    }
-    return json.dumps(encode_value(state), separators=(",", ":"))
+    return json.dumps(_described(scheduler), separators=(",", ":"))
+
+
+def state_bytes(scheduler: Scheduler[Any]) -> bytes:
+    """Return all that later decisions depend on in one canonical form: equal states, equal bytes.
+
+    The rules by which a scheduler decides, its mechanism and beliefs, are no part of its state.
+    """
+    return json.dumps(_described(scheduler), sort_keys=True, separators=(",", ":")).encode()
 
 
 def load_state(scheduler: Scheduler[Any], text: str) -> None:
@@ -43,6 +42,20 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
         setattr(scheduler, name, state[name])
     scheduler.nodes.restore(state)
     scheduler.jobs.expect(scheduler.nodes.lasting)
+
+
+def _described(scheduler: Scheduler[Any]) -> Any:
+    return encode_value(
+        {
+            "form": FORM,
+            "jobs": scheduler.jobs.saved(),
+            "leases": scheduler.leases.saved(),
+            "usage": scheduler.usage.columns(),
+            **{name: getattr(scheduler, name) for name in _PLAIN},
+            "nodes": scheduler.cluster.nodes,
+            **scheduler.nodes.columns(),
+        }
+    )
 
 
 _PLAIN = (
