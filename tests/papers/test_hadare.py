@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fairlead.mechanisms.hadar.estimate import Device, Training, first_guess, guessed_speeds
+from fairlead.mechanisms.hadar.estimate import Device, Training, first_guess
 from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.mechanisms.hadar.mechanism import Hadar
 from fairlead.model.cluster import Cluster
@@ -177,7 +177,13 @@ def test_first_guess_orders_the_accelerators_as_measurements_do() -> None:
 @pytest.mark.parametrize("mix", ["M-1", "M-5", "M-12"])
 def test_first_guesses_do_nearly_as_well_as_true_speeds(mix: str) -> None:
     """§V-A: Eq. 10 is good enough to start with."""
-    guessed = guessed_speeds(DEVICES, TRAININGS)
+    guessed = SpeedTable(
+        {
+            SpeedKey(workload, 1, name): first_guess(device, training)
+            for workload, training in TRAININGS.items()
+            for name, device in DEVICES.items()
+        }
+    )
     known = run(MIXES[mix], HadarE()).finished_at.max()
     begins: list[float] = []
     blind = run(MIXES[mix], HadarE(), believed=guessed, plans=begins).finished_at.max()

@@ -11,7 +11,6 @@ from tests.properties.test_rounding import Watch, watched
 from tests.tenant_instances import alike_table, random_cluster, random_table, tenants
 
 from fairlead.mechanisms.rounding.mechanism import Rounding
-from fairlead.mechanisms.rounding.memory import throughputs
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedKey, SpeedTable
@@ -92,7 +91,7 @@ def test_no_worker_waits_where_whole_gangs_are_rounded(policy: Policy) -> None:
 def test_placement_loses_next_to_nothing_of_the_estimated_throughput() -> None:
     """§6.1.4: 'estimated' by the shares and 'actual' as placed, summed over tenants."""
     for policy in (Oef(), OefCooperative()):
-        estimated, placed = throughputs(twenty_tenants(0, policy, "idle").memory)
+        estimated, placed = twenty_tenants(0, policy, "idle").throughputs
         assert placed.sum() == pytest.approx(estimated.sum(), rel=0.01)
         np.testing.assert_allclose(placed, estimated, rtol=0.1)
 
@@ -148,7 +147,7 @@ def test_four_users_progress_alike_and_go_on_so_when_one_leaves() -> None:
         120,
     )
     assert watch.memory.present_s[3] < 0.2 * watch.memory.present_s[0]
-    _, placed = throughputs(watch.memory)
+    _, placed = watch.throughputs
     np.testing.assert_allclose(placed[:3], placed[0], rtol=0.03)
 
 

@@ -11,6 +11,7 @@ from tests.tenant_instances import random_table
 
 from fairlead.mechanisms.rounding.mechanism import Rounding
 from fairlead.mechanisms.rounding.memory import Deviations
+from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.plan import Plan
@@ -51,6 +52,15 @@ class Watch:
     """rounds → job → devices"""
     rounds: int = 0
     memory: Deviations = field(default_factory=Deviations.empty)
+
+    @property
+    def throughputs(self) -> tuple[FloatArray, FloatArray]:
+        """Tenants → mean normalised throughput: estimated from shares, and as placed (§6.1.4).
+
+        One device of the slowest accelerator counts 1, in the time in which a tenant had jobs.
+        """
+        memory = self.memory
+        return memory.estimated_s / memory.present_s, memory.actual_s / memory.present_s
 
     def note(self, snap: Snapshot, plan: Plan, memory: Deviations) -> None:
         runs = {int(job): devices for job, _, devices, _ in plan.start}

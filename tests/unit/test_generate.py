@@ -19,7 +19,6 @@ from fairlead.sim.generate import (
     Recipe,
     default_trace,
     generate,
-    generate_default,
 )
 from fairlead.testing.pace import cpu_s
 
@@ -43,7 +42,15 @@ def duration_s(job: Job) -> float:
 
 
 def test_the_bundled_trace_is_what_the_generator_makes() -> None:
-    assert default_trace().jobs == generate_default()
+    recipe = Recipe(
+        kind="continuous-multiple",
+        jobs=120,
+        rate=3.0,
+        tenants=3,
+        max_gang=4,
+        duration_factor=0.1,
+    )
+    assert default_trace().jobs == made(recipe, seed=42, cluster=DEFAULT_CLUSTER)
 
 
 def test_the_bundled_trace_suits_the_default_cluster() -> None:

@@ -10,7 +10,7 @@ from tests.properties.test_rounding import Watch, watched
 from fairlead.mechanisms.choose import realise
 from fairlead.mechanisms.rounding.apportion import payable
 from fairlead.mechanisms.rounding.mechanism import Rounding
-from fairlead.mechanisms.rounding.memory import Deviations, throughputs
+from fairlead.mechanisms.rounding.memory import Deviations
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import UsageError
 from fairlead.model.instance import Instance, InstanceJob
@@ -157,11 +157,11 @@ def test_estimated_and_placed_throughput_are_kept_for_every_tenant() -> None:
     """Nobody gains more from a V100, so each has half of 4 + 4 × 2; spanning costs what is
     placed."""
     jobs = [job("a0", gang=4), job("b0", gang=4)]
-    estimated, placed = throughputs(run({"k80": 4, "v100": 4}, jobs, 13).memory)
+    estimated, placed = run({"k80": 4, "v100": 4}, jobs, 13).throughputs
     np.testing.assert_allclose(estimated, 6.0)
     np.testing.assert_allclose(placed, 6.0)
     three = [*jobs, job("c0", gang=4)]
-    estimated, placed = throughputs(run(SIX, three, 40).memory)
+    estimated, placed = run(SIX, three, 40).throughputs
     assert estimated.sum() == pytest.approx(18.0)
     # A gang on each accelerator, 4 + 8, and one that runs at the K80's speed, 4.
     assert placed.sum() == pytest.approx(16.0)

@@ -21,10 +21,6 @@ _WINDOW_S = 1.0
 """the least time over which a speed is measured"""
 
 
-class LeaseOverError(Exception):
-    """The server does not know this lease any more: another one may run the job."""
-
-
 class Lease:
     """One member's side of a lease."""
 

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, get_args
 
-from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.files.bundled import DEFAULT_TRACE, bundled_text
-from fairlead.files.cluster import parse_cluster
 from fairlead.files.draw import Draw
 from fairlead.files.jobs import Trace
-from fairlead.files.speeds import read_speeds
 from fairlead.files.trace import parse_trace
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
@@ -175,24 +172,6 @@ def _require(holds: bool, field: str, value: object, wanted: str) -> None:
         raise InputError(f"{value!r} is not allowed", fix=f"give {wanted}", field=field)
 
 
-DEFAULT_SEED = 42
-DEFAULT_RECIPE = Recipe(
-    kind="continuous-multiple",
-    jobs=120,
-    rate=3.0,
-    tenants=3,
-    max_gang=4,
-    duration_factor=0.1,
-)
-
-
 def default_trace() -> Trace:
     """Return the bundled trace: 120 jobs of three tenants that keep the default cluster busy."""
     return parse_trace(bundled_text(DEFAULT_TRACE))
-
-
-def generate_default() -> tuple[Job, ...]:
-    """Return the bundled trace generated anew; a test holds the file to it."""
-    cluster = parse_cluster(DEFAULT_CLUSTER)
-    rng = random.Random(DEFAULT_SEED)
-    return generate(DEFAULT_RECIPE, read_speeds(DEFAULT_SPEEDS), rng, cluster)

@@ -1,11 +1,8 @@
 """HadarE's first guess of speeds, before anything was measured (Eq. 10)."""
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
-
-from fairlead.model.speeds import SpeedKey, SpeedTable
 
 # The paper names the scales but prints none of them: docs/design/hadar.md says why these.
 MODEL_WEIGHT = {"small": 1.0, "modest": 2.0, "high": 4.0, "extra high": 8.0}
@@ -42,18 +39,3 @@ def first_guess(device: Device, training: Training) -> float:
     """Return Eq. 10; only ratios between devices mean anything, the unit is arbitrary."""
     speed = device.performance_memory_index * training.batch_size * PCIE_SCALING[device.pcie]
     return speed / (MODEL_WEIGHT[training.weight] * DATASET_SIZE[training.dataset])
-
-
-def guessed_speeds(
-    devices: Mapping[str, Device], trainings: Mapping[str, Training], gangs: Iterable[int] = (1,)
-) -> SpeedTable:
-    """Return a table of first guesses to believe in until speeds are measured."""
-    return SpeedTable(
-        {
-            SpeedKey(workload, gang, name): gang * first_guess(device, training)
-            for workload, training in trainings.items()
-            for name, device in devices.items()
-            for gang in gangs
-        },
-        source="Hadar Eq. 10",
-    )

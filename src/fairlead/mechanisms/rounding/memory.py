@@ -219,16 +219,6 @@ def kinds(snap: Snapshot) -> IntArray:
     return first[kind.ravel()]
 
 
-def throughputs(memory: Deviations) -> tuple[FloatArray, FloatArray]:
-    """Return tenants → mean normalised throughput so far: estimated from shares, and as placed.
-
-    One device of the slowest accelerator counts 1, and only the time in which a tenant had jobs
-    counts (OEF §6.1.4). Both are up to the start of the last plan.
-    """
-    passed_s = np.maximum(memory.present_s, 1e-300)
-    return memory.estimated_s / passed_s, memory.actual_s / passed_s
-
-
 def _placed(
     snap: Snapshot, row: int, devices: tuple[int, ...], gain: FloatArray
 ) -> tuple[float, int]:
