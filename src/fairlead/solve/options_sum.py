@@ -15,7 +15,7 @@ from fairlead.solve.certificate import certify
 from fairlead.solve.linear import INFINITY, Columns, LinearProgram, LinearSolution, solve_lp
 from fairlead.solve.options import OptionProblem
 
-# Duals above this, relative to the costs, are prices; below it they are noise.
+# Duals above this, relative to the greatest, are prices; below it they are noise.
 _PRICED = 1e-9
 _SAME_RATIO = 1e-12
 _MOST_RATIOS = 100
@@ -81,11 +81,17 @@ def best_ratio_above(
         if better <= ratio + _SAME_RATIO * abs(ratio):
             break
         ratio = better
-        found = program.maximise(value - ratio * cost)
+        found = program.maximise(_above(value, ratio * cost))
     program.settle(found)
     program.settle(program.maximise(value))
     time = problem.feasible(program.least_device_time())
     return Best(time, _ratio(value, cost, time))
+
+
+def _above(value: FloatArray, cost: FloatArray) -> FloatArray:
+    """Return value - cost, 0 where they differ by rounding only: that is no reason to prefer."""
+    gain = value - cost
+    return np.where(np.abs(gain) > _SAME_RATIO * np.abs(value), gain, 0.0)
 
 
 def _ratio(value: FloatArray, cost: FloatArray, time: FloatArray) -> float:
@@ -117,6 +123,8 @@ class _Program:
             np.append(matrix.row, width + asked),
             np.append(matrix.value, floor),
         )
+        self._largest = np.zeros(len(self._row_lower))
+        np.maximum.at(self._largest, self._matrix.row, np.abs(self._matrix.value))
         self._lower = np.zeros(self.options + len(asked))
         self._upper = np.append(np.full(self.options, INFINITY), np.ones(len(asked)))
 
@@ -136,14 +144,17 @@ class _Program:
     def settle(self, found: LinearSolution) -> None:
         """Admit from now on only what is as good as this vertex.
 
-        By complementary slackness, that is all that leaves at its bound whatever has a price.
+        By complementary slackness, that is all that leaves at its bound whatever has a price. A
+        row's price counts as what it adds to the column that uses most of it, so that it and the
+        columns' are measured against the same greatest one.
         """
-        least = _PRICED * float(np.abs(found.column_dual).max(initial=0.0))
-        self._upper = np.where(found.column_dual > least, self._lower, self._upper)
-        self._lower = np.where(found.column_dual < -least, self._upper, self._lower)
-        least = _PRICED * float(np.abs(found.row_dual).max(initial=0.0))
-        self._row_upper = np.where(found.row_dual > least, self._row_lower, self._row_upper)
-        self._row_lower = np.where(found.row_dual < -least, self._row_upper, self._row_lower)
+        row_worth = found.row_dual * self._largest
+        worth = np.concatenate([found.column_dual, row_worth])
+        least = _PRICED * float(np.abs(worth).max(initial=0.0))
+        self._lower, self._upper = _held(self._lower, self._upper, found.column_dual, least)
+        self._row_lower, self._row_upper = _held(
+            self._row_lower, self._row_upper, row_worth, least
+        )
 
     def times(self, found: LinearSolution) -> FloatArray:
         """Return options → total time."""
@@ -168,6 +179,18 @@ class _Program:
             found.column_dual * scale,
             found.row_dual * scale,
         )
+
+
+def _held(
+    lower: FloatArray, upper: FloatArray, price: FloatArray, least: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds with whatever has a price held at the one that it is priced for.
+
+    Nothing is ever at an infinite bound, so a price for one is noise.
+    """
+    at_lower = (price > least) & np.isfinite(lower)
+    at_upper = (price < -least) & np.isfinite(upper)
+    return np.where(at_upper, upper, lower), np.where(at_lower, lower, upper)
 
 
 def _certificate(
