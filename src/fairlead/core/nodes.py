@@ -74,6 +74,12 @@ class Nodes:
         kinds = cluster.accelerator_of[~np.isin(cluster.node_of, list(self.removed))]
         return np.bincount(kinds, minlength=len(cluster.accelerators))
 
+    @property
+    def lasting_by_name(self) -> dict[str, int]:
+        """accelerator → devices that are there or may return, where there are any."""
+        counts = zip(self.cluster.accelerators, self.lasting.tolist(), strict=True)
+        return {name: count for name, count in counts if count}
+
     def cordon(self, name: str, cordoned: bool) -> None:
         """Note that nothing new is to start on a node, or that this is over."""
         node = self._find(name)

@@ -36,12 +36,13 @@ from fairlead.live.orders import Environment, Orders
 from fairlead.live.rounds import Rounds
 from fairlead.live.rules import Found, Rules, go_by, rules_of
 from fairlead.live.spec import JobSpec, read_spec
+from fairlead.live.tenants import check_change
 from fairlead.live.workers import Threads, Workers
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, ProtocolError
-from fairlead.model.job import Tenant, check_tenants, read_accelerators
+from fairlead.model.job import Tenant, read_accelerators
 from fairlead.model.speeds import SpeedTable
 from fairlead.store import Audit, Change, Put, Remove, Store
 
@@ -98,7 +99,8 @@ class Live:
         self.listeners: set[asyncio.Queue[dict[str, object]]] = set()
         self.broken = asyncio.Event()
         """set when the driver cannot go on: the process must end and start again"""
-        self._held_by_user: set[str] = set()
+        self.held_by_user: set[str] = set()
+        """jobs that users have suspended; others that are held wait after a failure"""
         self._seq = 0
         self._saved_seq = 0
         self._ahead = False
@@ -114,7 +116,7 @@ class Live:
         self.leases = self.launching.open
         self.launching.on_start = self._lease_starts
         self.launching.on_no_start = self._no_start
-        self._ends = Ends(self.scheduler, self.specs, self.ledger, self._held_by_user, self)
+        self._ends = Ends(self.scheduler, self.specs, self.ledger, self.held_by_user, self)
         self.rounds = Rounds(setting.rules.mechanism, self.workers, self.clock, self)
         self.rounds.told = lambda at: [*self.launching.progress(at), *self._measured(at)]
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -173,7 +175,7 @@ class Live:
         """Load the last state and the events after it; return the last event's time."""
         for job_id, document in self.store.documents("job").items():
             self.specs[job_id] = read_spec(document)
-        self._held_by_user.update(self.store.documents("hold"))
+        self.held_by_user.update(self.store.documents("hold"))
         self.nodes.drained.update(self.store.documents("drain"))
         self._seq, saved = self._found.seq, self._found.state
         last_at = 0.0
@@ -247,8 +249,9 @@ class Live:
         audit = Audit(self.clock.now(), who, "cancel", job_id)
 
         def changes() -> Sequence[Change]:
-            held = job_id in self._held_by_user
-            self._held_by_user.discard(job_id)
+            self._ends.wait_no_more(job_id)
+            held = job_id in self.held_by_user
+            self.held_by_user.discard(job_id)
             return [audit, Remove("hold", job_id)] if held else [audit]
 
         await self.do(lambda at: [ev.JobCancelled(at, job_id)], changes)
@@ -259,7 +262,8 @@ class Live:
         audit = Audit(self.clock.now(), who, "suspend", job_id)
 
         def changes() -> Sequence[Change]:
-            self._held_by_user.add(job_id)  # at once: a retry that is due must not release it
+            self._ends.wait_no_more(job_id)
+            self.held_by_user.add(job_id)  # at once: a retry that is due must not release it
             return [audit, Put("hold", job_id, who)]
 
         await self.do(lambda at: [ev.JobHeld(at, job_id)], changes)
@@ -270,7 +274,8 @@ class Live:
         audit = Audit(self.clock.now(), who, "resume", job_id)
 
         def changes() -> Sequence[Change]:
-            self._held_by_user.discard(job_id)
+            self._ends.wait_no_more(job_id)
+            self.held_by_user.discard(job_id)
             return [audit, Remove("hold", job_id)]
 
         await self.do(lambda at: [ev.JobReleased(at, job_id)], changes)
@@ -281,8 +286,7 @@ class Live:
         audit = Audit(self.clock.now(), who, "tenant", tenant.id)
 
         def make(at: float) -> ev.Event:
-            others = (t for t in self.scheduler.jobs.tenants if t.id != tenant.id)
-            check_tenants([*others, tenant], self.scheduler.cluster.count_by_name())
+            check_change(self.scheduler, tenant)
             return ev.TenantChanged(at, tenant)
 
         await self.change(make, audit)

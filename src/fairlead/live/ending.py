@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.core import Scheduler
 from fairlead.core.jobs import JobState
 from fairlead.engines.base import Ended
-from fairlead.live.inputs import Queue
+from fairlead.live.inputs import Make, Queue
 from fairlead.live.leases import OpenLease
 from fairlead.live.ledger import Ledger
 from fairlead.live.spec import JobSpec
@@ -41,6 +41,8 @@ class Ends:
     ) -> None:
         self._scheduler, self._specs, self._ledger = scheduler, specs, ledger
         self._held_by_user, self._queue = held_by_user, queue
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        """jobs that wait after a failure → what lets them try again"""
 
     def of(
         self, at: float, lease: OpenLease, ended: Ended, *, again_s: float | None = None
@@ -63,6 +65,7 @@ class Ends:
         if again_s is None:
             failures = self._ledger.of(spec.id).failures + 1
             if failures > spec.retries:
+                self.wait_no_more(spec.id)
                 return [ev.JobFailed(at, spec.id), ends]
             again_s = min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S)
         self._release_later(spec.id, again_s)
@@ -86,8 +89,24 @@ class Ends:
             if jobs.ids[number] not in self._held_by_user:
                 self._release_later(jobs.ids[number], 0.0)
 
-    def _release_later(self, job_id: str, wait_s: float) -> None:
-        def make(at: float) -> Sequence[ev.Event]:
-            return [] if job_id in self._held_by_user else [ev.JobReleased(at, job_id)]
+    def wait_no_more(self, job_id: str) -> None:
+        """Forget a job's wait after a failure: it was released, suspended or has ended."""
+        timer = self._timers.pop(job_id, None)
+        if timer is not None:
+            timer.cancel()
 
-        asyncio.get_running_loop().call_later(wait_s, self._queue.put, make)
+    def _release_later(self, job_id: str, wait_s: float) -> None:
+        """Let a job try again after this wait, and not after an earlier one."""
+        self.wait_no_more(job_id)
+        loop = asyncio.get_running_loop()
+        self._timers[job_id] = loop.call_later(wait_s, self._queue.put, self._releasing(job_id))
+
+    def _releasing(self, job_id: str) -> Make:
+        def make(at: float) -> Sequence[ev.Event]:
+            self.wait_no_more(job_id)
+            jobs = self._scheduler.jobs
+            held = jobs.state[jobs.number[job_id]] == JobState.HELD
+            by_user = job_id in self._held_by_user
+            return [ev.JobReleased(at, job_id)] if held and not by_user else []
+
+        return make

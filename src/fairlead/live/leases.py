@@ -64,6 +64,10 @@ class OpenLease:
         again_s = load.leave_again_s() if told.get("leaving") else 0.0
         return {"valid_s": _AWAY_S, "again_s": again_s, "leave": True, "leave_after": after}
 
+    def made_steps(self, before: float) -> bool:
+        """Tell whether its job has made steps under it, beyond those it had ``before``."""
+        return self.first_step_at is not None or self.steps > before
+
     def _note_steps(self, at: float, first_s: object, last_s: object) -> None:
         if first_s is not None and self.first_step_at is None:
             self.first_step_at = at - float(str(first_s))

@@ -4,8 +4,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from fairlead.live.driver import Live
-from fairlead.model.plan import NOBODY
-from fairlead.server.views import share_views
+from fairlead.server.views import listed, share_views
 
 
 def render(live: Live) -> bytes:
@@ -17,10 +16,10 @@ def render(live: Live) -> bytes:
 
     scheduler, cluster = live.scheduler, live.scheduler.cluster
     jobs = scheduler.jobs
-    active = jobs.active
-    running = int(np.count_nonzero(jobs.lease[active] != NOBODY))
+    everybody = np.ones(len(jobs.tenants), dtype=bool)
+    running, queued = (len(listed(live, everybody, now, 0)) for now in ("running", "queued"))
     gauge("jobs_running", "Jobs that hold devices.").set(running)
-    gauge("jobs_queued", "Jobs that wait for devices.").set(len(active) - running)
+    gauge("jobs_queued", "Jobs that wait for devices.").set(queued)
     gauge("jobs_submitted", "Jobs ever submitted.").set(len(jobs))
     gauge("leases_open", "Leases under which processes run or end.").set(len(scheduler.leases))
     rounds = live.rounds
@@ -34,10 +33,11 @@ def render(live: Live) -> bytes:
     held = (scheduler.leases.holder >= 0).any(axis=0)
     busy = gauge("devices_busy", "Devices that are held.", "accelerator")
     there = gauge("devices", "Devices there are.", "accelerator")
+    lasting = scheduler.nodes.lasting
     for index, name in enumerate(cluster.accelerators):
         mine = cluster.accelerator_of == index
         busy.labels(name).set(int(np.count_nonzero(held & mine)))
-        there.labels(name).set(int(np.count_nonzero(mine)))
+        there.labels(name).set(int(lasting[index]))
     share = gauge("tenant_share", "Part of all devices.", "tenant", "kind")
     for view in share_views(live):
         share.labels(view.tenant, "entitled").set(view.entitled)

@@ -16,7 +16,6 @@ _ENDED: dict[int, State] = {
     JobState.FINISHED: "finished",
     JobState.CANCELLED: "cancelled",
     JobState.FAILED: "failed",
-    JobState.HELD: "suspended",
 }
 
 
@@ -35,11 +34,13 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
     kinds = live.scheduler.cluster.accelerators
     on = None if kind == NOBODY else "mixed" if kind == MIXED else kinds[kind]
     steps = max(float(jobs.steps[number]), lease.steps if lease else 0.0)
+    # What an earlier lease had to say is no news once this one has made a step.
+    goes_on = lease is not None and lease.made_steps(float(jobs.saved_steps[number]))
     return {
         "id": job_id,
         "name": spec.name,
         "tenant": job.tenant,
-        "state": _state(state, lease_number),
+        "state": _state(state, lease_number, job_id in live.held_by_user),
         "workload": job.workload,
         "gang": job.gang,
         "weight": job.weight,
@@ -58,14 +59,19 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "ended_at": tally.ended_at,
         "steps_per_s": lease.steps_per_s if lease else None,
         "metrics": lease.metrics if lease else {},
-        "message": live.messages.get(job_id, ""),
+        "message": "" if goes_on else live.messages.get(job_id, ""),
         "command": [*spec.command],
     }
 
 
-def _state(state: int, lease: int) -> State:
-    """Return where a job stands, in the words that users know."""
-    if state == JobState.ACTIVE:
+def _state(state: int, lease: int, by_user: bool) -> State:
+    """Return where a job stands, in the words that users know.
+
+    One that is held is ``suspended`` if a user did that; else it waits after a failure.
+    """
+    if state == JobState.HELD and by_user:
+        return "suspended"
+    if state in (JobState.ACTIVE, JobState.HELD):
         return "running" if lease != NOBODY else "queued"
     return _ENDED[state]
 
@@ -78,10 +84,15 @@ def listed(live: Live, tenants: BoolArray, state: State | None, after: int) -> I
     wanted = np.ones(len(found), dtype=bool)
     if not tenants.all():
         wanted &= tenants[jobs.profiles.tenant[found[:, PROFILE]]]
+    held = found[:, STATE] == JobState.HELD
+    by_user = np.zeros(len(found), dtype=bool)
+    for one in held.nonzero()[0].tolist():
+        by_user[one] = jobs.ids[after + one] in live.held_by_user
     if state in ("queued", "running"):
-        wanted &= (found[:, STATE] == JobState.ACTIVE) & (
-            (found[:, LEASE] != NOBODY) == (state == "running")
-        )
+        wanted &= (found[:, STATE] == JobState.ACTIVE) | (held & ~by_user)
+        wanted &= (found[:, LEASE] != NOBODY) == (state == "running")
+    elif state == "suspended":
+        wanted &= held & by_user
     elif state is not None:
         wanted &= found[:, STATE] == next(key for key, name in _ENDED.items() if name == state)
     numbers: IntArray = after + wanted.nonzero()[0]
@@ -133,7 +144,7 @@ def share_views(live: Live) -> list[ShareView]:
     waiting = np.bincount(owner[jobs.active], minlength=len(tenants))
     part = np.where(waiting > 0, entitled(tenants), 0.0)
     part = part / max(float(part.sum()), 1e-12)
-    devices = max(len(live.scheduler.cluster.node_of), 1)
+    devices = max(int(scheduler.nodes.lasting.sum()), 1)
     return [
         ShareView(
             tenant=tenant.id,

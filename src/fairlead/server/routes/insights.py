@@ -48,7 +48,7 @@ async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
         policy=known.policy,
         mechanism=known.mechanism or type(mechanism).__name__.lower(),
         round_s=float(getattr(mechanism, "round_s", 0.0)) or None,
-        cluster=live.scheduler.cluster.count_by_name(),
+        cluster=live.scheduler.nodes.lasting_by_name,
         now=live.clock.now(),
         start_s=live.costs.start_s,
         end_s=live.costs.end_s,
@@ -60,7 +60,10 @@ async def explain_job(job_id: str, request: Request, live: LiveNow, who: Who) ->
     """Say why a job has its speed under the policy that runs, and what would raise it."""
     number, jobs = find(live, who, job_id), live.scheduler.jobs
     if jobs.state[number] != JobState.ACTIVE:
-        raise ProtocolError(f"job {job_id!r} is not scheduled now: it has ended or is suspended")
+        raise ProtocolError(
+            f"job {job_id!r} is not scheduled now: it has ended, is suspended or waits after a"
+            " failure"
+        )
     known: About = request.app.state.about
     policy = getattr(live.scheduler.mechanism, "policy", None)
     if policy is None:
