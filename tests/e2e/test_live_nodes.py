@@ -44,7 +44,12 @@ def test_a_node_is_removed_for_good_but_not_under_running_jobs(server: LiveServe
     assert refused.returncode == 1
     assert "drain it first" in refused.stderr
     assert server.cli("nodes", "drain", fast).stdout == f"{fast}: drained\n"
-    assert server.cli("nodes", "remove", fast).returncode == 0
+    removed = server.cli("nodes", "remove", fast)
+    assert removed.returncode == 0
+    assert (
+        f"1 job can run on no other node, and will wait for such devices or to be cancelled: {job}"
+        in removed.stderr
+    )
     assert nodes(server) == {slow: "up"}
     server.kill()
     server.start()  # with the same devices: the machine still has them

@@ -91,16 +91,21 @@ class ScriptedLive:
 
 @contextlib.asynccontextmanager
 async def scripted_live(
-    data: Path, *, devices: str = "v100=2,k80=2", policy: str = "max-min"
+    data: Path,
+    *,
+    devices: str | Cluster = "v100=2,k80=2",
+    policy: str = "max-min",
+    speeds: SpeedTable = SPEEDS,
 ) -> AsyncIterator[ScriptedLive]:
     """Run a scheduler on these devices, from what its directory has."""
-    engine = ScriptedEngine(parse_cluster(devices))
+    cluster = parse_cluster(devices) if isinstance(devices, str) else devices
+    engine = ScriptedEngine(cluster)
     store = Store(f"sqlite:///{data}/fairlead.db")
     token = store.acquire("a test")
     assert token is not None
     setting = Setting(
-        cluster=await engine.inventory(),
-        rules=make_rules(policy, None, 60.0, SPEEDS),
+        cluster=cluster,
+        rules=make_rules(policy, None, 60.0, speeds),
         remake=remake_rules,
         data=data,
         environment=lambda *_: {},

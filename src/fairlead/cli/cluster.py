@@ -14,6 +14,8 @@ tenants = typer.Typer(help="List tenants, or set one's weight, parent and quotas
 nodes = typer.Typer(help="List nodes; cordon, drain, return and remove them.")
 tokens = typer.Typer(help="List tokens; make and revoke them.")
 
+_NAMED = 10
+"""jobs that are named of those that a removed node leaves waiting"""
 _QUOTA = "ACCELERATOR=DEVICES, or =none to lift it; give it several times."
 
 
@@ -161,18 +163,33 @@ def put_back(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json
 
 
 @nodes.command("remove")
-def remove_node(node: Annotated[str, typer.Argument(help="Its id.")]) -> None:
+def remove_node(
+    node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False
+) -> None:
     """Give a node up for good; drain it first if jobs run there.
 
-    Nobody waits for it any more. If it comes back it has to have another name.
+    New jobs that need it are refused; those that can run nowhere else are named, and wait. If
+    it comes back it has to have another name.
 
     Example:  fairlead nodes remove v100-0
     """
     from urllib.parse import quote
 
+    from fairlead.cli.document import print_json
+    from fairlead.cli.output import counted
     from fairlead.client import Client
 
-    Client.found().ask("DELETE", f"/v1/nodes/{quote(node, safe='')}")
+    found = Client.found().ask("DELETE", f"/v1/nodes/{quote(node, safe='')}")
+    if as_json:
+        print_json(found)
+    elif stranded := found["stranded"]:
+        more = len(stranded) - _NAMED
+        named = ", ".join(stranded[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        typer.echo(
+            f"{counted(len(stranded), 'job')} can run on no other node, and will wait for such"
+            f" devices or to be cancelled: {named}",
+            err=True,
+        )
 
 
 def shares(as_json: Json = False) -> None:

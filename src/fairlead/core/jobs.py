@@ -91,19 +91,36 @@ class JobTable:
         self._able.clear()
 
     def believe(self, beliefs: SpeedTable, *, mixes: bool, alternatives: bool) -> None:
-        """Go on with other speeds; refuse them if a job that has not ended could never run."""
+        """Go on with other speeds; refuse them if a job that has not ended could never run.
+
+        One that already could not, as its devices were removed, goes on waiting if it could run
+        when such are back.
+        """
         before = self._beliefs, self._mixes, self._alternatives
+        stranded = set(self.stranded)
         self._beliefs, self._mixes, self._alternatives = beliefs, mixes, alternatives
         self._able.clear()
-        waiting = np.isin(self.state[: len(self)], (JobState.ACTIVE, JobState.HELD))
         try:
-            for number in waiting.nonzero()[0].tolist():
-                self._check_runs(self.jobs[number])
+            for number in self._not_ended:
+                if number in stranded:
+                    self._require_runs(self.jobs[number], self._cluster.counts)
+                else:
+                    self._check_runs(self.jobs[number])
         except InputError:
             self._beliefs, self._mixes, self._alternatives = before
             self._able.clear()
             raise
         self._find_speeds()
+
+    @property
+    def stranded(self) -> list[int]:
+        """The jobs that have not ended and can run on none of the lasting devices."""
+        return [number for number in self._not_ended if not self._runs(self.jobs[number])]
+
+    @property
+    def _not_ended(self) -> list[int]:
+        found = np.isin(self.state[: len(self)], (JobState.ACTIVE, JobState.HELD)).nonzero()[0]
+        return list(found.tolist())
 
     def _find_speeds(self) -> None:
         self._profile_rows = [
@@ -179,7 +196,8 @@ class JobTable:
         before = self.jobs[number]
         if (job.workload, job.total_steps) != (before.workload, before.total_steps):
             raise ProtocolError(f"job {job.id!r} cannot change its workload or steps")
-        self._check_runs(job)
+        if _needs(job) != _needs(before):
+            self._check_runs(job)
         self.ints[number, PROFILE] = self._intern(job)
         self.jobs[number] = job
         row = self.numbers[number]
@@ -308,27 +326,37 @@ class JobTable:
             return np.ones(len(kinds), dtype=bool)
         return np.isin(kinds, job.accelerators)
 
-    def _can_run(self, job: Job) -> bool:
-        if self._fitting(job, self._lasting).any():
+    def _can_run(self, job: Job, devices: IntArray) -> bool:
+        if self._fitting(job, devices).any():
             return True
         if not self._mixes:
             return False
-        return int(self._lasting[self._members(job) > 0.0].sum()) >= job.gang
+        return int(devices[self._members(job) > 0.0].sum()) >= job.gang
+
+    def _runs(self, job: Job) -> bool:
+        """Tell whether a job can run on the lasting devices."""
+        try:
+            self._check_runs(job)
+        except InputError:
+            return False
+        return True
 
     def _check_runs(self, job: Job) -> None:
-        gangs = tuple(job.gangs.items())
-        needs = (job.workload, job.gang, gangs, job.accelerators, job.memory_gib)
-        if needs in self._able:
-            return
-        if gangs and not self._alternatives:
-            raise unsupported_alternatives(job.id)
-        if not self._can_run(job):
-            raise self._never_runs(job)
-        self._able.add(needs)
+        needs = _needs(job)
+        if needs not in self._able:
+            self._require_runs(job, self._lasting)
+            self._able.add(needs)
 
-    def _never_runs(self, job: Job) -> InputError:
+    def _require_runs(self, job: Job, devices: IntArray) -> None:
+        """Raise InputError unless a job can run on so many devices of each accelerator."""
+        if job.gangs and not self._alternatives:
+            raise unsupported_alternatives(job.id)
+        if not self._can_run(job, devices):
+            raise self._never_runs(job, devices)
+
+    def _never_runs(self, job: Job, devices: IntArray) -> InputError:
         """Return what keeps a job from ever running: the first of its fields that does."""
-        counted = zip(self._cluster.accelerators, self._lasting.tolist(), strict=True)
+        counted = zip(self._cluster.accelerators, devices.tolist(), strict=True)
         there = [kind for kind, count in counted if count]
         told = f"job {job.id!r} (workload {job.workload!r}, gang {job.gang})"
         if job.accelerators is not None and not set(job.accelerators) & set(there):
@@ -420,3 +448,9 @@ class JobTable:
         if len(self.measured):
             columns["measured"] = self.measured
         return columns
+
+
+def _needs(job: Job) -> tuple[object, ...]:
+    """Return all that decides where a job can run."""
+    gangs = tuple(job.gangs.items())
+    return (job.workload, job.gang, gangs, job.accelerators, job.memory_gib)

@@ -100,7 +100,8 @@ class Scheduler(Generic[M]):
         """Go on under another mechanism or with other speeds, with a round that begins now.
 
         Leases such as only some mechanisms make, packed, forked, mixed or of another size than
-        the job's gang, are to leave. Refused whole if a job that has not ended could never run.
+        the job's gang, are to leave. Refused whole if a job that has not ended could never run,
+        but for those that have already lost all devices that they could run on.
         """
         self.jobs.believe(beliefs, **_abilities(mechanism))
         self._decide_by(beliefs, mechanism, plan_lead_s)

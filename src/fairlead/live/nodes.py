@@ -69,17 +69,29 @@ class LiveNodes:
 
         await self._queue.do(make, lambda: self._undrained(node, audit))
 
-    async def remove(self, node: str, who: str) -> None:
-        """Give a node up for good; refuse while jobs run there that nobody told to leave."""
+    async def remove(self, node: str, who: str) -> list[str]:
+        """Give a node up for good; refuse while jobs run there that nobody told to leave.
+
+        Returns the jobs that can run nowhere any more: they wait for others of its kind.
+        """
         audit = Audit(self._clock.now(), who, "remove", node)
+        jobs = self._scheduler.jobs
+        before: set[int] = set()
+        stranded: list[str] = []
 
         def make(at: float) -> Sequence[ev.Event]:
             there = self._scheduler.leases.holder[:, self._scheduler.nodes.of_node(node)] >= 0
             if node not in self.drained and there.any():
                 raise ProtocolError(f"jobs run on node {node!r}: drain it first")
+            before.update(jobs.stranded)
             return [ev.NodeRemoved(at, node)]
 
-        await self._queue.do(make, lambda: self._undrained(node, audit))
+        def changes() -> Sequence[Change]:
+            stranded.extend(jobs.ids[job] for job in jobs.stranded if job not in before)
+            return self._undrained(node, audit)
+
+        await self._queue.do(make, changes)
+        return stranded
 
     def _undrained(self, node: str, audit: Audit) -> Sequence[Change]:
         self.drained.discard(node)

@@ -159,6 +159,14 @@ class NodeView(_Message):
     """devices that others hold"""
 
 
+class RemovedNode(_Message):
+    """A node that is gone for good."""
+
+    id: str
+    stranded: list[str]
+    """jobs that could run there only: they wait until there are such devices again"""
+
+
 class ShareView(_Message):
     """What a tenant is entitled to and has, as parts of all devices."""
 

@@ -42,11 +42,11 @@ async def put_back(node: str, live: LiveNow, who: Who) -> msg.NodeView:
     return _managed(live, who, node)
 
 
-@nodes.delete("/{node}", status_code=204)
-async def remove_node(node: str, live: LiveNow, who: Who) -> None:
+@nodes.delete("/{node}")
+async def remove_node(node: str, live: LiveNow, who: Who) -> msg.RemovedNode:
     """Give a node up for good; refused while jobs run there, unless it was drained."""
     _managed(live, who, node)
-    await live.nodes.remove(node, who.name)
+    return msg.RemovedNode(id=node, stranded=await live.nodes.remove(node, who.name))
 
 
 def _managed(live: Live, who: Principal, node: str) -> msg.NodeView:
