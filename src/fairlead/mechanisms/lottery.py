@@ -2,20 +2,24 @@
 
 import heapq
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
 
-from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.mechanisms.gandiva_fair.pools import Pool
+from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
 from fairlead.policies.tenant_rows import entitlements
 
-_MOST_DRAWS = 4096
-"""in one quantum; reached only where nearly all tickets belong to gangs that do not fit"""
+_MOST_WINS = 16
+"""that wait for a job, on average over the jobs that can use the same accelerators"""
+_BLANKS = 32
+"""void draws in a row, after which the next is among those who fit: it comes to the same"""
 _64_BITS = (1 << 64) - 1
 
 
@@ -25,7 +29,10 @@ class Tombola:
 
     draws: int
     queue: IntArray
-    """jobs that won a quantum and have not had it, oldest first; a job may have won several"""
+    """jobs that won a quantum and have not had it, oldest first; a job may have won several.
+
+    Never more than ``_MOST_WINS`` for a job on average, and none for a job that always runs.
+    """
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,10 @@ class Lottery:
     """Draw tickets, normalised by gang, until the devices are taken or nobody fits.
 
     A winner that does not fit, or that runs already, queues for a later quantum, once for every
-    win; who queues comes before new draws. With ``backfill`` it is passed over instead, which
-    starves large gangs. A job runs on the fastest accelerator with room for it.
+    win; who queues comes before new draws, and while the queue is full such wins are void. Who
+    has tickets for more than all the time draws with those for all of it, and runs in every
+    quantum where all such jobs fit at once. With ``backfill`` winners that do not fit are passed
+    over, which starves large gangs. A job runs on the fastest accelerator with room for it.
     """
 
     reads_progress: ClassVar[bool] = False
@@ -60,8 +69,7 @@ class Lottery:
         else:
             at = np.searchsorted(snap.job, memory.queue)
             alive = np.isin(memory.queue, snap.job)
-            queue = table.honour(at[alive].tolist())
-            queue += table.draw_again_and_again()
+            queue = table.draw_again_and_again(at[alive].tolist())
         until = snap.starts_at + self.round_s
         plan = Plan(*move(snap, table.wanted), until, until)
         return plan, Tombola(table.draws, snap.job[np.array(queue, dtype=np.int64)])
@@ -80,7 +88,11 @@ class _Table:
         self._kinds = [
             [k for k in kinds if speed[row, k] > 0] for row, kinds in enumerate(order.tolist())
         ]
+        fits: BoolArray = (speed > 0) & (snap.gang_on <= snap.capacity)
+        self._usable = [row.tobytes() for row in fits]
+        """jobs → which accelerators it can use now"""
         self._tickets: list[float] = tickets_per_device(snap).tolist()
+        self._time = time_due(snap, np.logical_or.reduce(fits, axis=1))
         self._waits = set(range(len(self._gang)))
         self._smallest: list[list[tuple[int, int]]] = [[] for _ in self._free]
         """accelerator → a heap of (gang, row) of those who can use it, some of whom run"""
@@ -91,29 +103,32 @@ class _Table:
             heapq.heapify(heap)
         self.wanted: IntArray = np.full(len(self._gang), -1, dtype=np.int64)
 
-    def honour(self, queue: list[int]) -> list[int]:
-        """Run whose win has waited; return the wins that go on waiting."""
-        return [row for row in queue if not self._run(row)]
-
-    def draw_again_and_again(self) -> list[int]:
-        """Draw from all tickets each time; return the wins that cannot be honoured now."""
-        odds = list(accumulate(self._tickets))
-        lost: list[int] = []
-        for _ in range(_MOST_DRAWS):
-            if not self._somebody_fits():
-                break
-            row = min(bisect_right(odds, self._uniform() * odds[-1]), len(odds) - 1)
-            if not self._run(row):
-                lost.append(row)
-        return lost
+    def draw_again_and_again(self, queue: list[int]) -> list[int]:
+        """Honour wins and draw from all tickets each time; return the wins that go on waiting."""
+        always = (self._time >= 1.0).nonzero()[0].tolist()
+        if self._run_all(always):
+            queue = [row for row in queue if row in self._waits]
+        queue = [row for row in queue if not self._run(row)]
+        room = Counter({kinds: _MOST_WINS * n for kinds, n in Counter(self._usable).items()})
+        room.subtract(self._usable[row] for row in queue)
+        odds = list(accumulate(self._time.tolist()))
+        blanks = 0
+        while self._somebody_fits():
+            row = self._drawn(odds) if blanks < _BLANKS else self._drawn_to_fit()
+            if self._run(row):
+                blanks = 0
+            elif room[self._usable[row]] > 0:
+                room[self._usable[row]] -= 1
+                queue.append(row)
+            else:
+                blanks += 1
+        return queue
 
     def draw_each_once(self) -> None:
         """Draw from the tickets not drawn yet, and forget who does not fit."""
         left = sorted(self._waits)
         while left and self._somebody_fits():
-            odds = list(accumulate(self._tickets[row] for row in left))
-            at = min(bisect_right(odds, self._uniform() * odds[-1]), len(left) - 1)
-            row = left.pop(at)
+            row = left.pop(self._drawn(list(accumulate(self._tickets[row] for row in left))))
             if not self._run(row):
                 self._waits.discard(row)
 
@@ -129,6 +144,17 @@ class _Table:
         gang, free = self._gang[row], self._free
         return next((k for k in self._kinds[row] if free[k] >= gang[k]), None)
 
+    def _run_all(self, rows: list[int]) -> bool:
+        """Run these jobs if all fit at once, else none of them."""
+        free = list(self._free)
+        for row in sorted(rows, key=lambda row: -min(self._gang[row])):
+            if not self._run(row):
+                self._free = free
+                self._waits.update(rows)
+                self.wanted[:] = -1
+                return False
+        return True
+
     def _run(self, row: int) -> bool:
         kind = self._place(row) if row in self._waits else None
         if kind is None:
@@ -137,6 +163,13 @@ class _Table:
         self._free[kind] -= self._gang[row][kind]
         self.wanted[row] = kind
         return True
+
+    def _drawn(self, odds: list[float]) -> int:
+        return min(bisect_right(odds, self._uniform() * odds[-1]), len(odds) - 1)
+
+    def _drawn_to_fit(self) -> int:
+        rows = [row for row in sorted(self._waits) if self._place(row) is not None]
+        return rows[self._drawn(list(accumulate(float(self._time[row]) for row in rows)))]
 
     def _uniform(self) -> float:
         self.draws += 1
@@ -150,6 +183,19 @@ def tickets_per_device(snap: Snapshot) -> FloatArray:
     tickets = entitlements(snap.tenants, mass > 0)[snap.tenant]
     found: FloatArray = tickets * snap.weight / mass[snap.tenant]
     return found
+
+
+def time_due(snap: Snapshot, usable: BoolArray) -> FloatArray:
+    """Return jobs → part of the time in which it is due to run: by tickets, at most all of it.
+
+    What one cannot use is divided among the others; a job that is not ``usable`` is due nothing.
+    """
+    due = np.zeros(len(usable))
+    gang = snap.gang[usable].astype(np.float64)
+    pool = Pool(tickets_per_device(snap)[usable] * gang, float(snap.capacity.sum()))
+    pool.demand += gang
+    due[usable] = pool.due / gang
+    return due
 
 
 def _mixed(value: int) -> int:
