@@ -1,5 +1,7 @@
 """What the lottery promises beyond the paper's table: shares by tickets, nobody kept waiting."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from tests.papers.test_gandiva_fair import Bench
@@ -21,7 +23,7 @@ def running_time(
     devices: dict[str, int],
     jobs: list[tuple[int, float]],
     quanta: int,
-    accelerators: dict[int, tuple[str, ...]] | None = None,
+    accelerators: Mapping[int, tuple[str, ...]] | None = None,
 ) -> tuple[list[float], Bench]:
     """Return jobs (gang and weight) → part of the time for which each runs."""
     bench = Bench(devices, SPEEDS, Lottery())
