@@ -13,6 +13,8 @@ class LeaseServer:
         self.leave_from: dict[int, int] = {}
         """lease → steps from which on it is told to leave"""
         self.over: set[int] = set()
+        self.deaf_to: set[int] = set()
+        """ranks that get no good answer, as if they could not reach it"""
         self.valid_s = 0.4
         self.renewals: list[dict[str, Any]] = []
         self._final: dict[int, dict[int, int]] = {}
@@ -45,6 +47,8 @@ class LeaseServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, lease: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if body["rank"] in self.deaf_to:
+            return 503, {}
         self.renewals.append({"lease": lease, **body})
         if lease in self.over:
             return 409, {}

@@ -62,6 +62,16 @@ def kept(
     return ended, time.monotonic() - began
 
 
+def of_lease(root: Path) -> list[Path]:
+    """Return the processes that were started with what a member of the lease is given."""
+    mark, found = f"FAIRLEAD_CHECKPOINT_DIR={root / 'checkpoint'}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(path)
+    return found
+
+
 def stopped_early(root: Path, devices: int) -> tuple[Ended, float]:
     """Keep a gang that is told to stop as soon as it runs; return its end, and after what time."""
     (root / "member.py").write_text(MEMBER)
@@ -105,6 +115,11 @@ def test_lines_that_tell_no_number_of_steps_are_passed_over(tmp_path: Path) -> N
     assert (ended.ending, ended.steps) == ("finished", 7.0)
 
 
+def test_a_bar_that_begins_its_line_anew_tells_steps_too(tmp_path: Path) -> None:
+    ended, _ = kept(tmp_path, "printf", r"\rstep 3\rstep 10", progress_pattern=r"step (\d+)")
+    assert ended.steps == 10.0
+
+
 def test_what_no_process_can_be_given_fails_the_job(tmp_path: Path) -> None:
     ended, _ = kept(tmp_path, "echo", "a\0b")
     assert ended.ending == "failed"
@@ -116,10 +131,15 @@ def test_nothing_runs_if_its_output_cannot_be_kept(tmp_path: Path) -> None:
     ended, _ = kept(tmp_path, "bash", "-c", "sleep 60 & wait", devices=2)
     assert ended.ending == "failed"
     assert "1.1.log" in ended.message
-    mark = b"FAIRLEAD_CHECKPOINT_DIR=" + str(tmp_path / "checkpoint").encode()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            assert mark not in path.read_bytes().split(b"\0")
+    assert not of_lease(tmp_path)
+
+
+def test_nothing_that_a_job_has_started_outlives_it(tmp_path: Path) -> None:
+    code = "setsid sleep 60 & until [ -e ready ]; do sleep 0.05; done"
+    (tmp_path / "ready").touch()
+    ended, _ = kept(tmp_path, "bash", "-c", code)
+    assert ended.ending == "finished"
+    assert not of_lease(tmp_path)
 
 
 def test_a_memory_limit_counts_all_processes_and_what_they_share_once(tmp_path: Path) -> None:

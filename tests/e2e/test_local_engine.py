@@ -160,6 +160,47 @@ def test_a_job_goes_on_without_the_server_and_leaves_when_its_lease_is_over(
     assert 0 < end.steps < 40
 
 
+@pytest.mark.parametrize("deaf_to", [{0, 1, 2}, {1}])
+def test_a_gang_that_cannot_ask_the_server_leaves_after_the_same_step(
+    bench: Bench, server: LeaseServer, deaf_to: set[int]
+) -> None:
+    server.deaf_to = deaf_to
+    environment = {**bench.order(1).environment, "FAIRLEAD_LEASE_S": "1"}
+    train = sys.executable, bench.root / "train.py", 4000, bench.root / "out", 0.01
+    order = bench.order(1, *train, gang=3, total_steps=4000, environment=environment)
+    (end,) = asyncio.run(bench.train(order))
+    assert (end.ending, end.exit_codes) == ("left", (85, 85, 85))
+    found = checkpoint.latest(str(bench.root / "j"))
+    assert found is not None
+    assert found.steps == end.steps
+    assert 0 < found.steps < 4000
+
+
+def test_a_shell_around_a_job_neither_hides_how_it_left_nor_cuts_it_off(
+    bench: Bench, server: LeaseServer
+) -> None:
+    slow = bench.root / "slow.py"
+    slow.write_text(TRAIN.replace("return {", "time.sleep(1.0); return {", 1))
+    command = f"{sys.executable} {slow} 40 {bench.root}/out 0.02; echo end"
+
+    async def scene() -> list[Ended]:
+        await bench.engine.launch(bench.order(1, "bash", "-c", command))
+        await until(lambda: any(told["steps"] >= 3 for told in server.renewals))
+        server.leave_from = {1: 0, 2: 20}
+        await bench.engine.stop(1)  # the shell dies of it at once
+        stopped = await bench.ended()
+        return [
+            stopped,
+            *await bench.train(*(bench.order(n, "bash", "-c", command) for n in (2, 3))),
+        ]
+
+    stopped, left, finished = asyncio.run(scene())
+    assert [end.ending for end in (stopped, left, finished)] == ["left", "left", "finished"]
+    assert stopped.steps is not None
+    assert stopped.steps >= 3
+    assert bench.result()["steps"] == list(range(40))
+
+
 def test_a_lease_that_is_over_writes_nothing(bench: Bench, server: LeaseServer) -> None:
     server.over = {1}
     (end,) = asyncio.run(bench.train(bench.order(1)))

@@ -23,6 +23,7 @@ from fairlead import crash
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Ending, Order
 from fairlead.engines.host_memory import gib_above
+from fairlead.engines.leftovers import left_by
 from fairlead.engines.log_file import LogFile
 from fairlead.job import checkpoint
 from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
@@ -30,6 +31,8 @@ from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
 _WEIGH_S = 1.0
+_REST_S = 0.1
+"""between looks at what members have left behind"""
 _LISTENS_S = 10.0
 """within which a member of a gang has begun to listen to the signal to stop, if it will"""
 ENDS_S = 0.02
@@ -95,6 +98,7 @@ class Keeper:
             elif not self._stopping:
                 self._watch(now - began > limit_s)
         self._pump(0.0)
+        self._await_rest()
         self._sweep()
         self.finish()
         return self._ended()
@@ -140,7 +144,7 @@ class Keeper:
             member = subprocess.Popen(
                 order.command,
                 cwd=order.directory or None,
-                env={**shared, **_environment(order, index)},
+                env={**shared, **_environment(order, index), **self._says(index)},
                 stdin=subprocess.DEVNULL,
                 stdout=writing,
                 stderr=subprocess.STDOUT,
@@ -160,6 +164,19 @@ class Keeper:
         }
         lease_dir.write_json(self._directory / "members.json", known)
         crash.point("keeper.members.known")
+
+    def _says(self, index: int) -> Mapping[str, str]:
+        """Return where a member says how it left, which a shell around it may hide."""
+        return {"FAIRLEAD_STATUS_FILE": str(self._directory / f"status.{index}")}
+
+    def _codes(self) -> list[int | None]:
+        """Return members → its exit code, or what it has said instead; None while it runs."""
+        codes = [member.poll() for member in self._members]
+        for index, code in enumerate(codes):
+            with suppress(OSError, ValueError):
+                if code is not None:
+                    codes[index] = int((self._directory / f"status.{index}").read_text("ascii"))
+        return codes
 
     def _on_stop(self, *_: object) -> None:
         self._stop("")
@@ -197,9 +214,24 @@ class Keeper:
         while any(member.poll() is None for member in self._members):
             self._pump(ENDS_S)
 
+    def _await_rest(self) -> None:
+        """Let what members have started leave, too, if they were told to: a shell ends first."""
+        told: set[int] = set()
+        while self._stopping and time.monotonic() < self._kill_at:
+            left = left_by(self._order)
+            if not left:
+                return
+            for pid in set(left) - told:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            told.update(left)
+            time.sleep(_REST_S)
+            self._pump(0.0)
+            self.tick()
+
     def _watch(self, late: bool) -> None:
         """Stop everyone when one member has left or failed, time is over, or memory is."""
-        codes = [member.poll() for member in self._members]
+        codes = self._codes()
         bad = [code for code in codes if code not in (None, 0, LEFT, FAILED_TO_SAVE)]
         if bad and None in codes:
             self._stop(f"a member of the gang exited with {bad[0]}")
@@ -230,6 +262,7 @@ class Keeper:
                 except BlockingIOError:
                     break
                 if not chunk:
+                    self._note_progress(rest + b"\n")
                     self._selector.unregister(source)
                     os.close(source)
                     log.close()
@@ -241,7 +274,7 @@ class Keeper:
     def _note_progress(self, text: bytes) -> bytes:
         if self._order.progress_pattern is None:
             return b""
-        *lines, rest = text.split(b"\n")
+        *lines, rest = re.split(rb"[\r\n]", text)  # bars on terminals begin their line anew
         before = self._steps
         for line in lines:
             found = self._pattern.search(line.decode(errors="replace"))
@@ -253,9 +286,12 @@ class Keeper:
         return rest[-4096:]
 
     def _sweep(self) -> None:
-        """End what members have left behind in their process groups."""
+        """End what members have left behind, in their process groups or elsewhere."""
         for member in self._members:
             _kill_group(member.pid)
+        for pid in left_by(self._order):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for log, _ in self._logs.values():
             log.close()
 
@@ -264,7 +300,7 @@ class Keeper:
         return self._steps if found is None else float(found.steps)
 
     def _ended(self) -> Ended:
-        codes = tuple(int(member.returncode) for member in self._members)
+        codes = tuple(code for code in self._codes() if code is not None)
         steps = self._saved()
         return Ended(self._order.lease, self._ending(codes, steps), steps, self._why, codes)
 

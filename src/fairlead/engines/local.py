@@ -13,6 +13,7 @@ from fairlead import crash
 from fairlead.engines import lease_dir
 from fairlead.engines.adoption import never_started
 from fairlead.engines.base import Ended, Order, Progressed, Report, Started
+from fairlead.engines.leftovers import left_by
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
 
@@ -233,26 +234,19 @@ def start_keeper(directory: Path, module: str, environment: Mapping[str, str]) -
 def _end_leftovers(directory: Path) -> bool:
     """Kill what a dead keeper has left, members' own children too; tell whether any is there yet.
 
-    What a lease has started is known by its environment; a member that is just dying has none
-    any more, but holds its device until it is gone.
+    A member that is just dying holds its device until it is gone.
     """
     try:
         order = lease_dir.read_order(directory)
     except FileNotFoundError:
         return False
-    marks = {
-        f"FAIRLEAD_LEASE={order.lease}".encode(),
-        f"FAIRLEAD_CHECKPOINT_DIR={order.checkpoint_dir}".encode(),
-    }
-    left = False
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if marks <= set(path.read_bytes().split(b"\0")):
-                os.kill(int(path.parent.name), signal.SIGKILL)
-                left = True
+    left = left_by(order)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     members = lease_dir.read_json(directory / "members.json") or {"members": (), "started": ()}
     began = zip(members["members"], members["started"], strict=True)
-    return left or any(at is not None and lease_dir.started(pid) == at for pid, at in began)
+    return bool(left) or any(at is not None and lease_dir.started(pid) == at for pid, at in began)
 
 
 def _saved(directory: Path) -> float | None:

@@ -18,6 +18,8 @@ from fairlead import crash
 
 _HEADER = 64
 """bytes before the payload: its SHA-256 in hexadecimal"""
+_PARTING = ".leaves"
+"""how the names of files end in which members say after which step they leave"""
 
 
 class FencedError(Exception):
@@ -163,7 +165,7 @@ def empty(directory: str, lease: int) -> None:
         if fence(directory) <= lease:
             _remove(os.path.join(directory, "latest.json"))
             for name in os.listdir(directory):
-                if ".ckpt" in name:
+                if ".ckpt" in name or name.endswith(_PARTING):
                     _remove(os.path.join(directory, name))
 
 
@@ -201,8 +203,13 @@ def _name(lease: int, steps: int, rank: int) -> str:
 
 
 def _tidy(directory: str, lease: int, keep: list[str]) -> None:
-    """Remove what no later reader can want: other checkpoints of this lease and earlier ones."""
+    """Remove what no later reader can want: other checkpoints of this lease and earlier ones.
+
+    What members of an earlier one have said as they parted goes as well.
+    """
     for name in os.listdir(directory):
+        if name.endswith(_PARTING) and int(name.partition(".")[0]) < lease:
+            _remove(os.path.join(directory, name))
         if ".ckpt" not in name or name in keep:
             continue
         number, _, rest = name.partition("-")

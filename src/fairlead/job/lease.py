@@ -2,7 +2,8 @@
 
 A member counts the steps it has started. When the lease is to end, no further step starts, the
 member reports its count, and the server answers with the greatest count of all members: those
-behind go on up to it, then all leave after the same step. See docs/design/live.md.
+behind go on up to it, then all leave after the same step. Where the server is away they agree
+without it, see ``parting``. See docs/design/live.md.
 """
 
 import json
@@ -13,10 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fairlead import crash
+from fairlead.job.parting import Parting
 
 _SOONEST_S, _LATEST_S = 0.05, 5.0
 _RETRY_S = 0.5
 _TIMEOUT_S = 5.0
+_PARTING_S, _PARTING_TURN_S = 15.0, 0.2
+"""how long a gang tries to agree on its last step without the server, and how often it looks"""
 _WINDOW_S = 1.0
 """the least time over which a speed is measured"""
 
@@ -24,8 +28,20 @@ _WINDOW_S = 1.0
 class Lease:
     """One member's side of a lease."""
 
-    def __init__(self, url: str, number: int, token: str, *, rank: int, valid_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        number: int,
+        token: str,
+        *,
+        rank: int,
+        valid_s: float,
+        parting: Parting | None = None,
+    ) -> None:
         self.number = number
+        self._parting = parting
+        """with the rest of its gang; None for one alone"""
+        self._parting_since: float | None = None
         self._url = urlsplit(url)
         self._token = token
         self._rank = rank
@@ -99,11 +115,18 @@ class Lease:
         answer = self._renew()
         crash.point("job.renewal.after")
         now = time.monotonic()
+        if self.lost:
+            self._decide(None)
+            return 0.0
+        # The server is away. The job goes on until its lease is over, then it must leave: a
+        # server that comes back may have given its devices to somebody else.
+        over = answer is None and now >= self._until
+        if self._parting is None:
+            if over:
+                self._decide(self.started)
+        elif over or self._parting.has_begun():
+            return self._part(self._parting, now)
         if answer is None:
-            # The server is away. The job goes on until its lease is over, then it must leave: a
-            # server that comes back may have given its devices to somebody else.
-            if now >= self._until or self.lost:
-                self._decide(self.started if not self.lost else None)
             return min(_RETRY_S, max(self._until - now, _SOONEST_S))
         if answer.get("emulated_steps_per_s"):
             self.on_speed(float(answer["emulated_steps_per_s"]))
@@ -116,6 +139,18 @@ class Lease:
             self._decide(int(answer["leave_after"]))
         # The others of the gang wait for our count.
         return float(answer.get("again_s", _SOONEST_S)) if told else 0.0
+
+    def _part(self, parting: Parting, now: float) -> float:
+        """Agree with the gang on the last step; return how long to wait before the next look."""
+        with self._lock:
+            self._leaving = True
+        self._parting_since = self._parting_since or now
+        last = parting.last_step(self.started)
+        if last is not None:
+            self._decide(last)
+        elif now > self._parting_since + _PARTING_S:  # some are not to be heard: each for itself
+            self._decide(self.started)
+        return _PARTING_TURN_S
 
     def _decide(self, leave_after: int | None) -> None:
         with self._lock:

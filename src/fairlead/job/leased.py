@@ -6,12 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
 from fairlead import crash
 from fairlead.job import checkpoint
 from fairlead.job.lease import Lease
+from fairlead.job.parting import Parting
 from fairlead.job.run import Run, T
 from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 
@@ -30,6 +32,7 @@ class LeasedRun(Run):
         shared = environment["FAIRLEAD_CHECKPOINT_DIR"]
         self._directory: str = get("FAIRLEAD_NODE_CHECKPOINT_DIR") or shared
         self.checkpoint_dir = self._directory
+        self._status_file = get("FAIRLEAD_STATUS_FILE")
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
         self._pace = _Pace(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))
@@ -44,6 +47,9 @@ class LeasedRun(Run):
             environment["FAIRLEAD_JOB_TOKEN"],
             rank=self.rank,
             valid_s=float(get("FAIRLEAD_LEASE_S", "60")),
+            parting=Parting(self._directory, lease, self.rank, self.world_size)
+            if self.world_size > 1
+            else None,
         )
         self._lease.on_speed = self._pace.run_at
         self._restore()
@@ -170,6 +176,9 @@ class LeasedRun(Run):
 
     def _exit(self, status: int, why: str) -> NoReturn:
         _say(why)
+        if self._status_file:  # a shell around this process may hide its status
+            with suppress(OSError), open(self._status_file, "w", encoding="ascii") as file:
+                file.write(str(status))
         raise SystemExit(status)
 
 

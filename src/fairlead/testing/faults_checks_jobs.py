@@ -9,6 +9,8 @@ from fairlead.job import FAILED_TO_SAVE, LEFT, checkpoint
 from fairlead.testing.faults_machine import Process
 from fairlead.testing.faults_record import CHECKPOINT_S, Record, chain
 
+_PARTS_S = 15.0
+"""in which a gang agrees on its last step without the server"""
 _NOTICES_S = 2.0
 """how long a member may go on after its lease, or after a call that it waited for: a retry"""
 _ASKS_S = 0.5
@@ -56,6 +58,7 @@ class JobChecks:
             or self._record.now() - since > CHECKPOINT_S
             or me.told_to_leave
             or self._record.now() >= me.valid_until
+            or me.lease in self._record.parting
         )
         self._require(wanted, f"{who}: it was not time for a checkpoint")
         job.committed, job.committed_by = found.steps, found.lease
@@ -63,6 +66,17 @@ class JobChecks:
         self._record.note(f"{who}: committed by {me.name}")
         for rank in range(gang):
             self._check_saved(directory, rank, found.steps, who)
+
+    def written(self, path: str, me: Process | None) -> None:
+        """Look at a member that says after which step it leaves without asking the server."""
+        if not path.endswith(".leaves"):
+            return
+        assert me is not None
+        over = self._record.now() >= me.valid_until
+        self._require(
+            over or me.lease in self._record.parting, f"{me.name} parts before its lease is over"
+        )
+        self._record.parting.setdefault(me.lease, self._record.now())
 
     def undone(self, path: str) -> None:
         """Look at a file whose replacement was lost with the power, before it was flushed.
@@ -123,9 +137,10 @@ class JobChecks:
 
     def stepped(self, process: Process) -> None:
         """Look at a member that starts a step."""
-        late_s = (
-            self._record.now() - max(process.valid_until, process.stuck_until) - process.stalled_s
-        )
+        valid_until = max(process.valid_until, process.stuck_until)
+        if process.lease in self._record.parting:
+            valid_until = max(valid_until, self._record.parting[process.lease] + _PARTS_S)
+        late_s = self._record.now() - valid_until - process.stalled_s
         self._require(
             late_s < _NOTICES_S or process.told_to_leave,
             f"{process.name} goes on {late_s:.1f} s after its lease",
@@ -186,9 +201,13 @@ class JobChecks:
             later = self._record.truth[process.order.job].committed_by > process.lease
             unsaved = self._record.disk_was_full or later
             self._require(
-                over or unsaved,
+                over or unsaved or process.lease in self._record.parting,
                 f"{process.name} left without being told to, or its lease being over",
             )
+            whole = process.lease not in self._record.crashed | self._record.died
+            if process.lease in self._record.parting and whole and not unsaved:
+                saved = process.returncode == LEFT
+                self._require(saved, f"{process.name} parted from its gang and saved nothing")
 
     def check_gangs(self, members: Iterable[Process]) -> None:
         """Require that nobody of a gang stays for long when one is gone."""

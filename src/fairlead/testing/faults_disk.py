@@ -27,6 +27,8 @@ class Disk:
         self.on_server: Callable[[], None] = lambda: None
         """called before the server changes a file; it may die there"""
         self.on_replace: Callable[[str], None] = lambda _: None
+        self.on_write: Callable[[str], None] = lambda _: None
+        """called when a file has been opened to be written"""
         self.on_full: Callable[[Process], None] = lambda _: None
         self._flushed: dict[int, int] = {}
         """file → how many bytes of it a loss of power leaves"""
@@ -53,6 +55,7 @@ class Disk:
             inode = os.fstat(file.fileno()).st_ino
             self._flushed[inode] = 0
             self._paths[inode] = path
+            self.on_write(path)
         return file
 
     def fsync(self, descriptor: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlead import crash
 from fairlead.engines import keeper, lease_dir, local
-from fairlead.job import checkpoint, lease, leased
+from fairlead.job import checkpoint, lease, leased, parting
 from fairlead.live import clock, driver, inventory, rounds
 from fairlead.testing.faults_disk import Disk
 from fairlead.testing.faults_jobs import Jobs
@@ -126,6 +126,8 @@ def on_simulated_machine(
         (checkpoint, "fcntl", disk),
         (checkpoint, "time", patient),
         (lease_dir, "os", disk),
+        (parting, "os", disk),
+        (parting, "open", disk.open_file),
         (lease, "time", times),
         (lease, "threading", threads),
         (lease.Lease, "_post", lambda self, _, body: network.post(self.number, self._token, body)),
@@ -141,6 +143,7 @@ def on_simulated_machine(
         (keeper, "LogFile", lambda *_: _Silent()),
         (keeper, "_rendezvous", lambda _: {}),
         (keeper, "_listens", machine.listens),
+        (keeper, "left_by", lambda _: []),
         (keeper, "_TICK_S", 0.5),
         (local, "os", _engine_os(machine, jobs)),
         (local, "_end_leftovers", lambda directory: jobs.end_leftovers(int(directory.name))),

@@ -87,6 +87,7 @@ class World:
         self.disk.slow = plan.slow_disk
         self.network.trouble = plan.trouble
         self.disk.on_replace = lambda path: self.checks.jobs.replaced(path, self.machine.me)
+        self.disk.on_write = lambda path: self.checks.jobs.written(path, self.machine.me)
         self.network.on_trouble = self.disk.on_full = self._touch_one
         self.disk.on_server = self._gate
         self.machine.on_untold = lambda one: self.checks.require(
