@@ -36,7 +36,8 @@ TARGETS: dict[str, str] = {
     "fairlead.live.inventory": "all_found found _lost",
     "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _require"
     " _locked _replace",
-    "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _decide _renew",
+    "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _part _decide _renew",
+    "fairlead.job.parting": "has_begun last_step _said",
     "fairlead.job.leased": "_restore _on_signal register checkpoint steps _save_or_refuse _leave"
     " _save_or_leave",
     "fairlead.core.leases": "slots is_open of_job on_devices vacating leave start close restore"
@@ -48,7 +49,7 @@ TARGETS: dict[str, str] = {
     "fairlead.core.nodes": "restore lose take_back take _refresh",
     "fairlead.core.jobs": "end release restore",
     "fairlead.core.state": "save_state load_state",
-    "fairlead.store.store": "acquire _try_lock append save_state load_state load_events documents"
+    "fairlead.store.store": "acquire _try_file append save_state load_state load_events documents"
     " close _check _apply",
     "fairlead.engines.local": "launch stop adopt forget _watch _follow _report_end _stop_stranger",
     "fairlead.engines.keeper": "keep run _begin _await_end _stop _pass_on_stop _kill _watch"
@@ -92,6 +93,8 @@ _EQUIVALENT = (
     "is_alive: without held.close()",
     # To close a file or a connection once more does nothing.
     "close: without self._held = None",
+    # It only frees memory.
+    "_rebuild: without self._found.state = None",
     # A list of exit codes does as well as a tuple.
     "read_ended: without found['exit_codes'] =",
 )

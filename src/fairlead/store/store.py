@@ -113,15 +113,19 @@ class Store:
         return token
 
     def _try_lock(self) -> bool:
-        if self._sqlite:
-            file = self._path.with_suffix(".lock").open("a", encoding="ascii")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.close()
-                return False
-            self._held = file
-            return True
+        return self._try_file() if self._sqlite else self._try_postgresql()
+
+    def _try_file(self) -> bool:
+        file = self._path.with_suffix(".lock").open("a", encoding="ascii")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self._held = file
+        return True
+
+    def _try_postgresql(self) -> bool:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         for setting in _NOTICE_DEATH:
             connection.execute(sa.text(f"SET {setting}"))
