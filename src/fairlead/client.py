@@ -32,9 +32,13 @@ _SILENCE_S = 60.0
 
 
 class ServerError(FairleadError):
-    """The server refused a request, or could not be reached."""
+    """The server refused a request, with the code that it gave; or could not be reached."""
 
     code = "server"
+
+    def __init__(self, message: str, code: str = "server") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Client:
@@ -125,6 +129,13 @@ class Client:
 
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Return the answer's JSON, None without a body; ServerError says why it was refused."""
+        _, text = self.text(method, path, body)
+        return json.loads(text) if text else None
+
+    def text(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Return headers and body of an answer; ServerError says why it was refused."""
         status, headers, text = self.raw(method, path, body)
         for _ in range(_TRIES):
             if status != 429:
@@ -133,7 +144,7 @@ class Client:
             status, headers, text = self.raw(method, path, body)
         if status >= 400:
             raise _refusal(status, text)
-        return json.loads(text) if text else None
+        return headers, text
 
     def raw(
         self, method: str, path: str, body: Mapping[str, object] | None = None
@@ -189,10 +200,10 @@ def _address(url: str) -> SplitResult:
 def _refusal(status: int, text: bytes) -> ServerError:
     """Return why a request was refused, in the server's words if they can be read."""
     try:
-        message = json.loads(text)["error"]["message"]
+        told = json.loads(text)["error"]
+        return ServerError(str(told["message"]), str(told["code"]))
     except (ValueError, KeyError, TypeError):
-        message = f"the server answered {status}"
-    return ServerError(str(message))
+        return ServerError(f"the server answered {status}")
 
 
 def job_path(job_id: str, *rest: str) -> str:

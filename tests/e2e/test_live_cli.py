@@ -1,5 +1,6 @@
 """The command line against a real server: submitting in every form, watching, explaining."""
 
+import http.client
 import json
 import os
 import re
@@ -97,6 +98,37 @@ def test_a_job_that_cannot_be_named_or_run_is_one_clear_line(server: LiveServer)
     assert refused.returncode == 1
     assert "field 'workload': none is given" in refused.stderr
     assert "give one of its 2 workloads (e.g. 'big')" in refused.stderr
+
+
+def test_a_refusal_ends_in_the_code_that_the_server_gave_it(server: LiveServer) -> None:
+    made = said(server, "submit", "--workload", "small", "true")["id"]
+    server.client.wait(made, timeout_s=30)
+    refused = server.cli("logs", made, "--rank", 99_999_999)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("fairlead: rank: Input should be less than 100000")
+    for code, command in (
+        ("input", ("submit", "--workload", "unheard-of", "true")),
+        ("missing", ("job", "j999")),
+        ("protocol", ("cancel", made)),
+        ("input", ("logs", made, "--rank", 99_999_999)),
+    ):
+        assert server.cli(*command).stderr.endswith(f" [{code}]\n")
+    stranger = {**server.environment, "FAIRLEAD_TOKEN": "fl_0_0"}
+    command = [sys.executable, "-m", "fairlead", "jobs"]
+    denied = subprocess.run(command, capture_output=True, text=True, env=stranger, check=False)
+    assert denied.stderr.endswith(" [denied]\n")
+
+
+def test_a_body_that_is_no_json_is_refused_as_that(server: LiveServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    token = (server.data / "admin.token").read_text()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection.request("POST", "/v1/jobs", "{command: true}", headers)
+    problem = json.loads(connection.getresponse().read())["error"]
+    connection.close()
+    assert (problem["code"], problem["field"]) == ("input", None)
+    assert problem["message"].startswith("the body is no JSON document: Expecting property name")
+    assert problem["message"].endswith("(at character 1)")
 
 
 def test_names_cannot_break_what_others_see(server: LiveServer) -> None:

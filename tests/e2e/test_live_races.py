@@ -49,6 +49,10 @@ def test_the_last_admin_token_that_is_good_cannot_be_revoked(own_server: LiveSer
     time.sleep(0.3)
     mine = next(token["id"] for token in admin.get("/v1/tokens") if token["name"] == "admin")
     assert admin.raw("DELETE", f"/v1/tokens/{mine}")[0] == 409
+    admin.post("/v1/tokens", {"name": "later", "role": "admin", "lasts_s": 3600})
+    assert admin.raw("DELETE", f"/v1/tokens/{mine}")[0] == 409
+    admin.post("/v1/tokens", {"name": "for good", "role": "admin"})
+    assert admin.raw("DELETE", f"/v1/tokens/{mine}")[0] == 204
 
 
 def test_a_new_database_beside_an_old_token_gets_a_token_of_its_own(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.sweep import expand
-from fairlead.files.job_file import FIELDS, JobFile, parse_array, parse_job_file
+from fairlead.files.job_file import FIELDS, JobFile, parse_array, parse_arrays, parse_job_file
 from fairlead.files.text import Text
 from fairlead.live.spec import JobSpec
 from fairlead.model.errors import InputError
@@ -82,6 +82,8 @@ def test_a_command_is_split_as_a_shell_would() -> None:
         ("command: x\nenvironment: [A]", 2, "environment", "not a mapping"),
         ("command: x\narray: {1x: [1]}", 2, "array", "no variable's name"),
         ("command: x\narray: 9-0", 2, "array", "no range"),
+        ("command: x\narray: {lr: []}", 2, "array", "'lr': it has no values; give a list"),
+        ("command: x\narray: {lr: [1, '']}", 2, "array", "'lr': a value is empty; give a list"),
         ("command: x\nname: [a]", 2, "name", "plain text"),
     ],
 )
@@ -105,6 +107,16 @@ def test_what_is_wrong_names_the_line(body: str, line: int, field: str | None, s
 )
 def test_arrays(given: str, label: str, values: tuple[str, ...]) -> None:
     assert parse_array(given) == (label, values)
+
+
+@pytest.mark.parametrize(
+    ("given", "label"),
+    [(["0-1", "0-2"], "index"), (["lr=0.1", "lr=0.2"], "lr"), (["index=1", "0-2"], "index")],
+)
+def test_a_variable_is_given_once(given: list[str], label: str) -> None:
+    with pytest.raises(InputError, match=f"field 'array': '{label}' is given twice; give one"):
+        parse_arrays(given)
+    assert parse_arrays(["0-1", "lr=0.1,0.2"]) == {"index": ("0", "1"), "lr": ("0.1", "0.2")}
 
 
 def test_a_sweep_fills_in_its_variables_and_leaves_other_braces() -> None:

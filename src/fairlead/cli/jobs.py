@@ -102,16 +102,14 @@ def logs(
     """
     import sys
 
-    from fairlead.client import OVER, Client, ServerError, job_path
+    from fairlead.client import OVER, Client, job_path
 
     server, after = Client.found(), 0
     while True:
         job = server.get(job_path(job_id))
         state = job["state"]
         query = f"?rank={rank}&after={after}"
-        status, headers, text = server.raw("GET", job_path(job_id, "logs") + query)
-        if status != 200:
-            raise ServerError(f"the server answered {status}")
+        headers, text = server.text("GET", job_path(job_id, "logs") + query)
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
         after = int(headers.get("fairlead-next", after))

@@ -21,7 +21,7 @@ def run(app: typer.Typer) -> int:
         sys.stdout.flush()
     except FairleadError as error:
         _say(f"{error} [{error.code}]")
-        return 2 if isinstance(error, UsageError) else 1
+        return 2 if error.code == UsageError.code else 1
     except Misuse as error:
         return _misused(error)
     except typer.Abort:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.options import Json
-from fairlead.model.errors import FairleadError, InputError, UsageError
+from fairlead.model.errors import InputError, UsageError
 
 _NEEDS, _ORDER, _RUN = "What it needs", "When it runs", "How it runs"
 
@@ -140,7 +140,7 @@ def submit(
 
 def _said(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Sequence[str]]]:
     """Return the job that the file and the options describe, options first, and its sweep."""
-    from fairlead.files.job_file import FIELDS, parse_array, read_job_file
+    from fairlead.files.job_file import FIELDS, parse_arrays, read_job_file
 
     body: dict[str, Any] = {}
     swept: dict[str, Sequence[str]] = {}
@@ -153,7 +153,7 @@ def _said(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Sequen
         if key not in ("array", "environment") and flags.get(key) is not None:
             body[key] = flags[key]
     if flags["array"]:
-        swept = dict(parse_array(given) for given in flags["array"])
+        swept = dict(parse_arrays(flags["array"]))
     if not body.get("command"):
         raise UsageError("there is nothing to run; give a Python file, a command or --file")
     where = Path(body.get("directory") or ".").absolute()
@@ -196,7 +196,7 @@ def _check_accelerators(listed: Sequence[str]) -> None:
 
 
 def _send(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    from fairlead.client import Client
+    from fairlead.client import Client, ServerError
 
     server = Client.found()
     # `python` is to be the one of whoever submits, not the server's; elsewhere paths differ.
@@ -206,9 +206,10 @@ def _send(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         job = {**body, "environment": {**here, **body["environment"]}}
         try:
             made.append(server.post("/v1/jobs", job))
-        except FairleadError as error:
+        except ServerError as error:
             if not made:
                 raise
             kept = f"{made[0]['id']} to {made[-1]['id']}" if len(made) > 1 else made[0]["id"]
-            raise type(error)(f"{error}; {kept} had been submitted by then") from None
+            said = f"{error}; {kept} had been submitted by then"
+            raise ServerError(said, error.code) from None
     return made

@@ -280,7 +280,8 @@ def _let_others_in(data: Path) -> None:
     for path in data.iterdir():
         if path.is_file():
             path.chmod(0o600)
-    for path in (data, data / "leases"):
+    for path in (data, data / "leases", data / "jobs"):
+        path.mkdir(exist_ok=True)
         path.chmod(0o711)
 
 

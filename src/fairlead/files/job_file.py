@@ -1,7 +1,7 @@
 """Job files: a job to submit, or a sweep of them, in YAML."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,21 @@ def parse_array(given: str) -> tuple[str, tuple[str, ...]]:
     if not all(values):
         raise InputError("a value is empty", fix="give 0-9 or lr=0.1,0.01", field="array")
     return label, tuple(values)
+
+
+def parse_arrays(given: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return variables and their values, each as ``parse_array`` reads it, and given once."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in given:
+        label, values = parse_array(one)
+        if label in found:
+            raise InputError(
+                f"{quoted(label)} is given twice",
+                fix="give one --array for each variable, with all of its values: lr=0.1,0.01",
+                field="array",
+            )
+        found[label] = values
+    return found
 
 
 def _range(part: str) -> list[str]:
@@ -154,10 +169,17 @@ def _array(item: yaml.Node) -> Mapping[str, tuple[str, ...]]:
         listed = isinstance(entry, yaml.SequenceNode)
         try:
             values = parse_array(f"{label}={'x' if listed else _text(entry)}")[1]
-            found[label] = tuple(_listed(entry)) if listed else values
+            found[label] = _values(label, _listed(entry)) if listed else values
         except InputError as error:
             raise error.within(line=line) from None
     return found
+
+
+def _values(label: str, listed: Sequence[str]) -> tuple[str, ...]:
+    if not listed or not all(listed):
+        what = "a value is empty" if listed else "it has no values"
+        raise InputError(f"{quoted(label)}: {what}", fix="give a list such as [0.1, 0.01]")
+    return tuple(listed)
 
 
 def _as(read: Callable[[object], object]) -> Callable[[yaml.Node], object]:

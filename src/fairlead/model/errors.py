@@ -1,12 +1,10 @@
 """One tree of errors, each with a stable code that the API and the command line map."""
 
-from typing import ClassVar
-
 
 class FairleadError(Exception):
     """Anything Fairlead refuses or fails to do; ``code`` is stable across releases."""
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
 
 
 class InputError(FairleadError):

@@ -75,6 +75,10 @@ async def _unusable(_: Request, error: Exception) -> JSONResponse:
 async def _malformed(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        why = str(first.get("ctx", {}).get("error", "it cannot be read"))
+        said = f"the body is no JSON document: {why} (at character {first['loc'][-1]})"
+        return _problem(422, "input", said, None)
     field = ".".join(str(part) for part in first["loc"][1:])
     return _problem(422, "input", f"{field or 'the request'}: {first['msg']}", field or None)
 

@@ -99,9 +99,17 @@ class Tokens:
         return None if self._by_id.pop(id_, None) is None else Remove("token", id_)
 
     def is_last_admin(self, id_: str, at: float) -> bool:
-        """Tell whether nobody could administer any more without this token."""
-        admins = [t for t in self._by_id.values() if t.role == "admin" and not t.has_expired(at)]
-        return [t.id for t in admins] == [id_]
+        """Tell whether nobody could administer for as long any more without this token.
+
+        One that expires later does not make up for one that does not.
+        """
+        mine = self._by_id.get(id_)
+        if mine is None or mine.role != "admin" or mine.has_expired(at):
+            return False
+        others = [t for t in self._by_id.values() if t.role == "admin" and t.id != id_]
+        if mine.expires_at is None:
+            return all(other.expires_at is not None for other in others)
+        return all(other.has_expired(at) for other in others)
 
     def list(self) -> list[Token]:
         """Return all tokens, oldest first."""

@@ -83,15 +83,29 @@ def _open(settings: ServeSettings) -> Store:
     """Return the store, made where there is none, or say which setting is at fault."""
     try:
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (settings.data / "jobs").mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         said = f"{settings.data} cannot be made a directory ({error.strerror})"
         raise InputError(said, fix="give another --data", field="data") from None
     try:
+        _make_private(settings.store_url)
         return Store(settings.store_url)
     except (sa.exc.DatabaseError, sa.exc.NoSuchModuleError, ImportError) as error:
         why = str(getattr(error, "orig", error)).splitlines()[0]
         fix = "check that it runs and that address, user and password are right"
         raise InputError(f"it cannot be used ({why})", fix=fix, field="database") from None
+
+
+def _make_private(store_url: str) -> None:
+    """Make a new SQLite database so that only its owner can read it: it holds secrets.
+
+    SQLite gives the files beside it the same mode.
+    """
+    address = sa.make_url(store_url)
+    name = address.database or ":memory:"
+    if address.get_backend_name() == "sqlite" and not name.startswith((":", "file:")):
+        with contextlib.suppress(OSError):  # the store says what is wrong with it
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def _bind(settings: ServeSettings) -> socket.socket:

@@ -45,7 +45,10 @@ async def revoke_token(token_id: str, live: LiveNow, tokens: TokensNow, who: Who
     """Make a token useless."""
     who.require("admin")
     if tokens.is_last_admin(token_id, live.clock.now()):
-        raise ProtocolError("it is the only admin's token: make another one first")
+        raise ProtocolError(
+            "it is the only admin's token, or the only one that does not expire: make another one"
+            " first"
+        )
     change = tokens.revoke(token_id)
     if change is None:
         raise MissingError(f"there is no token {token_id!r}")
