@@ -114,8 +114,8 @@ def test_a_refusal_ends_in_the_code_that_the_server_gave_it(server: LiveServer) 
     ):
         assert server.cli(*command).stderr.endswith(f" [{code}]\n")
     stranger = {**server.environment, "FAIRLEAD_TOKEN": "fl_0_0"}
-    command = [sys.executable, "-m", "fairlead", "jobs"]
-    denied = subprocess.run(command, capture_output=True, text=True, env=stranger, check=False)
+    asked = [sys.executable, "-m", "fairlead", "jobs"]
+    denied = subprocess.run(asked, capture_output=True, text=True, env=stranger, check=False)
     assert denied.stderr.endswith(" [denied]\n")
 
 

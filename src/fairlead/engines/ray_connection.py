@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from fairlead.engines.ray_pipe import receive, send
 from fairlead.model.errors import FairleadError
@@ -26,7 +26,7 @@ _OPEN: dict[tuple[str, str], "Connection"] = {}
 class RayError(FairleadError):
     """Ray cannot be reached or has refused; the message is Ray's."""
 
-    code: ClassVar[str] = "ray"
+    code = "ray"
 
 
 def connection(address: str, here: str, log: str) -> "Connection":

@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from fairlead.model.errors import FairleadError
 
@@ -26,7 +26,7 @@ _OURS_IF_RESERVED = frozenset({"RESERVED", "MAINTENANCE", "MAINT"})
 class SlurmError(FairleadError):
     """One of Slurm's commands failed; the message is Slurm's."""
 
-    code: ClassVar[str] = "slurm"
+    code = "slurm"
 
 
 @dataclass(frozen=True, slots=True)
