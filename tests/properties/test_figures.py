@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairlead.mechanisms.choose import realise
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import NodeLost
-from fairlead.model.job import Job
+from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.metrics import Result, summarise
@@ -44,7 +44,9 @@ def figures_of(scenario: Scenario) -> Result:
     record, _ = simulate(scenario)
     whole = scenario.whole_cluster
     alone = Truth(whole, SPEEDS, scenario.jobs).alone()
-    return summarise(record, whole, alone, policy="any", window=scenario.window)
+    return summarise(
+        record, whole, alone, policy="any", tenants=scenario.tenants, window=scenario.window
+    )
 
 
 def shares(result: Result) -> tuple[dict[str, float], dict[str, float]]:
@@ -87,6 +89,41 @@ def test_a_tenant_whose_job_never_starts_is_entitled_as_long_as_it_waits() -> No
     assert result.utilization == pytest.approx(1.0)
     assert entitled == {"red": pytest.approx(0.75), "blue": pytest.approx(0.25)}
     assert received == {"red": pytest.approx(1.0), "blue": 0.0}
+
+
+def test_tenants_with_weights_are_entitled_by_these_among_those_present() -> None:
+    """Red and blue inside a team of weight 3, green beside it; blue is there half of the time."""
+    tenants = (
+        Tenant("team", weight=3.0),
+        Tenant("red", weight=1.0, parent="team"),
+        Tenant("blue", weight=2.0, parent="team"),
+    )
+    jobs = (
+        job("a", 0.0, NEVER),
+        job("b", 0.0, NEVER),
+        job("c", 0.0, NEVER, tenant="green"),
+        job("d", 50.0, NEVER, tenant="blue"),
+    )
+    scenario = Scenario(
+        cluster=Cluster.of({"v100": 4}),
+        speeds=SPEEDS,
+        jobs=jobs,
+        mechanism=realise("hierarchical"),
+        tenants=tenants,
+        node_events=(NodeLost(100.0, "v100-0"),),
+    )
+    entitled, _ = shares(figures_of(scenario))
+    assert entitled == {
+        "red": pytest.approx((0.75 + 0.25) / 2),
+        "green": pytest.approx(0.25),
+        "blue": pytest.approx(0.5 / 2),
+    }
+    by_jobs, _ = shares(figures_of(replace(scenario, tenants=())))
+    assert by_jobs == {
+        "red": pytest.approx((2 / 3 + 2 / 4) / 2),
+        "green": pytest.approx((1 / 3 + 1 / 4) / 2),
+        "blue": pytest.approx(1 / 8),
+    }
 
 
 @pytest.mark.parametrize(

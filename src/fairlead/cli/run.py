@@ -144,6 +144,7 @@ def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Schedul
         whole,
         Truth(whole, scenario.speeds, scenario.jobs).alone(),
         policy=name,
+        tenants=scenario.tenants,
         window=scenario.window,
         cpu_s=time.process_time() - cpu,
         wall_s=time.perf_counter() - started,

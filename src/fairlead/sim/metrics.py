@@ -8,8 +8,9 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.job import Job
+from fairlead.model.job import Job, Tenant
 from fairlead.model.snapshot import gangs_of
+from fairlead.sim.entitled import entitled_shares
 from fairlead.sim.record import Record
 
 
@@ -33,8 +34,8 @@ class JobResult:
 class TenantResult:
     """What a tenant was entitled to and what it had, both as shares of all.
 
-    Entitled: its part of the weights of all unfinished jobs, averaged over time. Received: its
-    part of the device time used.
+    Entitled: its part by weight of what tenants with unfinished jobs divide, averaged over time
+    (``entitled_shares``). Received: its part of the device time used.
     """
 
     tenant: str
@@ -91,11 +92,15 @@ def summarise(
     alone: FloatArray,
     *,
     policy: str,
+    tenants: Sequence[Tenant] = (),
     window: tuple[int, int] | None = None,
     cpu_s: float = 0.0,
     wall_s: float = 0.0,
 ) -> Result:
-    """Return the figures of a run; ``alone`` is jobs × accelerators in true steps per second."""
+    """Return the figures of a run; ``alone`` is jobs × accelerators in true steps per second.
+
+    ``tenants`` are those whose weights were given, if any were.
+    """
     jobs = record.jobs
     chosen = slice(*(window or (0, len(jobs))))
     arrival = np.array([job.arrival_at for job in jobs])
@@ -126,7 +131,7 @@ def summarise(
         unfinished=int(np.isnan(jct).sum()),
         cpu_s=cpu_s,
         wall_s=wall_s,
-        tenants=_tenants(jobs, arrival, record),
+        tenants=_tenants(record, tenants),
         jobs=_job_results(record, cluster, arrival, chosen),
         trades=[],
     )
@@ -174,24 +179,12 @@ def finish_time_fairness(
     return rho
 
 
-def _tenants(jobs: Sequence[Job], arrival: FloatArray, record: Record) -> list[TenantResult]:
+def _tenants(record: Record, tenants: Sequence[Tenant]) -> list[TenantResult]:
+    jobs = record.jobs
     names = list(dict.fromkeys(job.tenant for job in jobs))
     index = np.array([names.index(job.tenant) for job in jobs])
-    weight = np.array([job.weight for job in jobs])
-    present = arrival <= record.ended_at
     ends = np.where(np.isnan(record.finished_at), record.ended_at, record.finished_at)
-    at = np.concatenate([arrival[present], ends[present]])
-    order = np.argsort(at, kind="stable")
-    who = np.concatenate([index[present]] * 2)[order]
-    change = np.concatenate([weight[present], -weight[present]])[order]
-    weights = np.zeros((len(order), len(names)))
-    weights[np.arange(len(order)), who] = change
-    weights = np.cumsum(weights, axis=0)[:-1]
-    lasts = np.diff(at[order])
-    total = weights.sum(axis=1)
-    busy = total > 1e-9 * weight.sum()
-    parts = weights[busy] / total[busy, None] * lasts[busy, None]
-    entitled = parts.sum(axis=0) / max(lasts[busy].sum(), 1e-300)
+    entitled = entitled_shares(jobs, names, tenants, ends, record.ended_at)
     used = np.bincount(index, weights=record.device_s.sum(axis=1), minlength=len(names))
     received = used / max(used.sum(), 1e-300)
     rows = zip(names, entitled.tolist(), received.tolist(), strict=True)
