@@ -157,6 +157,14 @@ def test_what_is_not_given_of_a_tenant_stays_as_it_is(server: LiveServer) -> Non
     assert (now["guarantee"], now["limit"], now["parent"]) == ({}, {"k80": 2.0}, None)
 
 
+def test_where_tenants_weights_do_not_count_it_is_said(server: LiveServer) -> None:
+    hint = "max-min divides among jobs, whatever their tenants' weights; hierarchical or"
+    assert server.client.get("/v1/about")["divides_among_tenants"] is False
+    assert hint in server.cli("tenants", "set", "heavy", "--weight", 3).stderr
+    assert server.cli("tenants", "set", "heavy", "--priority", 0).stderr == ""
+    assert hint in server.cli("shares").stdout
+
+
 def test_tokens_are_listed_with_whom_they_see_and_when_they_expire(server: LiveServer) -> None:
     server.cli("tokens", "make", "old", "--tenant", "x", "--sees", "y", "--lasts", "0.001")
     listed = server.cli("tokens").stdout

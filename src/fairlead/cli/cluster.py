@@ -4,11 +4,14 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairlead.cli.options import Json
+
+if TYPE_CHECKING:
+    from fairlead.client import Client
 
 tenants = typer.Typer(help="List tenants, or set one's weight, parent and quotas.")
 nodes = typer.Typer(help="List nodes; cordon, drain, return and remove them.")
@@ -101,6 +104,8 @@ def set_tenant(
     found = server.ask("PUT", f"/v1/tenants/{quote(tenant, safe='')}", body)
     if as_json:
         print_json(found)
+    if weight is not None and (hint := _weights_hint(server)):
+        typer.echo(hint, err=True)
 
 
 @nodes.callback(invoke_without_command=True)
@@ -201,7 +206,8 @@ def shares(as_json: Json = False) -> None:
     from fairlead.cli.output import table
     from fairlead.client import Client
 
-    found = Client.found().get("/v1/shares")
+    server = Client.found()
+    found = server.get("/v1/shares")
     if as_json:
         print_json(found)
         return
@@ -218,6 +224,8 @@ def shares(as_json: Json = False) -> None:
     ]
     heads = ["tenant", "weight", "entitled", "holds now", "device hours", "jobs"]
     table("shares", heads, rows)
+    if hint := _weights_hint(server):
+        typer.echo(hint)
 
 
 @tokens.callback(invoke_without_command=True)
@@ -325,6 +333,17 @@ def _turn(node: str, what: str, as_json: bool) -> None:
         print_json(found)
     else:
         typer.echo(f"{node}: {_standing(found)}")
+
+
+def _weights_hint(server: "Client") -> str:
+    """Return a line on tenants' weights where they do not count, else nothing."""
+    about = server.get("/v1/about")
+    if about.get("divides_among_tenants", True):
+        return ""
+    return (
+        f"{about['policy']} divides among jobs, whatever their tenants' weights; hierarchical or"
+        " tenant-max-min divide among tenants"
+    )
 
 
 def _standing(node: dict[str, Any]) -> str:

@@ -23,7 +23,8 @@ class Mechanism(Protocol[M]):
     larger than any one accelerator's devices are then accepted. One that gives a job the number
     of devices that it needs on each accelerator (``snap.gang_on``) says so by
     ``takes_alternatives = True``: jobs that need other numbers on other accelerators are then
-    accepted.
+    accepted. One that decides by itself what runs, and under which tenants' weights count, says
+    so by ``divides_among_tenants = True``; where it realises a policy's shares, the policy does.
     """
 
     def initial(self) -> M:

@@ -28,6 +28,7 @@ class Capacity:
     starves_nobody: ClassVar[bool] = True
     reads_progress: ClassVar[bool] = False
     takes_alternatives: ClassVar[bool] = True
+    divides_among_tenants: ClassVar[bool] = True
     round_s: float = 360.0
 
     def initial(self) -> None:

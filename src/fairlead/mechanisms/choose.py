@@ -44,6 +44,12 @@ def realise_live(
     return made
 
 
+def divides_among_tenants(mechanism: "Mechanism[Any] | Fluid") -> bool:
+    """Tell whether tenants' weights count under a mechanism with its policy, if it has one."""
+    decides = getattr(mechanism, "policy", mechanism)
+    return bool(getattr(decides, "divides_among_tenants", False))
+
+
 def _no_policy(name: str) -> UsageError:
     decide = [one for one in available("mechanisms") if "policy" not in _options(one)]
     known = sorted({*available("policies"), *decide})

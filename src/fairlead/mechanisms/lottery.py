@@ -48,6 +48,7 @@ class Lottery:
 
     reads_progress: ClassVar[bool] = False
     takes_alternatives: ClassVar[bool] = True
+    divides_among_tenants: ClassVar[bool] = True
 
     round_s: float = 60.0
     """the quantum"""

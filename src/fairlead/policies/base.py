@@ -19,6 +19,8 @@ class Policy(Protocol):
     its shares then stand until jobs or devices change, and nobody need report progress for it.
     One that minds that a job may need other numbers of devices on other accelerators
     (``snap.gang_on``) says so by ``takes_alternatives = True``; others are not asked about such.
+    One under which tenants' weights count says so by ``divides_among_tenants = True``; others
+    look at jobs' own weights, if at any.
     """
 
     def allocate(self, snap: Snapshot) -> Allocation:

@@ -34,6 +34,7 @@ class Hierarchical(UnitPolicy):
     """
 
     reads_progress: ClassVar[bool] = False
+    divides_among_tenants: ClassVar[bool] = True
     inner: str = ""
 
     def __post_init__(self) -> None:

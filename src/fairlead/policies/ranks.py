@@ -45,6 +45,11 @@ class Ranked:
         return getattr(self.policy, "takes_alternatives", False)
 
     @property
+    def divides_among_tenants(self) -> bool:
+        """Whether tenants' weights count."""
+        return getattr(self.policy, "divides_among_tenants", False)
+
+    @property
     def fills_idle(self) -> bool:
         """Whether devices that no share claims may go to waiting jobs."""
         return getattr(self.policy, "fills_idle", True)

@@ -106,6 +106,7 @@ class TenantPolicy(ABC):
     """A policy that divides devices among tenants, whatever progress their jobs have made."""
 
     reads_progress: ClassVar[bool] = False
+    divides_among_tenants: ClassVar[bool] = True
     realised_by: ClassVar[str] = "rounding"
 
     def allocate(self, snap: Snapshot) -> Allocation:

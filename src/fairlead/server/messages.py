@@ -184,6 +184,8 @@ class AboutView(_Message):
     version: str
     policy: str
     mechanism: str
+    divides_among_tenants: bool
+    """whether tenants' weights count under this policy"""
     round_s: float | None
     cluster: dict[str, int]
     now: float

@@ -56,6 +56,7 @@ class GandivaFair:
     """
 
     reads_progress: ClassVar[bool] = False
+    divides_among_tenants: ClassVar[bool] = True
 
     round_s: float = 60.0
     """the quantum"""

@@ -16,6 +16,7 @@ from fairlead.insight.advice import advise
 from fairlead.insight.explain import explain
 from fairlead.insight.sentences import paragraphs
 from fairlead.live.driver import Live
+from fairlead.mechanisms.choose import divides_among_tenants
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError, SolveError
 from fairlead.model.instance import Instance, InstanceJob
@@ -47,6 +48,7 @@ async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
         version=__version__,
         policy=known.policy,
         mechanism=known.mechanism or type(mechanism).__name__.lower(),
+        divides_among_tenants=divides_among_tenants(mechanism),
         round_s=float(getattr(mechanism, "round_s", 0.0)) or None,
         cluster=live.scheduler.nodes.lasting_by_name,
         now=live.clock.now(),
