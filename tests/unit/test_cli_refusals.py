@@ -1,5 +1,6 @@
 """What the command line says when it cannot do what it is asked: one line, and never a trace."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -32,6 +33,9 @@ def refused(
         (["simulate", "--bogus"], "see fairlead simulate --help [usage]"),
         (["simulat"], "Did you mean 'simulate'? [usage]"),
         (["simulate", "--round", "0"], "--round"),
+        (["simulate", "--round", "inf"], "--round inf is not allowed: give a finite number"),
+        (["simulate", "--window", "1_0:20"], "--window '1_0:20' is not A:B"),
+        (["simulate", "--window", "٣:٥"], "--window '٣:٥' is not A:B"),
         (["trace", "generate", "--jobs", "many"], "see fairlead trace generate --help"),
         (["simulate", "--policy", "hadar:horizon-s=inf"], "horizon-s=inf is not allowed"),
         (["simulate", "--policy", "gandiva-fair:gain=nan"], "give a finite number"),
@@ -48,6 +52,26 @@ def test_misuse_is_one_line_that_says_where_to_look(
     assert code == 2
     assert told.startswith("fairlead: ")
     assert says in told
+
+
+@pytest.mark.parametrize("json_", [[], ["--json"]])
+def test_rows_that_would_have_one_name_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    json_: list[str],
+) -> None:
+    instance = tmp_path / "instance.json"
+    jobs = [{"id": name, "speeds": {"v100": 1.0}} for name in ("a", "b", "a+b")]
+    pairs = [{"jobs": ["a", "b"], "speeds": {"v100": [0.9, 0.9]}}]
+    instance.write_text(json.dumps({"cluster": {"v100": 1}, "jobs": jobs, "pairs": pairs}))
+    words = ["allocate", "--instance", str(instance), "--policy", "max-min:packed", *json_]
+    code, told = refused(monkeypatch, capsys, *words)
+    assert code == 1
+    assert "field 'jobs': " in told
+    assert "the job 'a+b'" in told
+    assert "the pair of 'a' and 'b'" in told
+    assert told.endswith("would both be called 'a+b'; give the jobs ids without + [input]")
 
 
 def test_a_restore_cost_beyond_a_round_is_warned_of(

@@ -1,8 +1,14 @@
 """The log that a simulation writes holds all that its replay needs."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fairlead.cli.main import app
+from fairlead.cli.refusals import run
 from fairlead.core import Scheduler
 from fairlead.mechanisms.choose import realise
 from fairlead.model.cluster import Accelerator, Cluster
@@ -40,3 +46,33 @@ def test_a_replayed_scheduler_believes_what_the_logged_one_did(tmp_path: Path) -
     assert found.same
     assert found.scheduler.beliefs == beliefs
     assert found.scheduler.cluster.memory_gib.tolist() == [16.0]
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        (lambda lines: lines[:-3], "it has no end line"),
+        (lambda lines: lines[:1], "it has no end line"),
+        (lambda lines: [*lines[:-3], lines[-1]], "the run ended in another state"),
+    ],
+)
+def test_a_log_that_does_not_lead_to_the_runs_end_is_refused_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept: Callable[[list[str]], list[str]],
+    says: str,
+) -> None:
+    path = tmp_path / "log.jsonl"
+    monkeypatch.setattr(sys, "argv", ["fairlead", "simulate", "--log", str(path), "--json"])
+    assert run(app) == 0
+    path.write_text("".join(kept(path.read_text().splitlines(keepends=True))))
+    capsys.readouterr()
+    for words, shown in ((["--json"], '"same":false'), ([], "events lead to state")):
+        monkeypatch.setattr(sys, "argv", ["fairlead", "replay", str(path), *words])
+        assert run(app) == 1
+        told = capsys.readouterr()
+        assert shown in told.out
+        assert says in told.err
+        assert told.err.endswith("[input]\n")
+        assert told.err.count("\n") == 1

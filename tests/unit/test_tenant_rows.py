@@ -123,6 +123,21 @@ def test_tenants_without_jobs_get_nothing(
     assert empty.prove is None
 
 
+@pytest.mark.parametrize(
+    "policy", [Oef(), OefCooperative(), TenantMaxMin(), TenantMaxMin(capped=True)]
+)
+@pytest.mark.parametrize("room", [[0.0, 0.0], [0.0, 2.0]])
+def test_tenants_get_nothing_of_what_is_not_there(
+    policy: Oef | OefCooperative | TenantMaxMin, room: list[float]
+) -> None:
+    """The first runs on the first accelerator only, of which nothing is to be shared out."""
+    given = tenants([(1, 0), (1, 5)], {"gpu1": 4, "gpu2": 4})
+    found = policy.allocate(given.only(np.array([0, 1]), np.array(room)))
+    assert found.share[0].tolist() == [0.0, 0.0]
+    assert found.share[1, 0] == 0.0
+    assert found.share[1, 1] <= room[1]
+
+
 @pytest.mark.parametrize("policy", [Oef(), OefCooperative(), TenantMaxMin(), Trading()])
 def test_devices_taken_by_others_are_not_shared_out(
     policy: Oef | OefCooperative | TenantMaxMin | Trading,

@@ -89,10 +89,7 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
     else:
         labels = snap.ids
         owners = [labels[number] for number in snap.job.tolist()]
-    names = [
-        "+".join(labels[member] for member in members if member >= 0)
-        for members in allocation.members.tolist()
-    ]
+    names = _row_names(labels, allocation.members.tolist())
     proof = allocation.prove() if allocation.prove else None
     found: dict[str, Any] = {
         "policy": policy,
@@ -114,6 +111,30 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
         if getattr(allocation, key):
             found[key] = [asdict(entry) for entry in getattr(allocation, key)]
     return found
+
+
+def _row_names(labels: list[str], rows: list[list[int]]) -> list[str]:
+    """Return rows → name, the members' joined by +; refuse two of one name."""
+    from fairlead.model.errors import InputError
+
+    found: dict[str, list[str]] = {}
+    for members in rows:
+        ids = [labels[member] for member in members if member >= 0]
+        name = "+".join(ids)
+        if name in found:
+            both = " and ".join(
+                f"the job {one[0]!r}"
+                if len(one) == 1
+                else f"the pair of {one[0]!r} and {one[1]!r}"
+                for one in (found[name], ids)
+            )
+            raise InputError(
+                f"{both} would both be called {name!r}",
+                fix="give the jobs ids without +",
+                field="jobs",
+            )
+        found[name] = ids
+    return list(found)
 
 
 def policies(

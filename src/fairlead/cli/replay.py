@@ -20,9 +20,11 @@ def replay(
     """
     from fairlead.cli.document import print_json
     from fairlead.cli.output import results
+    from fairlead.model.errors import InputError
     from fairlead.sim.event_log import replay_file
 
     found = replay_file(log)
+    ended = found.logged_sha256 is not None
     if as_json:
         print_json(
             {
@@ -33,10 +35,17 @@ def replay(
             }
         )
     else:
-        verdict = "the same as" if found.same else "DIFFERENT from"
+        verdict = ", the same as the run's" if found.same else ""
         results.print(
-            f"{found.events} events lead to state {found.sha256}, {verdict} the run's",
-            soft_wrap=True,
+            f"{found.events} events lead to state {found.sha256}{verdict}", soft_wrap=True
         )
     if not found.same:
-        raise typer.Exit(1)
+        raise InputError(
+            f"the run ended in another state, {found.logged_sha256}"
+            if ended
+            else "the log ends before the run did: it has no end line",
+            fix="replay it with the version of Fairlead that wrote it, unchanged"
+            if ended
+            else "give the whole log of a run that has ended",
+            source=str(log),
+        )

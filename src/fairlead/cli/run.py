@@ -19,6 +19,7 @@ from fairlead.files import (
     read_tenants,
     read_trace,
 )
+from fairlead.files.fields import whole
 from fairlead.mechanisms.base import Fluid, Trades
 from fairlead.mechanisms.choose import realise
 from fairlead.model.errors import InputError, UsageError
@@ -89,8 +90,8 @@ def parse_window(text: str | None, n_jobs: int) -> tuple[int, int] | None:
         return None
     first, colon, last = text.partition(":")
     try:
-        window = int(first or 0), int(last or n_jobs)
-    except ValueError:
+        window = whole(first or 0), whole(last) if last else n_jobs
+    except InputError:
         window = 0, 0
     if not colon or not 0 <= window[0] < window[1] <= n_jobs:
         raise UsageError(

@@ -1,5 +1,6 @@
 """From the names on the command line to a mechanism."""
 
+import math
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -18,6 +19,8 @@ def realise(
     A name of the mechanisms' group decides by itself what runs; a share policy is realised by
     ``mechanism``, or else by the one the policy prefers (``shares``).
     """
+    if round_s is not None and not math.isfinite(round_s):
+        raise UsageError(f"--round {round_s} is not allowed: give a finite number of seconds")
     name = policy.partition(":")[0]
     timing: dict[str, object] = {} if round_s is None else {"round_s": round_s}
     if name in available("mechanisms") and name not in available("policies"):

@@ -30,7 +30,8 @@ class TenantMaxMin(TenantPolicy):
         """Return the devices of every virtual tenant."""
         table = tenant_table(snap)
         split = table.capacity / max(float(table.weight.sum()), 1e-300)
-        gain = table.gain / (table.gain * split).sum(axis=1, keepdims=True)
+        whole = (table.gain * split).sum(axis=1, keepdims=True)
+        gain = np.divide(table.gain, whole, out=np.zeros_like(table.gain), where=whole > 0)
         if self.capped:
             problem = MaxMinProblem(gain, table.weight**0, table.weight, table.capacity)
             return within_quotas(snap, _capped(table, problem))

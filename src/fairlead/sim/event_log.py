@@ -42,7 +42,7 @@ class EventLog:
             "speeds": [[*key, speed] for key, speed in beliefs.steps_per_s.items()],
             "assumed": beliefs.assumed,
         }
-        self._line(json.dumps(header, separators=(",", ":")))
+        self._line(json.dumps(header, separators=(",", ":"), allow_nan=False))
 
     def write(self, event: Event) -> None:
         """Append one event."""
