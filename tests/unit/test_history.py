@@ -1,5 +1,7 @@
 """Past use moves weights: who used more than its part gets less, until it is forgotten."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,13 @@ from fairlead.core.history import Usage, entitled
 from fairlead.mechanisms.shares import Shares
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
-from fairlead.model.events import Event, HistoryChanged, JobSubmitted, TenantChanged
+from fairlead.model.events import (
+    Event,
+    HistoryChanged,
+    JobSubmitted,
+    PlanDue,
+    TenantChanged,
+)
 from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds import SpeedKey, SpeedTable
@@ -115,6 +123,24 @@ def test_the_log_replays_to_the_same_weights() -> None:
         Scheduler(CLUSTER, SPEEDS, Shares(MaxMin())), [encode_event(event) for event in events]
     )
     assert state_bytes(again) == state
+
+
+@pytest.mark.parametrize("measure", ["devices", "speed"])
+@pytest.mark.parametrize("before", [None, History(24 * HOUR)])
+def test_use_counts_from_when_the_operator_says_so(
+    before: History | None, measure: Literal["devices", "speed"]
+) -> None:
+    """a has had the device for 12 hours when history is to count, and has it for one more."""
+    events: list[Event] = []
+    run(before, events)
+    scheduler = Scheduler(CLUSTER, SPEEDS, Shares(MaxMin()))
+    for event in events:
+        if event.at <= 12 * HOUR:
+            scheduler.handle(event)
+    scheduler.handle(HistoryChanged(12 * HOUR, History(24 * HOUR, measure)))
+    scheduler.handle(PlanDue(13 * HOUR))
+    assert scheduler.usage.used.tolist() == [HOUR, 0.0]
+    assert scheduler.usage.factor.tolist() == [0.5, 2.0]
 
 
 def test_use_by_speed_charges_more_where_a_job_gains_more() -> None:

@@ -38,6 +38,12 @@ class Usage:
         self.counted_at = 0.0
         self._moved: tuple[Profiles, Profiles] | None = None
 
+    def leave_out(self, total: FloatArray) -> None:
+        """Count nothing of what was used before use is counted for the first time."""
+        if total.any():
+            self.used, self.total = np.zeros(len(total)), total
+            self.factor = np.ones(len(total))
+
     def due(self, at: float) -> bool:
         """Tell whether it is time to count again."""
         history = self.history

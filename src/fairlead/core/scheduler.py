@@ -171,6 +171,8 @@ class Scheduler(Generic[M]):
         self.usage = Usage()
         self.usage.history = event.history
         self.usage.counted_at = event.at
+        if event.history is not None and len(self.jobs):
+            self.usage.leave_out(self._sight.used(event.at, self.usage))
         self.changes += 1
         return []
 

@@ -71,7 +71,10 @@ class TenantChanged:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChanged:
-    """An operator says how past use moves weights from now on; None: not at all."""
+    """An operator says how use from now on moves later weights; None: not at all.
+
+    What was used before is forgotten.
+    """
 
     at: float
     history: History | None
