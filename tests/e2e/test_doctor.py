@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.engines.keeper import free_port
+from fairlead.engines.surroundings import free_port
 from fairlead.testing.ray_cluster import RayCluster
 from fairlead.testing.ray_cluster import missing as ray_missing
 from fairlead.testing.slurm_cluster import SlurmCluster

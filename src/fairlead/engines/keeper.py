@@ -11,7 +11,6 @@ import os
 import re
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from fairlead.engines.base import Ended, Ending, Order
 from fairlead.engines.host_memory import gib_above
 from fairlead.engines.leftovers import left_by
 from fairlead.engines.log_file import LogFile
+from fairlead.engines.surroundings import environment_of, rendezvous
 from fairlead.job import checkpoint
 from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 
@@ -135,7 +135,7 @@ class Keeper:
         self._started_at = time.monotonic()
         # The server's own settings, its database's password among them, are not the job's.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-        shared = {**inherited, **order.environment, **_rendezvous(order)}
+        shared = {**inherited, **order.environment, **rendezvous(order)}
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
         for index in range(len(order.devices)):
             log = LogFile(Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log")
@@ -144,7 +144,7 @@ class Keeper:
             member = subprocess.Popen(
                 order.command,
                 cwd=order.directory or None,
-                env={**shared, **_environment(order, index), **self._says(index)},
+                env={**shared, **environment_of(order, index), **self._says(index)},
                 stdin=subprocess.DEVNULL,
                 stdout=writing,
                 stderr=subprocess.STDOUT,
@@ -321,51 +321,6 @@ class Keeper:
             if all(code in stopped for code in codes):
                 return "left"
         return "failed"
-
-
-def _environment(order: Order, index: int) -> dict[str, str]:
-    """Return what one member of the gang finds in its environment."""
-    node = order.devices[index][0]
-    here = [i for i, (at, _) in enumerate(order.devices) if at == node]
-    rank, local_rank = str(order.first_rank + index), str(here.index(index))
-    world_size = str(order.world_size or len(order.devices))
-    found = {
-        "FAIRLEAD_JOB": order.job,
-        "FAIRLEAD_LEASE": str(order.lease),
-        "FAIRLEAD_RANK": rank,
-        "FAIRLEAD_LOCAL_RANK": local_rank,
-        "FAIRLEAD_WORLD_SIZE": world_size,
-        "FAIRLEAD_ACCELERATOR": order.accelerators[index],
-        "FAIRLEAD_NODE": node,
-        "FAIRLEAD_DEVICES": ",".join(str(order.devices[i][1]) for i in here),
-        "FAIRLEAD_CHECKPOINT_DIR": order.checkpoint_dir,
-        "RANK": rank,
-        "LOCAL_RANK": local_rank,
-        "WORLD_SIZE": world_size,
-        "PYTHONUNBUFFERED": "1",
-    }
-    if order.visible:
-        found["CUDA_VISIBLE_DEVICES"] = order.visible[index]
-    if order.total_steps is not None:
-        found["FAIRLEAD_STEPS"] = str(order.total_steps)
-    return found
-
-
-def _rendezvous(order: Order) -> Mapping[str, str]:
-    """Return where the members of a gang meet: if nobody said, at a port that is free here."""
-    if order.meets_at:
-        host, _, port = order.meets_at.rpartition(":")
-        return {"MASTER_ADDR": host, "MASTER_PORT": port}
-    if len(order.devices) == 1:
-        return {}
-    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port of this machine that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 def _die_with_parent() -> None:

@@ -18,10 +18,10 @@ from pathlib import Path
 from fairlead.engines import lease_dir
 from fairlead.engines.adoption import never_started
 from fairlead.engines.base import Ended, Order, Report
-from fairlead.engines.keeper import free_port
 from fairlead.engines.local import LocalEngine, start_keeper
 from fairlead.engines.ray_keeper import RAYLET
 from fairlead.engines.shelf import Saved, Shelf
+from fairlead.engines.surroundings import free_port
 from fairlead.model.cluster import Cluster, Node
 
 _SAVED_S = 0.1

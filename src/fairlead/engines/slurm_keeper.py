@@ -20,8 +20,9 @@ from pathlib import Path
 
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Ending, Order
-from fairlead.engines.keeper import ENDS_S, Keeper, NotStartedError, free_port, keep
+from fairlead.engines.keeper import ENDS_S, Keeper, NotStartedError, keep
 from fairlead.engines.slurm_carrier import Carrier, DamagedError
+from fairlead.engines.surroundings import free_port
 from fairlead.job.checkpoint import FencedError
 
 BEAT_S = 1.0

@@ -141,7 +141,7 @@ def on_simulated_machine(
         (keeper, "selectors", _Over(selectors, DefaultSelector=lambda: _Selector(machine))),
         (keeper, "time", times),
         (keeper, "LogFile", lambda *_: _Silent()),
-        (keeper, "_rendezvous", lambda _: {}),
+        (keeper, "rendezvous", lambda _: {}),
         (keeper, "_listens", machine.listens),
         (keeper, "left_by", lambda _: []),
         (keeper, "_TICK_S", 0.5),

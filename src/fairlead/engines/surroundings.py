@@ -1,0 +1,51 @@
+"""What the members of a gang find in their environment."""
+
+import socket
+from collections.abc import Mapping
+
+from fairlead.engines.base import Order
+
+
+def environment_of(order: Order, index: int) -> dict[str, str]:
+    """Return what one member of the gang finds in its environment."""
+    node = order.devices[index][0]
+    here = [i for i, (at, _) in enumerate(order.devices) if at == node]
+    rank, local_rank = str(order.first_rank + index), str(here.index(index))
+    world_size = str(order.world_size or len(order.devices))
+    found = {
+        "FAIRLEAD_JOB": order.job,
+        "FAIRLEAD_LEASE": str(order.lease),
+        "FAIRLEAD_RANK": rank,
+        "FAIRLEAD_LOCAL_RANK": local_rank,
+        "FAIRLEAD_WORLD_SIZE": world_size,
+        "FAIRLEAD_ACCELERATOR": order.accelerators[index],
+        "FAIRLEAD_NODE": node,
+        "FAIRLEAD_DEVICES": ",".join(str(order.devices[i][1]) for i in here),
+        "FAIRLEAD_CHECKPOINT_DIR": order.checkpoint_dir,
+        "RANK": rank,
+        "LOCAL_RANK": local_rank,
+        "WORLD_SIZE": world_size,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if order.visible:
+        found["CUDA_VISIBLE_DEVICES"] = order.visible[index]
+    if order.total_steps is not None:
+        found["FAIRLEAD_STEPS"] = str(order.total_steps)
+    return found
+
+
+def rendezvous(order: Order) -> Mapping[str, str]:
+    """Return where the members of a gang meet: if nobody said, at a port that is free here."""
+    if order.meets_at:
+        host, _, port = order.meets_at.rpartition(":")
+        return {"MASTER_ADDR": host, "MASTER_PORT": port}
+    if len(order.devices) == 1:
+        return {}
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port of this machine that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
