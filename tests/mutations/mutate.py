@@ -69,15 +69,23 @@ _IGNORED = (
     *("crash.point(", "_react(", "raise ProtocolError(", "_connection", "gates."),
     *("_pump", "_size[", "_n_held", "step_at", "last_step"),
     *("_reads_progress", "emulated", "measured", "pace."),
-    *("self.tick()", "self.finish()", "super().register(", "launched_at", "_lease_ends"),
+    *(
+        "until - time.monotonic()",
+        "self.tick()",
+        "self.finish()",
+        "super().register(",
+        "launched_at",
+        "_lease_ends",
+    ),
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew (a job that
 is not thought of at once is at the end of the round), forked and packed jobs, tables'
 housekeeping, limits of single processes and of requests, points for tests, the core's refusals of
 events that the driver never makes, which have unit tests of their own, HTTP connections, which the
 simulated network has none of, how emulated accelerators are slow, and what members print, which is
-for the tests with real processes. A local keeper's ``tick`` and ``finish`` are empty, and wrong
-arguments of ``register`` are refused by a check that has unit tests."""
+for the tests with real processes. No simulated server stands by for the lock. A local keeper's
+``tick`` and ``finish`` are empty, and wrong arguments of ``register`` are refused by a check that
+has unit tests."""
 _EQUIVALENT = (
     # Only when to plan anew follows from it: waiting jobs are thought of a little earlier.
     "_leave_lost_nodes: False → not",
@@ -93,6 +101,10 @@ _EQUIVALENT = (
     "is_alive: without held.close()",
     # To close a file or a connection once more does nothing.
     "close: without self._held = None",
+    # Its own word is read back with the others' a moment later.
+    "last_step: without said[self._rank] = started",
+    # Who reaches no server asks again sooner.
+    "_turn: max(self._until - now, _SOONEST_S) → min",
     # It only frees memory.
     "_rebuild: without self._found.state = None",
     # A list of exit codes does as well as a tuple.

@@ -17,7 +17,7 @@ Misuse: type[Exception] = typer.BadParameter.__bases__[0]
 def run(app: typer.Typer) -> int:
     """Run the command line and return its exit code; every refusal is one line on stderr."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="fairlead", standalone_mode=False)
         sys.stdout.flush()
     except FairleadError as error:
         _say(f"{error} [{error.code}]")

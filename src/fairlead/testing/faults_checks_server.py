@@ -13,6 +13,8 @@ from fairlead.testing.faults_record import Record
 
 _REAPED_S = 1.0
 """in which a server takes note of the end of its child"""
+_AT_ONCE = 40
+"""events that may be written together, after the last of which a state is due"""
 
 
 class ServerChecks:
@@ -152,6 +154,14 @@ class ServerChecks:
         """Tell whether every node that was not given up for good is used."""
         down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
         return down <= self._record.may_be_removed and not live.scheduler.nodes.cordoned
+
+    def log_is_short(self, store: Any, events_per_state: int) -> None:
+        """Require that states take the place of events, so that no restart replays many."""
+        state, kept = store.load_state(), list(store.load_events(0))
+        included = bool(state and kept) and kept[0].seq <= state[0]
+        self._require(not included, "events are kept that a state includes")
+        most = events_per_state + _AT_ONCE
+        self._require(len(kept) < most, f"{len(kept)} events, a state is due every {most}")
 
     def took_over(self, live: Any) -> None:
         """Look at the leases of a server that has just started: they are those of the core."""

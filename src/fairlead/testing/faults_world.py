@@ -282,10 +282,7 @@ class World:
             return
         server.started, server.started_at = True, self.loop.time()
         self.checks.note("the server is up")
-        state = server.store.load_state()
-        kept = next(iter(server.store.load_events(0)), None)
-        short = state is None or kept is None or kept.seq > state[0]
-        self.checks.require(short, "events are kept that a state includes")
+        self.checks.server.log_is_short(server.store, self.plan.events_per_state)
         self.checks.server.took_over(server.live)
         ended = {
             keeper.lease
