@@ -3,6 +3,7 @@
 import json
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,6 +182,28 @@ def test_a_revoked_and_an_expired_token_are_useless(
         client = Client(url, made["token"])
         assert client.raw("GET", "/v1/jobs")[0] == 401
         client.close()
+
+
+def test_a_stream_of_events_ends_when_its_token_is_revoked(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
+    admin, seen = clients["admin"], list[str]()
+    made = admin.post("/v1/tokens", {"name": "follower", "role": "viewer"})
+    follower = Client(f"http://127.0.0.1:{server.port}", made["token"])
+    thread = threading.Thread(
+        target=lambda: seen.extend(event["job"] for event in follower.events()), daemon=True
+    )
+    thread.start()
+    until = time.monotonic() + 10
+    while not seen and time.monotonic() < until:
+        admin.submit(["true"], workload="small", tenant="own")
+        time.sleep(0.2)
+    assert seen
+    admin.ask("DELETE", f"/v1/tokens/{made['id']}")
+    after = admin.submit(["true"], workload="small", tenant="own")["id"]
+    thread.join(5)
+    assert not thread.is_alive()
+    assert after not in seen
 
 
 def test_secrets_stay_secret(server: LiveServer, clients: dict[str, Client]) -> None:

@@ -4,25 +4,33 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from fairlead.live.driver import Live
-from fairlead.server.auth import Principal
+from fairlead.server.auth import DeniedError, Tokens
 from fairlead.server.messages import TEXT
 from fairlead.server.metrics import render
-from fairlead.server.who import LiveNow, Who
+from fairlead.server.who import LiveNow, TokensNow, Who, bearer
 
 service = APIRouter(tags=["service"])
 
+_SILENCE_S = 15.0
+"""after which those who follow events are told that the server is still there"""
+
 
 @service.get("/v1/events", response_class=StreamingResponse)
-async def stream(live: LiveNow, who: Who) -> StreamingResponse:
-    """Follow what happens, as server-sent events."""
-    return StreamingResponse(_follow(live, who), media_type="text/event-stream")
+async def stream(
+    live: LiveNow, tokens: TokensNow, who: Who, request: Request
+) -> StreamingResponse:
+    """Follow what happens, as server-sent events, for as long as the token is good."""
+    del who  # that it is good now
+    events = follow(live, tokens, bearer(request))
+    return StreamingResponse(events, media_type="text/event-stream")
 
 
-async def _follow(live: Live, who: Principal) -> AsyncIterator[str]:
+async def follow(live: Live, tokens: Tokens, token: str) -> AsyncIterator[str]:
+    """Yield what happens and whoever has a token may see, until the token is not good any more."""
     mine: asyncio.Queue[dict[str, object]] = asyncio.Queue(1000)
     live.listeners.add(mine)
     jobs = live.scheduler.jobs
@@ -30,9 +38,15 @@ async def _follow(live: Live, who: Principal) -> AsyncIterator[str]:
         yield ": welcome\n\n"
         while True:
             try:
-                async with asyncio.timeout(15.0):
+                async with asyncio.timeout(_SILENCE_S):
                     found = await mine.get()
             except TimeoutError:
+                found = None
+            try:
+                who = tokens.recognise(token, live.clock.now())
+            except DeniedError:
+                return  # it was revoked, or has expired
+            if found is None:
                 yield ": still here\n\n"
                 continue
             number = jobs.number.get(str(found.get("job")))
