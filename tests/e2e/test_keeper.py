@@ -152,3 +152,42 @@ def test_a_memory_limit_counts_all_processes_and_what_they_share_once(tmp_path: 
     shared = hold.format("os.fork(); os.fork(); ", 3) + "; true"
     ended, _ = kept(tmp_path / "shared", "bash", "-c", shared, memory_gib=0.3)
     assert ended.ending == "finished"
+
+
+def test_a_pattern_that_takes_for_ever_holds_nobody_up(tmp_path: Path) -> None:
+    code = "echo step 5; sleep 0.5; echo " + "a" * 60 + "; touch ready; sleep 60"
+    pattern = r"(?:(?:a+)+b|step )(\d+)"
+    ended, taken_s = kept(tmp_path, "bash", "-c", code, stop="ready", progress_pattern=pattern)
+    assert (ended.ending, ended.steps) == ("left", 5.0)
+    assert taken_s < 10.0
+
+
+HELPED = """
+import multiprocessing, signal, sys, time
+
+def help_it(pipe):
+    while True: pipe.send(pipe.recv())
+
+if __name__ == "__main__":
+    mine, other = multiprocessing.Pipe()
+    helper = multiprocessing.Process(target=help_it, args=(other,), daemon=True)
+    helper.start()
+    other.close()
+    def leave(*_):
+        time.sleep(0.5)
+        mine.send("state")
+        open("saved", "w").write(mine.recv())
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, leave)
+    open("ready", "w").close()
+    while True: time.sleep(0.05)
+"""
+
+
+def test_helpers_of_a_job_in_a_shell_outlive_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "helped.py").write_text(HELPED)
+    command = f"{sys.executable} helped.py; true"
+    ended, _ = kept(tmp_path, "bash", "-c", command, stop="ready")
+    assert ended.ending == "left"
+    assert (tmp_path / "saved").read_text() == "state"
+    assert not of_lease(tmp_path)

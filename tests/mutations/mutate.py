@@ -34,7 +34,7 @@ TARGETS: dict[str, str] = {
     "fairlead.live.nodes": "rebuilt drain take_back report _undrained _compare _unless_drained"
     " _back _taken",
     "fairlead.live.inventory": "all_found found _lost",
-    "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit _require"
+    "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit require"
     " _locked _replace",
     "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _part _decide _renew",
     "fairlead.job.parting": "has_begun last_step _said",

@@ -136,3 +136,14 @@ def test_what_is_counted_as_saved_is_flushed_first(
     assert found is not None
     assert (found.steps, flushed) == (5, [str(tmp_path)])
     assert checkpoint.settled(str(tmp_path / "none")) is None
+
+
+def test_a_users_own_files_are_left_alone(tmp_path: Path) -> None:
+    names = ("model.ckpt", "last.ckpt", "epoch=3-step=100.ckpt", "1-2.ckpt", "a.leaves", "x.tmp")
+    for name in names:
+        (tmp_path / name).touch()
+    checkpoint.raise_fence(str(tmp_path), 5)
+    save(tmp_path, 5, 10)
+    save(tmp_path, 5, 20)
+    checkpoint.empty(str(tmp_path), 5)
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "fence", "lock"}

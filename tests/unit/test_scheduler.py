@@ -431,3 +431,14 @@ def test_what_a_decision_sees_of_tenants_does_not_change_under_it() -> None:
     before = list(seen.tenants)
     core.handle(ev.TenantChanged(1.0, Tenant("new")))
     assert list(seen.tenants) == before
+
+
+def test_a_newcomer_gets_an_idle_device_though_a_cancelled_job_still_leaves_another() -> None:
+    core = Scheduler(Cluster.of({"v100": 2}, per_node=1), SPEEDS, Refilling())
+    core.handle(ev.JobSubmitted(0.0, Job(id="a", workload="m", total_steps=100)))
+    core.round_end_at = 360.0
+    core.leases.start(Placements.of([Placement(0, 0, (0,))]), 0.0)
+    core.handle(ev.JobCancelled(1.0, "a"))
+    commands = core.handle(ev.JobSubmitted(2.0, Job(id="b", workload="m", total_steps=100)))
+    (launch,) = (one for one in commands if isinstance(one, Launch))
+    assert (launch.on.job.tolist(), launch.on.device.tolist()) == ([1], [1])

@@ -412,7 +412,8 @@ class Scheduler(Generic[M]):
 
     def _refill(self, at: float) -> list[Command]:
         """Let waiting jobs use devices that are idle, if the mechanism wants that."""
-        if self._refills is None or len(self.leases) >= len(self.jobs.active):
+        staying = len(self.leases) - self.leases.n_leaving
+        if self._refills is None or staying >= len(self.jobs.active):
             return []
         limits = self._limits()
         hidden = limits.without_room(self.waiting) if limits else NO_INTS

@@ -22,7 +22,7 @@ from fairlead import crash
 from fairlead.engines import lease_dir
 from fairlead.engines.base import Ended, Ending, Order
 from fairlead.engines.host_memory import gib_above
-from fairlead.engines.leftovers import left_by
+from fairlead.engines.leftovers import end, left_by
 from fairlead.engines.log_file import LogFile
 from fairlead.engines.surroundings import environment_of, rendezvous
 from fairlead.job import checkpoint
@@ -31,6 +31,8 @@ from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
 _WEIGH_S = 1.0
+_SEARCHES_S = 1.0
+"""how long the lines of one piece of output are searched for steps at most"""
 _REST_S = 0.1
 """between looks at what members have left behind"""
 _LISTENS_S = 10.0
@@ -79,6 +81,7 @@ class Keeper:
         crash.point("keeper.fence.raised")
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGALRM, _give_up)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         try:
             if not self.gather():
@@ -97,11 +100,13 @@ class Keeper:
                 self._kill()
             elif not self._stopping:
                 self._watch(now - began > limit_s)
+        stopped = self._stopping  # what comes later finds nobody to stop
         self._pump(0.0)
-        self._await_rest()
+        if stopped:
+            self._await_rest()
         self._sweep()
         self.finish()
-        return self._ended()
+        return self._ended(stopped=stopped)
 
     def gather(self) -> bool:
         """Wait for the rest of the gang, where there is one elsewhere; False: do not start.
@@ -217,14 +222,13 @@ class Keeper:
     def _await_rest(self) -> None:
         """Let what members have started leave, too, if they were told to: a shell ends first."""
         told: set[int] = set()
-        while self._stopping and time.monotonic() < self._kill_at:
-            left = left_by(self._order)
-            if not left:
-                return
-            for pid in set(left) - told:
+        while time.monotonic() < self._kill_at and (left := left_by(self._order)):
+            # Their own children they tell themselves: a trainer's helpers must not die before it.
+            first = {pid for pid, parent in left.items() if parent not in left} - told
+            for pid in first:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
-            told.update(left)
+            told |= first
             time.sleep(_REST_S)
             self._pump(0.0)
             self.tick()
@@ -276,22 +280,33 @@ class Keeper:
             return b""
         *lines, rest = re.split(rb"[\r\n]", text)  # bars on terminals begin their line anew
         before = self._steps
-        for line in lines:
-            found = self._pattern.search(line.decode(errors="replace"))
-            steps = _steps(found.group(1)) if found else None
-            self._steps = self._steps if steps is None else steps
+        try:
+            self._look_for_steps(lines)
+        except TimeoutError:
+            self._pattern = re.compile("(?!)")
+            sys.stderr.write("the progress pattern takes too long: it is given up\n")
         if self._steps != before:
             with suppress(OSError):  # it is told with the next steps, or at the end
                 lease_dir.write_json(self._directory / "progress.json", {"steps": self._steps})
         return rest[-4096:]
 
+    def _look_for_steps(self, lines: list[bytes]) -> None:
+        """Take the last number of steps that lines tell of; TimeoutError if that takes long."""
+        signal.setitimer(signal.ITIMER_REAL, _SEARCHES_S)
+        try:
+            for line in lines:
+                found = self._pattern.search(line.decode(errors="replace"))
+                steps = _steps(found.group(1)) if found else None
+                self._steps = self._steps if steps is None else steps
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
     def _sweep(self) -> None:
         """End what members have left behind, in their process groups or elsewhere."""
+        left = left_by(self._order)
         for member in self._members:
             _kill_group(member.pid)
-        for pid in left_by(self._order):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end(left)
         for log, _ in self._logs.values():
             log.close()
 
@@ -299,28 +314,33 @@ class Keeper:
         found = checkpoint.settled(self._order.checkpoint_dir)
         return self._steps if found is None else float(found.steps)
 
-    def _ended(self) -> Ended:
+    def _ended(self, *, stopped: bool) -> Ended:
         codes = tuple(code for code in self._codes() if code is not None)
         steps = self._saved()
-        return Ended(self._order.lease, self._ending(codes, steps), steps, self._why, codes)
+        ending = self._ending(codes, steps, stopped=stopped)
+        return Ended(self._order.lease, ending, steps, self._why if stopped else "", codes)
 
-    def _ending(self, codes: tuple[int, ...], steps: float | None) -> Ending:
+    def _ending(self, codes: tuple[int, ...], steps: float | None, *, stopped: bool) -> Ending:
         total = self._order.total_steps
         if REFUSED in codes:
             return "refused"
         if all(code == 0 for code in codes):
             # Told to stop, a job may be done all the same: its steps tell.
             done = total is not None and steps is not None and steps >= total
-            if done or not self._stopping:
+            if done or not stopped:
                 return "finished"
             return "failed" if self._why else "left"
         if all(code in (0, LEFT, FAILED_TO_SAVE) for code in codes):
             return "left"
-        if self._stopping and not self._why:
-            stopped = (0, LEFT, FAILED_TO_SAVE, -signal.SIGTERM, -signal.SIGKILL, 143, 137)
-            if all(code in stopped for code in codes):
+        if stopped and not self._why:
+            told = (0, LEFT, FAILED_TO_SAVE, -signal.SIGTERM, -signal.SIGKILL, 143, 137)
+            if all(code in told for code in codes):
                 return "left"
         return "failed"
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError
 
 
 def _die_with_parent() -> None:

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,8 +19,9 @@ from fairlead import crash
 
 _HEADER = 64
 """bytes before the payload: its SHA-256 in hexadecimal"""
-_PARTING = ".leaves"
-"""how the names of files end in which members say after which step they leave"""
+_OWN = re.compile(r"(\d+)(?:-(\d+)\.\d+\.ckpt(?:\.tmp|\.part)?|\.\d+\.\d+\.leaves)")
+"""lease and, of a checkpoint, steps in the names of files that are removed one day: checkpoints,
+and those in which members say after which step they leave"""
 
 
 class FencedError(Exception):
@@ -39,7 +41,7 @@ def raise_fence(directory: str, lease: int) -> None:
     """Let only this lease or a later one write from now on; refuse if a later one may already."""
     os.makedirs(directory, exist_ok=True)
     with _locked(directory):
-        _require(directory, lease)
+        require(directory, lease)
         _replace(os.path.join(directory, "fence"), str(lease).encode())
 
 
@@ -106,7 +108,7 @@ def write(directory: str, lease: int, steps: int, rank: int, payload: bytes) -> 
         # Never the file itself: it may be in force, of an earlier try whose commit seemed to fail.
         _remove(path + ".tmp")
         if isinstance(error, FileNotFoundError):
-            _require(directory, lease)
+            require(directory, lease)
         raise
     return name
 
@@ -123,7 +125,7 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
             raise TimeoutError(f"not all of {ranks} ranks wrote their part of step {steps}")
         time.sleep(0.02)
     with _locked(directory):
-        _require(directory, lease)
+        require(directory, lease)
         crash.point("job.commit.locked")
         found = {"lease": lease, "steps": steps, "files": names}
         _replace(os.path.join(directory, "latest.json"), json.dumps(found).encode())
@@ -140,7 +142,7 @@ def install(directory: str, lease: int, found: Latest | None) -> None:
     """
     raise_fence(directory, lease)
     with _locked(directory):
-        _require(directory, lease)
+        require(directory, lease)
         path = os.path.join(directory, "latest.json")
         if found is None:
             _remove(path)
@@ -165,7 +167,7 @@ def empty(directory: str, lease: int) -> None:
         if fence(directory) <= lease:
             _remove(os.path.join(directory, "latest.json"))
             for name in os.listdir(directory):
-                if ".ckpt" in name or name.endswith(_PARTING):
+                if _OWN.fullmatch(name):
                     _remove(os.path.join(directory, name))
 
 
@@ -192,8 +194,8 @@ def await_commit(directory: str, lease: int, steps: int, *, wait_s: float = 60.0
     return False
 
 
-def _require(directory: str, lease: int) -> None:
-    """Refuse to go on if a later lease may write."""
+def require(directory: str, lease: int) -> None:
+    """Raise FencedError if a later lease may write."""
     if fence(directory) > lease:
         raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
 
@@ -207,15 +209,14 @@ def _tidy(directory: str, lease: int, keep: list[str]) -> None:
 
     What members of an earlier one have said as they parted goes as well.
     """
+    last = int(keep[0].split("-")[1].split(".")[0])
     for name in os.listdir(directory):
-        if name.endswith(_PARTING) and int(name.partition(".")[0]) < lease:
-            _remove(os.path.join(directory, name))
-        if ".ckpt" not in name or name in keep:
+        found = _OWN.fullmatch(name)  # what else is there is the user's
+        if found is None or name in keep:
             continue
-        number, _, rest = name.partition("-")
-        steps = rest.partition(".")[0]
-        mine = int(number) == lease and int(steps) > int(keep[0].split("-")[1].split(".")[0])
-        if int(number) <= lease and not mine:
+        number, steps = int(found[1]), found[2]
+        is_next = number == lease and (steps is None or int(steps) > last)
+        if number <= lease and not is_next:
             _remove(os.path.join(directory, name))
 
 

@@ -136,7 +136,10 @@ class Lease:
         with self._lock:
             told, self._leaving = self._leaving, True
         if answer.get("leave_after") is not None:
-            self._decide(int(answer["leave_after"]))
+            last = int(answer["leave_after"])
+            if self._parting is not None:  # the server may die before it has told all of them
+                self._parting.last_step(last)
+            self._decide(last)
         # The others of the gang wait for our count.
         return float(answer.get("again_s", _SOONEST_S)) if told else 0.0
 

@@ -99,7 +99,7 @@ class LeasedRun(Run):
             # Its own work on the step may be half done: only afterwards do state and count agree.
             self._save_after_step = True
         else:
-            self._save()
+            self._save_or_refuse()
 
     def _save(self) -> None:
         state = {
@@ -114,7 +114,8 @@ class LeasedRun(Run):
         if self.rank == 0:
             checkpoint.commit(self._directory, lease, steps, self.world_size)
         elif not checkpoint.await_commit(self._directory, lease, steps):
-            raise checkpoint.FencedError("rank 0 did not commit the checkpoint")
+            checkpoint.require(self._directory, lease)
+            raise TimeoutError("rank 0 did not commit the checkpoint")
         crash.point("job.commit.after")
         self._lease.saved_steps = steps
         self._saved_at = time.monotonic()

@@ -269,7 +269,8 @@ def _tokens(settings: ServeSettings, store: Store, token: int) -> Tokens:
         changes.append(Put("secret", "leases", secret))
     tokens = Tokens(store.documents("token"), bytes.fromhex(secret))
     path = settings.data / "admin.token"
-    if not path.exists() or all(known.role != "admin" for known in tokens.list()):
+    known = path.exists() and path.stat().st_size > 0
+    if not known or all(other.role != "admin" for other in tokens.list()):
         text, _, change = tokens.make("admin", "admin", at=0.0)
         changes.append(change)
         store.append(token, 0, [], changes)
@@ -284,4 +285,6 @@ def _write_private(path: Path, text: str) -> None:
     aside = path.with_suffix(".tmp")
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     aside.replace(path)

@@ -9,8 +9,6 @@ from fairlead.job import FAILED_TO_SAVE, LEFT, checkpoint
 from fairlead.testing.faults_machine import Process
 from fairlead.testing.faults_record import CHECKPOINT_S, Record, chain
 
-_PARTS_S = 15.0
-"""in which a gang agrees on its last step without the server"""
 _NOTICES_S = 2.0
 """how long a member may go on after its lease, or after a call that it waited for: a retry"""
 _ASKS_S = 0.5
@@ -74,9 +72,11 @@ class JobChecks:
         assert me is not None
         over = self._record.now() >= me.valid_until
         self._require(
-            over or me.lease in self._record.parting, f"{me.name} parts before its lease is over"
+            over or me.told_to_leave or me.lease in self._record.parting,
+            f"{me.name} parts before its lease is over",
         )
-        self._record.parting.setdefault(me.lease, self._record.now())
+        started = int(path.split(".")[-2])
+        self._record.parting.setdefault(me.lease, {})[me.rank] = started
 
     def undone(self, path: str) -> None:
         """Look at a file whose replacement was lost with the power, before it was flushed.
@@ -135,20 +135,23 @@ class JobChecks:
         fits = len(kinds) == 1 and len(order.devices) == gangs.get(order.accelerators[0])
         self._require(fits, f"{order.job} may not run on {order.devices}: {order.accelerators}")
 
-    def stepped(self, process: Process) -> None:
-        """Look at a member that starts a step."""
+    def stepped(self, process: Process, step: int) -> None:
+        """Look at a member that starts its so-many-th step."""
         valid_until = max(process.valid_until, process.stuck_until)
-        if process.lease in self._record.parting:
-            valid_until = max(valid_until, self._record.parting[process.lease] + _PARTS_S)
+        said = self._record.parting.get(process.lease, {})
+        parts = process.rank in said
+        self._require(
+            not parts or step <= max(said.values()), f"{process.name} makes step {step} of {said}"
+        )
         late_s = self._record.now() - valid_until - process.stalled_s
         self._require(
-            late_s < _NOTICES_S or process.told_to_leave,
+            late_s < _NOTICES_S or process.told_to_leave or parts,
             f"{process.name} goes on {late_s:.1f} s after its lease",
         )
         self._require(not process.told_it_is_over, f"{process.name} goes on without a lease")
         silent_s = self._record.now() - process.asks_by - process.stalled_s
         self._require(
-            silent_s < _ASKS_S or process.asking or process.told_to_leave,
+            silent_s < _ASKS_S or process.asking or process.told_to_leave or parts,
             f"{process.name} goes on, and should have asked for {silent_s:.1f} s",
         )
         order = process.order

@@ -195,7 +195,7 @@ class Jobs:
         if gang > 1 and order.lease not in self._met:
             self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)
         for i in _in_epochs(run, order.total_steps or 0):
-            self._checks.jobs.stepped(me)
+            self._checks.jobs.stepped(me, i + 1)
             more_s = self.slow_s.get(order.job)
             if more_s:
                 self._checks.touch([order.lease])

@@ -93,8 +93,8 @@ class Record:
     """those of which one did die, before any had left"""
     left: set[int] = field(default_factory=set)
     """leases of which a member had left before any died"""
-    parting: dict[int, float] = field(default_factory=dict)
-    """lease → since when its gang leaves because a member could not ask the server"""
+    parting: dict[int, dict[int, int]] = field(default_factory=dict)
+    """leases whose gangs leave → rank → after how many steps, as it has told the others"""
     not_started: dict[int, str] = field(default_factory=dict)
     """leases of which a member could not start → whether the job failed or only is lost"""
     broken_at: dict[int, float] = field(default_factory=dict)

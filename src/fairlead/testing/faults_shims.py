@@ -143,7 +143,7 @@ def on_simulated_machine(
         (keeper, "LogFile", lambda *_: _Silent()),
         (keeper, "rendezvous", lambda _: {}),
         (keeper, "_listens", machine.listens),
-        (keeper, "left_by", lambda _: []),
+        (keeper, "left_by", lambda _: {}),
         (keeper, "_TICK_S", 0.5),
         (local, "os", _engine_os(machine, jobs)),
         (local, "_end_leftovers", lambda directory: jobs.end_leftovers(int(directory.name))),
