@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import client
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ _LOGIN = "login.json"
 _IDLE_S = 2.0
 _TRIES, _LONGEST_WAIT_S = 5, 10.0
 """when the server asks to be asked less often"""
+_POLL_S = 0.3
+_AWAY_S = 60.0
+"""how long a server that is restarted may be away while somebody waits for a job"""
 _SILENCE_S = 60.0
 """after which a stream of events is given up; the server says something every 15 s"""
 
@@ -41,6 +44,10 @@ class ServerError(FairleadError):
         self.code = code
 
 
+class UnreachableError(ServerError):
+    """The server did not answer."""
+
+
 class Client:
     """Speaks to one server."""
 
@@ -49,6 +56,7 @@ class Client:
         self._token = token
         self._connection: client.HTTPConnection | None = None
         self._used_at = 0.0
+        self._has_answered = False
 
     @classmethod
     def found(cls, data: Path | None = None) -> "Client":
@@ -88,14 +96,38 @@ class Client:
         found: dict[str, Any] = self.get(job_path(job_id))
         return found
 
-    def wait(self, job_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return a job when it has ended; TimeoutError when that takes too long."""
+    def wait(
+        self,
+        job_id: str,
+        *,
+        timeout_s: float | None = None,
+        seen: Callable[[dict[str, Any]], object] | None = None,
+    ) -> dict[str, Any]:
+        """Return a job when it has ended; TimeoutError when that takes too long.
+
+        A server that has answered before may be away for a minute, as when it is restarted.
+        ``seen`` is called with the job as it stands each time that it has not ended yet.
+        """
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        while (found := self.job(job_id))["state"] not in OVER:
+        away_since = math.inf
+        while True:
+            try:
+                found = self.job(job_id)
+            except UnreachableError as error:
+                away_since = min(away_since, time.monotonic())
+                if not self._has_answered or time.monotonic() - away_since > _AWAY_S:
+                    raise
+                stands = f"not known to have ended: {error}"
+            else:
+                away_since = math.inf
+                if found["state"] in OVER:
+                    return found
+                stands = f"still {found['state']}"
+                if seen is not None:
+                    seen(found)
             if time.monotonic() > until:
-                raise TimeoutError(f"job {job_id} is still {found['state']}")
-            time.sleep(0.3)
-        return found
+                raise TimeoutError(f"job {job_id} is {stands}")
+            time.sleep(_POLL_S)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield what happens on the server, as it happens, until it stops.
@@ -165,7 +197,9 @@ class Client:
             )
             answer = self._connection.getresponse()
             found = {name.lower(): value for name, value in answer.headers.items()}
-            return answer.status, found, answer.read()
+            text = answer.read()
+            self._has_answered = True
+            return answer.status, found, text
         except (OSError, client.HTTPException) as error:
             self.close()
             raise self._unreachable(error) from None
@@ -174,9 +208,9 @@ class Client:
         kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
         return kind(self._url.hostname or "", self._url.port, timeout=timeout_s)
 
-    def _unreachable(self, error: Exception) -> ServerError:
+    def _unreachable(self, error: Exception) -> UnreachableError:
         where = f"{self._url.scheme}://{self._url.netloc}"
-        return ServerError(f"{where} does not answer ({error}); is the server up?")
+        return UnreachableError(f"{where} does not answer ({error}); is the server up?")
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""

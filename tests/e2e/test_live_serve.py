@@ -2,13 +2,16 @@
 
 import json
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 from tests.e2e.live_server import LiveServer, said
 
-from fairlead.client import Client, ServerError
+from fairlead.client import Client, ServerError, UnreachableError
 from fairlead.store import Store
 
 
@@ -74,6 +77,40 @@ def test_sigterm_ends_the_server_at_once_though_somebody_follows_events_and_jobs
     own_server.start()
     found = own_server.client.wait(job, timeout_s=30)
     assert (found["state"], found["leases"], found["preemptions"]) == ("finished", 1, 0)
+
+
+def test_who_waits_for_a_job_goes_on_waiting_while_the_server_is_restarted(
+    own_server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_server.extra = ("--log-format", "json")
+    own_server.start()
+    client = own_server.client
+    job = client.submit(["sleep", "3"], workload="small", retries=0)["id"]
+    command = [sys.executable, "-m", "fairlead", "job", job, "--wait", "--json"]
+    environment = own_server.environment
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as waiting:
+        while f"/v1/jobs/{job}" not in (own_server.root / "server.log").read_text():
+            time.sleep(0.05)
+        own_server.kill()
+        with pytest.raises(TimeoutError, match=r"not known to have ended: .* does not answer"):
+            client.wait(job, timeout_s=0.5)
+        own_server.start()
+        assert client.wait(job, timeout_s=30)["state"] == "finished"
+        shown = waiting.communicate(timeout=20)[0]
+    assert (waiting.returncode, json.loads(shown)["state"]) == (0, "finished")
+    own_server.stop()
+    monkeypatch.setattr("fairlead.client._AWAY_S", 0.5)
+    with pytest.raises(UnreachableError):
+        client.wait(job)
+
+
+def test_who_waits_for_a_job_of_a_server_that_was_never_there_is_told_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            Client(f"http://127.0.0.1:{taken.getsockname()[1]}", "fl_0_0").wait("j1")
+    assert time.monotonic() - began < 10.0
 
 
 @pytest.mark.parametrize(

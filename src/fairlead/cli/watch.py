@@ -12,13 +12,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fairlead.cli.output import counted, messages, printable, results
-from fairlead.client import OVER, Client, ServerError
+from fairlead.client import Client, ServerError
 
 _REFRESH_S = 2.0
 """steps are no events, so the table is also drawn anew after so long"""
 _SETTLE_S = 0.2
 """events come in bursts at the end of a round"""
-_POLL_S = 0.3
 
 Jobs = Sequence[dict[str, Any]]
 
@@ -92,7 +91,8 @@ def wait(server: Client, job_id: str) -> dict[str, Any]:
     )
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(job_id, total=None, steps="", loss="")
-        while (job := server.job(job_id))["state"] not in OVER:
+
+        def show(job: dict[str, Any]) -> None:
             on = f" on {_on(job)}" if job["accelerator"] else ""
             metrics = " ".join(f"{key} {value:.4g}" for key, value in job["metrics"].items())
             bar.update(
@@ -103,8 +103,8 @@ def wait(server: Client, job_id: str) -> dict[str, Any]:
                 steps=_progress(job),
                 loss=metrics,
             )
-            time.sleep(_POLL_S)
-    return job
+
+        return server.wait(job_id, seen=show)
 
 
 def _progress(job: dict[str, Any]) -> str:
