@@ -206,6 +206,15 @@ def test_a_stream_of_events_ends_when_its_token_is_revoked(
     assert after not in seen
 
 
+@pytest.mark.parametrize(("count", "status"), [(1000, 409), (1001, 422)])
+def test_a_member_may_tell_a_thousand_metrics_at_once(
+    server: LiveServer, clients: dict[str, Client], count: int, status: int
+) -> None:
+    told = {"rank": 0, "started": 0, "steps": 0, "metrics": {f"m{i}": 1.0 for i in range(count)}}
+    answer = clients["lease"].raw("POST", f"/v1/leases/{server.lease}/renew", told)
+    assert answer[0] == status, answer
+
+
 def test_secrets_stay_secret(server: LiveServer, clients: dict[str, Client]) -> None:
     secrets = [(server.data / "admin.token").read_text(), clients["own"]._token]
     secrets.append(clients["lease"]._token)

@@ -13,6 +13,8 @@ _RENEWALS_PER_S = 200.0
 _LEAVING_PER_S, _LEAVING_S = 500.0, 1.0
 _OF_LATE = 1000
 """leases whose costs are averaged"""
+_MOST_METRICS = 100
+"""names of a lease that are kept; what further ones tell is dropped"""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,7 @@ class OpenLease:
     steps_per_s: float = 0.0
     heard_at: float | None = None
     metrics: dict[str, float | None] = field(default_factory=dict)
+    """the newest value of each name, of so many as came first"""
     _final: dict[int, int] = field(default_factory=dict)
     """rank → steps that it has started, once it starts no more"""
 
@@ -51,7 +54,7 @@ class OpenLease:
             self._note_steps(at, told.get("first_step_s"), told.get("last_step_s"))
         metrics = told.get("metrics")
         if isinstance(metrics, Mapping):
-            self.metrics.update((str(name), _finite(value)) for name, value in metrics.items())
+            self._note_metrics(metrics)
         if not self.leaving:
             valid_s = max(min(self.until - at, _AWAY_S), 0.0)
             again_s = load.renew_again_s(valid_s)
@@ -67,6 +70,11 @@ class OpenLease:
     def made_steps(self, before: float) -> bool:
         """Tell whether its job has made steps under it, beyond those it had ``before``."""
         return self.first_step_at is not None or self.steps > before
+
+    def _note_metrics(self, told: Mapping[str, float]) -> None:
+        for name, value in told.items():
+            if name in self.metrics or len(self.metrics) < _MOST_METRICS:
+                self.metrics[name] = _finite(value)
 
     def _note_steps(self, at: float, first_s: object, last_s: object) -> None:
         if first_s is not None and self.first_step_at is None:

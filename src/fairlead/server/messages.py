@@ -88,7 +88,7 @@ class Renewal(_Message):
     steps: Annotated[float, Field(ge=0, le=1e15)]
     saved_steps: Annotated[float, Field(ge=0, le=1e15)] = 0
     steps_per_s: Annotated[float, Field(ge=0, le=1e15)] = 0
-    metrics: dict[Name, float] = {}
+    metrics: Annotated[dict[Name, float], Field(max_length=1000)] = {}
     leaving: bool = False
     first_step_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     """seconds since its first step under this lease began"""
