@@ -51,7 +51,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
         until = min(float(finish.min()), next_arrival)
         if not np.isfinite(until):
             return
-        _advance(record, active, done, rate, at, until)
+        _advance(record, active, done, total, rate, at, until)
         record.device_s[active] += devices * (until - at)
         at = record.ended_at = until
         for job in active[finish <= until].tolist():
@@ -104,16 +104,21 @@ def _advance(
     record: Record,
     active: np.ndarray,
     done: np.ndarray,
+    total: np.ndarray,
     rate: np.ndarray,
     at: float,
     until: float,
 ) -> None:
     before = done[active]
     after = before + rate * (until - at)
+    goal = np.minimum(FIRST_STEPS, total[active])
     fresh = np.isnan(record.started_at[active]) & (rate > 0)
     record.started_at[active[fresh]] = at
-    crossed = (before < FIRST_STEPS) & (after >= FIRST_STEPS)
-    record.first_steps_at[active[crossed]] = at + (FIRST_STEPS - before[crossed]) / rate[crossed]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        made_at = at + (goal - before) / rate
+    # A job that ends has made its total, whatever the last bits of its steps say.
+    crossed = (before < goal) & ((after >= goal) | (made_at <= until))
+    record.first_steps_at[active[crossed]] = made_at[crossed]
     done[active] = after
 
 
