@@ -69,21 +69,18 @@ _IGNORED = (
     *("crash.point(", "_react(", "raise ProtocolError(", "_connection", "gates."),
     *("_pump", "_size[", "_n_held", "step_at", "last_step"),
     *("_reads_progress", "emulated", "measured", "pace."),
-    *(
-        "until - time.monotonic()",
-        "self.tick()",
-        "self.finish()",
-        "super().register(",
-        "launched_at",
-        "_lease_ends",
-    ),
+    *("self.tick()", "self.finish()", "super().register(", "launched_at", "_lease_ends"),
+    *("until - time.monotonic()", "self.memory =", "< planned", "expect(", "_weigh_at"),
+    "dispose()",
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew (a job that
 is not thought of at once is at the end of the round), forked and packed jobs, tables'
 housekeeping, limits of single processes and of requests, points for tests, the core's refusals of
 events that the driver never makes, which have unit tests of their own, HTTP connections, which the
 simulated network has none of, how emulated accelerators are slow, and what members print, which is
-for the tests with real processes. No simulated server stands by for the lock. A local keeper's
+for the tests with real processes. No simulated server stands by for the lock. What mechanisms
+remember and what a cut plan leaves idle is about who should run; that jobs which can never run are
+refused has unit tests. A local keeper's
 ``tick`` and ``finish`` are empty, and wrong arguments of ``register`` are refused by a check that
 has unit tests."""
 _EQUIVALENT = (

@@ -9,6 +9,8 @@ from fairlead.job import FAILED_TO_SAVE, LEFT, checkpoint
 from fairlead.testing.faults_machine import Process
 from fairlead.testing.faults_record import CHECKPOINT_S, Record, chain
 
+_ENDS_S = 4.0
+"""in which a member whose last step is saved has said so and ended"""
 _NOTICES_S = 2.0
 """how long a member may go on after its lease, or after a call that it waited for: a retry"""
 _ASKS_S = 0.5
@@ -195,6 +197,11 @@ class JobChecks:
         if process.returncode == 0 and undisturbed:
             last = not self._record.truth[process.order.job].train or process.told_steps == total
             self._require(last, f"{process.name} is done, and last told of {process.told_steps}")
+            truth = self._record.truth[process.order.job]
+            since = max(truth.committed_at, process.began_at)
+            late_s = self._record.now() - since - process.stalled_s
+            soon = not truth.train or late_s < _ENDS_S
+            self._require(soon, f"{process.name} ends {late_s:.1f} s after its last checkpoint")
         left = process.returncode in (LEFT, FAILED_TO_SAVE)
         if left and process.lease not in self._record.died:
             self._record.left.add(process.lease)

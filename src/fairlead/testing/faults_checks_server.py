@@ -13,7 +13,7 @@ from fairlead.testing.faults_record import Record
 
 _REAPED_S = 1.0
 """in which a server takes note of the end of its child"""
-_AT_ONCE = 40
+_AT_ONCE = 8
 """events that may be written together, after the last of which a state is due"""
 
 
