@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.compiled import compiled
-from fairlead.core.jobs import FIRST_RECEIVED, JobTable
+from fairlead.core.jobs import FIRST_RECEIVED, PROFILE, JobTable
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
@@ -38,6 +38,9 @@ class LeaseTable:
         """no lease so far was mixed or a further copy: a job has one lease on one accelerator"""
         self.own_steps: dict[int, float] = {}
         """slots of forked jobs' copies → steps each has made itself, as last reported"""
+        self._beyond: dict[tuple[int, int], float] = {}
+        """job, accelerator → device-seconds that ended leases of elastic jobs held beyond those of
+        its gang, below 0 where they held fewer"""
         self._free: list[int] = []
         self._n_held = 0
         """devices held, counted once for each lease that holds them"""
@@ -243,6 +246,8 @@ class LeaseTable:
 
     def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
         """Add to rows of a job table the time for which these leases held each accelerator."""
+        if numbers is self._jobs.numbers:  # of leases that end: others' time goes into copies
+            self._add_beyond(slots, until, self._beyond)
         if self.simple and compiled is not None:
             compiled.credit(
                 slots, rows, until, self.counted_at, self._kind, numbers, FIRST_RECEIVED
@@ -259,6 +264,34 @@ class LeaseTable:
             # A mixed gang's time counts for each accelerator by the part of the gang on it.
             devices = (self.holder == slot).any(axis=0).nonzero()[0]
             np.add.at(into[row], self._accelerator_of[devices], time / len(devices))
+
+    def device_s(self, at: float) -> FloatArray:
+        """Return jobs × accelerators → seconds held until now, for each device held."""
+        jobs, slots = self._jobs, self.open
+        numbers, profile = jobs.numbers[: len(jobs)].copy(), jobs.ints[: len(jobs), PROFILE]
+        self.credit(slots, self.job[slots], at, numbers)
+        held: FloatArray = numbers[:, FIRST_RECEIVED:] * jobs.profiles.gang_on[profile]
+        beyond = dict(self._beyond)
+        self._add_beyond(slots, at, beyond)
+        for (job, kind), more in beyond.items():
+            held[job, kind] += more
+        return held
+
+    def _add_beyond(
+        self, slots: IntArray, until: float, beyond: dict[tuple[int, int], float]
+    ) -> None:
+        """Add what these leases held beyond their jobs' gangs to jobs' accelerators."""
+        if self._jobs.profiles.min_gang is None:
+            return
+        for slot in slots.tolist():
+            job, size = int(self.job[slot]), int(self._size[slot])
+            more = size - self._jobs.gang_on(job, int(self._kind[slot]))
+            if not more:
+                continue
+            each_s = (until - float(self.counted_at[slot])) * more / size
+            devices = (self.holder == slot).any(axis=0)
+            for kind in self._accelerator_of[devices].tolist():
+                beyond[job, kind] = beyond.get((job, kind), 0.0) + each_s
 
     def _clear(self, slots: int) -> None:
         """Start with so many slots, all of them free."""
@@ -301,12 +334,13 @@ class LeaseTable:
         self.n_leaving = int(np.count_nonzero(saved["leaving"]))
         self.simple = saved["simple"]
         self.own_steps = dict(saved.get("own_steps", ()))
+        self._beyond = {(job, kind): more for job, kind, more in saved.get("beyond", ())}
         self._free = list(saved["free"])
 
     def columns(self) -> dict[str, object]:
         """Return what makes up the table's state."""
         slots = self.open
-        return {
+        columns: dict[str, object] = {
             "ints": np.column_stack([column[slots] for column in self._columns]),
             "counted_at": self.counted_at[slots],
             "leaving": self.leaving[slots],
@@ -314,3 +348,6 @@ class LeaseTable:
             "next_epoch": self.next_epoch,
             "own_steps": sorted(self.own_steps.items()),
         }
+        if self._beyond:
+            columns["beyond"] = [(*where, more) for where, more in sorted(self._beyond.items())]
+        return columns

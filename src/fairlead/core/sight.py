@@ -96,11 +96,8 @@ class Sight:
     def used(self, at: float, usage: Usage) -> FloatArray:
         """Return tenants → device-seconds used so far, weighed as the history's measure says."""
         assert usage.history is not None
-        jobs, slots = self._jobs, self._leases.open
-        numbers = jobs.numbers[: len(jobs)].copy()
-        self._leases.credit(slots, self._leases.job[slots], at, numbers)
+        jobs, held = self._jobs, self._leases.device_s(at)
         profiles, profile = jobs.profiles, jobs.ints[: len(jobs), PROFILE]
-        held = numbers[:, FIRST_RECEIVED:] * profiles.gang_on[profile]
         if usage.history.measure == "speed":
             speed = profiles.gang_speed if profiles.member is None else profiles.member
             normal = mean_speed(speed, self._nodes.cluster.counts)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.core.history import entitled
-from fairlead.core.jobs import FIRST_RECEIVED, LEASE, PROFILE, STATE, JobState
+from fairlead.core.jobs import LEASE, PROFILE, STATE, JobState
 from fairlead.live.driver import Live
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.plan import NOBODY
@@ -135,10 +135,8 @@ def share_views(live: Live) -> list[ShareView]:
         return []
     profiles, profile = jobs.profiles, jobs.ints[:count, PROFILE]
     owner = profiles.tenant[profile]
-    numbers = jobs.numbers[:count].copy()
     slots = leases.open
-    leases.credit(slots, leases.job[slots], live.clock.now(), numbers)
-    device_s = (numbers[:, FIRST_RECEIVED:] * profiles.gang_on[profile]).sum(axis=1)
+    device_s = leases.device_s(live.clock.now()).sum(axis=1)
     had = np.bincount(owner, device_s, len(tenants))
     held = np.bincount(owner[leases.job[slots]], leases.sizes(slots), len(tenants))
     waiting = np.bincount(owner[jobs.active], minlength=len(tenants))
