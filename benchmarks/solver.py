@@ -29,7 +29,8 @@ import numpy as np
 
 from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.snapshot import Profiles, Snapshot
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin
 from fairlead.solve import MaxMinProblem, MaxMinSolver, solve_least_level, solve_max_min
 

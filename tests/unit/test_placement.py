@@ -4,7 +4,8 @@ import numpy as np
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease import Placement
-from fairlead.model.snapshot import Profiles, Snapshot
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move, place, towards
 
 

@@ -13,7 +13,8 @@ from fairlead.mechanisms.queues import (
 )
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import NOBODY
-from fairlead.model.snapshot import Profiles, Snapshot
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Snapshot
 
 V100, K80 = 0, 1
 

@@ -22,7 +22,8 @@ from fairlead.model.errors import UsageError
 from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placement
 from fairlead.model.plan import Plan
-from fairlead.model.snapshot import Profiles, Snapshot
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import SpeedKey, SpeedTable
 from fairlead.placement import move_units
 from fairlead.sim.driver import simulate

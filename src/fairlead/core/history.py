@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.history import History
 from fairlead.model.job import Tenant
-from fairlead.model.snapshot import Profiles
+from fairlead.model.profiles import Profiles
 
 _COUNTS = 32
 """how often use is counted in a half-life"""

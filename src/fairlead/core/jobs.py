@@ -11,7 +11,8 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job, Tenant, unsupported_alternatives
 from fairlead.model.plan import NOBODY
-from fairlead.model.snapshot import Measurements, Profiles, gangs_of
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Measurements, gangs_of
 from fairlead.model.speeds import SpeedTable
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)

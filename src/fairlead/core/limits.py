@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.core.jobs import PROFILE, JobTable
 from fairlead.core.leases import LeaseTable
+from fairlead.model.allowed import whole
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Tenant
@@ -34,7 +35,7 @@ class Limits:
         self._accelerator_of, kinds = cluster.accelerator_of, cluster.accelerators
         held = [tenant for tenant in jobs.tenants if tenant.limit]
         self._most: FloatArray = np.array(
-            [[_whole(tenant.limit.get(kind, math.inf)) for kind in kinds] for tenant in held],
+            [[whole(tenant.limit.get(kind, math.inf)) for kind in kinds] for tenant in held],
             dtype=np.float64,
         )
         """holders of a limit × accelerators → devices"""
@@ -124,10 +125,6 @@ def _parts(units: Sequence[Unit]) -> dict[int, float]:
 
 def _units(placements: Placements) -> list[Unit]:
     return [(placement.job, placement.devices) for placement in placements]
-
-
-def _whole(limit: float) -> float:
-    return limit if math.isinf(limit) else math.ceil(limit - 1e-9)
 
 
 def _is_inside(tenants: Sequence[Tenant], tenant: Tenant, outer: Tenant) -> bool:

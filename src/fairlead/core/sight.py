@@ -17,10 +17,14 @@ from fairlead.core.jobs import (
     JobTable,
 )
 from fairlead.core.leases import LeaseTable
+from fairlead.core.limits import any_limit
 from fairlead.core.nodes import Nodes
+from fairlead.model.allowed import where_allowed
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.job import Tenant
 from fairlead.model.lease import Placements
 from fairlead.model.plan import NOBODY
+from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import SpeedTable
 from fairlead.policies.base import mean_speed
@@ -37,6 +41,8 @@ class Sight:
         self._jobs = jobs
         self._leases = leases
         self._measured = measured
+        self._last: tuple[Profiles, list[Tenant], Profiles] | None = None
+        """profiles and tenants with limits, and the former where these allow them"""
 
     def snapshot(
         self,
@@ -73,7 +79,7 @@ class Sight:
             capacity=up,
             usable=usable,
             tenants=tuple(usage.moved(jobs.tenants)),
-            profiles=usage.moved_profiles(jobs.profiles),
+            profiles=self._allowed(usage.moved_profiles(jobs.profiles)),
             job=active,
             profile=ints[:, PROFILE],
             arrival_at=rows[:, ARRIVAL],
@@ -92,6 +98,16 @@ class Sight:
             isolated_elapsed_s=rows[:, ISOLATED],
             measured=jobs.measurements(active) if self._measured else None,
         )
+
+    def _allowed(self, profiles: Profiles) -> Profiles:
+        """Return the profiles as limits allow them; the same object while nothing changes."""
+        tenants = self._jobs.tenants
+        if not any_limit(tenants):
+            return profiles
+        if self._last is None or self._last[0] is not profiles or self._last[1] != tenants:
+            found = where_allowed(profiles, tenants, self._nodes.cluster.accelerators)
+            self._last = profiles, list(tenants), found
+        return self._last[2]
 
     def used(self, at: float, usage: Usage) -> FloatArray:
         """Return tenants → device-seconds used so far, weighed as the history's measure says."""

@@ -7,7 +7,8 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.plan import NOBODY
-from fairlead.model.snapshot import Profiles, Snapshot
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Snapshot
 
 
 def with_jobs(

@@ -18,6 +18,7 @@ from fairlead.job.run import Run, T
 from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 
 _BEHIND_S = 1.0
+_MOST_METRICS = 100
 
 
 class LeasedRun(Run):
@@ -88,7 +89,10 @@ class LeasedRun(Run):
     def report(self, **metrics: float) -> None:
         """Show figures such as the loss beside the job's progress."""
         super().report(**metrics)
-        self._lease.metrics.update({name: float(value) for name, value in metrics.items()})
+        shown = self._lease.metrics
+        for name, value in metrics.items():
+            if name in shown or len(shown) < _MOST_METRICS:  # more the server does not keep
+                shown[name] = float(value)
 
     def checkpoint(self) -> None:
         """Save the state: now, or when the step ends that is being made.

@@ -7,7 +7,8 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.snapshot import Profiles, Snapshot
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
 from fairlead.policies.unit_levels import flat_units
