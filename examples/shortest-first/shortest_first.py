@@ -14,7 +14,7 @@ class ShortestFirst:
     """Serve the job with the least time left first, on the fastest accelerator with room."""
 
     def allocate(self, snap: Snapshot) -> Allocation:
-        free, share = snap.capacity.copy(), np.zeros(snap.speed.shape)
+        free, share = snap.devices.copy(), np.zeros(snap.speed.shape)
         for job in np.argsort(snap.steps_left / snap.speed.max(axis=1), kind="stable"):
             speed = np.where(free >= snap.gang[job], snap.speed[job], 0.0)
             if speed.any():

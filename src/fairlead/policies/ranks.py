@@ -10,13 +10,14 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.job import unsupported_alternatives
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, effective_speed
+from fairlead.policies.check import check_allocation, held, is_from_outside
 from fairlead.policies.quotas import Quotas, has_quotas
 from fairlead.registry import create
 
 
 def policy_named(spec: str) -> "Ranked":
     """Return the policy that ``spec`` names, minding priorities."""
-    return Ranked(create("policies", spec))
+    return Ranked(create("policies", spec), spec)
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,13 @@ class Ranked:
     """A policy that shares out the devices by rank: the next rank gets what the last one left.
 
     A job's rank is its tenant's priority, then its own. Without priorities this is the policy
-    itself. The objective and its certificate are those of the highest rank.
+    itself. The objective and its certificate are those of the highest rank. The shares of a policy
+    from outside the package are checked.
     """
 
     policy: Policy
+    name: str = ""
+    """what errors call it"""
 
     @property
     def reads_progress(self) -> bool:
@@ -61,7 +65,7 @@ class Ranked:
             raise unsupported_alternatives(snap.ids[int(snap.job[row])])
         ranks = _ranks(snap)
         if len(ranks) <= 1:
-            return self.policy.allocate(snap)
+            return self._asked(snap)
         room, found = snap.devices, []
         quotas = Quotas(snap) if has_quotas(snap) else None
         later = np.ones(len(snap.tenants), dtype=bool)
@@ -72,10 +76,16 @@ class Ranked:
                 later[snap.tenant[rows]] = False
                 offered = np.maximum(room - quotas.reserved(later), 0.0)
             part = snap.only(rows, offered)
-            allocation = self.policy.allocate(part)
+            allocation = self._asked(part)
             found.append((part, allocation))
-            room = np.maximum(room - _held(part, allocation), 0.0).round(12)
+            room = np.maximum(room - held(part, allocation), 0.0).round(12)
         return _joined(snap, ranks, found)
+
+    def _asked(self, snap: Snapshot) -> Allocation:
+        allocation = self.policy.allocate(snap)
+        if is_from_outside(self.policy):
+            check_allocation(self.name or type(self.policy).__name__, snap, allocation)
+        return allocation
 
 
 def _ranks(snap: Snapshot) -> list[IntArray]:
@@ -89,18 +99,6 @@ def _ranks(snap: Snapshot) -> list[IntArray]:
     key = np.column_stack([np.array(by_tenant or [0])[snap.tenant], snap.priority])
     kinds, rank = np.unique(-key, axis=0, return_inverse=True)
     return [(rank.ravel() == r).nonzero()[0] for r in range(len(kinds))]
-
-
-def _held(snap: Snapshot, allocation: Allocation) -> FloatArray:
-    """Return accelerators → devices that an allocation holds."""
-    share = allocation.share
-    if allocation.measure == "time":
-        row = np.searchsorted(snap.job, allocation.members[:, 0])
-        gang = np.broadcast_to(snap.gang_on[row], (len(row), len(snap.capacity)))
-        share = share * gang[:, [column.accelerator for column in allocation.columns]]
-    used = np.zeros(len(snap.capacity))
-    np.add.at(used, [column.accelerator for column in allocation.columns], share.sum(axis=0))
-    return used
 
 
 def _joined(
