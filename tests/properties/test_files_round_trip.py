@@ -143,7 +143,8 @@ def instances(draw: st.DrawFn) -> Instance:
         )
         for label in ids
     )
-    pairs = (Pair((ids[0], ids[1]), {"v100": (draw(SIZES), draw(SIZES))}),) if len(ids) > 1 else ()
+    alike = len(ids) > 1 and listed[0].gang_on("v100") == listed[1].gang_on("v100")
+    pairs = (Pair((ids[0], ids[1]), {"v100": (draw(SIZES), draw(SIZES))}),) if alike else ()
     tenants = (Tenant("top", draw(POSITIVE)), Tenant("low", 1.0, "top", "fifo"))
     return Instance(Cluster.of({"v100": 2, "k80": 2}), listed, tenants, pairs)
 

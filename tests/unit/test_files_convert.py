@@ -13,7 +13,7 @@ from fairlead.files.convert import convert
 from fairlead.files.draw import Draw, Shape, reference_accelerator
 from fairlead.files.speeds import parse_speeds
 from fairlead.files.text import Text
-from fairlead.model.errors import InputError
+from fairlead.model.errors import InputError, UsageError
 from fairlead.model.speeds import SpeedTable
 
 GAVEL_10 = (
@@ -58,6 +58,15 @@ def test_gavels_ten_columns_give_weight_gang_and_deadline(
     assert (lm.weight, lm.arrival_at, lm.deadline_s) == (5, 20, None)
     # Gavel's SLO is a multiple of the duration on a V100: 2 × 100 steps / 2 per second.
     assert (gan.id, gan.deadline_s) == ("1", 100)
+
+
+def test_the_gangs_of_gavels_logs_are_kept_so_that_no_bound_is_taken_for_them(
+    tmp_path: Path, speeds: SpeedTable
+) -> None:
+    log = put(tmp_path, GAVEL_7.replace("\t4\n", "\t3\n"), "x.trace")
+    assert convert(log, speeds).trace[0].gang == 3
+    with pytest.raises(UsageError, match=r"--max-gang 1 .* log of Gavel are kept"):
+        convert(log, speeds, max_gang=1)
 
 
 def test_gavels_seven_columns_read_as_a_trace_too(tmp_path: Path) -> None:

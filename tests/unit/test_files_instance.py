@@ -27,7 +27,7 @@ FULL = {
             "deadline_s": 60,
             "speeds": {"v100": 8.6, "k80": 0},
         },
-        {"id": "b", "tenant": "new", "speeds": {"k80": 1}, "steps_left": None},
+        {"id": "b", "tenant": "new", "gang": 2, "speeds": {"k80": 1}, "steps_left": None},
     ],
     "tenants": [{"id": "x", "weight": 3, "parent": "all", "inner": "fifo"}],
     "pairs": [{"jobs": ["a", "b"], "speeds": {"k80": [5.1, 3.2]}}],

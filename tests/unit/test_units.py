@@ -100,15 +100,22 @@ def test_pairs_of_an_instance_belong_to_their_jobs_only() -> None:
 
 
 def test_an_instance_pair_of_unequal_gangs_is_refused() -> None:
-    jobs = (
-        InstanceJob(id="a", speeds={"v100": 4.0}),
-        InstanceJob(id="b", gang=2, speeds={"v100": 4.0}),
-    )
-    pair = Pair(("a", "b"), {"v100": (3.0, 2.0)})
-    snap = snapshot_of(Instance(ONE, jobs, pairs=(pair,)))
+    def pair_of(gang: int) -> Instance:
+        jobs = (
+            InstanceJob(id="a", speeds={"v100": 4.0}),
+            InstanceJob(id="b", gang=gang, speeds={"v100": 4.0}),
+        )
+        two = Cluster.of({"v100": 2})
+        return Instance(two, jobs, pairs=(Pair(("a", "b"), {"v100": (3.0, 2.0)}),))
+
+    with pytest.raises(InputError, match=r"a\+b cannot share devices: gangs of 1 and 2") as caught:
+        pair_of(2)
+    assert caught.value.field == "pairs[0].speeds.v100"
+    # A change that is tried makes the gangs unequal after the instance was read.
+    snap = snapshot_of(pair_of(1))
+    tried = replace(snap, profiles=replace(snap.profiles, gang=np.array([1, 2])))
     with pytest.raises(InputError, match=r"a\+b cannot share devices"):
-        MaxMin(packed=True).allocate(snap)
-    assert MaxMin().allocate(snap).objective is not None
+        MaxMin(packed=True).allocate(tried)
 
 
 class TestPlacement:

@@ -159,7 +159,8 @@ def convert(
     """Convert a log of Gavel, Philly, ITP, Helios, Alibaba or Slurm to a trace.
 
     Logs that name no workload get one drawn from the speeds table: same seed and job id, same
-    workload. A gang that the table lacks becomes the largest below it; device-hours are kept.
+    workload. In these a gang that the table lacks, or above --max-gang, becomes the largest below
+    it; device-hours are kept. Logs of Gavel name their workloads and keep their gangs.
 
     Example: fairlead trace convert --from philly --vc 0e4a51 --speeds speeds.csv in.csv out.csv
     """

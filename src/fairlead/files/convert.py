@@ -15,7 +15,7 @@ from fairlead.files.jobs import Trace, by_arrival
 from fairlead.files.sacct import sacct_shapes
 from fairlead.files.text import Text, decode, read_bytes, shortened
 from fairlead.files.trace import parse_trace
-from fairlead.model.errors import InputError
+from fairlead.model.errors import InputError, UsageError
 from fairlead.model.job import Job
 from fairlead.model.speeds import SpeedTable
 
@@ -42,7 +42,8 @@ def convert(
     """Return the log at ``path`` as a trace; its form is told by its content unless given.
 
     ``tenant`` keeps one virtual cluster (Philly, Helios), cluster (ITP), account (Slurm) or
-    class of service (Alibaba) only.
+    class of service (Alibaba) only. ``max_gang`` bounds the gangs of logs that name no workload;
+    those of Gavel's logs are kept.
     """
     data = read_bytes(path)
     source = shortened(str(path))
@@ -53,6 +54,11 @@ def convert(
         form, parts = form or _told(text), [(_stem(path), text)]
     if form in ("gavel", "trace"):
         text = parts[0][1]
+        if max_gang is not None:
+            raise UsageError(
+                f"--max-gang {max_gang} is for logs that name no workload; the gangs of"
+                f" {'a trace' if form == 'trace' else 'a log of Gavel'} are kept, so leave it out"
+            )
         return Converted(_kept(_jobs_of(form, text, speeds), tenant), form)
     draw = Draw(speeds, seed=seed, max_gang=max_gang)
     shapes = [

@@ -59,7 +59,7 @@ class InstanceJob:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two jobs measured together on the same devices."""
+    """Two jobs measured together on the same devices, of which they need equally many."""
 
     jobs: tuple[str, str]
     speeds: Mapping[str, tuple[float, float]]
@@ -101,7 +101,7 @@ class Instance:
         return tuple(found.values())
 
     def _check_pairs(self) -> None:
-        known = {job.id for job in self.jobs}
+        known = {job.id: job for job in self.jobs}
         seen: set[frozenset[str]] = set()
         for i, pair in enumerate(self.pairs):
             for name in pair.jobs:
@@ -116,6 +116,16 @@ class Instance:
                     field=f"pairs[{i}]",
                 )
             seen.add(frozenset(pair.jobs))
+            first, second = (known[name] for name in pair.jobs)
+            for kind in self.cluster.accelerators:
+                gangs = first.gang_on(kind), second.gang_on(kind)
+                if kind in pair.speeds and gangs[0] != gangs[1]:
+                    raise InputError(
+                        f"{'+'.join(pair.jobs)} cannot share devices: gangs of {gangs[0]} and"
+                        f" {gangs[1]}",
+                        fix="remove the pair or make the gangs equal",
+                        field=f"pairs[{i}].speeds.{kind}",
+                    )
 
 
 def _check_runs(job: InstanceJob, counts: Mapping[str, int], where: str) -> None:
