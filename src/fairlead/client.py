@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from fairlead.model.errors import FairleadError
+from fairlead.tls import distrust
 
 OVER = ("finished", "failed", "cancelled")
 """states that a job does not leave"""
@@ -46,6 +47,14 @@ class ServerError(FairleadError):
 
 class UnreachableError(ServerError):
     """The server did not answer."""
+
+
+class UntrustedError(ServerError):
+    """The server's certificate is not accepted: what is wrong with it, and the fix."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}; {fix}")
+        self.problem, self.fix = problem, fix
 
 
 class Client:
@@ -208,8 +217,11 @@ class Client:
         kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
         return kind(self._url.hostname or "", self._url.port, timeout=timeout_s)
 
-    def _unreachable(self, error: Exception) -> UnreachableError:
+    def _unreachable(self, error: Exception) -> ServerError:
         where = f"{self._url.scheme}://{self._url.netloc}"
+        if found := distrust(error, self._url.hostname or ""):
+            problem, fix = found
+            return UntrustedError(f"{where}: {problem}", fix)
         return UnreachableError(f"{where} does not answer ({error}); is the server up?")
 
     def close(self) -> None:

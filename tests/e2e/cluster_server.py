@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from tests.e2e.certificates import make_certificate
 from tests.e2e.live_server import LINE
 
 from fairlead.client import Client, ServerError
@@ -102,12 +103,7 @@ class ClusterServer:
 
     def with_certificate(self) -> Self:
         """Let it speak TLS, which is wanted where it listens elsewhere than on loopback."""
-        made = {name: str(self.root / f"tls.{name}") for name in ("key", "crt")}
-        request = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={self.host}"
-        command = [*request.split(), "-addext", f"subjectAltName=IP:{self.host}"]
-        command += ["-keyout", made["key"], "-out", made["crt"]]
-        subprocess.run(command, check=True, capture_output=True)
-        self.tls = ("--tls-certificate", made["crt"], "--tls-key", made["key"])
+        self.tls = make_certificate(self.root, self.host)
         return self
 
     def submit(self, name: str, steps: int, *ballast: int, **settings: Any) -> str:

@@ -121,7 +121,8 @@ class LiveServer:
         if not token.exists():
             raise ServerError("not up yet")
         if self._client is None:
-            self._client = Client(f"http://127.0.0.1:{self.port}", token.read_text())
+            scheme = "https" if "--tls-key" in self.extra else "http"
+            self._client = Client(f"{scheme}://127.0.0.1:{self.port}", token.read_text())
         return self._client
 
     def cli(self, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -1,5 +1,6 @@
 """Settings of the server: who wins, what is refused, and that the guide knows them all."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typer.main import get_command
 
 from fairlead.cli.main import app
 from fairlead.model.errors import InputError, UsageError
-from fairlead.server.config import NAMES, effective, unread, variable_of
+from fairlead.server.config import NAMES, ServeSettings, effective, unread, variable_of
 from fairlead.server.verify import verify
 
 GUIDE = Path(__file__).parents[2] / "docs/guide/serve.md"
@@ -96,6 +97,25 @@ def test_a_variable_is_named_by_its_error() -> None:
 def test_listening_elsewhere_without_tls_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="in the clear"):
         effective({"data": tmp_path, "host": "0.0.0.0"}, {})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [
+        ("local", "127.0.0.1"),
+        ("rehearsal", "127.0.0.1"),
+        ("slurm:partition=gpu", os.uname().nodename),
+        ("ray", os.uname().nodename),
+    ],
+)
+def test_jobs_of_this_machine_find_the_server_where_its_own_clients_do(
+    tmp_path: Path, host: str, engine: str, name: str
+) -> None:
+    settings = ServeSettings(data=tmp_path, host=host, engine=engine, port=8643)
+    assert settings.members_url == f"http://{name}:8643"
+    named = ServeSettings(data=tmp_path, host="gpu.example", engine=engine, port=8643)
+    assert named.members_url == named.url == "http://gpu.example:8643"
 
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:

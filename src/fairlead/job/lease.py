@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from fairlead import crash
 from fairlead.job.parting import Parting
+from fairlead.tls import distrust
 
 _SOONEST_S, _LATEST_S = 0.05, 5.0
 _RETRY_S = 0.5
@@ -68,6 +69,9 @@ class Lease:
         """when the step ended up to which the speed was last measured, and its number"""
         self.on_speed: Callable[[float], None] = lambda _: None
         """told how fast an emulated accelerator is from now on"""
+        self.on_distrust: Callable[[str], None] = lambda _: None
+        """told once why the server's certificate is not accepted, and what to do about it"""
+        self._distrusted = ""
         self._thread = threading.Thread(target=self._keep, name="fairlead-lease", daemon=True)
 
     def begin(self, steps: int) -> None:
@@ -181,9 +185,11 @@ class Lease:
             body["metrics"] = metrics
         try:
             status, answer = self._post(f"/v1/leases/{self.number}/renew", body)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             self._connection = None
+            self._tell_distrust(error)
             return None
+        self._distrusted = ""
         if status in (401, 403, 404, 409):
             self.lost = True
             return None
@@ -191,6 +197,13 @@ class Lease:
             return None
         self._metrics_sent = metrics
         return answer
+
+    def _tell_distrust(self, error: Exception) -> None:
+        found = distrust(error, self._url.hostname or "")
+        told = "; ".join(found) if found else ""
+        if told and told != self._distrusted:
+            self._distrusted = told
+            self.on_distrust(f"no progress is reported: {told}")
 
     def _measure(self) -> float:
         """Return the speed of late, from the end of one step to that of a later one."""

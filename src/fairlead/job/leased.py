@@ -53,6 +53,7 @@ class LeasedRun(Run):
             else None,
         )
         self._lease.on_speed = self._pace.run_at
+        self._lease.on_distrust = _say
         self._restore()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)

@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from fairlead import __version__
-from fairlead.client import Client, ServerError
+from fairlead.client import Client, ServerError, UntrustedError
 from fairlead.compiled import compiled
 from fairlead.engines.gpus import find_gpus
 from fairlead.model.errors import FairleadError
@@ -201,6 +201,9 @@ def _server(settings: ServeSettings) -> Iterator[Finding]:
     try:
         status, headers, _ = client.raw("GET", "/readyz")
         about = client.get("/v1/about")
+    except UntrustedError as error:
+        yield Finding("server", "wrong", error.problem, error.fix)
+        return
     except ServerError as error:
         if _is_taken(settings):
             yield Finding("server", "wrong", str(error), "see its log, or start it again")

@@ -1,5 +1,6 @@
 """What ``fairlead serve`` can be told, and by whom: flags, then environment, then a file."""
 
+import os
 import re
 import ssl
 import tomllib
@@ -81,6 +82,12 @@ class ServeSettings:
         scheme = "https" if self.tls_certificate else "http"
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::", *LOOPBACK) else self.host
         return f"{scheme}://{host}:{self.port}"
+
+    @property
+    def members_url(self) -> str:
+        """Where the members of jobs reach it, which may run on other machines."""
+        here = self.engine in ("local", "rehearsal") or self.host not in ("0.0.0.0", "::")
+        return self.url if here else self.url.replace("127.0.0.1", os.uname().nodename, 1)
 
     @property
     def store_url(self) -> str:

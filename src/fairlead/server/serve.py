@@ -242,9 +242,7 @@ def _devices(settings: ServeSettings) -> tuple[Cluster, tuple[str, ...]]:
 def _environment(
     settings: ServeSettings, tokens: Tokens, emulated: SpeedTable | None, round_s: float
 ) -> Environment:
-    url = settings.url
-    if settings.host in ("0.0.0.0", "::"):  # jobs may run on other machines
-        url = url.replace("127.0.0.1", os.uname().nodename, 1)
+    url = settings.members_url
 
     def found(lease: int, spec: JobSpec, kinds: tuple[str, ...]) -> dict[str, str]:
         given = {
