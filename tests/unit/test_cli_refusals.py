@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import typer
 
+from fairlead.cli.instances import snapshot_for
 from fairlead.cli.main import app
 from fairlead.cli.output import counted, printable, table
 from fairlead.cli.refusals import run
 from fairlead.cli.watch import drawn
 from fairlead.client import Client, ServerError
+from fairlead.policies.ranks import policy_named
 
 
 def refused(
@@ -52,6 +54,39 @@ def test_misuse_is_one_line_that_says_where_to_look(
     assert code == 2
     assert told.startswith("fairlead: ")
     assert says in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["allocate", "--policy", "makespan"],
+        ["allocate", "--policy", "sjf"],
+        ["allocate", "--policy", "cost-slo"],
+        ["explain", "a", "--policy", "finish-time"],
+        ["audit", "--policy", "finish-time", "--lies", "0"],
+        ["export", "--policy", "makespan"],
+    ],
+)
+def test_an_unknown_length_is_refused_by_who_looks_at_it_and_by_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: list[str],
+) -> None:
+    instance = tmp_path / "instance.json"
+    jobs: list[dict[str, object]] = [
+        {"id": "a", "speeds": {"v100": 1.0}, "steps_left": 5},
+        {"id": "b", "speeds": {"v100": 1.0}, "deadline_s": 9},
+    ]
+    instance.write_text(json.dumps({"cluster": {"v100": 1}, "jobs": jobs}))
+    code, told = refused(monkeypatch, capsys, *words, "--instance", str(instance))
+    assert code == 1
+    assert "instance.json, field 'jobs[1].steps_left': " in told
+    assert told.endswith("job 'b' does not say; give the steps that it has left [input]")
+    del jobs[1]["deadline_s"]
+    instance.write_text(json.dumps({"cluster": {"v100": 1}, "jobs": jobs}))
+    snapshot_for(policy_named("cost-slo"), instance)
+    snapshot_for(policy_named("max-min"), instance)
 
 
 @pytest.mark.parametrize("json_", [[], ["--json"]])

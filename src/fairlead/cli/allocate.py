@@ -19,12 +19,11 @@ def allocate(
     Example:  fairlead allocate --instance instance.json --policy max-min
     """
     from fairlead.cli.document import print_json
-    from fairlead.files import read_instance
-    from fairlead.model.snapshot import snapshot_of
+    from fairlead.cli.instances import snapshot_for
     from fairlead.policies.ranks import policy_named
 
     chosen = policy_named(policy)
-    snap = snapshot_of(read_instance(instance))
+    snap = snapshot_for(chosen, instance)
     started = time.perf_counter()
     allocation = chosen.allocate(snap)
     solve_s = time.perf_counter() - started
@@ -48,9 +47,8 @@ def _show(policy: str, snap: Any, allocation: Any, found: dict[str, Any]) -> Non
     ]
     what = {"jobs": "job" if own else "unit", "tenants": "tenant"}[allocation.rows]
     unit = "steps/s" if allocation.rows == "jobs" else "normalised speed"
-    table(
-        f"{policy}: objective {found['objective']}", [what, *kinds, *([unit] if own else [])], rows
-    )
+    title = policy if found["objective"] is None else f"{policy}: objective {found['objective']}"
+    table(title, [what, *kinds, *([unit] if own else [])], rows)
     if not own:
         table("speeds", ["job", unit], [[job, f"{speed:.4g}"] for job, speed in speeds.items()])
     for late in allocation.late:

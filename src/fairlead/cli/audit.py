@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairlead.files.text import Text
     from fairlead.insight.audit import Audit
     from fairlead.model.snapshot import Snapshot
+    from fairlead.policies.ranks import Ranked
 
 
 class By(StrEnum):
@@ -132,7 +133,7 @@ def _audits(
     from fairlead.policies.ranks import policy_named
 
     policy = policy_named(spec)
-    for where, snap in _snapshots(spec, instances, trace, moment):
+    for where, snap in _snapshots(spec, policy, instances, trace, moment):
         with _progress(f"{spec} on {where}") as show:
             yield measure(
                 snap,
@@ -146,11 +147,13 @@ def _audits(
 
 
 def _snapshots(
-    spec: str, instances: "Sequence[Path | Text]", trace: str | None, moment: Mapping[str, object]
+    spec: str,
+    policy: "Ranked",
+    instances: "Sequence[Path | Text]",
+    trace: str | None,
+    moment: Mapping[str, object],
 ) -> "Iterator[tuple[str, Snapshot]]":
-    from fairlead.files.instance import parse_instance
-    from fairlead.files.text import read_text
-    from fairlead.model.snapshot import snapshot_of
+    from fairlead.cli.instances import snapshot_for
 
     if (trace is None) == (not instances):
         raise UsageError("audit needs --instance FILE, --live, or --trace FILE --at SECONDS")
@@ -159,9 +162,8 @@ def _snapshots(
             if value is not None:
                 raise UsageError(f"{option} goes with --trace; leave it out with --instance")
         for given in instances:
-            text = read_text(given) if isinstance(given, Path) else given
             where = given.name.removesuffix(".gz").removesuffix(".json")
-            yield where, snapshot_of(parse_instance(text))
+            yield where, snapshot_for(policy, given)
         return
     at = moment["--at"]
     if not isinstance(at, float):

@@ -39,19 +39,18 @@ def explain(
     Example:  fairlead explain job-7 --instance instance.json --policy max-min
     """
     from fairlead.cli.document import print_json
+    from fairlead.cli.instances import snapshot_for
     from fairlead.cli.output import results
-    from fairlead.files import read_instance
     from fairlead.insight.explain import explain as find
     from fairlead.insight.sentences import paragraphs
-    from fairlead.model.snapshot import snapshot_of
     from fairlead.policies.ranks import policy_named
 
     if instance is None:
         _explain_live(who, policy, tenant=tenant, as_json=as_json)
         return
     policy = policy or "max-min"
-    snap = snapshot_of(read_instance(instance))
     chosen = policy_named(policy)
+    snap = snapshot_for(chosen, instance)
     found = find(snap, chosen, who, name=policy, tenant=tenant)
     if as_json:
         print_json(found.as_dict())

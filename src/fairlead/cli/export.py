@@ -96,12 +96,12 @@ def _written(form: Form, advised: "list[Advice]", queue: "Queue | None") -> str:
 
 
 def _of_instance(path: Path, policy: str) -> "list[Advice]":
-    from fairlead.files import read_instance
+    from fairlead.cli.instances import snapshot_for
     from fairlead.insight.advice import advise
-    from fairlead.model.snapshot import snapshot_of
     from fairlead.policies.ranks import policy_named
 
-    return advise(snapshot_of(read_instance(path)), policy_named(policy))
+    chosen = policy_named(policy)
+    return advise(snapshot_for(chosen, path), chosen)
 
 
 def _of_server() -> "list[Advice]":

@@ -17,6 +17,8 @@ class Policy(Protocol):
 
     A policy that never looks at the steps jobs have made says so by ``reads_progress = False``;
     its shares then stand until jobs or devices change, and nobody need report progress for it.
+    One that looks at those of jobs with a deadline only says so by
+    ``reads_progress_without_deadline = False``; others need every job's length.
     One that minds that a job may need other numbers of devices on other accelerators
     (``snap.gang_on``) says so by ``takes_alternatives = True``; others are not asked about such.
     One under which tenants' weights count says so by ``divides_among_tenants = True``; others

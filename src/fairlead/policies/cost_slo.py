@@ -28,6 +28,7 @@ class CostSlo(UnitPolicy):
     ``placement`` are those of ``cost``.
     """
 
+    reads_progress_without_deadline: ClassVar[bool] = False
     fills_idle: ClassVar[bool] = False
     """idle devices are not to be lent out: they cost"""
 

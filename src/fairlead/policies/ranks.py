@@ -7,6 +7,8 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import InputError
+from fairlead.model.instance import Instance
 from fairlead.model.job import unsupported_alternatives
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, effective_speed
@@ -57,6 +59,19 @@ class Ranked:
     def fills_idle(self) -> bool:
         """Whether devices that no share claims may go to waiting jobs."""
         return getattr(self.policy, "fills_idle", True)
+
+    def check_lengths(self, instance: Instance) -> None:
+        """Refuse an instance that leaves out a length which the policy reads."""
+        if not self.reads_progress:
+            return
+        always = getattr(self.policy, "reads_progress_without_deadline", True)
+        for i, job in enumerate(instance.jobs):
+            if job.steps_left is None and (always or job.deadline_s is not None):
+                raise InputError(
+                    f"{self.name} looks at how long jobs are, and job {job.id!r} does not say",
+                    fix="give the steps that it has left",
+                    field=f"jobs[{i}].steps_left",
+                )
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares of all ranks together."""
