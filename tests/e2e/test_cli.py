@@ -122,6 +122,16 @@ def test_allocate_prints_shares_with_a_certificate(tmp_path: Path) -> None:
     assert set(found["certificate"]["prices"]) == {"v100", "k80"}
 
 
+def test_allocate_says_nothing_of_an_objective_that_a_policy_does_not_have(tmp_path: Path) -> None:
+    instance = tmp_path / "instance.json"
+    jobs = [{"id": "a", "speeds": {"v100": 40}}]
+    instance.write_text(json.dumps({"cluster": {"v100": 1}, "jobs": jobs}))
+    for policy, objective in (("fifo", False), ("max-min", True)):
+        shown = fairlead("allocate", "--instance", str(instance), "--policy", policy).stdout
+        assert policy in shown
+        assert ("objective" in shown) == objective
+
+
 @pytest.mark.parametrize("policy", ["max-min", "makespan:agnostic", "fifo", "isolated"])
 def test_allocate_of_no_jobs_is_an_empty_allocation(tmp_path: Path, policy: str) -> None:
     instance = tmp_path / "empty.json"

@@ -69,6 +69,14 @@ def test_convert_without_out_prints_the_trace(tmp_path: Path) -> None:
     assert len(result.stdout.splitlines()) == 3
 
 
+def test_a_dash_is_stdout_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("log.csv").write_text(PHILLY)
+    assert run("convert", "log.csv", "-").stdout == run("convert", "log.csv").stdout != ""
+    assert run("generate", "--jobs", 3, "--out", "-").stdout.startswith("job_id,")
+    assert not Path("-").exists()
+
+
 def test_validate_sums_the_trace_up(tmp_path: Path) -> None:
     out = tmp_path / "trace.csv"
     args = ("--kind", "continuous-multiple", "--cluster", DEFAULT_CLUSTER, "--out", out)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -272,15 +273,28 @@ def test_events_follow_a_job_from_its_submission_to_its_end(server: LiveServer) 
     assert {"job.changed", "lease.started", "lease.ended"} <= set(kinds)
 
 
-def test_watch_shows_a_job_that_comes_later(server: LiveServer) -> None:
+def test_watch_shows_a_job_that_comes_later(server: LiveServer, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fairlead", "jobs", "--watch", "--name", "seen-by-watch"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=server.environment) as watching:
-        time.sleep(1.5)
+    shown = tmp_path / "shown"
+
+    def soon(text: str) -> bool:
+        ends_at = time.monotonic() + 20
+        while text not in shown.read_text() and time.monotonic() < ends_at:
+            time.sleep(0.1)
+        return text in shown.read_text()
+
+    with (
+        shown.open("w") as out,
+        subprocess.Popen(command, stdout=out, env=server.environment) as watching,
+    ):
+        # No terminal: what there is to see must not wait until the command ends.
+        assert soon("0 jobs")
         server.client.submit(["true"], workload="small", name="seen-by-watch")
-        time.sleep(3.0)
+        assert soon("seen-by-watch")
+        assert soon("finished")
         watching.send_signal(signal.SIGINT)
-        shown = watching.communicate(timeout=20)[0].decode()
-    assert "seen-by-watch" in shown
+        watching.wait(20)
+    assert shown.read_text().count("0 jobs") == 1
 
 
 def test_priority_changes_and_may_be_negative(server: LiveServer) -> None:

@@ -42,6 +42,16 @@ def test_a_job_alone_on_its_fastest_accelerator_is_bound_by_its_own_time() -> No
     assert any("fifo gives no prices" in said for said in paragraphs(found))
 
 
+def test_of_a_tenant_whose_jobs_are_those_of_tenants_inside_it_these_are_named() -> None:
+    tenants = (Tenant("lab"), Tenant("group", parent="lab"), Tenant("vision", parent="group"))
+    snap = jobs({"speeds": {"v100": 4}, "tenant": "vision"}, {"speeds": {"v100": 1}},
+                tenants=tenants, v100=1)  # fmt: skip
+    for who in ("lab", "group"):
+        with pytest.raises(InputError, match=f"{who}' has no jobs of its own") as caught:
+            find(snap, who)
+        assert caught.value.fix == "ask about one of these: vision"
+
+
 def test_full_accelerators_bind_and_unusable_ones_are_named() -> None:
     snap = jobs(
         {"speeds": {"v100": 4}},

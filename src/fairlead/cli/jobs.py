@@ -33,8 +33,9 @@ def jobs(
 ) -> None:
     """List jobs, oldest first; of very many the newest 10,000.
 
-    With --watch the list follows the server's events; with --json, too, these events are
-    written, one JSON document a line.
+    With --watch the list follows the server's events, and is printed anew when it has changed
+    where stdout is no terminal; with --json, too, these events are written, one JSON document a
+    line.
 
     Example:  fairlead jobs --state running --watch
     """

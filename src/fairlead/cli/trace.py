@@ -83,7 +83,7 @@ Window = Annotated[
     typer.Option(help="Jobs A:B will be measured; arrivals go on after B, 110 % of B−A."),
 ]
 Out = Annotated[
-    Path | None, typer.Option(help=".csv or .jsonl, optionally .gz; stdout without it.")
+    Path | None, typer.Option(help=".csv or .jsonl, optionally .gz; stdout without it, or as -.")
 ]
 Form = Annotated[From, typer.Option("--from", help="Who wrote the log.")]
 Tenant = Annotated[
@@ -146,7 +146,7 @@ def generate(
 def convert(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The log.")],
     out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="The trace; stdout without it.")
+        Path | None, typer.Argument(metavar="OUT", help="The trace; stdout without it, or as -.")
     ] = None,
     *,
     form: Form = From.AUTO,
@@ -263,7 +263,7 @@ def _write(
     from fairlead.files.trace import job_members
 
     said = {**summary.as_json(), **(extra or {})}
-    if out is not None:
+    if out is not None and str(out) != "-":
         write_trace(jobs, out)
         if as_json:
             _print_json({"out": str(out), **said})

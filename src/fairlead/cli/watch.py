@@ -5,8 +5,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from rich.console import RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -47,19 +48,39 @@ def _on(job: dict[str, Any]) -> str:
 
 
 def follow(server: Client, listed: Callable[[], Jobs]) -> None:
-    """Show jobs until somebody interrupts, anew after each of the server's events."""
+    """Show jobs until somebody interrupts, anew after each of the server's events.
+
+    Where that is no terminal, each table that differs from the last one is printed below it.
+    """
     stirred = threading.Event()
     threading.Thread(target=_listen, args=(server, stirred), daemon=True).start()
-    most = max(results.height - 6, 5) if results.is_terminal else None
+    if not results.is_terminal:
+        _print_changes(listed, stirred)
+    most = max(results.height - 6, 5)
     with Live(console=results, auto_refresh=False, screen=False) as shown:
         while True:
             found = listed()
-            table = drawn(found[-most:] if most else found)
+            table = drawn(found[-most:])
             table.title = counted(len(found), "job")
             shown.update(table, refresh=True)
-            if stirred.wait(_REFRESH_S):
-                time.sleep(_SETTLE_S)
-                stirred.clear()
+            _await_change(stirred)
+
+
+def _print_changes(listed: Callable[[], Jobs], stirred: threading.Event) -> NoReturn:
+    last: list[list[RenderableType]] | None = None
+    while True:
+        table = drawn(listed())
+        cells = [list(column.cells) for column in table.columns]
+        if cells != last:
+            results.print(table)
+        last = cells
+        _await_change(stirred)
+
+
+def _await_change(stirred: threading.Event) -> None:
+    if stirred.wait(_REFRESH_S):
+        time.sleep(_SETTLE_S)
+        stirred.clear()
 
 
 def _listen(server: Client, stirred: threading.Event) -> None:

@@ -1,6 +1,7 @@
 """Why a job or tenant has the speed it has, and what would raise it."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -169,12 +170,26 @@ def find(snap: Snapshot, who: str, *, tenant: bool = False) -> Subject:
     if who in tenants:
         index = tenants[who]
         return Subject(who, index, np.flatnonzero(snap.tenant == index), is_tenant=True)
+    if inner := _inner(snap, who, tenants):
+        raise InputError(
+            f"tenant {who!r} has no jobs of its own, only the tenants inside it",
+            fix=f"ask about one of these: {', '.join(inner)}",
+            field="JOB|TENANT",
+        )
     near = get_close_matches(who, [*jobs, *tenants], n=5, cutoff=0.5) or [*jobs, *tenants][:5]
     raise InputError(
         f"there is no job or tenant {who!r} with jobs here",
         fix=f"name one of them, such as {', '.join(near)}" if near else "give some jobs",
         field="JOB|TENANT",
     )
+
+
+def _inner(snap: Snapshot, outer: str, having: Collection[str]) -> list[str]:
+    """Return those of the tenants ``having`` jobs that stand inside another one, however deep."""
+    inside = {outer}
+    while more := {t.id for t in snap.tenants if t.parent in inside} - inside:
+        inside |= more
+    return [name for name in having if name in inside]
 
 
 def _outcome(
