@@ -71,7 +71,7 @@ _IGNORED = (
     *("_reads_progress", "emulated", "measured", "pace."),
     *("self.tick()", "self.finish()", "super().register(", "launched_at", "_lease_ends"),
     *("until - time.monotonic()", "self.memory =", "< planned", "expect(", "_weigh_at"),
-    "dispose()",
+    *("dispose()", "require_some_known(", "require_devices(", "tables.audit"),
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew (a job that
 is not thought of at once is at the end of the round), forked and packed jobs, tables'
@@ -79,10 +79,10 @@ housekeeping, limits of single processes and of requests, points for tests, the 
 events that the driver never makes, which have unit tests of their own, HTTP connections, which the
 simulated network has none of, how emulated accelerators are slow, and what members print, which is
 for the tests with real processes. No simulated server stands by for the lock. What mechanisms
-remember and what a cut plan leaves idle is about who should run; that jobs which can never run are
-refused has unit tests. A local keeper's
-``tick`` and ``finish`` are empty, and wrong arguments of ``register`` are refused by a check that
-has unit tests."""
+remember and what a cut plan leaves idle is about who should run. That jobs which can never run and
+other machines are refused, and that changes are in the audit trail, has tests of its own. A local
+keeper's ``tick`` and ``finish`` are empty, and wrong arguments of ``register`` are refused by a
+check that has unit tests."""
 _EQUIVALENT = (
     # Only when to plan anew follows from it: waiting jobs are thought of a little earlier.
     "_leave_lost_nodes: False → not",
@@ -96,6 +96,7 @@ _EQUIVALENT = (
     "renew: rank == 0 → NotEq",
     # A file is closed as soon as nobody refers to it any more.
     "is_alive: without held.close()",
+    "_try_file: without file.close()",
     # To close a file or a connection once more does nothing.
     "close: without self._held = None",
     # Its own word is read back with the others' a moment later.
