@@ -122,8 +122,14 @@ class Lease:
         if self.lost:
             self._decide(None)
             return 0.0
-        # The server is away. The job goes on until its lease is over, then it must leave: a
-        # server that comes back may have given its devices to somebody else.
+        if answer is not None and answer.get("leave_after") is not None:
+            last = int(answer["leave_after"])
+            if self._parting is not None:  # the server may die before it has told all of them
+                self._parting.last_step(last)
+            self._decide(last)
+            return 0.0
+        # Without a server the job goes on until its lease is over, then it must leave: a server
+        # that comes back may have given its devices to somebody else.
         over = answer is None and now >= self._until
         if self._parting is None:
             if over:
@@ -139,11 +145,6 @@ class Lease:
             return next_renewal_s(answer)
         with self._lock:
             told, self._leaving = self._leaving, True
-        if answer.get("leave_after") is not None:
-            last = int(answer["leave_after"])
-            if self._parting is not None:  # the server may die before it has told all of them
-                self._parting.last_step(last)
-            self._decide(last)
         # The others of the gang wait for our count.
         return float(answer.get("again_s", _SOONEST_S)) if told else 0.0
 
