@@ -15,9 +15,10 @@ from fairlead.testing.scenarios import SPEEDS
 KINDS = ("v100", "k80")
 
 
-def profiles(gang: int, tenant: int, **more: np.ndarray) -> Profiles:
+def profiles(gang: int, tenant: int, min_gang: int | None = None) -> Profiles:
     speed, ones = np.array([[9.0, 3.0]]), np.ones(1)
-    return Profiles(speed, np.array([gang]), ones, np.array([tenant]), **more)  # type: ignore[arg-type]
+    least = None if min_gang is None else np.array([min_gang])
+    return Profiles(speed, np.array([gang]), ones, np.array([tenant]), min_gang=least)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_a_gang_runs_where_limits_allow_it(
 
 
 def test_an_elastic_gang_may_shrink_to_its_limit() -> None:
-    given = profiles(2, 0, min_gang=np.array([1]), max_gang=np.array([2]))
+    given = profiles(2, 0, min_gang=1)
     assert where_allowed(given, [Tenant("a", limit={"v100": 1.0})], KINDS) is given
 
 

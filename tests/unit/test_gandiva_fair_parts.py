@@ -1,6 +1,7 @@
 """Gandiva_fair's parts: tickets, homes, load, what is owed, trades; and how it takes changes."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -266,7 +267,7 @@ def test_devices_that_fall_idle_within_a_quantum_are_used_at_once() -> None:
 @pytest.mark.parametrize("mechanism", [GandivaFair(), Lottery(), Lottery(backfill=True)])
 @pytest.mark.parametrize("tenants", [1, 10, 1000])
 def test_a_decision_about_1000_jobs_on_500_devices_takes_less_than_250_ms(
-    mechanism: GandivaFair | Lottery, tenants: int
+    mechanism: Any, tenants: int
 ) -> None:
     kinds = ("v100", "p100", "k80")
     rng = np.random.default_rng(0)
@@ -276,13 +277,13 @@ def test_a_decision_about_1000_jobs_on_500_devices_takes_less_than_250_ms(
         for gang in (1, 2, 4, 8)
     }
     cluster = Cluster.of({"v100": 168, "p100": 168, "k80": 164}, per_node=4)
-    scheduler: Scheduler[object] = Scheduler(cluster, speed_table(kinds, rows), mechanism)  # type: ignore[arg-type]
+    scheduler: Scheduler[object] = Scheduler(cluster, speed_table(kinds, rows), mechanism)
     for i in range(1000):
         gang = int(rng.choice([1, 1, 1, 1, 1, 2, 4, 8]))
         workload, tenant = f"w{rng.integers(26)}", f"t{i % tenants}"
         job = Job(id=str(i), workload=workload, gang=gang, total_steps=1e9, tenant=tenant)
         scheduler.handle(JobSubmitted(0.0, job))
     (asked,) = (c for c in scheduler.handle(PlanDue(0.0)) if isinstance(c, ComputePlan))
-    (plan, _), took_s = cpu_s(lambda: mechanism.plan(asked.snapshot, asked.memory))  # type: ignore[arg-type]
+    (plan, _), took_s = cpu_s(lambda: mechanism.plan(asked.snapshot, asked.memory))
     assert len(plan.start.device) > 400
     assert took_s < 0.25

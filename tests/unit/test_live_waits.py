@@ -8,6 +8,7 @@ import pytest
 from tests.unit.scripted_live import ScriptedLive, scripted_live
 
 from fairlead.live import ending
+from fairlead.server.messages import State
 from fairlead.server.metrics import render
 from fairlead.server.views import job_view, listed
 
@@ -16,10 +17,10 @@ def state(site: ScriptedLive, job: str) -> str:
     return job_view(site.live, site.live.scheduler.jobs.number[job]).state
 
 
-def in_state(site: ScriptedLive, wanted: str) -> list[str]:
+def in_state(site: ScriptedLive, wanted: State) -> list[str]:
     jobs = site.live.scheduler.jobs
     everybody = np.ones(len(jobs.tenants), dtype=bool)
-    found = listed(site.live, everybody, wanted, 0)  # type: ignore[arg-type]  # a state's name
+    found = listed(site.live, everybody, wanted, 0)
     return [jobs.ids[number] for number in found.tolist()]
 
 

@@ -14,7 +14,7 @@ from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import Limits, any_limit
 from fairlead.core.nodes import Nodes
 from fairlead.core.sight import Sight
-from fairlead.mechanisms.base import M, Mechanism, Refills
+from fairlead.mechanisms.base import M, Mechanism, Refills, abilities
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
@@ -91,7 +91,7 @@ class Scheduler(Generic[M]):
     def begin(self, cluster: Cluster) -> None:
         """Start with empty tables for a cluster."""
         self.cluster = cluster
-        self.jobs = JobTable(cluster, self.beliefs, **_abilities(self.mechanism))
+        self.jobs = JobTable(cluster, self.beliefs, **abilities(self.mechanism))
         self.leases = LeaseTable(cluster, self.jobs)
         self.nodes = Nodes(cluster)
         self._look()
@@ -103,7 +103,7 @@ class Scheduler(Generic[M]):
         the job's gang, are to leave. Refused whole if a job that has not ended could never run,
         but for those that have already lost all devices that they could run on.
         """
-        self.jobs.believe(beliefs, **_abilities(mechanism))
+        self.jobs.believe(beliefs, **abilities(mechanism))
         self._decide_by(beliefs, mechanism, plan_lead_s)
         self._look()
         self.memory, self.planning, self.round_end_at = mechanism.initial(), False, None
@@ -496,11 +496,3 @@ class Scheduler(Generic[M]):
         Of the jobs that wait some may be hidden.
         """
         return self._sight.snapshot(at, starts_at, self.waiting, self.usage, self.changes, hidden)
-
-
-def _abilities(mechanism: Mechanism[Any]) -> dict[str, bool]:
-    """Return which gangs are accepted: ``mixes`` and ``alternatives`` of a JobTable."""
-    return {
-        "mixes": bool(getattr(mechanism, "mixes_accelerators", False)),
-        "alternatives": bool(getattr(mechanism, "takes_alternatives", False)),
-    }

@@ -61,3 +61,11 @@ class Fluid(Protocol):
     """A mechanism that gives fractions of devices: simulation only, no plan of devices."""
 
     fluid: bool
+
+
+def abilities(mechanism: Mechanism[Any]) -> dict[str, bool]:
+    """Return which gangs are accepted: ``mixes`` and ``alternatives`` of a job table."""
+    return {
+        "mixes": bool(getattr(mechanism, "mixes_accelerators", False)),
+        "alternatives": bool(getattr(mechanism, "takes_alternatives", False)),
+    }
