@@ -28,7 +28,6 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds import SpeedTable
 from fairlead.policies.base import mean_speed
 from fairlead.policies.max_min import MaxMin
-from fairlead.policies.pair_speeds import PairSpeedsCache
 from fairlead.policies.units import UnitRules, unit_table
 from fairlead.solve import OptionProblem
 
@@ -75,7 +74,7 @@ def class_program(snap: Snapshot) -> OptionProblem:
     profiles = snap.profiles
     mean = mean_speed(profiles.speed, snap.capacity)
     scale = profiles.gang / (profiles.weight * mean)
-    table = unit_table(snap, scale, UnitRules(packed=True), PairSpeedsCache())
+    table = unit_table(snap, scale, UnitRules(packed=True))
     return table.problem(scale)
 
 

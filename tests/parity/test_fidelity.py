@@ -14,6 +14,7 @@ from fairlead.mechanisms.shares import Shares
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin
+from fairlead.policies.warm_start import WarmStart
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.scenario import Scenario
@@ -26,8 +27,8 @@ class Watched(Shares):
     seen: dict[str, Any] = field(default_factory=dict)
     deviations: list[float] = field(default_factory=list)
 
-    def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
-        plan, account = super().plan(snap, memory)
+    def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
+        plan, account = super().plan_warm(warm, snap, memory)
         if self.seen:
             still = np.isin(self.seen["job"], snap.job)
             row = np.searchsorted(snap.job, self.seen["job"][still])

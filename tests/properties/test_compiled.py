@@ -29,6 +29,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import job_allocation
+from fairlead.policies.warm_start import WarmStart
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 from fairlead.solve import onward, small
@@ -195,9 +196,9 @@ def test_the_compiled_account_is_the_same(case: tuple[Account, Snapshot]) -> Non
     assert (found.tables == expected.tables).all()
     assert (found.starts_at, found.changes) == (expected.starts_at, expected.changes)
     policy = _Told(np.where(found.owed_s > 0, 0.5, 0.0))
-    found = found.reallocated(policy, snap, carry_s=360.0)
+    found = found.reallocated(policy, snap, WarmStart(), carry_s=360.0)
     with Pure(account_module):
-        expected = expected.reallocated(policy, snap, carry_s=360.0)
+        expected = expected.reallocated(policy, snap, WarmStart(), carry_s=360.0)
     assert (found.tables == expected.tables).all()
 
 

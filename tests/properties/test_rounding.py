@@ -22,6 +22,7 @@ from fairlead.policies.oef import Oef
 from fairlead.policies.oef_cooperative import OefCooperative
 from fairlead.policies.tenant_max_min import TenantMaxMin
 from fairlead.policies.trading import Trading
+from fairlead.policies.warm_start import WarmStart
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 
@@ -101,8 +102,10 @@ def watched(scenario: Scenario, rounds: int) -> Watch:
 
     @dataclass(frozen=True)
     class Watched(Rounding):
-        def plan(self, snap: Snapshot, memory: Deviations) -> tuple[Plan, Deviations]:
-            plan, after = super().plan(snap, memory)
+        def plan_warm(
+            self, warm: WarmStart, snap: Snapshot, memory: Deviations
+        ) -> tuple[Plan, Deviations]:
+            plan, after = super().plan_warm(warm, snap, memory)
             watch.note(snap, plan, after)
             if watch.rounds >= rounds:
                 raise EnoughError

@@ -16,7 +16,6 @@ from fairlead.model.instance import Instance, InstanceJob, Pair
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds import SpeedKey, SpeedTable
 from fairlead.policies.max_min import MaxMin
-from fairlead.policies.pair_speeds import PairSpeeds, PairSpeedsCache
 from fairlead.policies.unit_shares import circle, corner
 from fairlead.policies.units import UnitRules, UnitTable, unit_table
 from fairlead.registry import create
@@ -25,7 +24,7 @@ from fairlead.solve import ALONE
 
 def _table(snap: Snapshot, *, packed: bool = True, placement: bool = False) -> UnitTable:
     none = np.zeros((len(snap.job), 0))
-    return unit_table(snap, none, UnitRules(packed, placement), PairSpeedsCache())
+    return unit_table(snap, none, UnitRules(packed, placement))
 
 
 def _options(table: UnitTable) -> set[tuple[int, int, Column]]:
@@ -189,7 +188,7 @@ def test_pair_speeds_follow_the_tables_rules() -> None:
             SpeedKey("b", 1, "v100", partner="a"): 2.0,
         }
     )
-    pairs = PairSpeeds(speeds, ("v100", "k80"))
+    pairs = speeds.pairs(("v100", "k80"))
     for gang in (1, 2):
         for placement in ("consolidated", "spread"):
             block = pairs.block(gang, placement)

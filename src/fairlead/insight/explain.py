@@ -18,6 +18,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError, SolveError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy
+from fairlead.policies.warm_start import WarmStart, allocate
 
 WORTH_NAMING = 0.01
 """a change is a way to raise a speed if it raises it by this part"""
@@ -121,7 +122,8 @@ def explain(
     change is that of solving again with it.
     """
     subject = find(snap, who, tenant=tenant)
-    allocation = policy.allocate(snap)
+    warm = WarmStart()
+    allocation = allocate(policy, snap, warm)
     if allocation.rows == "tenants" and not subject.is_tenant:
         owner = snap.tenants[subject.tenant].id
         subject = Subject(
@@ -140,7 +142,7 @@ def explain(
     outcomes = [
         outcome
         for change in changes(snap, subject.rows, subject.tenant)
-        if (outcome := _outcome(snap, policy, subject, allocation, change, prices))
+        if (outcome := _outcome(snap, policy, warm, subject, allocation, change, prices))
     ]
     outcomes = [o for o in outcomes if abs(o.gain) > 1e-6]
     outcomes.sort(
@@ -195,6 +197,7 @@ def _inner(snap: Snapshot, outer: str, having: Collection[str]) -> list[str]:
 def _outcome(
     snap: Snapshot,
     policy: Policy,
+    warm: WarmStart,
     subject: Subject,
     before: Allocation,
     change: Change,
@@ -202,7 +205,7 @@ def _outcome(
 ) -> Outcome | None:
     """Return what a change does; None where it leaves no allocation."""
     try:
-        after = policy.allocate(change.snap)
+        after = allocate(policy, change.snap, warm)
     except (SolveError, InputError):
         return None
     old, new = speeds(snap, before), speeds(change.snap, after)

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.mechanisms.base import Fluid, Mechanism, WarmMechanism
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.warm_start import WarmStart
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 
@@ -44,9 +45,17 @@ class _Until:
         return getattr(self._mechanism, name)
 
     def plan(self, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
-        if snap.at >= self._at_s and len(snap.job):
+        if self._is_reached(snap):
             raise _Reached(snap)
         return self._mechanism.plan(snap, memory)
+
+    def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
+        if isinstance(self._mechanism, WarmMechanism) and not self._is_reached(snap):
+            return self._mechanism.plan_warm(warm, snap, memory)
+        return self.plan(snap, memory)
+
+    def _is_reached(self, snap: Snapshot) -> bool:
+        return snap.at >= self._at_s and len(snap.job) > 0
 
     def initial(self) -> Any:
         return self._mechanism.initial()

@@ -5,7 +5,7 @@ to the participant's slowest accelerator. Some see the scale too. A lie multipli
 each accelerator; all jobs of a participant lie alike.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy
+from fairlead.policies.warm_start import WarmStart, allocate
 from fairlead.solve import merge
 
 
@@ -39,6 +40,8 @@ class Court:
     """what the truth gives"""
     scale: FloatArray
     """participants → what gains are relative to"""
+    warm: WarmStart = field(default_factory=WarmStart)
+    """solver state of this audit's own"""
 
     def jobs_of(self, participant: int) -> IntArray:
         """Return the rows of the participant's jobs."""
@@ -85,7 +88,7 @@ class Court:
         """
         jobs = self.jobs_of(participant)
         told = tell(self.snap, jobs, times)
-        allocation = self.policy.allocate(told)
+        allocation = allocate(self.policy, told, self.warm)
         if allocation.rows == "tenants":
             held = tenant_devices(self.snap, allocation, self.parties)[participant]
             after = self.parties.value(participant, held[None])[0]
@@ -100,7 +103,7 @@ class Court:
         told = self.snap
         for by in np.unique(factor).tolist():
             told = tell(told, np.flatnonzero(factor == by), np.full(len(told.capacity), by))
-        allocation = self.policy.allocate(told)
+        allocation = allocate(self.policy, told, self.warm)
         if allocation.rows == "jobs":
             speed = true_speeds(self.snap, told, allocation)
             allocation = replace(allocation, speed=speed)

@@ -11,6 +11,7 @@ from fairlead.live.clock import Clock
 from fairlead.live.inputs import Make, Queue
 from fairlead.live.workers import Workers
 from fairlead.mechanisms.base import Mechanism
+from fairlead.mechanisms.planner import Planner
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS
@@ -29,7 +30,7 @@ class Rounds:
     def __init__(
         self, mechanism: Mechanism[Any], workers: Workers, clock: Clock, queue: Queue
     ) -> None:
-        self._mechanism, self._workers = mechanism, workers
+        self._planner, self._workers = Planner(mechanism), workers
         self._clock, self._queue = clock, queue
         self.decisions_s: list[float] = []
         """what recent plans took to compute"""
@@ -77,7 +78,7 @@ class Rounds:
         began = self._clock.now()
         try:
             plan, memory = await self._workers.plan(
-                self._mechanism.plan, command.snapshot, command.memory
+                self._planner.plan, command.snapshot, command.memory
             )
         except Exception:
             # A plan that cannot be had must not stop the cluster: what runs goes on for a while.

@@ -8,6 +8,7 @@ from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.value import value
 from fairlead.policies.base import Policy
+from fairlead.policies.warm_start import WarmStart, allocate
 
 _TABLES = SHARE, OWED, CARRIED, RECEIVED = range(4)
 
@@ -51,7 +52,7 @@ class Account:
             elapsed_s = snap.starts_at - self.starts_at
             compiled.forward(self.job, self.tables, elapsed_s, snap.job, snap.received_s, tables)
             return Account(snap.job, tables, snap.starts_at, self.solved_at, self.changes)
-        tables = self.tables.copy() if self.job is snap.job else self._in_order_of(snap)
+        tables = self._in_order_of(snap)
         owed, received = tables[OWED], tables[RECEIVED]
         owed += tables[SHARE] * (snap.starts_at - self.starts_at)
         owed += received
@@ -72,9 +73,11 @@ class Account:
             tables[RECEIVED, new] = snap.received_s[new]
         return tables
 
-    def reallocated(self, policy: Policy, snap: Snapshot, *, carry_s: float) -> "Account":
+    def reallocated(
+        self, policy: Policy, snap: Snapshot, warm: WarmStart, *, carry_s: float
+    ) -> "Account":
         """Return the account under new shares, nothing owed; up to ``carry_s`` carried along."""
-        allocation = policy.allocate(snap)
+        allocation = allocate(policy, snap, warm)
         if allocation.rows != "jobs" or allocation.measure != "time":
             raise UsageError(
                 f"this mechanism realises time shares of jobs, not"

@@ -8,6 +8,7 @@ from fairlead.model.job import Tenant
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.warm_start import WarmStart
 
 M = TypeVar("M")
 
@@ -33,6 +34,15 @@ class Mechanism(Protocol[M]):
 
     def plan(self, snap: Snapshot, memory: M) -> tuple[Plan, M]:
         """Return what runs from the snapshot's start on, and what to remember."""
+        ...
+
+
+@runtime_checkable
+class WarmMechanism(Protocol):
+    """A mechanism that asks a policy, whose solver may start from its last answer."""
+
+    def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
+        """Return what ``plan`` returns, using and updating the planner's solver state."""
         ...
 
 

@@ -11,6 +11,7 @@ from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
 from fairlead.policies.base import Policy
+from fairlead.policies.warm_start import WarmStart
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,16 @@ class Gavel:
 
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return Algorithm 1's choice, with time received counted from the last allocation."""
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
+        """Return the same, with the solver state that the planner keeps."""
         account = memory.brought_forward(snap)
         stale = account.changes != snap.changes and (
             snap.starts_at - account.solved_at >= self.min_interval_s
         )
         if stale:
-            account = account.reallocated(self.policy, snap, carry_s=0.0)
+            account = account.reallocated(self.policy, snap, warm, carry_s=0.0)
         # Owed time starts at 0 with every allocation, so time received since then is what was
         # promised less what is owed. Half a round stands for it at first, as in the artifact.
         promised = account.share * (snap.starts_at - account.solved_at)

@@ -16,7 +16,6 @@ from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move_units
 from fairlead.policies.base import accelerator_columns
-from fairlead.policies.pair_speeds import PairSpeeds, PairSpeedsCache
 
 _NO_PAIRS = np.zeros((0, 2), dtype=np.int64)
 
@@ -57,7 +56,6 @@ class GavelGandiva:
     """which partners are drawn"""
 
     reads_progress: ClassVar[bool] = False
-    _speeds: ClassVar[PairSpeedsCache] = PairSpeedsCache()
 
     def initial(self) -> PairAccount:
         """Return an account without jobs."""
@@ -158,7 +156,7 @@ class GavelGandiva:
     def _beside(self, snap: Snapshot, rows: Sequence[int]) -> FloatArray:
         """Return two jobs × accelerators → believed steps per second beside each other."""
         assert snap.speeds is not None
-        known: PairSpeeds = self._speeds.of(snap.speeds, snap.cluster.accelerators)
+        known = snap.speeds.pairs(snap.cluster.accelerators)
         profiles, profile = snap.profiles, snap.profile[list(rows)]
         a, b = (known.index[profiles.workload[p]] for p in profile.tolist())
         packed = known.block(int(profiles.gang[profile[0]]), "consolidated")

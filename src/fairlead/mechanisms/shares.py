@@ -14,6 +14,7 @@ from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
 from fairlead.policies.base import Policy
+from fairlead.policies.warm_start import WarmStart
 
 _SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
 """urgency by the number of rounds until a job must run; a table, so that every machine agrees"""
@@ -67,10 +68,14 @@ class Shares(ShareRounds):
 
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return the units to which most is owed, and the account to go on from."""
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
+        """Return the same, with the solver state that the planner keeps."""
         account = memory.brought_forward(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
-            account = account.reallocated(self.policy, snap, carry_s=self.round_s)
+            account = account.reallocated(self.policy, snap, warm, carry_s=self.round_s)
         entries = urgent(account.tables, self.round_s, snap.on, self.stay)
         choice = Choice.for_jobs(snap, snap.capacity.tolist())
         self._choose(snap, account, choice, entries)

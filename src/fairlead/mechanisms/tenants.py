@@ -14,6 +14,7 @@ from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, job_allocation
 from fairlead.policies.tenant_rows import DividesDevices, TenantTable
+from fairlead.policies.warm_start import WarmStart
 
 _MOST_OFFERS = 100
 _TINY = 1e-9
@@ -51,7 +52,11 @@ class Tenants:
 
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
         """Return the units to which most is owed, and the account to go on from."""
-        return self._rounds.plan(snap, memory)
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
+        """Return the same, with the solver state that the planner keeps."""
+        return self._rounds.plan_warm(warm, snap, memory)
 
     def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""

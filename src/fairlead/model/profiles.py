@@ -31,6 +31,12 @@ class Profiles:
     """profiles × accelerators → devices needed at once there; None: ``gang`` on all of them"""
 
     @cached_property
+    def content(self) -> tuple[bytes, ...]:
+        """The bytes of speeds, gangs and weights: equal for profiles that policies solve alike."""
+        gangs = b"" if self.gangs is None else self.gangs.tobytes()
+        return self.speed.tobytes(), self.gang.tobytes(), self.weight.tobytes(), gangs
+
+    @cached_property
     def gang_on(self) -> IntArray:
         """Profiles × accelerators, or × 1 where all are alike → devices needed at once there."""
         return self.gang[:, None] if self.gangs is None else self.gangs

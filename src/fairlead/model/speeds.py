@@ -27,6 +27,48 @@ class SpeedKey(NamedTuple):
     partner: str | None = None
 
 
+class PairSpeeds:
+    """How fast each workload of a table runs with each other one on the same devices."""
+
+    def __init__(self, table: "SpeedTable", accelerators: tuple[str, ...]) -> None:
+        self._measures_gangs = table.measures_gangs
+        self.index = {workload: i for i, workload in enumerate(table.workloads)}
+        self._measured: dict[tuple[int, Placement], FloatArray] = {}
+        column = {name: j for j, name in enumerate(accelerators)}
+        shape = (len(self.index), len(self.index), len(accelerators))
+        for key, speed in table.steps_per_s.items():
+            if key.partner is None or key.accelerator not in column:
+                continue
+            kind = (key.gang, key.placement)
+            if kind not in self._measured:
+                self._measured[kind] = np.full(shape, np.nan)
+            if key.partner in self.index:
+                place = self.index[key.workload], self.index[key.partner], column[key.accelerator]
+                self._measured[kind][place] = speed
+        self._missing = np.full(shape, np.nan)
+        self._whole: dict[tuple[int, Placement], FloatArray] = {}
+
+    def block(self, gang: int, placement: Placement) -> FloatArray:
+        """Return workloads × partners × accelerators → steps per second of the former.
+
+        As for a job alone, what was not measured spread is as fast as consolidated, and a table
+        without gangs above 1 scales by the gang; otherwise a pair that was not measured does not
+        fit together.
+        """
+        found = self._whole.get((gang, placement))
+        if found is None:
+            found = self._measured.get((gang, placement), self._missing)
+            if placement == "spread":
+                consolidated = self._measured.get((gang, "consolidated"), self._missing)
+                found = np.where(np.isnan(found), consolidated, found)
+            if gang > 1 and not self._measures_gangs:
+                single = gang * self._measured.get((1, "consolidated"), self._missing)
+                found = np.where(np.isnan(found), single, found)
+            found = np.nan_to_num(found, nan=0.0)
+            self._whole[gang, placement] = found
+        return found
+
+
 @dataclass(frozen=True)
 class SpeedTable:
     """Measured steps per second of whole jobs; 0 means that it does not run there.
@@ -41,6 +83,9 @@ class SpeedTable:
     assumed: float | None = None
     """speed of one device for workloads that were never measured; None: they are refused"""
     _rows: dict[tuple[str, int, tuple[str, ...]], FloatArray] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _pairs: dict[tuple[str, ...], PairSpeeds] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -132,6 +177,13 @@ class SpeedTable:
             found.flags.writeable = False
             self._rows[key] = found
         return found
+
+    def pairs(self, accelerators: tuple[str, ...]) -> PairSpeeds:
+        """Return the speeds of packed workloads on these accelerators, as arrays."""
+        pairs = self._pairs.get(accelerators)
+        if pairs is None:
+            pairs = self._pairs[accelerators] = PairSpeeds(self, accelerators)
+        return pairs
 
     def row_of(self, job: Job, accelerators: tuple[str, ...]) -> FloatArray:
         """Return accelerators → steps per second of a job with the devices it needs on each."""

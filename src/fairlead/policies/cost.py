@@ -39,7 +39,7 @@ class Cost(UnitPolicy):
             return empty_allocation(snap)
         rules = self._rules
         nothing = np.zeros((len(snap.job), 0))
-        found = choices(snap, nothing, rules, self._pairs, agnostic=self.agnostic)
+        found = choices(snap, nothing, rules, agnostic=self.agnostic)
         if self.sum:
             best = best_sum(found.problem, found.speed / usd_per_hour[found.table.resource])
         else:

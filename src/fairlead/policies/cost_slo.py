@@ -40,7 +40,7 @@ class CostSlo(UnitPolicy):
         needed = needed_speed(snap)
         rules = self._rules
         # Deadlines that no job can be in time for are alike: as fast as it can.
-        found = choices(snap, needed, rules, self._pairs, agnostic=self.agnostic)
+        found = choices(snap, needed, rules, agnostic=self.agnostic)
         asked = needed[found.table.classes.representative]
         floor = np.where(np.isinf(asked), found.problem.cap, asked)
         best = best_ratio_above(found.problem, found.speed, found.cost(usd_per_hour), floor)

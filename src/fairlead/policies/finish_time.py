@@ -77,7 +77,7 @@ class FinishTime(UnitPolicy):
             return path.of(classes.representative).within(problem.cap)
 
         rules = self._rules
-        found = climbed_units(snap, scale, path.distinct, path_of, rules, self._pairs, speed)
+        found = climbed_units(snap, scale, path.distinct, path_of, rules, speed)
 
         def worth() -> float:
             reached = found.speed

@@ -78,7 +78,6 @@ class Hierarchical(UnitPolicy):
             np.column_stack([snap.weight, _place(snap, fifo)]),
             lambda classes, problem: TreePath(tree_of(snap, classes, fifo), problem.cap),
             self._rules,
-            self._pairs,
             speed,
         )
 

@@ -43,7 +43,7 @@ class Makespan(UnitPolicy):
         if self._by_units(snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
             rules = self._rules
-            return _in_seconds(flat_units(snap, scale, rules, self._pairs, speed), unit_s)
+            return _in_seconds(flat_units(snap, scale, rules, speed), unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = ClassTable.of(rate, snap.gang, snap.capacity)
         found = max_min_allocation(

@@ -1,41 +1,39 @@
 """Weighted max-min fairness over effective throughput (Gavel §4.1, §4.3)."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.levels import ClassTable, max_min_allocation
 from fairlead.policies.unit_levels import flat_units
 from fairlead.policies.unit_policy import UnitPolicy
+from fairlead.policies.warm_start import WarmStart
 from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
 
-class _Cache:
-    """What speeds up the next allocation and never changes its result."""
+class _Warm:
+    """The solver and class table of the last allocation, with the content they stand for."""
 
     def __init__(self) -> None:
         self._solver = MaxMinSolver()
-        self.table: ClassTable | None = None
-        self._profiles: Profiles | None = None
-        self._capacity = b""
+        self._table: ClassTable | None = None
+        self._content: tuple[bytes, ...] = ()
 
     def solve(self, problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
         return self._solver.solve(problem, keys.tolist())
 
-    def made_for(self, snap: Snapshot) -> bool:
-        """Tell whether the class table still describes the snapshot's profiles and devices."""
-        return self._profiles is snap.profiles and self._capacity == snap.capacity.tobytes()
-
-    def keep(self, snap: Snapshot, table: ClassTable) -> None:
-        self.table = table
-        self._profiles = snap.profiles
-        self._capacity = snap.capacity.tobytes()
+    def table(self, snap: Snapshot, build: Callable[[Snapshot], ClassTable]) -> ClassTable:
+        """Return the class table of the snapshot's profiles and devices, built if they changed."""
+        content = (snap.capacity.tobytes(), *snap.profiles.content)
+        if self._table is None or content != self._content:
+            self._table, self._content = build(snap), content
+        return self._table
 
 
 @dataclass(frozen=True)
@@ -53,24 +51,24 @@ class MaxMin(UnitPolicy):
     """
 
     reads_progress: ClassVar[bool] = False
-    _cache: _Cache = field(init=False, repr=False, compare=False, default_factory=_Cache)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""
+        return self.allocate_warm(snap, WarmStart())
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same, starting from the last answer to the same planner."""
         if not len(snap.job):
             return empty_allocation(snap)
-        cache = self._cache
         if self._by_units(snap):
             scale = self._scale(snap)[snap.profile]
             rules = self._rules
             speed = (snap.speed > 0).astype(float) if self.agnostic else None
-            return flat_units(snap, scale, rules, self._pairs, speed)
-        table = cache.table
-        if table is None or not cache.made_for(snap):
-            table = self._classes(snap)
-            cache.keep(snap, table)
+            return flat_units(snap, scale, rules, speed)
+        state = warm.state(self, _Warm)
+        table = state.table(snap, self._classes)
         return max_min_allocation(
-            snap, table, table.class_of[snap.profile], cache.solve, pooled=self.agnostic
+            snap, table, table.class_of[snap.profile], state.solve, pooled=self.agnostic
         )
 
     def _classes(self, snap: Snapshot) -> ClassTable:

@@ -14,6 +14,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, effective_speed
 from fairlead.policies.check import check_allocation, held, is_from_outside
 from fairlead.policies.quotas import Quotas, has_quotas
+from fairlead.policies.warm_start import WarmStart, allocate
 from fairlead.registry import create
 
 
@@ -75,12 +76,16 @@ class Ranked:
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares of all ranks together."""
+        return self.allocate_warm(snap, WarmStart())
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same, with the solver state that the caller keeps."""
         if not self.takes_alternatives and snap.has_alternatives:
             row = int((snap.gang_on != snap.gang[:, None]).any(axis=1).argmax())
             raise unsupported_alternatives(snap.ids[int(snap.job[row])])
         ranks = _ranks(snap)
         if len(ranks) <= 1:
-            return self._asked(snap)
+            return self._asked(snap, warm)
         room, found = snap.devices, []
         quotas = Quotas(snap) if has_quotas(snap) else None
         later = np.ones(len(snap.tenants), dtype=bool)
@@ -91,13 +96,13 @@ class Ranked:
                 later[snap.tenant[rows]] = False
                 offered = np.maximum(room - quotas.reserved(later), 0.0)
             part = snap.only(rows, offered)
-            allocation = self._asked(part)
+            allocation = self._asked(part, warm)
             found.append((part, allocation))
             room = np.maximum(room - held(part, allocation), 0.0).round(12)
         return _joined(snap, ranks, found)
 
-    def _asked(self, snap: Snapshot) -> Allocation:
-        allocation = self.policy.allocate(snap)
+    def _asked(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        allocation = allocate(self.policy, snap, warm)
         if is_from_outside(self.policy):
             check_allocation(self.name or type(self.policy).__name__, snap, allocation)
         return allocation

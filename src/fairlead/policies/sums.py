@@ -9,7 +9,6 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import mean_speed
-from fairlead.policies.pair_speeds import PairSpeedsCache
 from fairlead.policies.unit_shares import as_asked, class_speed, unit_allocation
 from fairlead.policies.units import UnitRules, UnitTable, unit_table
 from fairlead.solve import Best, OptionProblem
@@ -51,7 +50,6 @@ def choices(
     snap: Snapshot,
     distinct: FloatArray,
     rules: UnitRules,
-    pairs: PairSpeedsCache,
     *,
     agnostic: bool,
 ) -> Choices:
@@ -60,7 +58,7 @@ def choices(
     if agnostic:
         known = snap.speed
         speed = np.where(known > 0, mean_speed(known, snap.capacity)[:, None], 0.0)
-    table = unit_table(snap, distinct, rules, pairs, speed)
+    table = unit_table(snap, distinct, rules, speed)
     return Choices(table, table.problem(np.ones(len(snap.job))))
 
 

@@ -31,6 +31,6 @@ class Throughput(UnitPolicy):
             return empty_allocation(snap)
         rules = self._rules
         nothing = np.zeros((len(snap.job), 0))
-        found = choices(snap, nothing, rules, self._pairs, agnostic=self.agnostic)
+        found = choices(snap, nothing, rules, agnostic=self.agnostic)
         best = best_sum(found.problem, found.speed)
         return found.allocation(snap, best, rules)

@@ -7,7 +7,6 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.pair_speeds import PairSpeedsCache
 from fairlead.policies.unit_shares import as_asked, unit_allocation
 from fairlead.policies.units import UnitRules, unit_table
 from fairlead.solve import Classes, FlatPath, OptionProblem, Path, fill_options
@@ -19,7 +18,6 @@ def flat_units(
     snap: Snapshot,
     scale: FloatArray,
     rules: UnitRules,
-    cache: PairSpeedsCache,
     speed: FloatArray | None = None,
 ) -> Allocation:
     """Return the lexicographic max-min shares of units, a job's level being scale × speed.
@@ -27,7 +25,7 @@ def flat_units(
     ``speed`` (jobs × accelerators) replaces the believed speeds. Objective and bound are the
     least level.
     """
-    table = unit_table(snap, scale, rules, cache, speed)
+    table = unit_table(snap, scale, rules, speed)
     problem = table.problem(scale)
     solution = fill_options(problem, FlatPath(problem.cap))
 
@@ -48,7 +46,6 @@ def climbed_units(
     distinct: FloatArray,
     path_of: PathOf,
     rules: UnitRules,
-    cache: PairSpeedsCache,
     speed: FloatArray | None = None,
 ) -> Allocation:
     """Return the shares of units at the end of a path, a job's level being scale × speed.
@@ -56,7 +53,7 @@ def climbed_units(
     ``distinct`` (jobs × anything) is what the path tells apart besides, ``speed`` replaces the
     believed speeds. Objective and bound are the theta at which the resources first stop somebody.
     """
-    table = unit_table(snap, np.column_stack([scale, distinct]), rules, cache, speed)
+    table = unit_table(snap, np.column_stack([scale, distinct]), rules, speed)
     problem = table.problem(scale)
     solution = fill_options(problem, path_of(table.classes, problem))
 

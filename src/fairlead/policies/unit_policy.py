@@ -1,11 +1,10 @@
 """The options of policies whose shares may be those of units."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.pair_speeds import PairSpeedsCache
 from fairlead.policies.quotas import has_quotas
 from fairlead.policies.units import UnitRules
 
@@ -22,9 +21,6 @@ class UnitPolicy:
     agnostic: bool = False
     packed: bool = False
     placement: bool = False
-    _pairs: PairSpeedsCache = field(
-        init=False, repr=False, compare=False, default_factory=PairSpeedsCache
-    )
 
     def __post_init__(self) -> None:
         if self.agnostic and self.packed:

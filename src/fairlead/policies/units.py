@@ -16,7 +16,6 @@ from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds import Placement
 from fairlead.policies.base import accelerator_columns
-from fairlead.policies.pair_speeds import PairSpeedsCache
 from fairlead.policies.quotas import Quotas, has_quotas
 from fairlead.solve import ALONE, Classes, ExtraRows, OptionProblem, merge
 from fairlead.solve.classes import fractions, row_hash
@@ -85,7 +84,6 @@ def unit_table(
     snap: Snapshot,
     distinct: FloatArray,
     rules: UnitRules,
-    cache: PairSpeedsCache,
     speed: FloatArray | None = None,
 ) -> UnitTable:
     """Return the classes of jobs that nothing tells apart, and the options that can pay.
@@ -99,9 +97,9 @@ def unit_table(
     - a spread gang that is no faster than a consolidated one.
     """
     if not has_quotas(snap):
-        return _Builder(snap, distinct, rules, cache, speed).table()
+        return _Builder(snap, distinct, rules, speed).table()
     distinct = np.column_stack([distinct.reshape(len(snap.job), -1), snap.tenant])
-    table = _Builder(snap, distinct, rules, cache, speed).table()
+    table = _Builder(snap, distinct, rules, speed).table()
     member = np.append(table.classes.representative, -1)  # class ALONE has none
     return replace(
         table,
@@ -122,10 +120,9 @@ class _Builder:
         snap: Snapshot,
         distinct: FloatArray,
         rules: UnitRules,
-        cache: PairSpeedsCache,
         speed: FloatArray | None,
     ) -> None:
-        self._snap, self._rules, self._cache = snap, rules, cache
+        self._snap, self._rules = snap, rules
         workloads = dict.fromkeys(snap.profiles.workload)
         self._workload = [*workloads] or [""]
         code = {name: i for i, name in enumerate(workloads)}
@@ -230,7 +227,7 @@ class _Builder:
         if snap.speeds is None:
             none = np.zeros(0, dtype=np.int64)
             return none, none, np.zeros((0, len(snap.capacity))), np.zeros((0, len(snap.capacity)))
-        known = self._cache.of(snap.speeds, snap.cluster.accelerators)
+        known = snap.speeds.pairs(snap.cluster.accelerators)
         name = np.array([known.index.get(w, -1) for w in self._workload])[self._workload_of]
         parts = []
         for gang in np.unique(self._gang).tolist():

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.mechanisms.planner import Planner
 from fairlead.model.arrays import IntArray
 from fairlead.model.commands import (
     ComputePlan,
@@ -62,7 +63,7 @@ class _Run:
     def __init__(self, scenario: Scenario, mechanism: Mechanism[Any], record: Record) -> None:
         self._scenario = scenario
         self._record = record
-        self._mechanism = mechanism
+        self._planner = Planner(mechanism)
         self._reads_progress = getattr(mechanism, "reads_progress", True)
         beliefs = scenario.believed or scenario.speeds
         self.scheduler: Scheduler[Any] = Scheduler(
@@ -195,7 +196,7 @@ class _Run:
         del command, event
 
     def _compute_plan(self, command: ComputePlan, event: Event) -> None:
-        plan, memory = self._mechanism.plan(command.snapshot, command.memory)
+        plan, memory = self._planner.plan(command.snapshot, command.memory)
         self._record.rounds += 1
         self._record.solves += plan.reallocated
         self._send(PlanReady(event.at, command.version, plan, memory))

@@ -12,6 +12,7 @@ from fairlead.model.errors import UsageError
 from fairlead.model.events import JobSubmitted, TenantChanged
 from fairlead.model.snapshot import gangs_of
 from fairlead.policies.base import accelerator_columns
+from fairlead.policies.warm_start import WarmStart, allocate
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.scenario import Scenario
 from fairlead.sim.truth import Truth
@@ -25,7 +26,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
     )
     for tenant in scenario.tenants:
         scheduler.handle(TenantChanged(0.0, tenant))
-    pace = _Pace(scenario)
+    pace, warm = _Pace(scenario), WarmStart()
     jobs = scenario.jobs
     total = np.array([job.total_steps for job in jobs])
     done = np.zeros(len(jobs))
@@ -43,7 +44,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
             at = next_arrival
             continue
         table.advance(active, done[active], scenario.cluster.counts)
-        allocation = mechanism.policy.allocate(scheduler.snapshot(at, at))
+        allocation = allocate(mechanism.policy, scheduler.snapshot(at, at), warm)
         record.solves += 1
         rate, devices = pace.of(allocation, active)
         with np.errstate(divide="ignore"):

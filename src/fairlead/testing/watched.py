@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from fairlead.core import decode_event, encode_event
+from fairlead.mechanisms.base import WarmMechanism
 from fairlead.model.arrays import IntArray
 from fairlead.model.events import PlanReady
 from fairlead.model.job import Job
 from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.warm_start import WarmStart
 from fairlead.testing.contract import check_plan, check_refill, require
 
 
@@ -24,18 +26,24 @@ def watched(mechanism: Any, jobs: Sequence[Job]) -> Any:
 
     It keeps all other capabilities of the original, for it is of a class derived from its
     class. Every plan is asked for twice, the second time with a memory that has been through
-    the log, and with neither the snapshot nor the memory changed in between.
+    the log and without the solver state of earlier plans, and with neither the snapshot nor the
+    memory changed in between.
     """
     kind = type(mechanism)
 
+    warms = issubclass(kind, WarmMechanism)
+
     def plan(self: Any, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
+        return plan_warm(self, WarmStart(), snap, memory)
+
+    def plan_warm(self: Any, warm: WarmStart, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
         before, seen = _line(memory), _contents(snap)
-        answer, after = kind.plan(self, snap, memory)
+        answer, after = _answer(self, warm, snap, memory)
         require(_line(memory) == before, "the memory it was given was changed", snap)
         require(_contents(snap) == seen, "the snapshot it was given was changed", snap)
         logged = decode_event(before, type(memory))
         assert isinstance(logged, PlanReady)
-        again, after_again = kind.plan(self, snap, logged.memory)
+        again, after_again = _answer(self, WarmStart(), snap, logged.memory)
         require(
             _alike(json.loads(_line(after, answer)), json.loads(_line(after_again, again))),
             "the same snapshot and memory, once through the log, gave another plan",
@@ -43,6 +51,11 @@ def watched(mechanism: Any, jobs: Sequence[Job]) -> Any:
         )
         check_plan(snap, answer, jobs)
         return answer, after
+
+    def _answer(self: Any, warm: WarmStart, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
+        given = (warm, snap, memory) if warms else (snap, memory)
+        answer: tuple[Plan, Any] = (kind.plan_warm if warms else kind.plan)(self, *given)
+        return answer
 
     def refill(self: Any, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
         before, seen = _line(memory), _contents(snap)
@@ -53,6 +66,8 @@ def watched(mechanism: Any, jobs: Sequence[Job]) -> Any:
         return more
 
     members: dict[str, object] = {"plan": plan, "__slots__": ()}
+    if warms:
+        members["plan_warm"] = plan_warm
     if hasattr(kind, "refill"):
         members["refill"] = refill
     watching = copy.copy(mechanism)

@@ -18,6 +18,7 @@ from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy
+from fairlead.policies.warm_start import WarmStart
 
 _SPANS = ("never", "idle", "own")
 
@@ -58,12 +59,18 @@ class Rounding:
 
     def plan(self, snap: Snapshot, memory: Deviations) -> tuple[Plan, Deviations]:
         """Return the round's gangs, and the deviations to go on from."""
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(
+        self, warm: WarmStart, snap: Snapshot, memory: Deviations
+    ) -> tuple[Plan, Deviations]:
+        """Return the same, with the solver state that the planner keeps."""
         memory = memory.brought_forward(snap, self.round_s)
         stale = memory.changes != snap.changes or (
             self.reads_progress and snap.starts_at - memory.solved_at >= self.reallocate_s
         )
         if stale:
-            memory = memory.reallocated(self._shares, snap)
+            memory = memory.reallocated(self._shares, snap, warm)
         round_ = _new_round(snap, memory)
         wanted, spans = self._choose(snap, memory, round_)
         stop, start, goal = settle(snap, wanted, spans)

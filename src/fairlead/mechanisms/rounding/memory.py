@@ -10,6 +10,7 @@ from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy
 from fairlead.policies.tenant_rows import tenant_table
+from fairlead.policies.warm_start import WarmStart, allocate
 
 _DIGITS = 10
 """speedups that agree to so many are alike"""
@@ -124,7 +125,7 @@ class Deviations:
             served[known] = self.served_at[at[known]]
         return served
 
-    def reallocated(self, shares: Policy, snap: Snapshot) -> "Deviations":
+    def reallocated(self, shares: Policy, snap: Snapshot, warm: WarmStart) -> "Deviations":
         """Return the memory under new shares, with the deviations carried over.
 
         ``shares`` gives time shares of jobs; a virtual tenant's devices are the sum over its own.
@@ -132,7 +133,7 @@ class Deviations:
         name = kinds(snap)[snap.profile]
         names, member = np.unique(name, return_inverse=True)
         count = len(names)
-        share = shares.allocate(snap).share * snap.gang[:, None]
+        share = allocate(shares, snap, warm).share * snap.gang[:, None]
         ideal = _sums(share, member, count)
         table = tenant_table(snap)
         gain = np.zeros_like(ideal)

@@ -54,7 +54,8 @@ class UnitAccount:
 
         Units with a job that has ended are gone, with all they were owed or ahead.
         """
-        account = self if self.job is snap.job else self._in_order_of(snap)
+        same = len(self.job) > 0 and np.array_equal(self.job, snap.job)
+        account = self if same else self._in_order_of(snap)
         tables = account.tables.copy()
         tables[OWED] += tables[SHARE] * (snap.starts_at - account.starts_at)
         tables[OWED] -= account._received_by_units(snap)

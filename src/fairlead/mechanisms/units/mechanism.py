@@ -14,6 +14,7 @@ from fairlead.model.lease import Placements
 from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move_units
+from fairlead.policies.warm_start import WarmStart, allocate
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,16 @@ class Units(ShareRounds):
 
     def plan(self, snap: Snapshot, memory: UnitAccount) -> tuple[Plan, UnitAccount]:
         """Return the units to which most is owed, and the account to go on from."""
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(
+        self, warm: WarmStart, snap: Snapshot, memory: UnitAccount
+    ) -> tuple[Plan, UnitAccount]:
+        """Return the same, with the solver state that the planner keeps."""
         account = memory.brought_forward(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
-            allocation = self.policy.allocate(snap)
+            allocation = allocate(self.policy, snap, warm)
             account = account.reallocated(allocation, snap, carry_s=self.round_s)
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
