@@ -41,17 +41,17 @@ cluster-tools:  ## as root on Debian: install Slurm and PostgreSQL for the tests
 	@tests/cluster-tools.sh
 
 bench: setup  ## speed against cvxpy, of whole simulations and a live server; fails outside benchmarks/ranges.toml
-	$(BIN)/python benchmarks/solver.py
-	$(BIN)/python benchmarks/policies.py
-	$(BIN)/python benchmarks/insight.py
-	$(BIN)/python benchmarks/simulation.py
-	$(BIN)/python benchmarks/live.py
-	$(BIN)/python benchmarks/fidelity.py
+	$(BIN)/python -m benchmarks.solver
+	$(BIN)/python -m benchmarks.policies
+	$(BIN)/python -m benchmarks.insight
+	$(BIN)/python -m benchmarks.simulation
+	$(BIN)/python -m benchmarks.live
+	$(BIN)/python -m benchmarks.fidelity
 
 soak: setup  ## 500 kills of real processes, then 100,000 seeds of faults; over an hour on two cores
-	$(BIN)/python benchmarks/kills.py --kills 250
-	$(BIN)/python benchmarks/kills.py --kills 250 --database postgresql
-	$(BIN)/python benchmarks/soak.py --seeds 100000
+	$(BIN)/python -m benchmarks.kills --kills 250
+	$(BIN)/python -m benchmarks.kills --kills 250 --database postgresql
+	$(BIN)/python -m benchmarks.soak --seeds 100000
 
 docs: setup  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,6 +1,6 @@
 """The demo's jobs on the emulated cluster against the simulator: when does each finish?
 
-    python benchmarks/fidelity.py [--jobs 21] [--json]
+    python -m benchmarks.fidelity [--jobs 21] [--json]
 
 Real training processes under a real server; the simulator is told when jobs arrived and what a
 lease cost beside its steps, both as this server measured them, and nothing else. Limits are those
@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from live import free_port
+from benchmarks.live.__main__ import free_port
 
-from fairlead.cli import demo
-from fairlead.demo.scene import ROUND_S, DemoJob, demo_jobs, predicted
-from fairlead.server.rules import plan_lead_s
+from fairlead.cli.demo import demo
+from fairlead.demo.scenario import (
+    ROUND_S,
+    DemoJob,
+    demo_jobs,
+    predicted,
+)
+from fairlead.server.config.scheduling import plan_lead_s
 
 
 def run(jobs: list[DemoJob]) -> tuple[list[dict[str, Any]], float, float]:

@@ -4,7 +4,7 @@ Timed is ``audit(snap, policy)`` with its default search for lies, best of sever
 how many times it solved. Limits are read from ranges.toml (table ``insight``, if there is one); a
 broken one makes the exit status 1.
 
-    python benchmarks/insight.py [--quick] [--json]
+    python -m benchmarks.insight [--quick] [--json]
 """
 
 import argparse
@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.insight.audit import audit
-from fairlead.insight.explain import explain
+from fairlead.insight.audit.audit import audit
+from fairlead.insight.explain.explain import explain
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
-from fairlead.policies.ranks import policy_named
+from fairlead.policies.rules.priority import policy_named
 
 AUDITED = ("oef", "oef-cooperative", "trading", "tenant-max-min", "max-min")
 EXPLAINED = ("max-min", "oef")

@@ -8,10 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead import crash
-from fairlead.testing import postgres
-from fairlead.testing.kills import Kills, needs
-from fairlead.testing.kills_site import Site
+from tests.kills.deployment import Site
+from tests.kills.rig import Kills, needs
+from tests.support import postgres
+
+from fairlead import failpoints
 
 
 def main() -> int:
@@ -42,7 +43,7 @@ def main() -> int:
     print(f"\n{run.kills} kills in {time.monotonic() - began:.0f} s on {given.database}:")
     for what, count in sorted(run.counts.items()):
         print(f"    {count:4} {what}")
-    for point in crash.POINTS:
+    for point in failpoints.POINTS:
         print(f"    {run.points[point]:4} died at {point}")
     print(f"{len(site.known)} jobs, {site.starts} starts of the server, {run.looks} looks at it,")
     print(f"{run.watch.commits} checkpoints, {len(problems)} problems")

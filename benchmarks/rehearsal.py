@@ -1,7 +1,7 @@
 """The whole control plane at full size: a real server, leases that start and stop, renewals.
 
-    python benchmarks/rehearsal.py [--nodes 1000] [--jobs 5000] [--round 60] [--json] [--check]
-    python benchmarks/rehearsal.py --engine slurm --nodes 60 --jobs 120
+    python -m benchmarks.rehearsal [--nodes 1000] [--jobs 5000] [--round 60] [--json] [--check]
+    python -m benchmarks.rehearsal --engine slurm --nodes 60 --jobs 120
 
 With the engine ``rehearsal`` nodes are not there and jobs do no work, but the server, its store,
 its decisions, the engine's protocol and every renewal over HTTP are those of a real cluster. With
@@ -33,7 +33,7 @@ from fairlead.client import Client, ServerError
 from fairlead.data import DEFAULT_SPEEDS
 from fairlead.files import read_speeds
 from fairlead.model.cluster import Node
-from fairlead.testing.slurm_cluster import SlurmCluster
+from fairlead.private_clusters.slurm import SlurmCluster
 
 GANGS = (1,) * 14 + (2,) * 2 + (4,) * 3 + (8,)  # Gavel's mix: 70 %, 10 %, 15 %, 5 %
 KINDS = {"v100": 0.3, "p100": 0.3, "k80": 0.4}

@@ -1,6 +1,6 @@
 """Whole simulations: CPU time and memory on one core, and what fairness to speeds is worth.
 
-    python benchmarks/simulation.py [--quick] [--json]
+    python -m benchmarks.simulation [--quick] [--json]
 
 Uses Gavel's speeds when the reference data is beside the checkout (``../shared`` or
 ``$FAIRLEAD_SHARED``), else the bundled ones; limits apply to the former. Each run is a process

@@ -19,11 +19,11 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from tests.e2e.slurm_prediction import course
-from tests.e2e.slurm_server import SlurmServer
-from tests.e2e.slurm_ten import run_ten
+from tests.e2e.slurm.prediction import course
+from tests.e2e.slurm.server import SlurmServer
+from tests.e2e.slurm.ten_jobs import run_ten
 
-from fairlead.testing.slurm_cluster import SlurmCluster
+from fairlead.private_clusters.slurm import SlurmCluster
 
 _LONGER, _ROUND_S = 12.0, 10.0
 _POLICIES = "max-min,gandiva-fair,hadar"

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from fairlead.testing.faults import run
+from tests.faults.run import run
 
 _CHUNK = 50
 

@@ -10,7 +10,7 @@ Timed are whole calls, as a user would make them:
 Certificates are recomputed outside the timed part. Limits are read from ranges.toml; a broken
 one makes the exit status 1.
 
-    python benchmarks/solver.py [--quick] [--json]
+    python -m benchmarks.solver [--quick] [--json]
 """
 
 import argparse

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from fairlead.testing.ray_cluster import RayCluster, missing
+from fairlead.private_clusters.ray import RayCluster, missing
 
 _NAMES_RAY = re.compile("(?<![a-z])rays?(?![a-z])")
 

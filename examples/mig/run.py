@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from fairlead.client import Client, ServerError
-from fairlead.engines.gpus import Gpu, find_gpus
+from fairlead.engines.local.gpus import Gpu, find_gpus
 
 HERE = Path(__file__).parent
 WIDTHS = {"small": 512, "medium": 2048, "large": 4096}

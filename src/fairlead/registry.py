@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
@@ -23,18 +23,12 @@ def create(group: str, spec: str, **given: object) -> Any:
     Each option is a field of the registered dataclass: a flag when the field is a bool. Fields
     that the caller gives are not options.
     """
-    kind, options = _found(group, spec)
-    return kind(**_parse(spec, kind, options, given), **given)
+    registered, options = load(group, spec)
+    return registered(**parse_options(spec, registered, options, given), **given)
 
 
-def options_of(group: str, spec: str) -> dict[str, object]:
-    """Return the options that ``spec`` gives, without constructing what it names."""
-    kind, options = _found(group, spec)
-    return _parse(spec, kind, options, {})
-
-
-def _found(group: str, spec: str) -> tuple[type, str]:
-    """Return the class that ``spec`` names, and the options after its name."""
+def load(group: str, spec: str) -> tuple[Any, str]:
+    """Return the object registered under the name in ``spec``, and the options after the name."""
     name, _, options = spec.partition(":")
     points = available(group)
     if name not in points:
@@ -45,9 +39,12 @@ def _found(group: str, spec: str) -> tuple[type, str]:
     return points[name].load(), options
 
 
-def _parse(spec: str, kind: type, options: str, given: Mapping[str, object]) -> dict[str, object]:
-    hints = get_type_hints(kind)
-    init = [f for f in dataclasses.fields(kind) if f.init and f.name not in given]
+def parse_options(
+    spec: str, options_type: type, options: str, given: Collection[str] = ()
+) -> dict[str, object]:
+    """Return the values of ``options``, converted to the types of the dataclass's fields."""
+    hints = get_type_hints(options_type)
+    init = [f for f in dataclasses.fields(options_type) if f.init and f.name not in given]
     fields = {f.name.replace("_", "-"): f for f in init}
     parsed: dict[str, object] = {}
     for option in filter(None, options.split(",")):

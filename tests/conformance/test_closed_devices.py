@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conformance.named import NAMES, made
+from tests.conformance.registered import NAMES, made
 
 from fairlead.core import Scheduler, load_state, replay, save_state, state_bytes
-from fairlead.core.log import encode_event
+from fairlead.core.event_log import encode_event
 from fairlead.model import events as ev
 from fairlead.model.commands import Command, Launch, Suspend
 from fairlead.model.errors import ProtocolError
 from fairlead.sim.driver import simulate
-from fairlead.testing.scenarios import nodes_come_and_go
-from fairlead.testing.watched import watched
+from fairlead.testing.mechanisms.checked import watched
+from fairlead.testing.mechanisms.scenarios import nodes_come_and_go
 
 CORDONS: Sequence[ev.NodeEvent] = (
     ev.NodeCordoned(500.0, "v100-0"),

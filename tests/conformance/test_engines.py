@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 
 from fairlead.engines.base import Ended, Order, Report
-from fairlead.engines.local import LocalEngine
-from fairlead.engines.ray import RayEngine
-from fairlead.engines.slurm import SlurmEngine
+from fairlead.engines.local.engine import LocalEngine
+from fairlead.engines.ray.engine import RayEngine
+from fairlead.engines.slurm.engine import SlurmEngine
 from fairlead.model.cluster import Cluster, Node
-from fairlead.testing import engines_ends, engines_lasts, engines_starts
+from fairlead.private_clusters.ray import RayCluster
+from fairlead.private_clusters.slurm import SlurmCluster, missing
 from fairlead.testing.contract import BrokenPromiseError
-from fairlead.testing.engines import CHECKS
-from fairlead.testing.engines_bench import Rig
-from fairlead.testing.ray_cluster import RayCluster
-from fairlead.testing.slurm_cluster import SlurmCluster, missing
+from fairlead.testing.engines import ends as engines_ends
+from fairlead.testing.engines import launches as engines_starts
+from fairlead.testing.engines import restarts as engines_lasts
+from fairlead.testing.engines.bench import Rig
+from fairlead.testing.engines.suite import CHECKS
 
 LOCAL = Cluster(
     (

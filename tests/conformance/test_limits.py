@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.conformance.named import NAMES, made
+from tests.conformance.registered import NAMES, made
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.srtf import Srtf
@@ -16,8 +16,8 @@ from fairlead.model.commands import Command, ComputePlan, Launch
 from fairlead.model.job import Job, Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
-from fairlead.testing.scenarios import SPEEDS
-from fairlead.testing.watched import watched
+from fairlead.testing.mechanisms.checked import watched
+from fairlead.testing.mechanisms.scenarios import SPEEDS
 
 CLUSTER = Cluster.of({"v100": 8, "p100": 8, "k80": 4}, per_node=4)
 LIMITED = (

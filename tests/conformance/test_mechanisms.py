@@ -5,14 +5,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.conformance.named import NAMES, made
+from tests.conformance.registered import NAMES, made
 
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.testing.contract import BrokenPromiseError
-from fairlead.testing.mechanisms import (
+from fairlead.testing.mechanisms.suite import (
     CHECKS,
     check_nobody_starves,
     check_plans_can_be_carried_out_and_all_jobs_finish,

@@ -1,15 +1,15 @@
 """Every policy and mechanism tells truly whether tenants' weights count under it."""
 
 import pytest
-from tests.conformance.named import FLUID, REALISES
+from tests.conformance.registered import FLUID, REALISES
 
-from fairlead.mechanisms.choose import divides_among_tenants, realise
+from fairlead.mechanisms.factory import divides_among_tenants, realise
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.job import Job, Tenant
 from fairlead.registry import available
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
-from fairlead.testing.scenarios import SPEEDS
+from fairlead.testing.mechanisms.scenarios import SPEEDS
 
 DECIDES = sorted({*available("policies"), *available("mechanisms")} - {*REALISES, *FLUID})
 PRICED = {name: Accelerator(name, usd_per_hour=1.0) for name in ("v100", "k80")}

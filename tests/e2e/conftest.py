@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.live_server import LiveServer
-from tests.e2e.ray_server import RayServer
-from tests.e2e.slurm_server import SlurmServer
+from tests.e2e.ray.server import RayServer
+from tests.e2e.slurm.server import SlurmServer
+from tests.e2e.support.live_server import LiveServer
 
-from fairlead.testing.ray_cluster import RayCluster
-from fairlead.testing.slurm_cluster import SlurmCluster, missing
+from fairlead.private_clusters.ray import RayCluster
+from fairlead.private_clusters.slurm import SlurmCluster, missing
 
 
 @pytest.fixture(scope="session")

@@ -25,37 +25,38 @@ from typing import Any
 TARGETS: dict[str, str] = {
     "fairlead.live.driver": "start _rebuild _go_by_rules submit hold release renew _take_in _save"
     " _write_state _ended",
-    "fairlead.live.rules": "keep read rules_of",
-    "fairlead.live.launching": "take_over close launch renew suspend _start_processes answer"
-    " progressed progress",
-    "fairlead.live.ending": "of steps release_waiting _release_later",
+    "fairlead.live.scheduling_config": "keep read rules_of",
+    "fairlead.live.leases.lifecycle": "take_over close launch renew suspend _start_processes"
+    " answer progressed progress",
+    "fairlead.live.leases.outcomes": "of steps release_waiting _release_later",
     "fairlead.live.rounds": "resume set_timer _plan_due plan",
-    "fairlead.live.leases": "renew",
-    "fairlead.live.nodes": "rebuilt drain take_back report _undrained _compare _unless_drained"
-    " _back _taken",
-    "fairlead.live.inventory": "all_found found _lost",
+    "fairlead.live.leases.open_leases": "renew",
+    "fairlead.live.nodes.lifecycle": "rebuilt drain take_back report _undrained _compare"
+    " _unless_drained _back _taken",
+    "fairlead.live.nodes.inventory": "all_found found _lost",
     "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit require"
     " _locked _replace",
     "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _part _decide _renew",
-    "fairlead.job.parting": "has_begun last_step _said",
-    "fairlead.job.leased": "_restore _on_signal register checkpoint steps _save_or_refuse _leave"
-    " _save_or_leave",
+    "fairlead.job.gang_exit": "has_begun last_step _said",
+    "fairlead.job.leased_run": "_restore _on_signal register checkpoint steps _save_or_refuse"
+    " _leave _save_or_leave",
     "fairlead.core.leases": "slots is_open of_job on_devices vacating leave start close restore"
     " saved columns",
     "fairlead.core.scheduler": "_take_out _job_released _save_steps _leases_ended"
     " _leave_lost_nodes _node_lost _gone _node_returned _devices_taken _opened_or_closed"
     " _plan_ready _round_end _apply _launch_ready _launch _renew _suspend",
-    "fairlead.core.late": "fitted",
+    "fairlead.core.plan_fitting": "fitted",
     "fairlead.core.nodes": "restore lose take_back take _refresh",
     "fairlead.core.jobs": "end release restore",
     "fairlead.core.state": "save_state load_state",
     "fairlead.store.store": "acquire _try_file append save_state load_state load_events documents"
     " close _check _apply",
-    "fairlead.engines.local": "launch stop adopt forget _watch _follow _report_end _stop_stranger",
-    "fairlead.engines.keeper": "keep run _begin _await_end _stop _pass_on_stop _kill _watch"
+    "fairlead.engines.local.engine": "launch stop adopt forget _watch _follow _report_end"
+    " _stop_stranger",
+    "fairlead.engines.keeper.keeper": "keep run _begin _await_end _stop _pass_on_stop _kill _watch"
     " _ending",
-    "fairlead.engines.lease_dir": "write_json read_order hold is_alive remove read_ended",
-    "fairlead.server.renewals": "renewed",
+    "fairlead.engines.keeper.lease_dir": "write_json read_order hold is_alive remove read_ended",
+    "fairlead.server.api.renewals": "renewed",
 }
 """module → the functions that keep the promises"""
 
@@ -310,7 +311,7 @@ def _try_one(name: str, seeds: int) -> None:
 
     signal.signal(signal.SIGALRM, hangs)
     try:
-        from fairlead.testing.faults import run  # noqa: PLC0415  # under the finder
+        from tests.faults.run import run  # noqa: PLC0415  # under the finder
 
         for seed in range(seeds):
             found = seed
@@ -334,7 +335,15 @@ def _try_all(chosen: Sequence[Mutation], seeds: int, processes: int) -> int:
     pure = {**os.environ, "FAIRLEAD_PURE_PYTHON": "1"}
 
     def one(mutation: Mutation) -> dict[str, Any]:
-        command = [sys.executable, __file__, "--one", mutation.name, "--seeds", str(seeds)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.mutations.mutate",
+            "--one",
+            mutation.name,
+            "--seeds",
+            str(seeds),
+        ]
         try:
             said = subprocess.run(
                 command,

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.shared_data import needs_shared, shared
+from tests.support.shared_data import needs_shared, shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
 from fairlead.mechanisms.allox import AlloX
 from fairlead.mechanisms.capacity import Capacity
-from fairlead.mechanisms.choose import realise
+from fairlead.mechanisms.factory import realise
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.mechanisms.themis import Themis, finish_time_fairness
 from fairlead.mechanisms.tiresias import Tiresias
@@ -27,7 +27,7 @@ from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placement
 from fairlead.model.snapshot import snapshot_of
-from fairlead.model.speeds import SpeedKey, SpeedTable
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario

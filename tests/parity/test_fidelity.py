@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from tests.shared_data import SHARED, needs_shared
+from tests.support.shared_data import SHARED, needs_shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.account import Account
+from fairlead.mechanisms._rounds.deficits import Account
 from fairlead.mechanisms.shares import Shares
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import WarmStart
 from fairlead.policies.max_min import MaxMin
-from fairlead.policies.warm_start import WarmStart
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.scenario import Scenario

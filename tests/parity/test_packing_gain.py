@@ -4,13 +4,13 @@ import random
 
 import numpy as np
 import pytest
-from tests.shared_data import needs_shared, shared
+from tests.support.shared_data import needs_shared, shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.choose import realise
+from fairlead.mechanisms.factory import realise
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds.table import SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.scenario import Scenario

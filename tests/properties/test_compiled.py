@@ -15,24 +15,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nst
-from tests.properties.test_simulation import scenarios
+from tests.properties.sim.test_simulation import scenarios
 
 from fairlead.compiled import compiled
 from fairlead.core import leases
-from fairlead.mechanisms import account as account_module
-from fairlead.mechanisms import selection, shares
-from fairlead.mechanisms.account import Account
-from fairlead.mechanisms.entries import Entries
-from fairlead.mechanisms.selection import Choice
+from fairlead.mechanisms import shares
+from fairlead.mechanisms._rounds import deficits as account_module
+from fairlead.mechanisms._rounds import selection
+from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.deficits import Account
+from fairlead.mechanisms._rounds.selection import Choice
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
-from fairlead.policies.base import job_allocation
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies.base import WarmStart, job_allocation
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
-from fairlead.solve import onward, small
+from fairlead.solve.max_min import small_system as small
+from fairlead.solve.max_min import warm_start as onward
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="there is no C compiler here")
 amounts = st.floats(-2000.0, 2000.0) | st.sampled_from([0.0, -360.0, 360.0, 180.0])

@@ -19,15 +19,15 @@ import pytest
 
 from fairlead.core import Scheduler, encode_event
 from fairlead.insight.advice import advise
-from fairlead.insight.audit import audit
-from fairlead.insight.explain import explain
-from fairlead.mechanisms.choose import realise
+from fairlead.insight.audit.audit import audit
+from fairlead.insight.explain.explain import explain
+from fairlead.mechanisms.factory import realise
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan
 from fairlead.model.events import Event, PlanReady
 from fairlead.model.job import Job, Tenant
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.speeds import SpeedKey, SpeedTable
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fairlead.files import read_instance
-from fairlead.insight.explain import explain
+from fairlead.insight.explain.explain import explain
 from fairlead.model.snapshot import snapshot_of
 from fairlead.policies.base import effective_speed
-from fairlead.policies.ranks import policy_named
+from fairlead.policies.rules.priority import policy_named
 
 POLICIES = ("max-min", "max-min", "oef", "tenant-max-min", "makespan", "isolated", "hierarchical")
 

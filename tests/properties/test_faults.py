@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faults.run import Result, main, run
+from tests.faults.scenario import ACTIONS, FAULTS, scenario
+from tests.faults.system.store import Memory, MemoryStore
 
 from fairlead.core.nodes import Nodes
 from fairlead.job import lease
 from fairlead.live import driver
 from fairlead.store import Audit, FencedError, Put, Remove, Store
-from fairlead.testing.faults import Result, main, run
-from fairlead.testing.faults_plan import ACTIONS, FAULTS, scenario
-from fairlead.testing.faults_store import Memory, MemoryStore
 
 SEEDS, SHARDS = int(os.environ.get("FAIRLEAD_FAULT_SEEDS", "2000")), 20
 
@@ -90,7 +90,7 @@ def test_a_failing_seed_is_printed_as_one_command(
     monkeypatch.setattr(lease.Lease, "may_start", lambda self: not self.lost)
     seed = _first_found(300)
     assert seed is not None
-    assert run(seed).command == f"python -m fairlead.testing.faults --seed {seed}"
+    assert run(seed).command == f"python -m tests.faults.run --seed {seed}"
     assert main(["--seed", str(seed)]) == 1
     assert f"seed {seed}: " in capsys.readouterr().out.splitlines()[-1]
 

@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from tests.support.postgres import Postgres, missing
 
 from fairlead.store import Audit, FencedError, Put, Remove, Store, tables
 from fairlead.store.schema import schema_state
-from fairlead.testing.postgres import Postgres, missing
 
 
 @pytest.fixture(scope="module")

@@ -6,24 +6,20 @@ from typing import Annotated
 import typer
 
 from fairlead import __version__
-from fairlead.cli import (
+from fairlead.cli.client import cluster, jobs, submit
+from fairlead.cli.demo import demo
+from fairlead.cli.export import export
+from fairlead.cli.operate import config, doctor, serve
+from fairlead.cli.research import (
     allocate,
     audit,
-    cluster,
     compare,
-    config,
-    demo,
-    doctor,
     explain,
-    export,
-    jobs,
-    refusals,
     replay,
-    serve,
     simulate,
-    submit,
     trace,
 )
+from fairlead.cli.shared import errors as refusals
 
 app = typer.Typer(
     name="fairlead",

@@ -13,7 +13,7 @@ from fairlead.model.job import Job, Tenant, unsupported_alternatives
 from fairlead.model.plan import NOBODY
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Measurements, gangs_of
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds.table import SpeedTable
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)
 _NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY, ISOLATED = range(7)

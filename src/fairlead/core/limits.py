@@ -7,11 +7,11 @@ import numpy as np
 
 from fairlead.core.jobs import PROFILE, JobTable
 from fairlead.core.leases import LeaseTable
-from fairlead.model.allowed import whole
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Tenant
 from fairlead.model.lease import Placements
+from fairlead.model.tenants.limits import whole
 
 Unit = tuple[int, Sequence[int]]
 """a job and the devices that it holds or is to hold"""

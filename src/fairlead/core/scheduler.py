@@ -7,13 +7,13 @@ from typing import Any, Generic, cast
 import numpy as np
 
 from fairlead.core.copies import count_copies, made_all_steps, settle_copies
-from fairlead.core.history import Usage
 from fairlead.core.jobs import JobState, JobTable
-from fairlead.core.late import fitted
 from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import Limits, any_limit
 from fairlead.core.nodes import Nodes
-from fairlead.core.sight import Sight
+from fairlead.core.plan_fitting import fitted
+from fairlead.core.snapshot_builder import Sight
+from fairlead.core.tenant_usage import Usage
 from fairlead.mechanisms.base import M, Mechanism, Refills, abilities
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
@@ -30,7 +30,7 @@ from fairlead.model.commands import (
 from fairlead.model.lease import NOTHING, SLOTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds.table import SpeedTable
 
 
 class Scheduler(Generic[M]):

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fairlead.core.log import decode_value, encode_value
+from fairlead.core.event_log import decode_value, encode_value
 from fairlead.core.scheduler import Scheduler
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError

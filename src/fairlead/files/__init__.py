@@ -1,14 +1,19 @@
 """Files in and out: each format one module; everything wrong is one InputError."""
 
 from fairlead.files.bundled import gandiva_packing, known_accelerators
-from fairlead.files.check import check_trace
-from fairlead.files.cluster import format_cluster, parse_cluster, read_cluster, write_cluster
+from fairlead.files.clusters.cluster import (
+    format_cluster,
+    parse_cluster,
+    read_cluster,
+    write_cluster,
+)
+from fairlead.files.clusters.node_events import read_node_events
 from fairlead.files.instance import format_instance, read_instance, write_instance
-from fairlead.files.jobs import Trace
-from fairlead.files.node_events import read_node_events
-from fairlead.files.speeds import format_speeds, read_speeds, write_speeds
+from fairlead.files.speeds.table import format_speeds, read_speeds, write_speeds
 from fairlead.files.tenants import Tenancy, read_tenants
-from fairlead.files.trace import format_trace, read_trace, write_trace
+from fairlead.files.traces.jobs import Trace
+from fairlead.files.traces.trace import format_trace, read_trace, write_trace
+from fairlead.files.traces.validation import check_trace
 
 __all__ = [
     "Tenancy",

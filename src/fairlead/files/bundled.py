@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from fairlead.files.fields import accelerator, name, number
-from fairlead.files.table import read_table
-from fairlead.files.text import Text
+from fairlead.files.parsing.fields import accelerator, name, number
+from fairlead.files.parsing.table import read_table
+from fairlead.files.parsing.text import Text
 from fairlead.model.cluster import Accelerator
 
 SPEEDS = {"gandiva-fair": "gandiva_fair_speeds.csv"}

@@ -5,10 +5,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from fairlead.files import strict_json
 from fairlead.files.bundled import with_known
-from fairlead.files.fields import accelerator, name, number, quoted, speed, whole
-from fairlead.files.text import Text, read_text, write_text
+from fairlead.files.parsing import strict_json
+from fairlead.files.parsing.fields import (
+    accelerator,
+    name,
+    number,
+    quoted,
+    speed,
+    whole,
+)
+from fairlead.files.parsing.text import Text, read_text, write_text
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.instance import Instance, InstanceJob, Pair

@@ -8,9 +8,15 @@ from typing import Any
 
 import yaml
 
-from fairlead.files.document import parse_nodes
-from fairlead.files.fields import name, number, quoted, unknown, whole
-from fairlead.files.text import Text, read_text
+from fairlead.files.parsing.document import parse_nodes
+from fairlead.files.parsing.fields import (
+    name,
+    number,
+    quoted,
+    unknown,
+    whole,
+)
+from fairlead.files.parsing.text import Text, read_text
 from fairlead.model.errors import InputError
 from fairlead.model.job import read_accelerators
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.files import strict_json
-from fairlead.files.fields import number
 from fairlead.files.instance import parse_tenants
-from fairlead.files.text import read_text
+from fairlead.files.parsing import strict_json
+from fairlead.files.parsing.fields import number
+from fairlead.files.parsing.text import read_text
 from fairlead.model.errors import InputError
-from fairlead.model.history import History
 from fairlead.model.job import Tenant
+from fairlead.model.tenants.usage_decay import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Tenancy:
 
 def read_tenants(path: str | Path) -> Tenancy:
     """Return what a JSON or YAML file says of tenants."""
-    from fairlead.files.document import parse_document  # noqa: PLC0415 - yaml is slow
+    from fairlead.files.parsing.document import parse_document  # noqa: PLC0415 - yaml is slow
 
     text = read_text(path)
     try:

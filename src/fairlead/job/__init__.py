@@ -10,7 +10,7 @@ for batch in run.steps(loader):           # renews the lease; at its end checkpo
 ```
 """
 
+from fairlead.job.exit_status import FAILED_TO_SAVE, LEFT, REFUSED
 from fairlead.job.run import Run, attach
-from fairlead.job.status import FAILED_TO_SAVE, LEFT, REFUSED
 
 __all__ = ["FAILED_TO_SAVE", "LEFT", "REFUSED", "Run", "attach"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from fairlead import crash
+from fairlead import failpoints
 
 _HEADER = 64
 """bytes before the payload: its SHA-256 in hexadecimal"""
@@ -126,10 +126,10 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
         time.sleep(0.02)
     with _locked(directory):
         require(directory, lease)
-        crash.point("job.commit.locked")
+        failpoints.point("job.commit.locked")
         found = {"lease": lease, "steps": steps, "files": names}
         _replace(os.path.join(directory, "latest.json"), json.dumps(found).encode())
-        crash.point("job.commit.replaced")
+        failpoints.point("job.commit.replaced")
         _tidy(directory, lease, names)
 
 
@@ -235,7 +235,7 @@ def _replace(path: str, body: bytes) -> None:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
-        crash.point("job.commit.aside")
+        failpoints.point("job.commit.aside")
         os.replace(aside, path)
     except OSError:
         _remove(aside)

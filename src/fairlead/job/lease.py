@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fairlead import crash
-from fairlead.job.parting import Parting
+from fairlead import failpoints
+from fairlead.job.gang_exit import Parting
 from fairlead.tls import distrust
 
 _SOONEST_S, _LATEST_S = 0.05, 5.0
@@ -115,9 +115,9 @@ class Lease:
 
     def _turn(self) -> float:
         """Renew once; return how long to wait before the next time."""
-        crash.point("job.renewal.before")
+        failpoints.point("job.renewal.before")
         answer = self._renew()
-        crash.point("job.renewal.after")
+        failpoints.point("job.renewal.after")
         now = time.monotonic()
         if self.lost:
             self._decide(None)

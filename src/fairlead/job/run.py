@@ -13,7 +13,7 @@ def attach() -> "Run":
     found = os.environ.get("FAIRLEAD_LEASE")
     if not found:
         return Run()
-    from fairlead.job.leased import LeasedRun  # noqa: PLC0415  # a plain run needs none of it
+    from fairlead.job.leased_run import LeasedRun  # noqa: PLC0415  # a plain run needs none of it
 
     return LeasedRun(int(found), os.environ)
 

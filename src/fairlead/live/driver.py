@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from fairlead import crash
+from fairlead import failpoints
 from fairlead.core import Scheduler, decode_event, encode_event, load_state, save_state
 from fairlead.engines.base import (
     DevicesTaken,
@@ -23,27 +23,32 @@ from fairlead.engines.base import (
     Report,
     Tidies,
 )
+from fairlead.live.accounting import Ledger
 from fairlead.live.clock import Clock
-from fairlead.live.ending import Ends
-from fairlead.live.inputs import Changes, Input, Make
-from fairlead.live.inventory import Inventory, require_some_known
-from fairlead.live.launching import Launching
-from fairlead.live.leases import Costs, OpenLease
-from fairlead.live.ledger import Ledger
-from fairlead.live.measured import emulated_speed, measured
-from fairlead.live.nodes import LiveNodes
-from fairlead.live.orders import Environment, Orders
+from fairlead.live.executors import Threads, Workers
+from fairlead.live.inbox import Changes, Input, Make
+from fairlead.live.job_spec import JobSpec, read_spec
+from fairlead.live.leases.lifecycle import Launching
+from fairlead.live.leases.measurements import emulated_speed, measured
+from fairlead.live.leases.open_leases import Costs, OpenLease
+from fairlead.live.leases.orders import Environment, Orders
+from fairlead.live.leases.outcomes import Ends
+from fairlead.live.nodes.inventory import Inventory, require_some_known
+from fairlead.live.nodes.lifecycle import LiveNodes
 from fairlead.live.rounds import Rounds
-from fairlead.live.rules import Found, Rules, go_by, rules_of
-from fairlead.live.spec import JobSpec, read_spec
+from fairlead.live.scheduling_config import (
+    Found,
+    Rules,
+    go_by,
+    rules_of,
+)
 from fairlead.live.tenants import check_change
-from fairlead.live.workers import Threads, Workers
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.job import Tenant, read_accelerators
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds.table import SpeedTable
 from fairlead.store import Audit, Change, Put, Remove, Store
 
 log = structlog.get_logger("fairlead.live")
@@ -132,10 +137,10 @@ class Live:
 
     async def start(self) -> None:
         """Rebuild the state from the store, take over what runs, and begin."""
-        crash.point("server.start.locked")
+        failpoints.point("server.start.locked")
         self.clock.not_before(self._rebuild())
         self._go_by_rules()
-        crash.point("server.start.rebuilt")
+        failpoints.point("server.start.rebuilt")
         require_some_known(self.scheduler.cluster, self.setting.cluster)
         self.nodes.engine_has(self.setting.cluster.nodes)
         leases = self.scheduler.leases
@@ -145,7 +150,7 @@ class Live:
         self._spawn(self._listen())
         self._spawn(self.launching.work_off(self._spawn))
         await self.engine.adopt(numbers)
-        crash.point("server.start.adopted")
+        failpoints.point("server.start.adopted")
         for slot in slots[leases.leaving[slots]].tolist():
             await self.engine.stop(int(leases.lease[slot]))
         self._spawn(self._loop())
@@ -363,18 +368,18 @@ class Live:
                 elif not one.answer.cancelled():
                     one.answer.set_exception(error)
         if bodies or changes:
-            crash.point("server.commit.before")
+            failpoints.point("server.commit.before")
             written = self._seq + 1
             await self.workers.write(self.store.append, self.token, written, bodies, changes)
             self._seq += len(bodies)
             self._unsaved_bytes += sum(map(len, bodies))
-            crash.point("server.commit.after")
+            failpoints.point("server.commit.after")
         self._ahead = False
         for command in commands:
             self._perform[type(command)](command)
         if ended and isinstance(self.engine, Tidies):
             self.launching.afterwards(partial(self.engine.forget, ended))
-        crash.point("server.commit.performed")
+        failpoints.point("server.commit.performed")
         for one in batch:
             if one.answer is not None and not one.answer.done():
                 one.answer.set_result(None)
@@ -395,7 +400,7 @@ class Live:
     async def _save(self) -> None:
         """Write the state down: nothing changes it meanwhile, as inputs wait for this."""
         await self.workers.write(self._write_state)
-        crash.point("server.state.after")
+        failpoints.point("server.state.after")
         self._saved_seq, self._unsaved_bytes = self._seq, 0
 
     def _write_state(self) -> None:

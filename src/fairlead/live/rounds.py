@@ -8,8 +8,8 @@ import structlog
 
 from fairlead.core import Scheduler
 from fairlead.live.clock import Clock
-from fairlead.live.inputs import Make, Queue
-from fairlead.live.workers import Workers
+from fairlead.live.executors import Workers
+from fairlead.live.inbox import Make, Queue
 from fairlead.mechanisms.base import Mechanism
 from fairlead.mechanisms.planner import Planner
 from fairlead.model import commands as cmd

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.matching import match
-from fairlead.mechanisms.queues import holding, idle_devices, start_on
+from fairlead.mechanisms._queues.matching import match
+from fairlead.mechanisms._queues.serving import holding, idle_devices, start_on
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import NOBODY, Plan

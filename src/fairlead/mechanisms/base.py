@@ -8,7 +8,7 @@ from fairlead.model.job import Tenant
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies.base import WarmStart
 
 M = TypeVar("M")
 

@@ -6,7 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.queues import Room, holding, idle_devices, start_on
+from fairlead.mechanisms._queues.serving import (
+    Room,
+    holding,
+    idle_devices,
+    start_on,
+)
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import NOBODY, Plan

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.mechanisms.account import Account
-from fairlead.mechanisms.selection import Choice
+from fairlead.mechanisms._rounds.deficits import Account
+from fairlead.mechanisms._rounds.selection import Choice
 from fairlead.mechanisms.shares import fills_idle
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
-from fairlead.policies.base import Policy
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies.base import Policy, WarmStart
 
 
 @dataclass(frozen=True)

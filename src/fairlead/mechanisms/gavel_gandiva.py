@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.account import SHARE
-from fairlead.mechanisms.units.account import UnitAccount
-from fairlead.mechanisms.units.choice import rows_of_units
+from fairlead.mechanisms._rounds.deficits import SHARE
+from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
+from fairlead.mechanisms._rounds.unit_selection import rows_of_units
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.plan import NOBODY, Plan

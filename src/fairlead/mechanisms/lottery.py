@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.pools import Pool
+from fairlead.mechanisms.gandiva_fair.effective_tickets import Pool
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
-from fairlead.policies.tenant_rows import entitlements
+from fairlead.policies.rules.tenant_rows import entitlements
 
 _MOST_WINS = 16
 """that wait for a job, on average over the jobs that can use the same accelerators"""

@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.mechanisms.base import Mechanism, WarmMechanism
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies.base import WarmStart
 
 
 class Planner:

@@ -5,16 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.compiled import compiled
-from fairlead.mechanisms.account import CARRIED, OWED, SHARE, Account
-from fairlead.mechanisms.entries import Entries
-from fairlead.mechanisms.selection import Choice
+from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.deficits import (
+    CARRIED,
+    OWED,
+    SHARE,
+    Account,
+)
+from fairlead.mechanisms._rounds.selection import Choice
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
-from fairlead.policies.base import Policy
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies.base import Policy, WarmStart
 
 _SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
 """urgency by the number of rounds until a job must run; a table, so that every machine agrees"""

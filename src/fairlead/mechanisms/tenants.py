@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 
 import numpy as np
 
-from fairlead.mechanisms.account import Account
+from fairlead.mechanisms._rounds.deficits import Account
 from fairlead.mechanisms.shares import Shares
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
@@ -12,9 +12,8 @@ from fairlead.model.errors import UsageError
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import Policy, job_allocation
-from fairlead.policies.tenant_rows import DividesDevices, TenantTable
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies.base import Policy, WarmStart, job_allocation
+from fairlead.policies.rules.tenant_rows import DividesDevices, TenantTable
 
 _MOST_OFFERS = 100
 _TINY = 1e-9

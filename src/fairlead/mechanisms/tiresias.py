@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.queues import preempting, refilling
+from fairlead.mechanisms._queues.serving import preempting, refilling
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan

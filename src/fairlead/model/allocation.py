@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.speeds import Placement
+from fairlead.model.speeds.table import Placement
 from fairlead.model.value import value
 
 

@@ -5,9 +5,9 @@ from typing import Literal
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Node
-from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import Plan
+from fairlead.model.tenants.usage_decay import History
 from fairlead.model.value import value
 
 Outcome = Literal["finished", "left", "failed", "lost"]

@@ -5,14 +5,14 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from fairlead.model.allowed import where_allowed
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob, Pair
 from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import NOBODY, nobody
 from fairlead.model.profiles import Profiles
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.limits import where_allowed
 from fairlead.model.value import value
 
 MIXED = -2

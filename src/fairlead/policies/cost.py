@@ -7,9 +7,9 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.policy import UnitPolicy
+from fairlead.policies._packing.totals import choices, prices
 from fairlead.policies.base import empty_allocation
-from fairlead.policies.sums import choices, prices
-from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import best_ratio, best_sum
 
 

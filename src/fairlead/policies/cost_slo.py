@@ -8,9 +8,9 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Late
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.policy import UnitPolicy
+from fairlead.policies._packing.totals import choices, prices
 from fairlead.policies.base import effective_speed, empty_allocation
-from fairlead.policies.sums import choices, prices
-from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import best_ratio_above
 
 # Deadlines missed by less than this, relatively, are met: it is what rounding can do.

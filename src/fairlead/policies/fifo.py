@@ -9,7 +9,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation, whole_devices_only
-from fairlead.policies.quotas import QuotaRoom
+from fairlead.policies.rules.quotas import QuotaRoom
 
 
 @dataclass(frozen=True)

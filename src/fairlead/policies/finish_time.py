@@ -7,11 +7,11 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._levels.paths import climbed_allocation
+from fairlead.policies._packing.levels import climbed_units
+from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
-from fairlead.policies.climbing import climbed_allocation
 from fairlead.policies.isolated import equal_split
-from fairlead.policies.unit_levels import climbed_units
-from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import Classes, MaxMinProblem, OptionProblem
 
 

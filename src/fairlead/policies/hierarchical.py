@@ -9,11 +9,11 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._levels.hierarchy import TOP, Tree, TreePath
+from fairlead.policies._levels.paths import climbed_allocation
+from fairlead.policies._packing.levels import climbed_units
+from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
-from fairlead.policies.climbing import climbed_allocation
-from fairlead.policies.tree import TOP, Tree, TreePath
-from fairlead.policies.unit_levels import climbed_units
-from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import Classes, MaxMinProblem, merge
 
 _INNER = ("fairness", "fifo")

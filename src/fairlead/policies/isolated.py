@@ -10,7 +10,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, job_allocation
-from fairlead.policies.quotas import Quotas, has_quotas
+from fairlead.policies.rules.quotas import Quotas, has_quotas
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies._levels.max_min import ClassTable, max_min_allocation
+from fairlead.policies._packing.levels import flat_units
+from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
-from fairlead.policies.levels import ClassTable, max_min_allocation
-from fairlead.policies.unit_levels import flat_units
-from fairlead.policies.unit_policy import UnitPolicy
 from fairlead.solve import solve_max_min
 
 _NEGLIGIBLE = 1e-7

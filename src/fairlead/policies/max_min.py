@@ -9,11 +9,10 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import empty_allocation, mean_speed
-from fairlead.policies.levels import ClassTable, max_min_allocation
-from fairlead.policies.unit_levels import flat_units
-from fairlead.policies.unit_policy import UnitPolicy
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies._levels.max_min import ClassTable, max_min_allocation
+from fairlead.policies._packing.levels import flat_units
+from fairlead.policies._packing.policy import UnitPolicy
+from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
 from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
 

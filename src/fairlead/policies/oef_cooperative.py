@@ -4,7 +4,12 @@ from dataclasses import dataclass
 
 from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import Division, TenantPolicy, tenant_table, within_quotas
+from fairlead.policies.rules.tenant_rows import (
+    Division,
+    TenantPolicy,
+    tenant_table,
+    within_quotas,
+)
 from fairlead.solve import solve_envy_free
 
 

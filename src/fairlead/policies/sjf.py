@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import job_allocation, mean_speed, whole_devices_only
-from fairlead.policies.quotas import QuotaRoom
+from fairlead.policies.rules.quotas import QuotaRoom
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import (
+from fairlead.policies.rules.tenant_rows import (
     Division,
     TenantPolicy,
     TenantTable,

@@ -12,7 +12,7 @@ import numpy as np
 from fairlead.model.allocation import Trade
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import (
+from fairlead.policies.rules.tenant_rows import (
     Division,
     TenantPolicy,
     TenantTable,

@@ -8,27 +8,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from fairlead import __version__
 from fairlead.client import Client, ServerError, UntrustedError
 from fairlead.compiled import compiled
-from fairlead.engines.gpus import find_gpus
+from fairlead.engines.plugin import engine_plugin
+from fairlead.engines.shared.checkup.findings import MOST_SKEW_S, Finding, Level
 from fairlead.model.errors import FairleadError
-from fairlead.server.checkup_ray import check_ray
-from fairlead.server.checkup_slurm import check_slurm
-from fairlead.server.config import Effective, ServeSettings, effective
-from fairlead.server.findings import MOST_SKEW_S, Finding, Level
-from fairlead.server.verify import verify
+from fairlead.server.config.settings import ServeSettings, effective
+from fairlead.server.config.validation import verify
 from fairlead.store.schema import schema_state
 
 _GIB = 1 << 30
 _LEAST_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0
-_CLUSTERS: dict[str, Callable[[ServeSettings], Iterator[Finding]]] = {
-    "slurm": check_slurm,
-    "ray": check_ray,
-}
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -50,12 +45,14 @@ def check_up(
     where = f"from {known.file}" if known.file else "no file, all from defaults and environment"
     found = [_version(), Finding("configuration", "ok", where)]
     settings = known.settings
+    plugin, options = engine_plugin(settings.engine)
+    site = replace(settings.site, python=python or sys.executable)
     checks: tuple[tuple[str, Check], ...] = (
         ("data directory", lambda: _data(settings.data)),
         ("disk", lambda: _disk(settings.data)),
         ("database", lambda: _database(settings)),
         ("clock", lambda: _clock(settings)),
-        *_of_engine(known, python or sys.executable),
+        ("engine", lambda: plugin.check(site, options)),
         ("server", lambda: _server(settings)),
     )
     for name, check in checks:
@@ -64,17 +61,6 @@ def check_up(
         except (OSError, FairleadError, subprocess.SubprocessError) as error:
             found.append(Finding(name, "wrong", f"it could not be checked: {error}"))
     return found
-
-
-def _of_engine(known: Effective, python: str) -> Iterator[tuple[str, Check]]:
-    """Yield the checks of what starts processes."""
-    settings = known.settings
-    name = settings.engine.partition(":")[0]
-    if name in _CLUSTERS:
-        yield name, lambda: _CLUSTERS[name](settings)
-    else:
-        yield "devices", lambda: _devices(known)
-        yield "job library", lambda: _job_library(python)
 
 
 def _version() -> Finding:
@@ -149,47 +135,6 @@ def _clock(settings: ServeSettings) -> Iterator[Finding]:
             yield Finding("clock", "warning", said, fix)
             return
     yield Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
-
-
-def _devices(known: Effective) -> Iterator[Finding]:
-    gpus = find_gpus()
-    counts: dict[str, int] = {}
-    for gpu in gpus:
-        counts[gpu.accelerator] = counts.get(gpu.accelerator, 0) + 1
-    seen = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    emulate = known.settings.emulate
-    if emulate is not None:
-        yield Finding("devices", "ok", f"{emulate} emulated; GPUs here: {seen or 'none'}")
-    elif gpus:
-        yield Finding("devices", "ok", seen)
-    elif shutil.which("nvidia-smi") is None:
-        fix = "install NVIDIA's driver, or emulate devices: --emulate v100=2,k80=4"
-        yield Finding("devices", "warning", "no GPUs: there is no nvidia-smi", fix)
-    else:
-        fix = "see what `nvidia-smi -L` says, or emulate devices: --emulate v100=2,k80=4"
-        yield Finding("devices", "warning", "nvidia-smi lists no GPUs", fix)
-
-
-def _job_library(python: str) -> Iterator[Finding]:
-    said = subprocess.run(
-        [python, "-c", "import fairlead.job, fairlead; print(fairlead.__version__)"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        cwd="/",
-    )
-    version = said.stdout.strip()
-    if said.returncode:
-        last = said.stderr.strip().rpartition("\n")[2]
-        fix = f"{python} -m pip install fairlead"
-        yield Finding("job library", "wrong", f"{python} cannot import fairlead.job: {last}", fix)
-    elif version != __version__:
-        said_ = f"{python} has Fairlead {version}, this is {__version__}"
-        fix = f"{python} -m pip install fairlead=={__version__}"
-        yield Finding("job library", "warning", said_, fix)
-    else:
-        yield Finding("job library", "ok", f"{python} imports fairlead.job")
 
 
 def _server(settings: ServeSettings) -> Iterator[Finding]:

@@ -17,24 +17,20 @@ import uvicorn
 
 from fairlead.data import DEFAULT_SPEEDS
 from fairlead.engines.base import Engine
-from fairlead.engines.gpus import find_gpus
-from fairlead.engines.local import LocalEngine
-from fairlead.engines.rehearsal import RehearsalEngine
-from fairlead.files import read_cluster, read_speeds
+from fairlead.engines.plugin import engine_plugin
+from fairlead.files import read_speeds
 from fairlead.live.driver import Live, Setting
-from fairlead.live.orders import Environment
-from fairlead.live.spec import JobSpec
-from fairlead.model.cluster import Cluster, Node
-from fairlead.model.errors import FairleadError, InputError, UsageError
-from fairlead.model.speeds import SpeedTable
-from fairlead.registry import create
-from fairlead.server.app import make_app
-from fairlead.server.auth import Tokens
-from fairlead.server.config import ServeSettings
-from fairlead.server.limits import Limits
+from fairlead.live.job_spec import JobSpec
+from fairlead.live.leases.orders import Environment
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.speeds.table import SpeedTable
+from fairlead.server.access.rate_limits import Limits
+from fairlead.server.access.tokens import Tokens
+from fairlead.server.api.app import make_app
+from fairlead.server.api.routes.insights import About
+from fairlead.server.config.scheduling import make_rules, remake_rules, round_of
+from fairlead.server.config.settings import ServeSettings
 from fairlead.server.logs import set_up
-from fairlead.server.routes.insights import About
-from fairlead.server.rules import make_rules, remake_rules, round_of
 from fairlead.store import Change, Put, Store
 
 log = structlog.get_logger("fairlead.serve")
@@ -191,7 +187,9 @@ def _limits(settings: ServeSettings) -> Limits:
 
 
 async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, Engine]:
-    engine, emulated = _engine(settings)
+    plugin, options = engine_plugin(settings.engine)
+    opened = plugin.open(settings.site, options)
+    engine, emulated = opened.engine, opened.emulated
     cluster = await engine.inventory()
     speeds = read_speeds(settings.speeds or DEFAULT_SPEEDS)
     if not emulated:
@@ -208,35 +206,6 @@ async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, En
         emulated=speeds if emulated else None,
     )
     return setting, engine
-
-
-def _engine(settings: ServeSettings) -> tuple[Engine, bool]:
-    """Return what starts processes, and whether its accelerators are emulated."""
-    if settings.engine == "local":
-        cluster, visible = _devices(settings)
-        return LocalEngine(settings.data.absolute(), cluster, visible), not visible
-    if settings.engine == "rehearsal":
-        if settings.emulate is None:
-            raise UsageError("a rehearsal needs devices: --emulate v100=2000/4,k80=2000/4")
-        return RehearsalEngine(settings.data.absolute(), read_cluster(settings.emulate)), True
-    if settings.emulate is not None:
-        raise UsageError(
-            "--emulate makes devices of this machine; to emulate the speeds of a cluster's devices"
-            " give --engine NAME:emulate"
-        )
-    engine: Engine = create("engines", settings.engine, data=settings.data.absolute())
-    return engine, bool(getattr(engine, "emulate", False))
-
-
-def _devices(settings: ServeSettings) -> tuple[Cluster, tuple[str, ...]]:
-    """Return the devices to schedule, and what CUDA calls each; emulated ones have no names."""
-    if settings.emulate is not None:
-        return read_cluster(settings.emulate), ()
-    gpus = find_gpus()
-    if not gpus:
-        raise UsageError("no GPUs were found on this machine; try --emulate v100=2,k80=4")
-    node = Node(os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
-    return Cluster((node,)), tuple(gpu.uuid for gpu in gpus)
 
 
 def _environment(

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.mechanisms.base import Fluid
-from fairlead.mechanisms.choose import realise
+from fairlead.mechanisms.factory import realise
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.job import Job
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds.table import SpeedTable
 from fairlead.registry import available
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.metrics import Result, finish_time_fairness, summarise
+from fairlead.sim.occupancy import Timeline, Watch
+from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import Record
-from fairlead.sim.report.watch import Timeline, Watch
 from fairlead.sim.scenario import Scenario
-from fairlead.sim.truth import Truth
 
 
 class RunError(FairleadError):

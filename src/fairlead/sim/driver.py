@@ -29,12 +29,12 @@ from fairlead.model.events import (
     RoundEnd,
     TenantChanged,
 )
+from fairlead.sim.cluster.virtual_cluster import VirtualCluster
 from fairlead.sim.fluid import run_fluid
-from fairlead.sim.garbage import rarely_collected
+from fairlead.sim.gc_tuning import rarely_collected
+from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
-from fairlead.sim.truth import Truth
-from fairlead.sim.virtual import VirtualCluster
 
 _LOSSES = (NodeLost, NodeRemoved)
 _PLANNING = frozenset({PlanDue, PlanReady, RoundEnd})

@@ -11,11 +11,10 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.events import JobSubmitted, TenantChanged
 from fairlead.model.snapshot import gangs_of
-from fairlead.policies.base import accelerator_columns
-from fairlead.policies.warm_start import WarmStart, allocate
+from fairlead.policies.base import WarmStart, accelerator_columns, allocate
+from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import FIRST_STEPS, Record
 from fairlead.sim.scenario import Scenario
-from fairlead.sim.truth import Truth
 
 
 def run_fluid(scenario: Scenario, record: Record) -> None:

@@ -14,13 +14,13 @@ from itertools import accumulate
 from typing import Literal, get_args
 
 from fairlead.files.bundled import DEFAULT_TRACE, bundled_text
-from fairlead.files.draw import Draw
-from fairlead.files.jobs import Trace
-from fairlead.files.trace import parse_trace
+from fairlead.files.traces.jobs import Trace
+from fairlead.files.traces.trace import parse_trace
+from fairlead.files.traces.workload_sampling import Draw
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT, Job
-from fairlead.model.speeds import SpeedTable
+from fairlead.model.speeds.table import SpeedTable
 
 Kind = Literal["static", "static-multiple", "continuous-single", "continuous-multiple"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -10,7 +10,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job, Tenant
 from fairlead.model.snapshot import gangs_of
-from fairlead.sim.entitled import entitled_shares
+from fairlead.sim.entitlement import entitled_shares
 from fairlead.sim.record import Record
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from fairlead.mechanisms.base import Fluid, Mechanism
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, NodeAdded, NodeEvent
-from fairlead.model.history import History
 from fairlead.model.job import Job, Tenant
-from fairlead.model.speeds import SpeedTable
-from fairlead.sim.physics import Physics
+from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.usage_decay import History
+from fairlead.sim.physics.effects import Physics
 
 
 @dataclass(frozen=True, kw_only=True)

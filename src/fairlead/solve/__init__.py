@@ -2,22 +2,32 @@
 
 from fairlead.model.allocation import Certificate
 from fairlead.solve.classes import Classes, merge
-from fairlead.solve.climb import ClimbSolution, climb, climb_once, path_bound
-from fairlead.solve.envy import EnvyFreeSolution, solve_envy_free
-from fairlead.solve.equal import EqualSolution, solve_equal
 from fairlead.solve.linear import Columns, LinearProgram, LinearSolution, solve_lp
-from fairlead.solve.market import equal_bound
-from fairlead.solve.options import ALONE, ExtraRows, OptionProblem
-from fairlead.solve.options_fill import FlatPath, fill_options
-from fairlead.solve.options_solution import OptionSolution, OptionStage
-from fairlead.solve.options_sum import Best, best_ratio, best_ratio_above, best_sum
-from fairlead.solve.path import Path
-from fairlead.solve.problem import (
+from fairlead.solve.max_min.problem import (
     MaxMinProblem,
     MaxMinSolution,
     Stage,
     price_bound,
 )
+from fairlead.solve.oef.dual_prices import equal_bound
+from fairlead.solve.oef.envy_free import EnvyFreeSolution, solve_envy_free
+from fairlead.solve.oef.equal_levels import EqualSolution, solve_equal
+from fairlead.solve.options.filling import FlatPath, fill_options
+from fairlead.solve.options.objectives import (
+    Best,
+    best_ratio,
+    best_ratio_above,
+    best_sum,
+)
+from fairlead.solve.options.problem import ALONE, ExtraRows, OptionProblem
+from fairlead.solve.options.solution import OptionSolution, OptionStage
+from fairlead.solve.paths.filling import (
+    ClimbSolution,
+    climb,
+    climb_once,
+    path_bound,
+)
+from fairlead.solve.paths.path import Path
 from fairlead.solve.solver import MaxMinSolver, solve_least_level, solve_max_min
 
 __all__ = [

@@ -7,15 +7,20 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.solve.classes import merge
-from fairlead.solve.filling import FilledStage, Filling, fill
-from fairlead.solve.guessing import fill_guessed
-from fairlead.solve.large import fill_many
-from fairlead.solve.onward import Onward, Onwards
-from fairlead.solve.plain import least_level
-from fairlead.solve.pool import Pool
-from fairlead.solve.problem import MaxMinProblem, MaxMinSolution, Stage, feasible
-from fairlead.solve.simplex import StageProgram
-from fairlead.solve.table import ClassTable
+from fairlead.solve.max_min.class_table import ClassTable
+from fairlead.solve.max_min.filling import FilledStage, Filling, fill
+from fairlead.solve.max_min.problem import (
+    MaxMinProblem,
+    MaxMinSolution,
+    Stage,
+    feasible,
+)
+from fairlead.solve.max_min.program import StageProgram
+from fairlead.solve.max_min.warm_start import Onward, Onwards
+from fairlead.solve.max_min_many.crossover import fill_guessed
+from fairlead.solve.max_min_many.filling import fill_many
+from fairlead.solve.max_min_many.least_level import least_level
+from fairlead.solve.max_min_many.pricing import Pool
 
 # Above so many classes sifting is faster than simplex.
 SIMPLEX_CLASSES = 160

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import sqlalchemy as sa
 
-from fairlead import crash
+from fairlead import failpoints
 from fairlead.model.errors import FairleadError
 from fairlead.store import tables
 
@@ -148,7 +148,7 @@ class Store:
                 rows = [{"seq": first + i, "body": body} for i, body in enumerate(bodies)]
                 connection.execute(sa.insert(tables.events), rows)
             _apply(connection, changes)
-            crash.point("server.commit.inside")
+            failpoints.point("server.commit.inside")
 
     def save_state(self, token: int, seq: int, body: str) -> None:
         """Keep the state after event ``seq``; earlier states and the events before it may go."""
@@ -158,7 +158,7 @@ class Store:
             connection.execute(sa.delete(tables.states).where(tables.states.c.seq <= seq))
             connection.execute(sa.insert(tables.states).values(seq=seq, body=packed))
             connection.execute(sa.delete(tables.events).where(tables.events.c.seq <= seq))
-            crash.point("server.state.inside")
+            failpoints.point("server.state.inside")
 
     def load_state(self) -> tuple[int, str] | None:
         """Return the number of the last event that the newest state includes, and the state."""

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva.growth import learn, resize
+from fairlead.mechanisms.gandiva.grow_shrink import learn, resize
 from fairlead.mechanisms.gandiva.memory import Memory, Task, Unit, fresh, tasks_of
 from fairlead.mechanisms.gandiva.migration import away, defragment, to_vacated, together
 from fairlead.mechanisms.gandiva.packing import Fresh, judge, propose, unpack
 from fairlead.mechanisms.gandiva.servers import Servers, home_of
-from fairlead.mechanisms.gandiva.slices import (
+from fairlead.mechanisms.gandiva.time_slices import (
     held_devices,
     on_devices,
     share_weight,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.homes import Homes
+from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.homes import Homes
+from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
 from fairlead.mechanisms.gandiva_fair.tickets import Sites
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import NOTHING, Placement, Placements

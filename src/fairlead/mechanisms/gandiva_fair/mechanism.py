@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.allocation import Knowledge, allocate_all, newest_first
+from fairlead.mechanisms.gandiva_fair.deficits import bounded, owed_now, raised
 from fairlead.mechanisms.gandiva_fair.devices import (
     FreeDevices,
     count_by_site,
     held_by_row,
     towards_homes,
 )
-from fairlead.mechanisms.gandiva_fair.homes import Homes
 from fairlead.mechanisms.gandiva_fair.memory import (
     BUYER,
     DEVICES,
@@ -24,14 +24,14 @@ from fairlead.mechanisms.gandiva_fair.memory import (
     TRADE_COLUMNS,
     FairMemory,
 )
-from fairlead.mechanisms.gandiva_fair.moves import migrate, migrate_traded
-from fairlead.mechanisms.gandiva_fair.owed import bounded, owed_now, raised
-from fairlead.mechanisms.gandiva_fair.passes import Passes
-from fairlead.mechanisms.gandiva_fair.recall import (
+from fairlead.mechanisms.gandiva_fair.memory_update import (
     brought_forward,
     homes_and_passes,
     seen_so_far,
 )
+from fairlead.mechanisms.gandiva_fair.migration import migrate, migrate_traded
+from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
+from fairlead.mechanisms.gandiva_fair.passes import Passes
 from fairlead.mechanisms.gandiva_fair.stride import Aggregate, Central, Large, Local, gang_aware
 from fairlead.mechanisms.gandiva_fair.tickets import Sites
 from fairlead.mechanisms.gandiva_fair.trading import Market, entered, ledger

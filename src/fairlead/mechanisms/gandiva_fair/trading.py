@@ -27,7 +27,7 @@ from fairlead.mechanisms.gandiva_fair.memory import (
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.tenant_rows import entitlements
+from fairlead.policies.rules.tenant_rows import entitlements
 
 _LEAST = 1e-9
 """devices, and gains relative to the price, that are not worth a trade"""

@@ -7,8 +7,8 @@ import numpy as np
 
 from fairlead.mechanisms.hadar.bids import Worth, held_devices
 from fairlead.mechanisms.hadar.devices import Devices, choose_devices, renamed
-from fairlead.mechanisms.hadar.market import Cells, Deal, Market
-from fairlead.mechanisms.hadar.search import programme
+from fairlead.mechanisms.hadar.dp_allocation import programme
+from fairlead.mechanisms.hadar.find_alloc import Cells, Deal, Market
 from fairlead.mechanisms.hadar.utilities import utility_named
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import Placement

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.mechanisms.hadar.market import Bid
+from fairlead.mechanisms.hadar.find_alloc import Bid
 from fairlead.mechanisms.hadar.prices import Bidders, horizon_s
 from fairlead.mechanisms.hadar.utilities import Terms, Utility
 from fairlead.model.arrays import FloatArray

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairlead.mechanisms.hadar.market import Cells, Deal
+from fairlead.mechanisms.hadar.find_alloc import Cells, Deal
 
 Devices = tuple[int, ...]
 

@@ -10,7 +10,7 @@ import numpy as np
 from fairlead.mechanisms.hadar.auction import Auction, Options
 from fairlead.mechanisms.hadar.bids import held_devices
 from fairlead.mechanisms.hadar.devices import Devices
-from fairlead.mechanisms.hadar.forks import fork
+from fairlead.mechanisms.hadar.forking import fork
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import NOTHING, Placement, Placements

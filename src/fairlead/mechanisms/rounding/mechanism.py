@@ -6,19 +6,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.rounding.apportion import Apportionment
+from fairlead.mechanisms._rounds.selection import Choice
+from fairlead.mechanisms.rounding.apportionment import Apportionment
 from fairlead.mechanisms.rounding.memory import Deviations
-from fairlead.mechanisms.rounding.placing import settle
-from fairlead.mechanisms.rounding.spans import span_idle, span_own
-from fairlead.mechanisms.selection import Choice
+from fairlead.mechanisms.rounding.placement import settle
+from fairlead.mechanisms.rounding.spanning_gangs import span_idle, span_own
 from fairlead.mechanisms.tenants import job_rows
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import NOTHING, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import Policy
-from fairlead.policies.warm_start import WarmStart
+from fairlead.policies.base import Policy, WarmStart
 
 _SPANS = ("never", "idle", "own")
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.mechanisms.rounding.apportion import payable
+from fairlead.mechanisms.rounding.apportionment import payable
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import Policy
-from fairlead.policies.tenant_rows import tenant_table
-from fairlead.policies.warm_start import WarmStart, allocate
+from fairlead.policies.base import Policy, WarmStart, allocate
+from fairlead.policies.rules.tenant_rows import tenant_table
 
 _DIGITS = 10
 """speedups that agree to so many are alike"""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.sim.report.watch import Timeline
+from fairlead.sim.occupancy import Timeline
 
 _STEPS_S = tuple(60.0 * m for m in (1, 5, 10, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080))
 MAX_BUCKETS = 80

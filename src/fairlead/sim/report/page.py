@@ -10,11 +10,12 @@ from plotly.offline import get_plotlyjs
 
 from fairlead import __version__
 from fairlead.sim.compare import Comparison, Outcome
-from fairlead.sim.report import completion, timeline, use
-from fairlead.sim.report.asked import Asked
+from fairlead.sim.report import completion, timeline
+from fairlead.sim.report import utilization as use
 from fairlead.sim.report.means import KEY_FIGURES, Row, key_rows, load_text
+from fairlead.sim.report.parameters import Asked
 from fairlead.sim.report.style import Figure, Palette
-from fairlead.sim.report.words import listed, summary
+from fairlead.sim.report.summary import listed, summary
 
 _NO_TIMELINES = (
     "<p class='note'>There are no figures over time: this mechanism gives fractions of devices,"

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
+from fairlead.sim.occupancy import Timeline
 from fairlead.sim.report.style import Figure, Palette, View, axis, picture
-from fairlead.sim.report.watch import Timeline
 
 MAX_HOURS = 24.0
 MAX_BARS = 8000

@@ -1,0 +1,219 @@
+"""What one live server on one core can answer: submissions, renewals, reads, and plans meanwhile.
+
+    python -m benchmarks.live [--quick] [--json]
+
+A real ``fairlead serve`` on SQLite is held to one core; its engine is a plug-in that starts no
+processes, so that a thousand devices can be had (live_engine.py). Rates are given for a second of
+wall time and for one of the server's CPU time, which a busy machine changes less. Limits are
+those of ranges.toml; a broken one makes the exit status 1.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from benchmarks.live.engine import LEASES
+from benchmarks.live.load import Ask, all_of, paced
+
+from fairlead.client import Client, ServerError
+from fairlead.data import DEFAULT_SPEEDS
+from fairlead.files import read_speeds
+
+HERE = Path(__file__).parents[1]
+JOBS, DEVICES, PLANNED = 10_000, 1_000, 2_000
+TENANTS = 20
+READS = {
+    "page of 1,000 jobs": "/v1/jobs?limit=1000&after={after}",
+    "running jobs of a tenant": "/v1/jobs?state=running&tenant=team-3",
+    "one job": "/v1/jobs/j77",
+    "shares": "/v1/shares",
+    "nodes": "/v1/nodes",
+    "metrics": "/metrics",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """``fairlead serve`` with the still engine, on the first core that this process may use."""
+
+    def __init__(self, root: Path, *, devices: int, round_s: float) -> None:
+        plugin = root / "fairlead_still-1.dist-info"
+        plugin.mkdir()
+        (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: fairlead-still\nVersion: 1")
+        (plugin / "entry_points.txt").write_text(
+            "[fairlead.engines]\nstill = benchmarks.live.engine:PLUGIN\n"
+        )
+        port = free_port()
+        self.data, self.url = root / "data", f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "fairlead", "serve", "--data", self.data]
+        command += ["--port", port, "--engine", f"still:devices={devices}", "--round", round_s]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(HERE.parent)])}
+        environment |= {"OPENBLAS_NUM_THREADS": "1", "FAIRLEAD_REQUESTS_PER_S": "1e9"}
+        self._log = root / "server.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(part) for part in command], stdout=log, stderr=log, env=environment
+            )
+        os.sched_setaffinity(self._process.pid, {min(os.sched_getaffinity(0))})
+        self.client = self._connect()
+        self.token = (self.data / "admin.token").read_text()
+
+    def _connect(self) -> Client:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and self._process.poll() is None:
+            with contextlib.suppress(OSError, ServerError):
+                client = Client(self.url, (self.data / "admin.token").read_text())
+                client.get("/v1/about")
+                return client
+            time.sleep(0.1)
+        raise SystemExit(self._log.read_text()[-2000:])
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that the server has used."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def decisions_s(self) -> tuple[float, float]:
+        """Return the median and greatest of recent decisions' times."""
+        _, _, text = self.client.raw("GET", "/metrics")
+        found = {
+            line.split('"')[1]: float(line.split()[-1])
+            for line in text.decode().splitlines()
+            if line.startswith("fairlead_decision_seconds{")
+        }
+        return found["0.5"], found["0.99"]
+
+    def stop(self) -> None:
+        self.client.close()
+        self._process.terminate()
+        self._process.wait(30)
+
+
+@contextlib.contextmanager
+def server(*, devices: int, round_s: float) -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="fairlead-live-") as name:
+        found = Server(Path(name), devices=devices, round_s=round_s)
+        try:
+            yield found
+        finally:
+            found.stop()
+
+
+def new_jobs(token: str) -> Iterator[Ask]:
+    """Yield submissions of all workloads of the speed table by twenty tenants."""
+    workloads = sorted(read_speeds(DEFAULT_SPEEDS).workloads)
+    for i in itertools.count():
+        job = {
+            "command": ["python", "train.py", "--seed", str(i)],
+            "name": f"try-{i}",
+            "tenant": f"team-{i % TENANTS}",
+            "workload": workloads[i % len(workloads)],
+            "steps": 1_000_000 + i,
+        }
+        yield Ask("POST", "/v1/jobs", token, job)
+
+
+def renewals(data: Path) -> Iterator[Ask]:
+    """Yield renewals of all leases that were started, over and over."""
+    lines = (data / LEASES).read_text().splitlines()
+    leases = {job: (lease, token) for lease, token, job in (line.split() for line in lines)}
+    for step in itertools.count(1):
+        told = {"rank": 0, "started": step, "steps": step, "steps_per_s": 2.5}
+        for lease, token in leases.values():
+            yield Ask("POST", f"/v1/leases/{lease}/renew", token, told)
+
+
+def rate(server: Server, asks: Iterator[Ask], count: int) -> tuple[float, float]:
+    """Return requests for a second of wall time and for one of the server's CPU time."""
+    began, used = time.perf_counter(), server.cpu_s
+    all_of(server.url, itertools.islice(asks, count), connections=8)
+    return count / (time.perf_counter() - began), count / (server.cpu_s - used)
+
+
+def reads(server: Server, name: str, path: str, count: int) -> dict[str, float]:
+    """Return the time within which 99 of 100 reads are answered, and the server's for each.
+
+    Others use the machine, too: of three tries the quietest counts.
+    """
+    p99, cpu_s = [], []
+    for _ in range(3):
+        used = server.cpu_s
+        asks = itertools.repeat(Ask("GET", path, server.token), count)
+        took = all_of(server.url, asks, connections=1)
+        p99.append(float(np.quantile(took, 0.99)))
+        cpu_s.append((server.cpu_s - used) / count)
+    return {f"{name}, p99 ms": 1e3 * min(p99), f"{name}, CPU ms": 1e3 * min(cpu_s)}
+
+
+def answering(quick: bool) -> dict[str, float]:
+    """Return what is measured with many jobs and no plan under way."""
+    jobs = JOBS // 5 if quick else JOBS
+    figures: dict[str, float] = {}
+    with server(devices=DEVICES, round_s=3600) as found:
+        asks = new_jobs(found.token)
+        wall, cpu = rate(found, asks, jobs)
+        figures["submissions/s"], figures["submissions/CPU s"] = wall, cpu
+        time.sleep(1.0)
+        best = [rate(found, renewals(found.data), 2_000) for _ in range(1 if quick else 3)]
+        figures["renewals/s"] = max(wall for wall, _ in best)
+        figures["renewals/CPU s"] = max(cpu for _, cpu in best)
+        for name, path in READS.items():
+            figures |= reads(found, name, path.format(after=jobs // 2), 20 if quick else 100)
+    return figures
+
+
+def planning(quick: bool) -> dict[str, float]:
+    """Return how long plans take, and reads meanwhile, as hundreds of devices change hands."""
+    seconds = 12.0 if quick else 30.0
+    with server(devices=DEVICES, round_s=2.0) as found:
+        all_of(found.url, itertools.islice(new_jobs(found.token), PLANNED), connections=8)
+        time.sleep(3.0)
+        paths = ("/v1/jobs/j77", "/v1/shares", "/v1/jobs?limit=100", "/v1/nodes")
+        asks = itertools.cycle(Ask("GET", path, found.token) for path in paths)
+        took = paced(found.url, asks, per_s=20.0, seconds=seconds)
+        median, worst = found.decisions_s()
+    return {
+        "plan of 2,000 jobs on 1,000 devices, s": median,
+        "plan of 2,000 jobs on 1,000 devices, p99 s": worst,
+        "reads while planning, p99 ms": 1e3 * float(np.quantile(took, 0.99)),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer jobs, shorter")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    figures = {**answering(options.quick), **planning(options.quick)}
+    limits = tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["live"]
+    if options.json:
+        print(json.dumps(figures))
+    broken = 0
+    for name, value in figures.items():
+        limit = limits.get(name, {})
+        bad = value > limit.get("most", np.inf) or value < limit.get("least", -np.inf)
+        broken += bad
+        if not options.json:
+            print(f"{name:45} {value:10.3f}   {limit}{'  BROKEN' if bad else ''}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

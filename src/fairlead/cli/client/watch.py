@@ -1,0 +1,138 @@
+"""Jobs as they change: a table that follows the server's events, and a bar for one job."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from rich.console import RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fairlead.cli.shared.output import (
+    counted,
+    messages,
+    printable,
+    results,
+)
+from fairlead.client import Client, ServerError
+
+_REFRESH_S = 2.0
+"""steps are no events, so the table is also drawn anew after so long"""
+_SETTLE_S = 0.2
+"""events come in bursts at the end of a round"""
+
+Jobs = Sequence[dict[str, Any]]
+
+
+def drawn(jobs: Jobs) -> Table:
+    """Return jobs as a table."""
+    table = Table(title=counted(len(jobs), "job"), title_justify="left")
+    for head in ("id", "name", "tenant", "state", "on", "steps", "preemptions"):
+        table.add_column(head)
+    for job in jobs:
+        table.add_row(
+            job["id"],
+            printable(job["name"]),
+            printable(job["tenant"]),
+            job["state"],
+            _on(job),
+            _progress(job),
+            str(job["preemptions"]),
+        )
+    return table
+
+
+def _on(job: dict[str, Any]) -> str:
+    """Return what a job holds: k80, or 2 k80."""
+    kind = job["accelerator"] or ""
+    return f"{job['devices']} {kind}" if job["devices"] > 1 else kind
+
+
+def follow(server: Client, listed: Callable[[], Jobs]) -> None:
+    """Show jobs until somebody interrupts, anew after each of the server's events.
+
+    Where that is no terminal, each table that differs from the last one is printed below it.
+    """
+    stirred = threading.Event()
+    threading.Thread(target=_listen, args=(server, stirred), daemon=True).start()
+    if not results.is_terminal:
+        _print_changes(listed, stirred)
+    most = max(results.height - 6, 5)
+    with Live(console=results, auto_refresh=False, screen=False) as shown:
+        while True:
+            found = listed()
+            table = drawn(found[-most:])
+            table.title = counted(len(found), "job")
+            shown.update(table, refresh=True)
+            _await_change(stirred)
+
+
+def _print_changes(listed: Callable[[], Jobs], stirred: threading.Event) -> NoReturn:
+    last: list[list[RenderableType]] | None = None
+    while True:
+        table = drawn(listed())
+        cells = [list(column.cells) for column in table.columns]
+        if cells != last:
+            results.print(table)
+        last = cells
+        _await_change(stirred)
+
+
+def _await_change(stirred: threading.Event) -> None:
+    if stirred.wait(_REFRESH_S):
+        time.sleep(_SETTLE_S)
+        stirred.clear()
+
+
+def _listen(server: Client, stirred: threading.Event) -> None:
+    while True:
+        try:
+            for _ in server.events():
+                stirred.set()
+        except ServerError:  # the table says so, too, if it lasts
+            time.sleep(_REFRESH_S)
+
+
+def write_events(server: Client) -> None:
+    """Write events as JSON, one a line, until the server stops."""
+    for event in server.events():
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+
+
+def wait(server: Client, job_id: str) -> dict[str, Any]:
+    """Return a job when it has ended; on a terminal show meanwhile how far it is."""
+    if not messages.is_terminal:
+        return server.wait(job_id)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[steps]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[loss]}"),
+    )
+    with Progress(*columns, console=messages, transient=True) as bar:
+        task = bar.add_task(job_id, total=None, steps="", loss="")
+
+        def show(job: dict[str, Any]) -> None:
+            on = f" on {_on(job)}" if job["accelerator"] else ""
+            metrics = " ".join(f"{key} {value:.4g}" for key, value in job["metrics"].items())
+            bar.update(
+                task,
+                description=f"{job_id} {job['state']}{on}",
+                completed=job["steps_done"],
+                total=job["total_steps"],
+                steps=_progress(job),
+                loss=metrics,
+            )
+
+        return server.wait(job_id, seen=show)
+
+
+def _progress(job: dict[str, Any]) -> str:
+    done, total = job["steps_done"], job["total_steps"]
+    return f"{done:.0f}/{total}" if total else f"{done:.0f}"

@@ -1,0 +1,1 @@
+"""The `fairlead demo` command."""

@@ -1,0 +1,1 @@
+"""The `fairlead export` command: scheduling advice for sites that start their own jobs."""

@@ -1,0 +1,1 @@
+"""Commands for operators: run a server, check its settings and its machine."""

@@ -1,0 +1,1 @@
+"""Commands that simulate, allocate, audit and explain without a server."""

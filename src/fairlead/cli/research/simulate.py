@@ -1,0 +1,132 @@
+"""``fairlead simulate``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.cli.shared.options import (
+    ClusterOption,
+    Json,
+    MechanismOption,
+    PhysicsOption,
+    PolicyOption,
+    RestoreCostOption,
+    RoundOption,
+    SpeedsOption,
+    TenantsOption,
+    WindowOption,
+)
+from fairlead.cli.shared.threads import one_thread
+from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
+
+if TYPE_CHECKING:
+    from fairlead.sim.metrics import Result
+
+
+def simulate(
+    *,
+    cluster: ClusterOption = DEFAULT_CLUSTER,
+    policy: PolicyOption = "max-min",
+    trace: Annotated[
+        str | None,
+        typer.Option(help="Jobs: CSV, JSONL or Gavel .trace, also .gz. Default: bundled."),
+    ] = None,
+    speeds: SpeedsOption = DEFAULT_SPEEDS,
+    believed: Annotated[
+        str | None,
+        typer.Option(help="Speeds the scheduler believes in, when these are not the true ones."),
+    ] = None,
+    mechanism: MechanismOption = None,
+    round_s: RoundOption = None,
+    restore_cost: RestoreCostOption = 0.0,
+    physics: PhysicsOption = "none",
+    failures: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV of at_s,node,event,devices: lost, returned, cordoned, opened, taken."
+        ),
+    ] = None,
+    tenants_file: TenantsOption = None,
+    window: WindowOption = None,
+    seed: Annotated[
+        int, typer.Option(help="Changes nothing as yet; policies that draw say lottery:seed=1.")
+    ] = 0,
+    log: Annotated[
+        Path | None, typer.Option(help="Write every event to this file, for `fairlead replay`.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a trace through the scheduler in virtual time and report what came of it.
+
+    The decisions are made by the same code that runs a real cluster.
+
+    Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
+    """
+    one_thread()
+    from fairlead.cli.research.runs import Setup, run_simulation
+    from fairlead.cli.shared.json_output import print_json
+
+    setup = Setup(
+        cluster=cluster,
+        speeds=speeds,
+        trace=trace,
+        policy=policy,
+        mechanism=mechanism,
+        round_s=round_s,
+        restore_cost_s=restore_cost,
+        physics=physics,
+        believed=believed,
+        failures=failures,
+        tenants_file=tenants_file,
+        window=window,
+        seed=seed,
+    )
+    result = run_simulation(setup, log=log, show_progress=True)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        _show(result)
+
+
+def _show(result: "Result") -> None:
+    from fairlead.cli.shared.output import hours, results, table
+
+    def percent(share: float) -> str:
+        return f"{share:.1%}"
+
+    table(
+        f"{result.policy}: {len(result.jobs)} jobs",
+        ["figure", "value"],
+        [
+            ["average completion time", hours(result.avg_jct_s)],
+            [
+                "median · p90 · p99",
+                " · ".join(map(hours, (result.median_jct_s, result.p90_jct_s, result.p99_jct_s))),
+            ],
+            ["makespan", hours(result.makespan_s)],
+            ["utilization", percent(result.utilization)],
+            *[[f"  {name}", percent(share)] for name, share in result.busy_share.items()],
+            [
+                "finish-time fairness ρ",
+                "–"
+                if result.finish_time_fairness is None
+                else f"{result.finish_time_fairness:.2f}",
+            ],
+            ["rounds · allocations", f"{result.rounds} · {result.solves}"],
+            ["preemptions · migrations", f"{result.preemptions} · {result.migrations}"],
+            ["cost", f"{result.cost_usd:.2f} USD"],
+            ["CPU time", f"{result.cpu_s:.2f} s"],
+        ],
+    )
+    if len(result.tenants) > 1:
+        table(
+            "tenants",
+            ["tenant", "entitled", "received"],
+            [
+                [t.tenant, percent(t.entitled_share), percent(t.received_share)]
+                for t in result.tenants
+            ],
+        )
+    if result.unfinished:
+        results.print(f"{result.unfinished} jobs did not finish", style="red")

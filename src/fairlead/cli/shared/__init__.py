@@ -1,0 +1,1 @@
+"""Options, output and error handling shared by all commands."""

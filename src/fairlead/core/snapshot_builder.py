@@ -1,0 +1,158 @@
+"""What a decision sees of the scheduler's tables."""
+
+import numpy as np
+
+from fairlead.core.jobs import (
+    ARRIVAL,
+    DEADLINE,
+    FIRST_RECEIVED,
+    ISOLATED,
+    LEASE,
+    ON,
+    PRIORITY,
+    PROFILE,
+    STEPS,
+    TOTAL,
+    JobTable,
+)
+from fairlead.core.leases import LeaseTable
+from fairlead.core.limits import any_limit
+from fairlead.core.nodes import Nodes
+from fairlead.core.tenant_usage import Usage
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.job import Tenant
+from fairlead.model.lease import Placements
+from fairlead.model.plan import NOBODY
+from fairlead.model.profiles import Profiles
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.limits import where_allowed
+from fairlead.policies.base import mean_speed
+
+
+class Sight:
+    """Takes snapshots of the tables as they stand."""
+
+    def __init__(
+        self, nodes: Nodes, beliefs: SpeedTable, jobs: JobTable, leases: LeaseTable, measured: bool
+    ) -> None:
+        self._nodes = nodes
+        self._beliefs = beliefs
+        self._jobs = jobs
+        self._leases = leases
+        self._measured = measured
+        self._last: tuple[Profiles, list[Tenant], Profiles] | None = None
+        """profiles and tenants with limits, and the former where these allow them"""
+
+    def snapshot(
+        self,
+        at: float,
+        starts_at: float,
+        waiting: Placements,
+        usage: Usage,
+        changes: int,
+        hidden: IntArray,
+    ) -> Snapshot:
+        """Return the active jobs and what they hold, time received projected to ``starts_at``."""
+        jobs, leases, nodes = self._jobs, self._leases, self._nodes
+        active, slots = jobs.active, leases.staying
+        usable, up = nodes.usable, nodes.capacity
+        if nodes.any_closed:
+            stays, closed = nodes.pinned(leases)
+            active = active[~np.isin(active, stays)]
+            slots = slots[~np.isin(leases.job[slots], stays)]
+            usable = (nodes.is_up & ~closed).nonzero()[0]
+            up = np.bincount(nodes.cluster.accelerator_of[usable], minlength=len(up))
+        if len(hidden):
+            active = active[~np.isin(active, hidden)]
+        rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
+        row_of = active.searchsorted(leases.job[slots])
+        leases.credit(slots, row_of, starts_at, rows)
+        if leases.n_leaving:
+            leaving = ~leases.is_open(ints[:, LEASE])
+            ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
+        holds = self._rows_held(slots, row_of, active, waiting)
+        return Snapshot(
+            at=at,
+            starts_at=starts_at,
+            cluster=nodes.cluster,
+            capacity=up,
+            usable=usable,
+            tenants=tuple(usage.moved(jobs.tenants)),
+            profiles=self._allowed(usage.moved_profiles(jobs.profiles)),
+            job=active,
+            profile=ints[:, PROFILE],
+            arrival_at=rows[:, ARRIVAL],
+            total_steps=rows[:, TOTAL],
+            steps=rows[:, STEPS],
+            deadline_at=rows[:, DEADLINE],
+            priority=rows[:, PRIORITY],
+            received_s=rows[:, FIRST_RECEIVED:],
+            on=ints[:, ON],
+            lease=ints[:, LEASE],
+            holds=holds,
+            holds_lease=None if leases.simple else self._leases_held(len(holds), slots),
+            ids=jobs.ids,
+            changes=changes,
+            speeds=self._beliefs,
+            isolated_elapsed_s=rows[:, ISOLATED],
+            measured=jobs.measurements(active) if self._measured else None,
+        )
+
+    def _allowed(self, profiles: Profiles) -> Profiles:
+        """Return the profiles as limits allow them; the same object while nothing changes."""
+        tenants = self._jobs.tenants
+        if not any_limit(tenants):
+            return profiles
+        if self._last is None or self._last[0] is not profiles or self._last[1] != tenants:
+            found = where_allowed(profiles, tenants, self._nodes.cluster.accelerators)
+            self._last = profiles, list(tenants), found
+        return self._last[2]
+
+    def used(self, at: float, usage: Usage) -> FloatArray:
+        """Return tenants → device-seconds used so far, weighed as the history's measure says."""
+        assert usage.history is not None
+        jobs, held = self._jobs, self._leases.device_s(at)
+        profiles, profile = jobs.profiles, jobs.ints[: len(jobs), PROFILE]
+        if usage.history.measure == "speed":
+            speed = profiles.gang_speed if profiles.member is None else profiles.member
+            normal = mean_speed(speed, self._nodes.cluster.counts)
+            held *= (speed / normal[:, None])[profile]
+        count = len(jobs.tenants)
+        return np.bincount(profiles.tenant[profile], held.sum(axis=1), count).astype(float)
+
+    def _rows_held(
+        self, slots: IntArray, row_of: IntArray, active: IntArray, waiting: Placements
+    ) -> IntArray:
+        """Return lanes × devices → row of the job that holds the device or waits for it."""
+        row_of_slot = np.empty(len(self._leases.lease), dtype=np.int64)
+        row_of_slot.fill(NOBODY)
+        row_of_slot[slots] = row_of
+        held: IntArray = row_of_slot[self._leases.holder]
+        if not len(waiting):
+            return held
+        rows = active.searchsorted(waiting.job)
+        if len(held) == 1:
+            # All at once, unless one waits for what another has: then fewer devices are held.
+            together = held.copy()
+            together[0, waiting.device] = rows if waiting.single else rows.repeat(waiting.size)
+            added = np.count_nonzero(together >= 0) - np.count_nonzero(held >= 0)
+            if added == len(waiting.device):
+                return together
+        for row, unit in zip(rows.tolist(), waiting, strict=True):
+            # Packed jobs may wait for one another's devices, so each takes a lane of its own.
+            devices = list(unit.devices)
+            lanes = np.flatnonzero((held[:, devices] < 0).all(axis=1))
+            if not len(lanes):
+                held = np.vstack([held, np.full_like(held[:1], NOBODY)])
+            held[lanes[0] if len(lanes) else -1, devices] = row
+        return held
+
+    def _leases_held(self, lanes: int, slots: IntArray) -> IntArray:
+        """Return lanes × devices → which of these leases holds the device, with so many lanes."""
+        leases = self._leases
+        stays = np.full(len(leases.lease), NOBODY, dtype=np.int64)
+        stays[slots] = leases.lease[slots]
+        held: IntArray = stays[leases.holder]
+        more = np.full((lanes - len(held), held.shape[1]), NOBODY, dtype=np.int64)
+        return np.vstack([held, more])

@@ -1,0 +1,1 @@
+"""The local engine: gangs as process groups on this machine."""

@@ -1,0 +1,29 @@
+"""The Ray engine as a plug-in."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fairlead.engines.plugin import OpenedEngine, Site, refuse_emulated_devices
+from fairlead.engines.ray.checkup import check_ray
+from fairlead.engines.ray.engine import RayEngine
+from fairlead.engines.shared.checkup.findings import Finding
+
+
+class RayPlugin:
+    """Runs jobs on the nodes of a Ray cluster."""
+
+    options = RayEngine
+    runs_here = False
+
+    def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
+        """Return the engine for the cluster that the options name."""
+        refuse_emulated_devices(site)
+        engine = RayEngine(data=site.data, **options)
+        return OpenedEngine(engine, engine.emulate)
+
+    def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
+        """Yield findings from the controller to the nodes."""
+        return check_ray(site, options)
+
+
+PLUGIN = RayPlugin()

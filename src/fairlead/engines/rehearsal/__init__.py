@@ -1,0 +1,1 @@
+"""The rehearsal engine: simulated nodes for load tests of a real control plane."""

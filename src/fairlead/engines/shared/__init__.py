@@ -1,0 +1,1 @@
+"""Parts that several engines share: recovery, multi-node leases, node state, checks."""

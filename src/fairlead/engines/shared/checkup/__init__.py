@@ -1,0 +1,1 @@
+"""Checks that `fairlead doctor` runs on the nodes of any cluster engine."""

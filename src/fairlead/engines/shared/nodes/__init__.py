@@ -1,0 +1,1 @@
+"""Persistent node registry, node status and node-local files of jobs."""

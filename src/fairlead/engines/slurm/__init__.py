@@ -1,0 +1,1 @@
+"""The Slurm engine: leases submitted as Slurm jobs pinned to nodes."""

@@ -1,0 +1,1 @@
+"""Readers and writers of cluster descriptions and node events."""

@@ -1,0 +1,1 @@
+"""Readers and writers of speed tables: CSV and Gavel's JSON."""

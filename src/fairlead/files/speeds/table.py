@@ -1,0 +1,149 @@
+"""Speed tables: the CSV form, and the choice between it, Gavel's JSON and the bundled ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+from fairlead.files.bundled import SPEEDS, bundled_text
+from fairlead.files.parsing.fields import (
+    accelerator,
+    name,
+    plain,
+    quoted,
+    speed,
+    whole,
+)
+from fairlead.files.parsing.table import format_table, read_table
+from fairlead.files.parsing.text import Text, read_text, write_text
+from fairlead.files.speeds.gavel import parse_gavel_speeds
+from fairlead.model.errors import InputError
+from fairlead.model.speeds.table import Placement, SpeedKey, SpeedTable
+
+T = TypeVar("T")
+
+REQUIRED = ("workload", "gang", "accelerator", "steps_per_s")
+OPTIONAL = ("placement", "partner", "partner_steps_per_s")
+HEADER = (*REQUIRED[:3], *OPTIONAL[:2], "steps_per_s", "partner_steps_per_s")
+
+
+def read_speeds(path: str | Path) -> SpeedTable:
+    """Return the table in a CSV file or in Gavel's throughput JSON, or a bundled one by name."""
+    if str(path) in SPEEDS:
+        return parse_speeds(bundled_text(SPEEDS[str(path)]))
+    try:
+        text = read_text(path)
+    except InputError as error:
+        if "." in str(path):
+            raise
+        fix = f"{error.fix}, or use a bundled table: {', '.join(SPEEDS)}"
+        raise InputError(error.problem, fix=fix, source=error.source) from None
+    return parse_speeds(text)
+
+
+def parse_speeds(text: Text) -> SpeedTable:
+    """Return the table that a text holds, CSV or Gavel's JSON."""
+    if text.body.lstrip().startswith(("{", "[")):
+        found = parse_gavel_speeds(text)
+    else:
+        found = _Rows(text).steps_per_s
+    if not any(found.values()):
+        raise InputError("no speed is above 0", fix="give some above 0", source=text.name)
+    return SpeedTable(found, source=text.name)
+
+
+class _Rows:
+    """The speeds of a CSV's rows, and the line each came from, so that repeats are caught."""
+
+    def __init__(self, text: Text) -> None:
+        self.steps_per_s: dict[SpeedKey, float] = {}
+        self._lines: dict[SpeedKey, int] = {}
+        table = read_table(text, required=REQUIRED, optional=OPTIONAL)
+        for line, row in zip(table.lines, table.rows, strict=True):
+            cells = dict(zip(table.header, map(str.strip, row), strict=True))
+            try:
+                self._row(cells, line)
+            except InputError as error:
+                raise error.within(source=text.name, line=line) from None
+
+    def _row(self, cells: dict[str, str], line: int) -> None:
+        key = SpeedKey(
+            _cell(cells, "workload", name),
+            _gang(cells),
+            _cell(cells, "accelerator", accelerator),
+            _placement(cells.get("placement", "")),
+            _cell(cells, "partner", name) if cells.get("partner") else None,
+        )
+        own = _cell(cells, "steps_per_s", speed)
+        if key.partner is None:
+            if cells.get("partner_steps_per_s"):
+                raise InputError(
+                    "a partner's speed but no partner",
+                    fix="name the partner or leave the cell empty",
+                    field="partner_steps_per_s",
+                )
+            self._set(key, own, line)
+            return
+        others = _cell(cells, "partner_steps_per_s", speed)
+        if key.partner == key.workload:
+            # Neither of two like jobs is the first: each is as likely to have either speed.
+            self._set(key, (own + others) / 2, line)
+            return
+        self._set(key, own, line)
+        self._set(key._replace(workload=key.partner, partner=key.workload), others, line)
+
+    def _set(self, key: SpeedKey, found: float, line: int) -> None:
+        before = self._lines.setdefault(key, line)
+        if before != line and self.steps_per_s[key] != found:
+            raise InputError(
+                f"line {before} gives another speed for the same gang", fix="remove one"
+            )
+        if before != line and key.partner is None:
+            raise InputError(f"line {before} already gives this speed", fix="remove one")
+        self.steps_per_s[key] = found
+
+
+def _cell(cells: dict[str, str], column: str, read: Callable[[object], T]) -> T:
+    try:
+        return read(cells.get(column, ""))
+    except InputError as error:
+        raise error.within(field=column) from None
+
+
+def _gang(cells: dict[str, str]) -> int:
+    found = _cell(cells, "gang", whole)
+    if found < 1:
+        raise InputError(f"{found} is not a gang", fix="give 1 or more", field="gang")
+    return found
+
+
+def _placement(text: str) -> Placement:
+    if text not in ("", "consolidated", "spread"):
+        raise InputError(
+            f"{quoted(text)} is not a placement",
+            fix="give consolidated, spread or nothing",
+            field="placement",
+        )
+    return cast("Placement", text or "consolidated")
+
+
+def format_speeds(table: SpeedTable) -> str:
+    """Return the table as CSV, each pair once, that reads back as the same table."""
+    rows = []
+    written: set[SpeedKey] = set()
+    for key, own in table.steps_per_s.items():
+        others = ""
+        if key.partner is not None:
+            back = key._replace(workload=key.partner, partner=key.workload)
+            if back in written:
+                continue
+            others = plain(table.steps_per_s.get(back, 0.0))
+        written.add(key)
+        placement = "spread" if key.placement == "spread" else ""
+        cells = (key.workload, str(key.gang), key.accelerator, placement, key.partner or "")
+        rows.append((*cells, plain(own), others))
+    return format_table(HEADER, rows)
+
+
+def write_speeds(table: SpeedTable, path: str | Path) -> None:
+    """Write the table to a CSV file, gzipped when the name ends in .gz."""
+    write_text(path, format_speeds(table))

@@ -1,0 +1,1 @@
+"""Readers, writers and converters of job traces and cluster logs."""

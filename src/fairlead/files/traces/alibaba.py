@@ -1,0 +1,59 @@
+"""Alibaba's list of pods (``openb_pod_list_*.csv`` of 2023): GPUs shared by the thousandth."""
+
+from collections.abc import Iterator
+
+from fairlead.files.parsing.fields import name, number, whole
+from fairlead.files.parsing.log_rows import (
+    Cells,
+    not_negative,
+    rows_of,
+    time_s,
+)
+from fairlead.files.parsing.table import read_table
+from fairlead.files.parsing.text import Text
+from fairlead.files.traces.workload_sampling import Shape
+from fairlead.model.errors import InputError
+from fairlead.model.job import DEFAULT_TENANT
+
+COLUMNS = ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
+OTHERS = ("cpu_milli", "memory_mib", "gpu_spec", "qos", "pod_phase")
+
+
+def alibaba_shapes(text: Text) -> Iterator[tuple[int, Shape | None]]:
+    """Yield line and shape of each pod; None for pods without GPUs and pods that never ran.
+
+    The class of service is the tenant. A part of a GPU is the job's utilisation, and the GPUs
+    that it names are those it may use.
+    """
+    yield from rows_of(read_table(text, required=COLUMNS, optional=OTHERS), _shape)
+
+
+def _shape(cells: Cells) -> Shape | None:
+    n_devices = cells.read("num_gpu", not_negative(whole))
+    arrival_s = cells.read("creation_time", time_s)
+    if n_devices == 0 or not cells.text("scheduled_time") or not cells.text("deletion_time"):
+        return None
+    duration_s = cells.read("deletion_time", number) - cells.read("scheduled_time", number)
+    if duration_s < 0:
+        raise InputError(
+            "the pod was deleted before it was scheduled", fix="correct it", field="deletion_time"
+        )
+    if duration_s == 0:
+        return None
+    return Shape(
+        id=cells.read("name", name),
+        arrival_s=arrival_s,
+        n_devices=n_devices,
+        duration_s=duration_s,
+        tenant=cells.read("qos", name) if cells.text("qos") else DEFAULT_TENANT,
+        utilization=cells.read("gpu_milli", _thousandths),
+        models=tuple(filter(None, cells.text("gpu_spec").split("|"))),
+    )
+
+
+def _thousandths(value: object) -> float | None:
+    """Return which part of a GPU is asked for, None for all of it."""
+    found = not_negative(whole)(value)
+    if found > 1000:
+        raise InputError(f"{found} is more than a GPU has", fix="give up to 1000")
+    return found / 1000 if 0 < found < 1000 else None

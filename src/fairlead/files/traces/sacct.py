@@ -1,0 +1,103 @@
+"""Slurm's accounting, as ``sacct --parsable2`` prints it: bars between, a header first."""
+
+import re
+from collections.abc import Iterator
+
+from fairlead.files.parsing.fields import name, number, quoted
+from fairlead.files.parsing.log_rows import Cells, moment_s, rows_of
+from fairlead.files.parsing.table import Table
+from fairlead.files.parsing.text import Text
+from fairlead.files.traces.workload_sampling import Shape
+from fairlead.model.errors import InputError
+from fairlead.model.job import DEFAULT_TENANT
+
+COMMAND = "sacct --parsable2 --format=JobID,Submit,ElapsedRaw,AllocTRES,Account"
+_DEVICES = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
+# gres/gpu=4 in TRES, with the type counted again as gres/gpu:a100=4; gpu:4 or gpu:a100:4 in GRES
+_COUNT = re.compile(r"(?:^|,)(?:gres/)?gpu(?:=|:(?:[^=:,]+[=:])?)(\d{1,6})(?=$|[,(])")
+_ELAPSED = re.compile(r"(?:(\d{1,6})-)?(\d{1,2}):(\d{2}):(\d{2})")
+
+
+def sacct_shapes(text: Text) -> Iterator[tuple[int, Shape | None]]:
+    """Yield line and shape of each job; None for steps, jobs without GPUs and jobs never run.
+
+    The account is the tenant, or the user where there is no account.
+    """
+    yield from rows_of(_table(text), _shape)
+
+
+def _table(text: Text) -> Table:
+    text.check_lines()
+    lines = [(i, row) for i, row in enumerate(text.body.split("\n"), 1) if row.strip()]
+    header = tuple(cell.strip() for cell in lines[0][1].split("|"))
+    lacking = next((c for c in ("JobID", "Submit") if c not in header), None)
+    if lacking is None and not {"ElapsedRaw", "Elapsed"} & set(header):
+        lacking = "ElapsedRaw"
+    if lacking is None and not set(_DEVICES) & set(header):
+        lacking = "AllocTRES"
+    if lacking is not None:
+        raise InputError(
+            f"column {lacking!r} is missing",
+            fix=f"export with {COMMAND}",
+            source=text.name,
+            line=lines[0][0],
+            field=lacking,
+        )
+    rows = [row.split("|") for _, row in lines[1:]]
+    for (line, _), row in zip(lines[1:], rows, strict=True):
+        if len(row) != len(header):
+            raise InputError(
+                f"the row has {len(row)} cells, the header {len(header)}",
+                fix=f"export with {COMMAND}",
+                source=text.name,
+                line=line,
+            )
+    if not rows:
+        raise InputError("it has a header but no rows", fix="add rows", source=text.name)
+    return Table(text.name, header, rows, [line for line, _ in lines[1:]])
+
+
+def _shape(cells: Cells) -> Shape | None:
+    label = cells.read("JobID", name)
+    if "." in label or cells.text("Submit") in ("Unknown", "None", ""):
+        return None
+    n_devices, duration_s = _n_devices(cells), _elapsed_s(cells)
+    if n_devices == 0 or duration_s <= 0:
+        return None
+    return Shape(
+        id=label,
+        arrival_s=cells.read("Submit", moment_s),
+        n_devices=n_devices,
+        duration_s=duration_s,
+        tenant=_tenant(cells),
+    )
+
+
+def _tenant(cells: Cells) -> str:
+    for column in ("Account", "User"):
+        if cells.text(column):
+            return cells.read(column, name)
+    return DEFAULT_TENANT
+
+
+def _elapsed_s(cells: Cells) -> float:
+    if cells.text("ElapsedRaw"):
+        return cells.read("ElapsedRaw", number)
+    text = cells.text("Elapsed")
+    match = _ELAPSED.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{quoted(text)} is not a duration", fix="give [days-]hh:mm:ss", field="Elapsed"
+        )
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _n_devices(cells: Cells) -> int:
+    for column in _DEVICES:
+        text = cells.text(column)
+        plain = [int(n) for n in re.findall(r"(?:^|,)gres/gpu=(\d{1,6})(?=$|,)", text)]
+        counts = plain or [int(n) for n in _COUNT.findall(text)]
+        if counts:
+            return sum(counts)
+    return 0

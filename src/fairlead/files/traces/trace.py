@@ -1,0 +1,182 @@
+"""Traces as CSV or JSONL, in and out, and the choice between these and Gavel's form."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from fairlead.files.parsing import strict_json
+from fairlead.files.parsing.fields import (
+    accelerator,
+    name,
+    number,
+    plain,
+    unknown,
+    whole,
+)
+from fairlead.files.parsing.table import format_table, read_table
+from fairlead.files.parsing.text import Text, read_text, write_text
+from fairlead.files.traces.formats import detect
+from fairlead.files.traces.gavel import parse_gavel_trace
+from fairlead.files.traces.jobs import Trace, by_arrival
+from fairlead.model.errors import InputError
+from fairlead.model.job import Job, read_accelerators, written_accelerators
+
+
+def _accelerators(value: object) -> tuple[str, ...]:
+    """Return the entries of ``v100;k80=2``, or of a list, as they are written."""
+    if isinstance(value, str):
+        value = value.replace(",", ";").split(";")
+    entries = strict_json.array(value)
+    return tuple(_accelerator(entry) for entry in entries)
+
+
+def _accelerator(entry: object) -> str:
+    found, equals, count = name(entry).partition("=")
+    return f"{accelerator(found)}{equals}{count}"
+
+
+# column → the Job field it fills, and what reads it
+_COLUMNS: Mapping[str, tuple[str, Callable[[object], object]]] = {
+    "job_id": ("id", name),
+    "arrival_s": ("arrival_at", number),
+    "workload": ("workload", name),
+    "gang": ("gang", whole),
+    "total_steps": ("total_steps", number),
+    "tenant": ("tenant", name),
+    "weight": ("weight", number),
+    "priority": ("priority", whole),
+    "deadline_s": ("deadline_s", number),
+    "min_gang": ("min_gang", whole),
+    "max_gang": ("max_gang", whole),
+    "accelerators": ("accelerators", _accelerators),
+    "memory_gib": ("memory_gib", number),
+    "utilization": ("utilization", number),
+    "multijob": ("multijob", name),
+    "duration_s": ("duration_s", number),
+}
+COLUMNS = tuple(_COLUMNS)
+REQUIRED = COLUMNS[:5]
+_REQUIRED_FIELDS = frozenset(_COLUMNS[column][0] for column in REQUIRED)
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Return the jobs of a CSV, JSONL or Gavel trace, gzipped or not, sorted by arrival.
+
+    Jobs that arrive together keep the file's order.
+    """
+    return parse_trace(read_text(path))
+
+
+def parse_trace(text: Text) -> Trace:
+    """Return the jobs that a text holds, sorted by arrival."""
+    form = detect(text)
+    if form == "gavel":
+        return parse_gavel_trace(text)
+    if form != "trace":
+        raise InputError(
+            f"it is a log in {form} form, without workloads",
+            fix=f"convert it: fairlead trace convert --from {form} --speeds SPEEDS IN OUT",
+            source=text.name,
+        )
+    jsonl = text.body.lstrip().startswith(("{", "["))
+    jobs: list[Job] = []
+    lines: list[int] = []
+    for line, fields in _json_rows(text) if jsonl else _csv_rows(text):
+        try:
+            jobs.append(_job(fields))
+        except InputError as error:
+            raise error.within(source=text.name, line=line) from None
+        lines.append(line)
+    return by_arrival(jobs, lines, text.name)
+
+
+def _job(fields: dict[str, object]) -> Job:
+    if not fields.keys() >= _REQUIRED_FIELDS:
+        column = next(c for c in REQUIRED if _COLUMNS[c][0] not in fields)
+        raise InputError("it has no value", fix="give one", field=column)
+    listed = fields.get("accelerators")
+    if listed:
+        fields["accelerators"], fields["gangs"] = read_accelerators(listed)  # type: ignore[arg-type]
+    return Job(**fields)  # type: ignore[arg-type]  # each value was read by its column's reader
+
+
+def _csv_rows(text: Text) -> Iterator[tuple[int, dict[str, object]]]:
+    table = read_table(text, required=REQUIRED, optional=COLUMNS[len(REQUIRED) :])
+    plan = [(column, *_COLUMNS[column]) for column in table.header]
+    for line, row in zip(table.lines, table.rows, strict=True):
+        fields: dict[str, object] = {}
+        for (column, field, read), cell in zip(plan, row, strict=True):
+            if cell and not cell.isspace():
+                try:
+                    fields[field] = read(cell)
+                except InputError as error:
+                    raise error.within(source=text.name, line=line, field=column) from None
+        yield line, fields
+
+
+def _json_rows(text: Text) -> Iterator[tuple[int, dict[str, object]]]:
+    text.check_lines()
+    for line, body in enumerate(text.body.split("\n"), start=1):
+        if not body.strip():
+            continue
+        held = strict_json.parse(body, source=text.name, line=line)
+        fields: dict[str, object] = {}
+        column = None
+        try:
+            for column, value in strict_json.mapping(held).items():
+                if column not in _COLUMNS:
+                    raise unknown("field", column, COLUMNS)
+                if value is not None:
+                    field, read = _COLUMNS[column]
+                    fields[field] = read(value)
+        except InputError as error:
+            field_name = column if column in _COLUMNS else None
+            raise error.within(source=text.name, line=line, field=field_name) from None
+        yield line, fields
+
+
+def format_trace(jobs: Iterable[Job], form: Literal["csv", "jsonl"] = "csv") -> str:
+    """Return jobs as text that reads back as the same jobs; CSV has only the columns used."""
+    listed = list(jobs)
+    if form == "jsonl":
+        return "".join(json.dumps(job_members(job), ensure_ascii=False) + "\n" for job in listed)
+    used = [
+        (column, field)
+        for column, (field, _) in _COLUMNS.items()
+        if column in REQUIRED or any(getattr(j, field) != _default(field) for j in listed)
+    ]
+    rows = [[_cell(_written(job, field)) for _, field in used] for job in listed]
+    return format_table([column for column, _ in used], rows)
+
+
+def job_members(job: Job) -> dict[str, object]:
+    """Return a job as the JSON object of its line, without the members that have defaults."""
+    return {
+        column: list(value) if isinstance(value, tuple) else value
+        for column, (field, _) in _COLUMNS.items()
+        if (value := _written(job, field)) != _default(field) or column in REQUIRED
+    }
+
+
+def _written(job: Job, field: str) -> object:
+    """Return a field's value as the file has it."""
+    return written_accelerators(job) if field == "accelerators" else getattr(job, field)
+
+
+def _default(field: str) -> object:
+    return Job.__dataclass_fields__[field].default
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ";".join(value)
+    return plain(value) if isinstance(value, float) else str(value)
+
+
+def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
+    """Write jobs as JSONL when the name says so, else as CSV, gzipped when it ends in .gz."""
+    jsonl = str(path).removesuffix(".gz").endswith((".jsonl", ".ndjson"))
+    write_text(path, format_trace(jobs, "jsonl" if jsonl else "csv"))

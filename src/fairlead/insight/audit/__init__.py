@@ -1,0 +1,1 @@
+"""Fairness audit of one policy: Pareto slack, envy, sharing incentive, misreporting."""

@@ -1,0 +1,1 @@
+"""Explains a job's or tenant's speed and lists changes that would raise it."""

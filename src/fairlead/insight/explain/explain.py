@@ -1,0 +1,228 @@
+"""Why a job or tenant has the speed it has, and what would raise it."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from fairlead.insight.bundles import normalised
+from fairlead.insight.explain.binding_constraints import Binding, bindings
+from fairlead.insight.explain.changes import EFFORT, Change, changes
+from fairlead.insight.explain.shadow_prices import Prices
+from fairlead.insight.explain.subject import (
+    Subject,
+    devices_of,
+    speed_of,
+    speeds,
+)
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import FloatArray
+from fairlead.model.errors import InputError, SolveError
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import Policy, WarmStart, allocate
+
+WORTH_NAMING = 0.01
+"""a change is a way to raise a speed if it raises it by this part"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a change does, found by solving again with it."""
+
+    change: Change
+    speed: float
+    gain: float
+    """relative to the speed now; infinite for who has none"""
+    others: float
+    """greatest relative loss of another job (or tenant), 0 or less"""
+    marginal: float | None
+    """relative gain that the prices foretell, None where they cannot"""
+
+    @property
+    def linear(self) -> bool | None:
+        """Whether the prices foretell the gain to a tenth of it; None where they cannot."""
+        if self.marginal is None or not math.isfinite(self.gain):
+            return None
+        return abs(self.marginal - self.gain) <= 0.1 * max(abs(self.gain), 1e-6)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """The standing of a job or tenant, what binds it, and what would change it."""
+
+    policy: str
+    subject: Subject
+    snap: Snapshot
+    allocation: Allocation
+    speed: float
+    """steps per second of a job, normalised speed of a tenant"""
+    normal: float
+    """normalised speed"""
+    devices: FloatArray
+    """accelerators → devices it holds on average"""
+    prices: Prices | None
+    """None when the policy gives none"""
+    binding: tuple[Binding, ...]
+    outcomes: tuple[Outcome, ...]
+    """the cheapest change that helps first; then by effort and gain"""
+
+    @property
+    def cheapest(self) -> Outcome | None:
+        """The change that takes least of others and of money, if any raises the speed."""
+        return next((o for o in self.outcomes if o.gain >= WORTH_NAMING), None)
+
+    @property
+    def largest(self) -> Outcome | None:
+        """The change that raises the speed most, if any does."""
+        best = max(self.outcomes, key=lambda o: o.gain, default=None)
+        return best if best is not None and best.gain >= WORTH_NAMING else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the explanation as the command line's JSON document."""
+        kinds = self.snap.cluster.accelerators
+        cheapest, prices = self.cheapest, self.prices
+        return {
+            "policy": self.policy,
+            "who": self.subject.name,
+            "kind": "tenant" if self.subject.is_tenant else "job",
+            "of_job": self.subject.of_job,
+            "speed": self.speed,
+            "normalised_speed": self.normal,
+            "devices": dict(zip(kinds, self.devices.tolist(), strict=True)),
+            "prices": prices and dict(zip(kinds, prices.price.tolist(), strict=True)),
+            "price_per_speed": prices
+            and {k: v for k, v in zip(kinds, prices.per_speed, strict=True) if v is not None},
+            "part_of_worth": prices and prices.part,
+            "binding": [{"what": b.what, "why": b.why, "on": b.on} for b in self.binding],
+            "cheapest": None if cheapest is None else _as_dict(cheapest),
+            "changes": [_as_dict(outcome) for outcome in self.outcomes],
+        }
+
+
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    change = outcome.change
+    return {
+        "kind": change.kind,
+        "what": change.what,
+        "edit": change.edit,
+        "assumed": change.assumed or None,
+        "speed": outcome.speed,
+        "gain": outcome.gain if math.isfinite(outcome.gain) else None,
+        "worst_loss_of_others": outcome.others,
+        "marginal_gain": outcome.marginal,
+        "linear": outcome.linear,
+    }
+
+
+def explain(
+    snap: Snapshot, policy: Policy, who: str, *, name: str = "", tenant: bool = False
+) -> Explanation:
+    """Return why ``who`` has its speed, and what each possible change would do to it.
+
+    ``tenant`` asks for the tenant even if a job has the same id. The gain of every
+    change is that of solving again with it.
+    """
+    subject = find(snap, who, tenant=tenant)
+    warm = WarmStart()
+    allocation = allocate(policy, snap, warm)
+    if allocation.rows == "tenants" and not subject.is_tenant:
+        owner = snap.tenants[subject.tenant].id
+        subject = Subject(
+            owner,
+            subject.tenant,
+            np.flatnonzero(snap.tenant == subject.tenant),
+            is_tenant=True,
+            of_job=subject.name,
+        )
+    speed = speeds(snap, allocation)
+    prices = Prices.of(snap, allocation, subject)
+    now = speed_of(subject, snap, speed, allocation.rows)
+    normal = now
+    if allocation.rows == "jobs" and not subject.is_tenant:
+        normal = float(normalised(snap, speed)[subject.rows[0]])
+    outcomes = [
+        outcome
+        for change in changes(snap, subject.rows, subject.tenant)
+        if (outcome := _outcome(snap, policy, warm, subject, allocation, change, prices))
+    ]
+    outcomes = [o for o in outcomes if abs(o.gain) > 1e-6]
+    outcomes.sort(
+        key=lambda o: (o.gain < WORTH_NAMING, EFFORT.index(o.change.kind), -o.gain, o.change.what)
+    )
+    return Explanation(
+        policy=name,
+        subject=subject,
+        snap=snap,
+        allocation=allocation,
+        speed=now,
+        normal=normal,
+        devices=devices_of(subject, snap, allocation),
+        prices=prices,
+        binding=tuple(bindings(snap, allocation, subject)),
+        outcomes=tuple(outcomes),
+    )
+
+
+def find(snap: Snapshot, who: str, *, tenant: bool = False) -> Subject:
+    """Return the job or tenant of that id; InputError names those with similar ids."""
+    jobs = {snap.ids[int(number)]: row for row, number in enumerate(snap.job)}
+    tenants = {t.id: i for i, t in enumerate(snap.tenants) if (snap.tenant == i).any()}
+    if who in jobs and not tenant:
+        row = jobs[who]
+        return Subject(who, int(snap.tenant[row]), np.array([row]), is_tenant=False)
+    if who in tenants:
+        index = tenants[who]
+        return Subject(who, index, np.flatnonzero(snap.tenant == index), is_tenant=True)
+    if inner := _inner(snap, who, tenants):
+        raise InputError(
+            f"tenant {who!r} has no jobs of its own, only the tenants inside it",
+            fix=f"ask about one of these: {', '.join(inner)}",
+            field="JOB|TENANT",
+        )
+    near = get_close_matches(who, [*jobs, *tenants], n=5, cutoff=0.5) or [*jobs, *tenants][:5]
+    raise InputError(
+        f"there is no job or tenant {who!r} with jobs here",
+        fix=f"name one of them, such as {', '.join(near)}" if near else "give some jobs",
+        field="JOB|TENANT",
+    )
+
+
+def _inner(snap: Snapshot, outer: str, having: Collection[str]) -> list[str]:
+    """Return those of the tenants ``having`` jobs that stand inside another one, however deep."""
+    inside = {outer}
+    while more := {t.id for t in snap.tenants if t.parent in inside} - inside:
+        inside |= more
+    return [name for name in having if name in inside]
+
+
+def _outcome(
+    snap: Snapshot,
+    policy: Policy,
+    warm: WarmStart,
+    subject: Subject,
+    before: Allocation,
+    change: Change,
+    prices: Prices | None,
+) -> Outcome | None:
+    """Return what a change does; None where it leaves no allocation."""
+    try:
+        after = allocate(policy, change.snap, warm)
+    except (SolveError, InputError):
+        return None
+    old, new = speeds(snap, before), speeds(change.snap, after)
+    was = speed_of(subject, snap, old, before.rows)
+    is_ = speed_of(subject, snap, new, after.rows)
+    others = np.ones(len(old), dtype=bool)
+    others[subject.rows if before.rows == "jobs" else [subject.tenant]] = False
+    change_of = new[others] / np.where(old[others] > 0, old[others], np.inf) - 1
+    lost = np.where(old[others] > 0, change_of, 0.0)
+    return Outcome(
+        change,
+        is_,
+        (is_ - was) / was if was > 0 else math.inf if is_ > 0 else 0.0,
+        float(lost.min(initial=0.0)),
+        None if prices is None else prices.foretell(change),
+    )

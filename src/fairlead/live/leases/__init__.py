@@ -1,0 +1,1 @@
+"""Open leases of a live cluster: launch, renewal, measurements, outcomes."""

@@ -1,0 +1,1 @@
+"""Nodes of a live cluster: inventory, cordon, drain, loss and return."""

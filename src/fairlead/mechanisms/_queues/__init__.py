@@ -1,0 +1,1 @@
+"""Shared by queueing mechanisms: serve jobs in an order, match jobs to slots."""

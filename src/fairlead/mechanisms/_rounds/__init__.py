@@ -1,0 +1,1 @@
+"""Shared by round-based mechanisms: deficits, candidates, selection of jobs and units."""

@@ -1,0 +1,111 @@
+"""What jobs were promised and what they had: the memory of mechanisms that realise shares."""
+
+import numpy as np
+
+from fairlead.compiled import compiled
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.errors import UsageError
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.value import value
+from fairlead.policies.base import Policy, WarmStart, allocate
+
+_TABLES = SHARE, OWED, CARRIED, RECEIVED = range(4)
+
+
+@value
+class Account:
+    """The allocation in force and how far each job is from it, as of the last plan's start.
+
+    ``tables`` holds four tables of jobs × accelerators side by side, so that one operation
+    brings all of them into a new order of jobs.
+    """
+
+    job: IntArray
+    tables: FloatArray
+    starts_at: float
+    solved_at: float
+    changes: int
+    """the snapshot's count of changes when the allocation was made"""
+
+    @classmethod
+    def empty(cls) -> "Account":
+        """Return an account without jobs."""
+        return cls(NO_INTS, np.zeros((len(_TABLES), 0, 1)), 0.0, -np.inf, -1)
+
+    @property
+    def share(self) -> FloatArray:
+        """jobs × accelerators → share of time."""
+        share: FloatArray = self.tables[SHARE]
+        return share
+
+    @property
+    def owed_s(self) -> FloatArray:
+        """jobs × accelerators → time promised less time received since the allocation was made."""
+        owed: FloatArray = self.tables[OWED]
+        return owed
+
+    def brought_forward(self, snap: Snapshot) -> "Account":
+        """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
+        if compiled is not None:
+            tables = np.empty((len(_TABLES), *snap.received_s.shape))
+            elapsed_s = snap.starts_at - self.starts_at
+            compiled.forward(self.job, self.tables, elapsed_s, snap.job, snap.received_s, tables)
+            return Account(snap.job, tables, snap.starts_at, self.solved_at, self.changes)
+        tables = self._in_order_of(snap)
+        owed, received = tables[OWED], tables[RECEIVED]
+        owed += tables[SHARE] * (snap.starts_at - self.starts_at)
+        owed += received
+        owed -= snap.received_s
+        received[...] = snap.received_s
+        return Account(snap.job, tables, snap.starts_at, self.solved_at, self.changes)
+
+    def _in_order_of(self, snap: Snapshot) -> FloatArray:
+        if not len(self.job):
+            tables = np.zeros((len(_TABLES), *snap.received_s.shape))
+            tables[RECEIVED] = snap.received_s
+            return tables
+        at = np.minimum(self.job.searchsorted(snap.job), len(self.job) - 1)
+        tables = self.tables.take(at, axis=1)
+        new = (self.job[at] != snap.job).nonzero()[0]
+        if len(new):
+            tables[:, new] = 0.0
+            tables[RECEIVED, new] = snap.received_s[new]
+        return tables
+
+    def reallocated(
+        self, policy: Policy, snap: Snapshot, warm: WarmStart, *, carry_s: float
+    ) -> "Account":
+        """Return the account under new shares, nothing owed; up to ``carry_s`` carried along."""
+        allocation = allocate(policy, snap, warm)
+        if allocation.rows != "jobs" or allocation.measure != "time":
+            raise UsageError(
+                f"this mechanism realises time shares of jobs, not"
+                f" {allocation.measure} of {allocation.rows}"
+            )
+        if allocation.share.shape != snap.received_s.shape:
+            raise UsageError(
+                "this mechanism runs every job alone and consolidated where it can; packed jobs"
+                " and shares of placements need --mechanism units"
+            )
+        return Account(
+            snap.job,
+            self._with(allocation.share, carry_s),
+            self.starts_at,
+            snap.starts_at,
+            snap.changes,
+        )
+
+    def _with(self, share: FloatArray, carry_s: float) -> FloatArray:
+        if compiled is not None:
+            tables = np.empty_like(self.tables)
+            compiled.reallocated(self.tables, np.ascontiguousarray(share), carry_s, tables)
+            return tables
+        tables = self.tables.copy()
+        tables[SHARE] = share
+        debt = tables[CARRIED]
+        debt += tables[OWED]
+        np.minimum(debt, carry_s, out=debt)
+        np.maximum(debt, -carry_s, out=debt)
+        np.putmask(debt, share <= 0, 0.0)
+        tables[OWED] = 0.0
+        return tables

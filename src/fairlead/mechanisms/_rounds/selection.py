@@ -1,0 +1,130 @@
+"""Which units run this round: a choice of rows for columns, no row twice, gangs whole."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.compiled import compiled
+from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.exchange import Exchange
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import place
+
+_NONE, _BUSY = -1, -2
+
+
+@dataclass(slots=True)
+class Choice:
+    """A round's choice under way: what is free, and who wants which column."""
+
+    gang: IntArray | None
+    """rows, or rows × columns where these differ → devices needed at once; None: always one"""
+    free: list[int]
+    """columns → devices left"""
+    wanted: IntArray
+    """rows → column chosen; -1 for none so far, -2 for one that runs already or must not"""
+
+    @classmethod
+    def of(cls, gang: IntArray, free: list[int]) -> "Choice":
+        """Return a choice in which nothing is chosen yet; ``gang`` is that of the fields."""
+        return cls(gang, free, np.full(len(gang), _NONE))
+
+    @classmethod
+    def for_jobs(cls, snap: Snapshot, free: list[int], busy: BoolArray | None = None) -> "Choice":
+        """Return a choice among a snapshot's jobs, those who are busy left out."""
+        profiles = snap.profiles
+        gang = None if profiles.single else snap.gang if profiles.gangs is None else snap.gang_on
+        if busy is None:
+            return cls(gang, free, np.full(len(snap.job), _NONE))
+        return cls(gang, free, np.where(busy, _BUSY, _NONE))
+
+    @classmethod
+    def for_waiting(cls, snap: Snapshot, idle: IntArray) -> "Choice":
+        """Return a choice among the jobs without devices, for those that are idle."""
+        free = np.bincount(snap.cluster.accelerator_of[idle], minlength=len(snap.capacity))
+        busy = np.zeros(len(snap.job) + 1, dtype=bool)
+        busy[snap.holds] = True
+        return cls.for_jobs(snap, free.tolist(), busy[:-1])
+
+    def pick(self, row: IntArray, column: IntArray) -> int:
+        """Go through entries in the order given, take each one that fits; return how many.
+
+        This is Gavel's Algorithm 1: an entry is passed over when its row has been taken already
+        (a job runs once, line 9) or when fewer devices of its column are free than its gang
+        needs (line 7).
+        """
+        free, chosen = self.free, self.wanted.tolist()
+        count = 0
+        gang = [1] * len(row) if self.gang is None else self._needs(row, column).tolist()
+        for r, c, g in zip(row.tolist(), column.tolist(), gang, strict=True):
+            if free[c] >= g and chosen[r] == _NONE:
+                chosen[r] = c
+                free[c] -= g
+                count += 1
+        self.wanted[:] = chosen
+        return count
+
+    def assign(self, entries: Entries) -> None:
+        """Take entries by Algorithm 1 in the order of their weights, then use what is left free.
+
+        If devices stay free while rows that want others wait, rows of one device are exchanged
+        so that these can run, in the way that adds most weight.
+        """
+        if compiled is not None:
+            compiled.assign(*entries, self.gang, self.free, self.wanted)
+            return
+        if _BUSY in self.wanted:
+            usable = (self.wanted == _NONE)[entries.row]
+            usable &= (np.array(self.free) > 0)[entries.column]
+            entries = entries.where(usable)
+        entries = entries.heaviest_first()
+        count = self.pick(entries.row, entries.column)
+        if len(self.free) == 1 or count == len(entries.row) or not any(self.free):
+            return
+        waits = self.wanted == _NONE
+        fixed = None
+        if self.gang is not None:
+            fixed = (self.gang if self.gang.ndim == 1 else self.gang.max(axis=1)) > 1
+            waits &= ~fixed
+        if not np.count_nonzero(waits[entries.row]):
+            return
+        exchange = Exchange(entries, fixed, self.wanted.tolist(), self.free)
+        if exchange.improve():
+            for row, column in exchange.moved().items():
+                self.wanted[row] = column
+
+    def _needs(self, row: IntArray, column: IntArray) -> IntArray:
+        """Return entries → devices needed at once."""
+        assert self.gang is not None
+        needs: IntArray = self.gang[row] if self.gang.ndim == 1 else self.gang[row, column]
+        return needs
+
+    def fill(self, speed: FloatArray, owed: FloatArray) -> None:
+        """Let rows not taken yet use what is still free: first those least ahead of their share.
+
+        Of rows that are owed alike, those that run relatively best there come first.
+        """
+        if not any(self.free):
+            return
+        if compiled is not None:
+            compiled.fill(speed, owed, self.gang, self.free, self.wanted)
+            return
+        waiting = (self.wanted == _NONE).nonzero()[0]
+        its_speed = speed[waiting]
+        row, column = ((its_speed > 0) & (np.array(self.free) > 0)).nonzero()
+        relative = its_speed[row, column] / its_speed.max(axis=1)[row]
+        row = waiting[row]
+        order = np.lexsort((row, -relative, -owed[row, column]))
+        self.pick(row[order], column[order])
+
+    def placed(self, snap: Snapshot, idle: IntArray) -> Placements:
+        """Return the jobs chosen, on these idle devices."""
+        wanted = self.wanted
+        rows = (wanted >= 0).nonzero()[0]
+        if not len(rows):
+            return NOTHING
+        is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
+        is_idle[idle] = True
+        return place(snap, is_idle, rows, wanted[rows])

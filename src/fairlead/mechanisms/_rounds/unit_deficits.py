@@ -1,0 +1,176 @@
+"""What units were promised and what they had: the memory of rounds with packed jobs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.mechanisms._rounds.deficits import CARRIED, OWED, SHARE
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.errors import UsageError
+from fairlead.model.plan import NOBODY
+from fairlead.model.snapshot import Snapshot
+
+_TABLES = (SHARE, OWED, CARRIED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitAccount:
+    """The allocation in force and how far each unit is from it, as of the last plan's start.
+
+    Units are first the jobs alone, in the order of ``job``, whether they have shares or not,
+    then the packed ones.
+    """
+
+    job: IntArray
+    packed: IntArray
+    """packed units × width → job numbers, ascending, then NOBODY where a unit has fewer"""
+    tables: FloatArray
+    """shares, time owed and time carried along, each units × accelerators"""
+    received_s: FloatArray
+    """jobs × accelerators → time received as of the last plan"""
+    ran: IntArray
+    """jobs → the unit as a part of which the last plan let it run, NOBODY for none"""
+    starts_at: float
+    solved_at: float
+    changes: int
+    """the snapshot's count of changes when the allocation was made"""
+
+    @classmethod
+    def empty(cls) -> "UnitAccount":
+        """Return an account without jobs."""
+        none = np.zeros((0, 1))
+        pairs = np.zeros((0, 2), dtype=np.int64)
+        return cls(NO_INTS, pairs, np.zeros((3, 0, 1)), none, NO_INTS, 0.0, -np.inf, -1)
+
+    @property
+    def owed_s(self) -> FloatArray:
+        """units × accelerators → time promised less time received since the allocation."""
+        owed: FloatArray = self.tables[OWED]
+        return owed
+
+    def brought_forward(self, snap: Snapshot) -> "UnitAccount":
+        """Return the account at the snapshot's start; new jobs are owed nothing.
+
+        Units with a job that has ended are gone, with all they were owed or ahead.
+        """
+        same = len(self.job) > 0 and np.array_equal(self.job, snap.job)
+        account = self if same else self._in_order_of(snap)
+        tables = account.tables.copy()
+        tables[OWED] += tables[SHARE] * (snap.starts_at - account.starts_at)
+        tables[OWED] -= account._received_by_units(snap)
+        return UnitAccount(
+            snap.job,
+            account.packed,
+            tables,
+            snap.received_s,
+            account.ran,
+            snap.starts_at,
+            account.solved_at,
+            account.changes,
+        )
+
+    def _received_by_units(self, snap: Snapshot) -> FloatArray:
+        """Return units × accelerators → time since the last plan.
+
+        A packed unit has run while all its jobs did; what else a job has had, it had alone.
+        """
+        n = len(self.job)
+        more = snap.received_s - self.received_s
+        received = np.zeros(self.tables.shape[1:])
+        together = (self.ran >= n).nonzero()[0]
+        unit = self.ran[together]
+        received[unit] = np.inf
+        np.minimum.at(received, unit, more[together])
+        more[together] -= received[unit]
+        received[:n] = more
+        return received
+
+    def _in_order_of(self, snap: Snapshot) -> "UnitAccount":
+        """Return the account for the snapshot's jobs, nothing else changed."""
+        n, kinds = snap.received_s.shape
+        known = np.isin(snap.job, self.job)
+        at = np.searchsorted(self.job, snap.job[known])
+        stays = ((self.packed == NOBODY) | np.isin(self.packed, snap.job)).all(axis=1)
+        packed = self.packed[stays]
+        tables = np.zeros((len(_TABLES), n + len(packed), kinds))
+        received = snap.received_s.copy()
+        ran = np.full(n, NOBODY)
+        if len(self.job):
+            before = len(self.job)
+            tables[:, :n][:, known] = self.tables[:, at]
+            tables[:, n:] = self.tables[:, before:][:, stays]
+            received[known] = self.received_s[at]
+            row_of = np.full(before + len(self.packed) + 1, NOBODY)
+            row_of[:-1][at] = known.nonzero()[0]
+            row_of[before:-1][stays] = np.arange(n, n + len(packed))
+            ran[known] = row_of[self.ran[at]]
+            # The time that a job had in a unit that is gone counts for no other unit.
+            gone = known.nonzero()[0][(self.ran[at] != NOBODY) & (ran[known] == NOBODY)]
+            received[gone] = snap.received_s[gone]
+        return UnitAccount(
+            snap.job,
+            packed,
+            tables,
+            received,
+            ran,
+            self.starts_at,
+            self.solved_at,
+            self.changes,
+        )
+
+    def reallocated(
+        self, allocation: Allocation, snap: Snapshot, *, carry_s: float
+    ) -> "UnitAccount":
+        """Return the account under new shares, nothing owed; up to ``carry_s`` carried along.
+
+        What is owed to a unit is carried along where the same jobs have shares together again.
+        """
+        n = len(snap.job)
+        packed, share = shares_of_units(allocation, snap)
+        tables = np.zeros((len(_TABLES), *share.shape))
+        tables[SHARE] = share
+        debt = np.clip(self.tables[CARRIED] + self.tables[OWED], -carry_s, carry_s)
+        tables[CARRIED, :n] = debt[:n]
+        before = {key: n + i for i, key in enumerate(map(tuple, self.packed.tolist()))}
+        for i, key in enumerate(map(tuple, packed.tolist()), n):
+            if key in before:
+                tables[CARRIED, i] = debt[before[key]]
+        tables[CARRIED][share <= 0] = 0.0
+        return UnitAccount(
+            snap.job,
+            packed,
+            tables,
+            self.received_s,
+            self.ran,
+            self.starts_at,
+            snap.starts_at,
+            snap.changes,
+        )
+
+
+def shares_of_units(allocation: Allocation, snap: Snapshot) -> tuple[IntArray, FloatArray]:
+    """Return the packed units that have shares, and units × accelerators → share of time.
+
+    Units are as in an account. Placements of one accelerator are added up, for it is the placer
+    that consolidates gangs where it can.
+    """
+    if allocation.rows != "jobs" or allocation.measure != "time":
+        raise UsageError(
+            f"this mechanism realises time shares of units of jobs, not"
+            f" {allocation.measure} of {allocation.rows}"
+        )
+    n, kinds = len(snap.job), len(snap.capacity)
+    share = np.zeros((len(allocation.share), kinds))
+    for column, (accelerator, _) in enumerate(allocation.columns):
+        share[:, accelerator] += np.maximum(allocation.share[:, column], 0.0)
+    last = np.iinfo(np.int64).max
+    members = np.sort(np.where(allocation.members < 0, last, allocation.members), axis=1)
+    members[members == last] = NOBODY
+    alone = (members[:, 1:] < 0).all(axis=1)
+    packs = ~alone & (share > 0).any(axis=1)
+    packed, unit = np.unique(members[packs], axis=0, return_inverse=True)
+    shares = np.zeros((n + len(packed), kinds))
+    np.add.at(shares, np.searchsorted(snap.job, members[alone, 0]), share[alone])
+    np.add.at(shares, n + unit.reshape(-1), share[packs])
+    return packed, shares

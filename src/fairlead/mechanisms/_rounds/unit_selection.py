@@ -1,0 +1,119 @@
+"""Which units run this round when units may have jobs in common."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.model.arrays import IntArray
+from fairlead.model.plan import NOBODY
+
+_MOST_TRIALS = 32
+"""a guard; later rounds make up for what is left"""
+_LEAST_GAIN = 1e-9
+
+
+class UnitChoice:
+    """A round's choice under way: units for columns, no job twice, gangs whole.
+
+    ``members`` is units × width → rows of jobs, ascending, then NOBODY; ``gang`` is entries →
+    devices needed at once. Of entries with the same weight the one that serves more jobs comes
+    first.
+    """
+
+    def __init__(
+        self, members: IntArray, gang: IntArray, entries: Entries, free: list[int], n_jobs: int
+    ) -> None:
+        size = (members >= 0).sum(axis=1)
+        order = np.lexsort((-size[entries.row], -entries.weight))  # equal ones as they come
+        unit = entries.row[order]
+        self.free = free
+        """columns → devices left"""
+        self.unit_of = [NOBODY] * (n_jobs + 1)
+        """rows of jobs → unit that it runs in; the last one is nobody's"""
+        self._unit: list[int] = unit.tolist()
+        self._column: list[int] = entries.column[order].tolist()
+        self._weight: list[float] = entries.weight[order].tolist()
+        self._members: list[list[int]] = members[unit].tolist()
+        self._gang: list[int] = gang[order].tolist()
+        self._entry: dict[int, int] = {}
+        """unit chosen → its entry"""
+
+    @property
+    def wanted(self) -> dict[int, int]:
+        """Units chosen → column, in the order of units."""
+        return {unit: self._column[i] for unit, i in sorted(self._entry.items())}
+
+    def assign(self) -> None:
+        """Take entries in the order of their weights, then use what is left free."""
+        entries = range(len(self._unit))
+        self._pick(entries)
+        if any(self.free) and len(self._entry) < len(self._unit):
+            self._improve(entries)
+
+    def _take(self, i: int) -> None:
+        unit = self._unit[i]
+        self._entry[unit] = i
+        self.free[self._column[i]] -= self._gang[i]
+        for row in self._members[i]:
+            self.unit_of[row] = unit
+        self.unit_of[-1] = NOBODY
+
+    def _drop(self, i: int) -> None:
+        del self._entry[self._unit[i]]
+        self.free[self._column[i]] += self._gang[i]
+        for row in self._members[i]:
+            self.unit_of[row] = NOBODY
+
+    def _pick(self, entries: Iterable[int]) -> list[int]:
+        """Take every entry that still fits, in the order given: Gavel's Algorithm 1."""
+        free, column, gang, unit_of = self.free, self._column, self._gang, self.unit_of
+        taken = []
+        for i in entries:
+            if free[column[i]] < gang[i]:
+                continue
+            for row in self._members[i]:
+                if unit_of[row] >= 0:
+                    break
+            else:
+                self._take(i)
+                taken.append(i)
+        return taken
+
+    def _improve(self, entries: range) -> None:
+        """Let units run on free devices in place of those that hold their jobs, if that gains.
+
+        Whoever makes room frees devices and partners for others, which counts.
+        """
+        trials = 0
+        for i in entries:
+            if self.free[self._column[i]] < self._gang[i] or self._entry.get(self._unit[i]) == i:
+                continue
+            trials += 1
+            self._exchange(i, entries)
+            if trials == _MOST_TRIALS or not any(self.free):
+                return
+
+    def _exchange(self, i: int, entries: range) -> None:
+        out = {self.unit_of[row] for row in self._members[i]} - {NOBODY}
+        dropped = [self._entry[unit] for unit in sorted(out)]
+        for entry in dropped:
+            self._drop(entry)
+        self._take(i)
+        taken = [i, *self._pick(entries)]
+        gain = sum(self._weight[e] for e in taken) - sum(self._weight[e] for e in dropped)
+        if gain > _LEAST_GAIN:
+            return
+        for entry in taken:
+            self._drop(entry)
+        for entry in dropped:
+            self._take(entry)
+
+
+def rows_of_units(packed: IntArray, job: IntArray) -> IntArray:
+    """Return units × width → rows of jobs: the jobs alone first, then the packed units."""
+    members = np.full((len(job) + len(packed), max(packed.shape[1], 1)), NOBODY, dtype=np.int64)
+    members[: len(job), 0] = np.arange(len(job))
+    found = np.searchsorted(job, packed)
+    members[len(job) :] = np.where(packed < 0, NOBODY, found)
+    return members

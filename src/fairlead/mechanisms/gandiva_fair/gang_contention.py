@@ -1,0 +1,104 @@
+"""How crowded a site is when gangs that cannot run side by side need time of their own (§3.3)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
+from fairlead.model.arrays import FloatArray
+
+
+class Part(NamedTuple):
+    """What one job needs of a site at once, and the devices' worth of tickets it has there."""
+
+    gang: int
+    tickets: float
+
+    @property
+    def time(self) -> float:
+        """The part of the time that it is to run."""
+        return self.tickets / self.gang
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The jobs at home on one site, the largest gang first."""
+
+    size: int
+    parts: tuple[Part, ...] = ()
+
+    @classmethod
+    def of(cls, size: int, parts: Iterable[Part]) -> "Crowd":
+        """Return the crowd of these jobs."""
+        return cls(size, tuple(sorted(parts, reverse=True)))
+
+    def joined(self, part: Part) -> "Crowd":
+        """Return the crowd with one more job."""
+        return Crowd.of(self.size, (*self.parts, part))
+
+    def without(self, part: Part) -> "Crowd":
+        """Return the crowd without one such job."""
+        left = list(self.parts)
+        left.remove(part)
+        return replace(self, parts=tuple(left))
+
+    @property
+    def gangs(self) -> int:
+        """Devices that all its jobs could use at once."""
+        return sum(part.gang for part in self.parts)
+
+    @property
+    def rivals(self) -> tuple[Part, ...]:
+        """Those that cannot run beside the largest gang."""
+        if not self.parts:
+            return ()
+        room = self.size - self.parts[0].gang
+        return tuple(part for part in self.parts[1:] if part.gang > room)
+
+    @property
+    def load(self) -> float:
+        """Tickets for each device (Eq. 2), or the time that rivals need one after another."""
+        spread = sum(part.tickets for part in self.parts) / self.size
+        rivals = self.rivals
+        if not rivals:
+            return spread
+        theirs = max(part.time for part in rivals)
+        return max(spread, self.parts[0].time + theirs)
+
+    @property
+    def gap(self) -> int:
+        """Devices that nobody uses while the largest gang waits for its rivals."""
+        if not self.rivals:
+            return 0
+        return max(self.size - (self.gangs - self.parts[0].gang), 0)
+
+    @property
+    def idle(self) -> float:
+        """The part of the time for which there is such a gap."""
+        rivals = self.rivals
+        if not rivals:
+            return 0.0
+        theirs = max(part.time for part in rivals)
+        return theirs / (self.parts[0].time + theirs)
+
+
+def crowds_on(homes: Homes, kind: int, tickets: FloatArray) -> dict[int, Crowd]:
+    """Return site → its jobs, for the sites of an accelerator that are up."""
+    sites = homes.sites
+    up = ((sites.kind == kind) & (sites.size > 0)).nonzero()[0].tolist()
+    parts: dict[int, list[Part]] = {site: [] for site in up}
+    small = (homes.home >= 0).nonzero()[0]
+    for site, gang, worth in zip(
+        homes.home[small].tolist(),
+        homes.gang[small].tolist(),
+        tickets[small].tolist(),
+        strict=True,
+    ):
+        if site in parts:
+            parts[site].append(Part(gang, worth))
+    for row, where in homes.needs.items():
+        for site, devices in where.items():
+            if site in parts:
+                worth = float(tickets[row]) * devices / int(homes.gang[row])
+                parts[site].append(Part(devices, worth))
+    return {site: Crowd.of(int(sites.size[site]), members) for site, members in parts.items()}

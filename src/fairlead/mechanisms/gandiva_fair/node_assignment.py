@@ -1,0 +1,131 @@
+"""Where jobs are at home, and what tickets and load follow from it (§3.2)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fairlead.mechanisms.gandiva_fair.effective_tickets import Pool
+from fairlead.mechanisms.gandiva_fair.memory import NOWHERE, SPREAD
+from fairlead.mechanisms.gandiva_fair.tickets import Claims, Sites, settled
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+
+
+class Homes:
+    """The homes of a snapshot's jobs, as a plan changes them; columns over the snapshot's rows.
+
+    ``tickets`` is tenants × accelerators, in devices; every tenant has some of each.
+    """
+
+    def __init__(self, snap: Snapshot, sites: Sites, tickets: FloatArray) -> None:
+        self.snap, self.sites, self.tickets = snap, sites, tickets
+        self.gang, self.tenant, self.profile = snap.gang, snap.tenant, snap.profile
+        self.mass = self.gang * snap.weight
+        """rows → its part of its tenant's tickets"""
+        n, kinds = len(snap.job), tickets.shape[1]
+        self.home: IntArray = np.full(n, NOWHERE, dtype=np.int64)
+        self.kind: IntArray = np.full(n, NOWHERE, dtype=np.int64)
+        """rows → accelerator it is at home on"""
+        self.needs: dict[int, Mapping[int, int]] = {}
+        """row of a gang that spans sites → site → devices"""
+        self.pools = [Pool(tickets[:, k], float(snap.capacity[k])) for k in range(kinds)]
+        self.owing = np.ones(tickets.shape)
+        """tenants × accelerators → factor on its jobs' tickets, for what it missed before"""
+        self.up = [((sites.kind == k) & (sites.size > 0)).nonzero()[0] for k in range(kinds)]
+        """accelerator → its sites"""
+        self.wanted: IntArray = np.zeros(len(sites), dtype=np.int64)
+        """sites → devices that the jobs at home there can use at once"""
+        self._mass = np.zeros(tickets.shape)
+        self._column = np.zeros(len(sites), dtype=np.int64)
+        for up in self.up:
+            self._column[up] = np.arange(len(up))
+        self._mass_at = [np.zeros((len(tickets), len(up))) for up in self.up]
+        """accelerator → tenants × its sites → mass at home there"""
+
+    # -- coming and going -----------------------------------------------------------------------
+
+    def settle_in(self, row: int, where: Mapping[int, int]) -> None:
+        """Make these sites (→ devices of each) the home of a job without one."""
+        first = next(iter(where))
+        self.home[row] = first if len(where) == 1 else SPREAD
+        self.kind[row] = self.sites.kind[first]
+        if len(where) > 1:
+            self.needs[row] = where
+        self._count(row, where, 1)
+
+    def settle_in_as_before(self, rows: IntArray, site: IntArray) -> None:
+        """Give many small jobs the homes that they had."""
+        kind, tenant = self.sites.kind[site], self.tenant[rows]
+        self.home[rows], self.kind[rows] = site, kind
+        np.add.at(self._mass, (tenant, kind), self.mass[rows])
+        np.add.at(self.wanted, site, self.gang[rows])
+        for k, pool in enumerate(self.pools):
+            here = kind == k
+            demand = np.bincount(tenant[here], self.gang[rows[here]], len(self.tickets))
+            for i in demand.nonzero()[0].tolist():
+                pool.add(i, float(demand[i]))
+            at = tenant[here], self._column[site[here]]
+            np.add.at(self._mass_at[k], at, self.mass[rows[here]])
+
+    def move_out(self, row: int) -> None:
+        """Take a job's home away."""
+        site = int(self.home[row])
+        where = self.needs.pop(row) if site == SPREAD else {site: int(self.gang[row])}
+        self._count(row, where, -1)
+        self.home[row] = self.kind[row] = NOWHERE
+
+    def _count(self, row: int, where: Mapping[int, int], sign: int) -> None:
+        tenant, kind = int(self.tenant[row]), int(self.kind[row])
+        gang, mass = int(self.gang[row]), sign * float(self.mass[row])
+        for site, devices in where.items():
+            self._mass_at[kind][tenant, self._column[site]] += mass * devices / gang
+            self.wanted[site] += sign * devices
+        self._mass[tenant, kind] += mass
+        self.pools[kind].add(tenant, sign * gang)
+
+    # -- what follows ---------------------------------------------------------------------------
+
+    def dues(self) -> FloatArray:
+        """tenants × accelerators → devices that it is due."""
+        return np.column_stack([pool.due for pool in self.pools])
+
+    def demands(self) -> FloatArray:
+        """tenants × accelerators → devices that its jobs at home there can use."""
+        return np.column_stack([pool.demand for pool in self.pools])
+
+    def _rates(self) -> FloatArray:
+        """tenants × accelerators → tickets for one unit of mass: ticketsPerGPU of Eq. 1."""
+        tickets = self.dues() * self.owing
+        found: FloatArray = np.divide(
+            tickets, self._mass, out=np.zeros_like(tickets), where=self._mass > 0
+        )
+        return found
+
+    def load(self, kind: int) -> FloatArray:
+        """Return the ticketLoadPerGPU of Eq. 2 of an accelerator's sites, in the order of up."""
+        mass = self._mass[:, kind]
+        has = (mass > 0).nonzero()[0]
+        rate = self.pools[kind].due[has] * self.owing[has, kind] / mass[has]
+        # A plain sum: a BLAS product may round differently from one machine to the next.
+        tickets = (rate[:, None] * self._mass_at[kind][has]).sum(axis=0)
+        found: FloatArray = tickets / self.sites.size[self.up[kind]]
+        return found
+
+    def job_tickets(self) -> FloatArray:
+        """rows → jobTickets of Eq. 3, 0 without a home."""
+        tickets = np.zeros(len(self.home))
+        rows = (self.kind >= 0).nonzero()[0]
+        tickets[rows] = self.mass[rows] * self._rates()[self.tenant[rows], self.kind[rows]]
+        return tickets
+
+    def served(self, tickets: FloatArray) -> FloatArray:
+        """rows → how many of the jobs' tickets their homes can serve, 0 without a home."""
+        small = (self.home >= 0).nonzero()[0]
+        large = [(row, site, n) for row, where in self.needs.items() for site, n in where.items()]
+        more = np.array(large, dtype=np.int64).reshape(-1, 3)
+        row = np.concatenate([small, more[:, 0]])
+        site = np.concatenate([self.home[small], more[:, 1]])
+        devices = np.concatenate([self.gang[small], more[:, 2]])
+        tenant = self.tenant[row] * len(self.pools) + self.sites.kind[site]
+        claims = Claims(row, site, devices, self.gang[row], tenant)
+        return settled(claims, self.sites, tickets, (self.dues() * self.owing).ravel())

@@ -1,0 +1,77 @@
+"""Hadar's dynamic programme over the queue (Algorithm 2, DP_allocation), with bounded state."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead.mechanisms.hadar.find_alloc import (
+    Bid,
+    Deal,
+    Market,
+    State,
+)
+
+
+class _Trail(NamedTuple):
+    """Who was admitted so far, last first."""
+
+    before: "_Trail | None"
+    place: int
+    deal: Deal
+
+
+class _Partial(NamedTuple):
+    """One way to have decided on the first jobs of the queue."""
+
+    payoff: float
+    state: State
+    trail: _Trail | None
+
+
+def programme(
+    market: Market, opening: State, queue: Sequence[Bid], *, width: int
+) -> list[tuple[int, Deal]]:
+    """Return (place in the queue, deal) of those admitted, so that the sum of payoffs is greatest.
+
+    For each job in turn there are two choices, to admit it at FIND_ALLOC's deal or to pass it
+    over. Ways that leave the same devices free are one subproblem, of which the better stays
+    (the paper's saved results). Of all others the ``width`` best so far are followed; with
+    2**len(queue) or more nothing is cut off. A job without a deal is passed over: the paper's
+    line 8 would end the queue there.
+    """
+    front = [_Partial(0.0, opening, None)]
+    for place, bid in enumerate(queue):
+        ways: list[tuple[float, _Partial, Deal | None]] = [(p.payoff, p, None) for p in front]
+        for partial in front:
+            deal = market.find(partial.state, bid)
+            if deal is not None:
+                ways.append((partial.payoff + deal.payoff, partial, deal))
+        if len(ways) > len(front):
+            front = _best(market, ways, place, width)
+        elif not any(partial.state.total for partial in front):
+            break
+    return _unwound(front[0].trail)
+
+
+def _best(
+    market: Market, ways: list[tuple[float, _Partial, Deal | None]], place: int, width: int
+) -> list[_Partial]:
+    """Return the best ways, one for each set of devices left free."""
+    ways.sort(key=lambda way: -way[0])
+    kept: dict[tuple[int, ...], _Partial] = {}
+    for payoff, before, deal in ways:
+        partial = before
+        if deal is not None:
+            state = market.sell(before.state, deal)
+            partial = _Partial(payoff, state, _Trail(before.trail, place, deal))
+        kept.setdefault(partial.state.free, partial)
+        if len(kept) == width:
+            break
+    return list(kept.values())
+
+
+def _unwound(trail: _Trail | None) -> list[tuple[int, Deal]]:
+    found = []
+    while trail is not None:
+        found.append((trail.place, trail.deal))
+        trail = trail.before
+    return found[::-1]

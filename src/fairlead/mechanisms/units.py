@@ -1,0 +1,94 @@
+"""Rounds that realise the shares of units of one or more jobs (Gavel §3.2, §5, Algorithm 1)."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.selection import Choice
+from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
+from fairlead.mechanisms._rounds.unit_selection import UnitChoice, rows_of_units
+from fairlead.mechanisms.shares import ShareRounds, fills_idle, urgent
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.lease import Placements
+from fairlead.model.plan import NOBODY, Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.placement import move_units
+from fairlead.policies.base import WarmStart, allocate
+
+
+@dataclass(frozen=True)
+class Units(ShareRounds):
+    """Run in each round the units to which time is owed most urgently, each job in one of them.
+
+    A unit is one job or several that share devices. Time owed is counted as for jobs alone
+    (``shares``), for every unit on its own. Devices that no share claims, or that fall idle in
+    mid-round, go to waiting jobs alone, unless the policy leaves them idle on purpose.
+    """
+
+    def initial(self) -> UnitAccount:
+        """Return an account without jobs."""
+        return UnitAccount.empty()
+
+    def plan(self, snap: Snapshot, memory: UnitAccount) -> tuple[Plan, UnitAccount]:
+        """Return the units to which most is owed, and the account to go on from."""
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(
+        self, warm: WarmStart, snap: Snapshot, memory: UnitAccount
+    ) -> tuple[Plan, UnitAccount]:
+        """Return the same, with the solver state that the planner keeps."""
+        account = memory.brought_forward(snap)
+        stale = self._is_stale(snap, account.changes, account.solved_at)
+        if stale:
+            allocation = allocate(self.policy, snap, warm)
+            account = account.reallocated(allocation, snap, carry_s=self.round_s)
+        members = rows_of_units(account.packed, snap.job)
+        wanted, ran = self._choose(snap, account, members)
+        units = members[list(wanted)].tolist()
+        until = snap.starts_at + self.round_s
+        stop, start = move_units(snap, units, list(wanted.values()))
+        return Plan(stop, start, until, until, stale), replace(account, ran=ran)
+
+    def refill(self, snap: Snapshot, memory: UnitAccount, idle: IntArray) -> Placements:
+        """Return waiting jobs for the idle devices: first those to which time is owed there."""
+        account = memory.brought_forward(snap)
+        choice = Choice.for_waiting(snap, idle)
+        choice.assign(urgent(account.tables[:, : len(snap.job)], self.round_s))
+        if any(choice.free) and fills_idle(self.policy):
+            choice.fill(snap.speed, _owed_to_jobs(account))
+        return choice.placed(snap, idle)
+
+    def _choose(
+        self, snap: Snapshot, account: UnitAccount, members: IntArray
+    ) -> tuple[dict[int, int], IntArray]:
+        """Return units → accelerator of those that run, and jobs → unit it runs in."""
+        n = len(snap.job)
+        unit, column, weight = urgent(account.tables, self.round_s)
+        inside = members[unit]
+        there = (inside >= 0) & (snap.on[inside] == column[:, None])
+        weight += self.stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
+        entries = Entries(unit, column, weight)
+        gang = snap.needs(inside[:, 0], column)
+        choice = UnitChoice(members, gang, entries, snap.capacity.tolist(), n)
+        choice.assign()
+        wanted = choice.wanted
+        ran = np.array(choice.unit_of[:-1], dtype=np.int64)
+        if any(choice.free) and fills_idle(self.policy):
+            alone = Choice.for_jobs(snap, choice.free, ran >= 0)
+            alone.fill(snap.speed, _owed_to_jobs(account))
+            rows = (alone.wanted >= 0).nonzero()[0]
+            ran[rows] = rows
+            wanted |= dict(zip(rows.tolist(), alone.wanted[rows].tolist(), strict=True))
+        return wanted, ran
+
+
+def _owed_to_jobs(account: UnitAccount) -> FloatArray:
+    """Return jobs × accelerators → time owed to all of a job's units together."""
+    n = len(account.job)
+    owed = account.owed_s[:n].copy()
+    for members in account.packed.T:
+        inside = members != NOBODY
+        row = np.searchsorted(account.job, members[inside])
+        np.add.at(owed, row, account.owed_s[n:][inside])
+    return owed

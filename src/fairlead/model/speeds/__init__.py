@@ -1,0 +1,1 @@
+"""Speeds of jobs: the table of measured speeds and the arrays of packed pairs."""

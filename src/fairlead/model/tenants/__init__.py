@@ -1,0 +1,1 @@
+"""Tenants: device limits and the decay of past usage."""

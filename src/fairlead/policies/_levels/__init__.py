@@ -1,0 +1,1 @@
+"""Shared by policies that raise levels: max-min, paths, tenant hierarchies."""

@@ -1,0 +1,49 @@
+"""Allocations of the policies whose levels climb a path."""
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.arrays import IntArray
+from fairlead.model.errors import SolveError
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies._levels.max_min import spread_evenly
+from fairlead.policies.base import job_allocation
+from fairlead.solve import MaxMinProblem, climb, climb_once
+from fairlead.solve.paths.path import Path
+
+
+def climbed_allocation(
+    snap: Snapshot, problem: MaxMinProblem, path: Path, class_of_job: IntArray, *, pooled: bool
+) -> Allocation:
+    """Return the shares at the end of the path, equal within each class.
+
+    Objective and bound are the theta at which the resources first stop somebody. ``pooled`` is
+    for programs that do not tell accelerators apart: what a class gets is spread over all of
+    those it may use.
+    """
+    asked = problem
+    one_pool = pooled and bool((problem.gain > 0).all())
+    if one_pool:
+        total = problem.capacity.sum(keepdims=True)
+        asked = MaxMinProblem(problem.gain[:, :1], problem.size, problem.count, total)
+    try:
+        solution = climb(asked, path)
+    except SolveError:
+        # Too ill-conditioned for all levels: a scheduler that goes on with the first is better
+        # than one that stops. The certificate says what was reached.
+        solution = climb_once(asked, path)
+    share = solution.share
+    if one_pool:
+        share = share * (problem.capacity / problem.capacity.sum())
+    elif pooled:
+        share = spread_evenly(share, problem)
+
+    def prove() -> Certificate:
+        found = solution.certificate
+        # One pool has one price: every accelerator's.
+        prices = np.broadcast_to(found.prices, len(problem.capacity))
+        return Certificate(prices, found.bound, found.gap)
+
+    return job_allocation(
+        snap, share.take(class_of_job, axis=0), worth=lambda: solution.theta, prove=prove
+    )

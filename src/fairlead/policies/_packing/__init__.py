@@ -1,0 +1,1 @@
+"""Shared by policies over units: packed pairs and placements of gangs."""

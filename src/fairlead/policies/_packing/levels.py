@@ -1,0 +1,67 @@
+"""Levels of units that climb a path: everyone's alike, or as a policy's path says."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.arrays import FloatArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.shares import as_asked, unit_allocation
+from fairlead.policies._packing.table import UnitRules, unit_table
+from fairlead.solve import Classes, FlatPath, OptionProblem, Path, fill_options
+
+PathOf = Callable[[Classes, OptionProblem], Path]
+
+
+def flat_units(
+    snap: Snapshot,
+    scale: FloatArray,
+    rules: UnitRules,
+    speed: FloatArray | None = None,
+) -> Allocation:
+    """Return the lexicographic max-min shares of units, a job's level being scale × speed.
+
+    ``speed`` (jobs × accelerators) replaces the believed speeds. Objective and bound are the
+    least level.
+    """
+    table = unit_table(snap, scale, rules, speed)
+    problem = table.problem(scale)
+    solution = fill_options(problem, FlatPath(problem.cap))
+
+    def worth() -> float:
+        level = problem.level(solution.time)
+        return float(level[problem.cap > 0].min(initial=np.inf))
+
+    def prove() -> Certificate:
+        return solution.certify_least()
+
+    found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    return as_asked(snap, found, rules)
+
+
+def climbed_units(
+    snap: Snapshot,
+    scale: FloatArray,
+    distinct: FloatArray,
+    path_of: PathOf,
+    rules: UnitRules,
+    speed: FloatArray | None = None,
+) -> Allocation:
+    """Return the shares of units at the end of a path, a job's level being scale × speed.
+
+    ``distinct`` (jobs × anything) is what the path tells apart besides, ``speed`` replaces the
+    believed speeds. Objective and bound are the theta at which the resources first stop somebody.
+    """
+    table = unit_table(snap, np.column_stack([scale, distinct]), rules, speed)
+    problem = table.problem(scale)
+    solution = fill_options(problem, path_of(table.classes, problem))
+
+    def worth() -> float:
+        return solution.stages[0].theta if solution.stages else 0.0
+
+    def prove() -> Certificate:
+        return solution.certify_theta()
+
+    found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    return as_asked(snap, found, rules)

@@ -1,0 +1,114 @@
+"""From total times of options to shares of units: which jobs of two classes are packed.
+
+Every member of a class gets the same part of each of its options, so all have the same speed.
+Of a pair of classes not all pairs of jobs are made: partners are dealt out in order, so that
+there are hardly more units than jobs.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.table import UnitRules, UnitTable
+from fairlead.policies.base import job_allocation
+from fairlead.solve import ALONE
+
+# Times of a class below this are rounding.
+_NOTHING = 1e-11
+
+
+def unit_allocation(
+    snap: Snapshot,
+    table: UnitTable,
+    time: FloatArray,
+    *,
+    worth: Callable[[], float] | None = None,
+    prove: Callable[[], Certificate] | None = None,
+) -> Allocation:
+    """Return the allocation that gives the options these total times.
+
+    The rows are the jobs that run alone at times, or never, in the snapshot's order; then the
+    packed pairs.
+    """
+    classes = table.classes
+    used = time > _NOTHING
+    alone = used & (table.second == ALONE)
+    by_class = np.zeros((len(classes.count), len(table.columns)))
+    share = time / classes.count[table.first]
+    np.add.at(by_class, (table.first[alone], table.column[alone]), share[alone])
+    packed = (used & ~alone).nonzero()[0]
+    members, shares = _pairs(table, packed, time)
+    solo = by_class[classes.index_of_member]
+    never_packed = np.ones(len(solo), bool)
+    never_packed[members.ravel()] = False
+    kept = (never_packed | solo.any(axis=1)).nonzero()[0]
+    if len(packed):
+        single = np.column_stack([snap.job[kept], np.full(len(kept), -1)])
+        rows, share = np.vstack([single, snap.job[members]]), np.vstack([solo[kept], shares])
+    else:
+        rows, share = snap.job.reshape(-1, 1), solo
+    return Allocation(
+        members=rows,
+        share=share,
+        columns=table.columns,
+        speed=class_speed(table, time)[classes.index_of_member],
+        worth=worth,
+        prove=prove,
+    )
+
+
+def as_asked(snap: Snapshot, found: Allocation, rules: UnitRules) -> Allocation:
+    """Return the shares as plain jobs' where neither pairs nor placements were asked for."""
+    if rules.packed or rules.placement:
+        return found
+    return job_allocation(snap, found.share, worth=found.worth, prove=found.prove)
+
+
+def class_speed(table: UnitTable, time: FloatArray) -> FloatArray:
+    """Return classes → steps per second of each member."""
+    total = np.bincount(table.first, table.speed_first * time, len(table.classes.count))
+    two = table.second != ALONE
+    total += np.bincount(table.second[two], (table.speed_second * time)[two], len(total))
+    speed: FloatArray = total / table.classes.count
+    return speed
+
+
+def _pairs(table: UnitTable, packed: IntArray, time: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return units × 2 → rows of the jobs packed, and units × columns → shares."""
+    classes = table.classes
+    order = np.argsort(classes.index_of_member, kind="stable")
+    start = np.append(0, np.cumsum(classes.count))
+    totals: dict[tuple[int, int], FloatArray] = {}
+    for o in packed.tolist():
+        key = int(table.first[o]), int(table.second[o])
+        total = totals.setdefault(key, np.zeros(len(table.columns)))
+        total[table.column[o]] += time[o]
+    members, shares = [np.zeros((0, 2), int)], [np.zeros((0, len(table.columns)))]
+    for (a, b), total in sorted(totals.items()):
+        n_a, n_b = int(classes.count[a]), int(classes.count[b])
+        i, j, part = circle(n_a) if a == b else corner(n_a, n_b)
+        members.append(np.column_stack([order[start[a] + i], order[start[b] + j]]))
+        shares.append(part[:, None] * total)
+    return np.concatenate(members), np.concatenate(shares)
+
+
+def corner(n_a: int, n_b: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return partners and their parts of the whole: 1/n_a for each of the one, 1/n_b the other.
+
+    The north-west corner rule: both kinds are laid out along one line in order, and those that
+    lie side by side are partners; n_a + n_b - gcd(n_a, n_b) pairs.
+    """
+    whole = n_a * n_b
+    ends = np.union1d(np.arange(0, whole + 1, n_b), np.arange(0, whole + 1, n_a))
+    return ends[:-1] // n_b, ends[:-1] // n_a, np.diff(ends) / whole
+
+
+def circle(n: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return each member's next one as its partner, all with the same part; n = 2 is one pair."""
+    if n == 2:
+        return np.array([0]), np.array([1]), np.ones(1)
+    i = np.arange(n)
+    return i, (i + 1) % n, np.full(n, 1.0 / n)

@@ -1,0 +1,295 @@
+"""What can run together where: jobs become classes and options, times become shares of units.
+
+An option is a class of jobs alone, or two classes packed, on one accelerator, where ``placement``
+is asked for in one placement. See ``fairlead.solve.options.problem`` for the program over them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import numpy as np
+
+from fairlead.model.allocation import Column
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.errors import InputError
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.table import Placement
+from fairlead.policies.base import accelerator_columns
+from fairlead.policies.rules.quotas import Quotas, has_quotas
+from fairlead.solve import ALONE, Classes, ExtraRows, OptionProblem, merge
+from fairlead.solve.classes import fractions, row_hash
+
+_PLACEMENTS: tuple[Placement, ...] = ("consolidated", "spread")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitTable:
+    """The classes of a snapshot's jobs and the options they have.
+
+    The option columns are those of ``OptionProblem``, with speeds for gains.
+    """
+
+    classes: Classes
+    """jobs in the snapshot's order → classes"""
+    capacity: FloatArray
+    columns: tuple[Column, ...]
+    column: IntArray
+    """options → column"""
+    size: FloatArray
+    first: IntArray
+    second: IntArray
+    speed_first: FloatArray
+    """options → steps per second of the first member"""
+    speed_second: FloatArray
+    tie: FloatArray
+    extra: ExtraRows | None = None
+    """the tenants' quotas"""
+
+    @property
+    def resource(self) -> IntArray:
+        """options → accelerator."""
+        return np.array([c.accelerator for c in self.columns], dtype=np.int64)[self.column]
+
+    def problem(self, scale: FloatArray) -> OptionProblem:
+        """Return the program in which a job's level is its speed times its ``scale``.
+
+        Jobs of one class have to have the same scale.
+        """
+        of_class = scale[self.classes.representative]
+        second = np.where(self.second == ALONE, 0.0, of_class[self.second])
+        return OptionProblem(
+            count=self.classes.count.astype(float),
+            capacity=self.capacity,
+            resource=self.resource,
+            size=self.size,
+            first=self.first,
+            second=self.second,
+            gain_first=self.speed_first * of_class[self.first],
+            gain_second=self.speed_second * second,
+            tie=self.tie,
+            extra=self.extra,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRules:
+    """Which options there are: packed pairs, and placements apart from each other."""
+
+    packed: bool = False
+    placement: bool = False
+
+
+def unit_table(
+    snap: Snapshot,
+    distinct: FloatArray,
+    rules: UnitRules,
+    speed: FloatArray | None = None,
+) -> UnitTable:
+    """Return the classes of jobs that nothing tells apart, and the options that can pay.
+
+    ``distinct`` (jobs × anything) is what the policy tells apart besides speeds, gang and
+    workload. ``speed`` (jobs × accelerators) replaces the believed speeds alone. Left out are
+    options that another way to spend the same devices and time always equals:
+
+    - a pair whose members' speeds relative to being alone sum to 1 or less: each alone for its
+      relative speed's part of the time is as fast and leaves time over;
+    - a spread gang that is no faster than a consolidated one.
+    """
+    if not has_quotas(snap):
+        return _Builder(snap, distinct, rules, speed).table()
+    distinct = np.column_stack([distinct.reshape(len(snap.job), -1), snap.tenant])
+    table = _Builder(snap, distinct, rules, speed).table()
+    member = np.append(table.classes.representative, -1)  # class ALONE has none
+    return replace(
+        table,
+        extra=Quotas(snap).rows(
+            member[table.first],
+            member[table.second],
+            table.resource,
+            table.size,
+            table.speed_first,
+            table.speed_second,
+        ),
+    )
+
+
+class _Builder:
+    def __init__(
+        self,
+        snap: Snapshot,
+        distinct: FloatArray,
+        rules: UnitRules,
+        speed: FloatArray | None,
+    ) -> None:
+        self._snap, self._rules = snap, rules
+        workloads = dict.fromkeys(snap.profiles.workload)
+        self._workload = [*workloads] or [""]
+        code = {name: i for i, name in enumerate(workloads)}
+        of_profile = np.zeros(len(snap.profiles.gang), dtype=np.int64)
+        if workloads:
+            of_profile[:] = [code[name] for name in snap.profiles.workload]
+        workload = of_profile[snap.profile]
+        mark, names = self._marks()
+        given = np.column_stack(
+            [snap.speed if speed is None else speed, snap.gang, distinct.reshape(len(mark), -1)]
+        )
+        if snap.profiles.gangs is not None:
+            given = np.column_stack([given, snap.gang_on])
+        self._classes = merge(given, workload.astype(float), mark)
+        first = self._classes.representative
+        kinds = len(snap.capacity)
+        self._gang: IntArray = np.broadcast_to(snap.gang_on[first], (len(first), kinds))
+        """classes × accelerators → devices needed at once"""
+        self._speed = given[first, :kinds] * (self._gang <= snap.capacity)
+        self._workload_of = workload[first]
+        # The tie rule may depend neither on the order of jobs or workloads, so it hashes names,
+        # nor on the last bits of a speed.
+        texts = np.array([crc32(name.encode()) for name in self._workload], dtype=float)
+        self._code = row_hash(_shortened(np.column_stack([given, texts[workload], names])[first]))
+        self._options: list[tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]] = []
+
+    def table(self) -> UnitTable:
+        kinds = len(self._snap.capacity)
+        placements: Sequence[Placement | None] = _PLACEMENTS if self._rules.placement else (None,)
+        columns = tuple(Column(j, placement) for placement in placements for j in range(kinds))
+        for at, placement in enumerate(placements):
+            self._add(at * kinds, placement)
+        parts = [np.concatenate(part) for part in zip(*self._options, strict=True)]
+        column, first, second, own, other = parts
+        code = self._code[first] + np.where(second == ALONE, np.uint64(0), self._code[second])
+        return UnitTable(
+            classes=self._classes,
+            capacity=self._snap.devices,
+            columns=accelerator_columns(kinds) if not self._rules.placement else columns,
+            column=column,
+            size=self._gang[first, column % kinds].astype(float),
+            first=first,
+            second=second,
+            speed_first=own,
+            speed_second=other,
+            tie=fractions(code, len(columns))[np.arange(len(code)), column],
+        )
+
+    def _add(self, offset: int, placement: Placement | None) -> None:
+        """Append the options of one placement, alone and packed."""
+        speed = self._alone(placement)
+        runs = speed > 0
+        if placement == "spread":
+            runs &= speed > self._alone("consolidated")
+        k, j = runs.nonzero()
+        none = np.full(len(k), ALONE)
+        self._options.append((offset + j, k, none, speed[k, j], np.zeros(len(k))))
+        if not self._rules.packed:
+            return
+        a, b, own, other = self._pairs(placement or "consolidated")
+        fits = _pay(own, other, speed[a], speed[b])
+        if placement == "spread":
+            near = self._alone("consolidated")
+            _, _, own_near, other_near = self._pairs("consolidated")
+            works = (near[a] > 0) & (own_near > 0) & (other_near > 0)
+            fits &= ~(works & (own <= own_near) & (other <= other_near))
+        p, j = fits.nonzero()
+        self._options.append((offset + j, a[p], b[p], own[p, j], other[p, j]))
+
+    def _alone(self, placement: Placement | None) -> FloatArray:
+        """Return classes × accelerators → speed alone in this placement; 0 where impossible."""
+        if placement is None:
+            return self._speed
+        if placement == "consolidated":
+            return np.where(self._gang <= self._largest_node(), self._speed, 0.0)
+        table, kinds = self._snap.speeds, self._snap.cluster.accelerators
+        speed = np.where(self._gang > 1, self._speed, 0.0)
+        if table is None:
+            return speed
+        for k in np.flatnonzero((self._gang > 1).any(axis=1)).tolist():
+            workload, gang = self._workload[self._workload_of[k]], self._gang[k].tolist()
+            spread = [
+                table.speed(workload, (a,) * g, placement="spread")
+                for a, g in zip(kinds, gang, strict=True)
+            ]
+            speed[k] = np.where(speed[k] > 0, spread, 0.0)
+        return speed
+
+    def _largest_node(self) -> IntArray:
+        """Return accelerators → most devices of it that one node up has."""
+        cluster, usable = self._snap.cluster, self._snap.usable
+        held = np.zeros((len(cluster.nodes), len(self._snap.capacity)), dtype=np.int64)
+        np.add.at(held, (cluster.node_of[usable], cluster.accelerator_of[usable]), 1)
+        largest: IntArray = held.max(axis=0)
+        return largest
+
+    def _pairs(self, placement: Placement) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """Return pairs of classes and pairs × accelerators → speed of the one and the other."""
+        snap = self._snap
+        if snap.pairs:
+            return self._given_pairs()
+        if snap.speeds is None:
+            none = np.zeros(0, dtype=np.int64)
+            return none, none, np.zeros((0, len(snap.capacity))), np.zeros((0, len(snap.capacity)))
+        known = snap.speeds.pairs(snap.cluster.accelerators)
+        name = np.array([known.index.get(w, -1) for w in self._workload])[self._workload_of]
+        parts = []
+        for gang in np.unique(self._gang).tolist():
+            same = self._gang == gang
+            k = (same.any(axis=1) & (name >= 0)).nonzero()[0]
+            x, y = np.triu_indices(len(k))
+            a, b = k[x], k[y]
+            enough = (a != b) | (self._classes.count[a] > 1)
+            a, b = a[enough], b[enough]
+            block = known.block(gang, placement)
+            own, other = block[name[a], name[b]], block[name[b], name[a]]
+            if snap.profiles.gangs is not None:
+                both = same[a] & same[b]
+                own, other = np.where(both, own, 0.0), np.where(both, other, 0.0)
+            parts.append((a, b, own, other))
+        a, b, own, other = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return a, b, own, other
+
+    def _given_pairs(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        snap, class_of = self._snap, self._classes.index_of_member
+        row = {snap.ids[number]: i for i, number in enumerate(snap.job.tolist())}
+        kinds = snap.cluster.accelerators
+        known = [pair for pair in snap.pairs if all(job in row for job in pair.jobs)]
+        a, b = (np.array([class_of[row[p.jobs[i]]] for p in known], dtype=int) for i in (0, 1))
+        for pair, x, y in zip(known, a.tolist(), b.tolist(), strict=True):
+            unequal = (self._gang[x] != self._gang[y]) & np.isin(kinds, list(pair.speeds))
+            for j in unequal.nonzero()[0].tolist()[:1]:
+                raise InputError(
+                    f"{'+'.join(pair.jobs)} cannot share devices: gangs of {self._gang[x, j]} and"
+                    f" {self._gang[y, j]}",
+                    fix="remove the pair or make the gangs equal",
+                    field="pairs",
+                )
+        own, other = (
+            np.array([[p.speeds.get(kind, (0.0, 0.0))[i] for kind in kinds] for p in known])
+            for i in (0, 1)
+        )
+        shape = (len(known), len(kinds))
+        return a, b, own.reshape(shape), other.reshape(shape)
+
+    def _marks(self) -> tuple[FloatArray, FloatArray]:
+        """Return what sets jobs with pairs of their own apart, by row and by name; else 0."""
+        snap = self._snap
+        mark, names = np.zeros(len(snap.job)), np.zeros(len(snap.job))
+        if self._rules.packed and snap.pairs:
+            paired = {name for pair in snap.pairs for name in pair.jobs}
+            for i, number in enumerate(snap.job.tolist()):
+                if snap.ids[number] in paired:
+                    mark[i], names[i] = i + 1, crc32(snap.ids[number].encode())
+        return mark, names
+
+
+def _shortened(values: FloatArray) -> FloatArray:
+    """Return the values with ten binary-scaled decimals."""
+    mantissa, exponent = np.frexp(values)
+    shortened: FloatArray = np.ldexp(mantissa.round(10), exponent)
+    return shortened
+
+
+def _pay(own: FloatArray, other: FloatArray, alone: FloatArray, others: FloatArray) -> BoolArray:
+    """Return pairs × accelerators → both run together and make more than by taking turns."""
+    runs = (own > 0) & (other > 0) & (alone > 0) & (others > 0)
+    relative = own / np.where(runs, alone, 1.0) + other / np.where(runs, others, 1.0)
+    pays: BoolArray = runs & (relative > 1.0)
+    return pays

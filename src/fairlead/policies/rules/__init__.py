@@ -1,0 +1,1 @@
+"""Rules that apply under every policy: priorities, quotas, tenant rows, validation."""

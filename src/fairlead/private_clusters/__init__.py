@@ -1,0 +1,1 @@
+"""Private Slurm and Ray clusters on this machine, for the demo, tests and trials."""

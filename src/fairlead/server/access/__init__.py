@@ -1,0 +1,1 @@
+"""Authentication by token, authorization and rate limits."""

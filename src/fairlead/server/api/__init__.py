@@ -1,0 +1,1 @@
+"""The REST application: routes, schemas, views, renewals and metrics."""

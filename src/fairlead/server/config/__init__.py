@@ -1,0 +1,1 @@
+"""Server settings: sources, validation, and the scheduling configuration made from them."""

@@ -1,0 +1,51 @@
+"""The rules of a server: made from its settings, or from what an earlier start wrote of them."""
+
+import json
+from typing import Any
+
+from fairlead.live.scheduling_config import Rules
+from fairlead.mechanisms.base import Mechanism
+from fairlead.mechanisms.factory import realise_live
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+
+_FORM = 1
+
+
+def make_rules(
+    policy: str, mechanism: str | None, round_s: float | None, speeds: SpeedTable
+) -> Rules:
+    """Return the rules that settings mean."""
+    text = {
+        "form": _FORM,
+        "policy": policy,
+        "mechanism": mechanism,
+        "round_s": round_s,
+        "assumed": speeds.assumed,
+        "speeds": [[*key, speed] for key, speed in speeds.steps_per_s.items()],
+    }
+    made = realise_live(policy, mechanism, round_s)
+    return Rules(
+        beliefs=speeds,
+        mechanism=made,
+        plan_lead_s=plan_lead_s(round_of(made)),
+        text=json.dumps(text, separators=(",", ":")),
+    )
+
+
+def remake_rules(text: str) -> Rules:
+    """Return the rules that had this text."""
+    found: dict[str, Any] = json.loads(text)
+    speeds = SpeedTable(
+        {SpeedKey(*key): speed for *key, speed in found["speeds"]}, assumed=found["assumed"]
+    )
+    return make_rules(found["policy"], found["mechanism"], found["round_s"], speeds)
+
+
+def round_of(mechanism: Mechanism[Any]) -> float:
+    """Return how long a mechanism's rounds are."""
+    return float(getattr(mechanism, "round_s", 60.0))
+
+
+def plan_lead_s(round_s: float) -> float:
+    """Return how long before a round ends the plan for the next one is asked for."""
+    return min(0.25 * round_s, 30.0)

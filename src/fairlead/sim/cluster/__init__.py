@@ -1,0 +1,1 @@
+"""The virtual cluster: progress, partners, copies, interference and measurements of jobs."""

@@ -1,0 +1,134 @@
+"""A run's log on disk: what the scheduler was made of, every event, the state it ended in."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from fairlead.core import Scheduler, encode_event, replay, state_bytes
+from fairlead.mechanisms.base import Fluid
+from fairlead.mechanisms.factory import realise
+from fairlead.model.cluster import Accelerator, Cluster, Node
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.events import Event
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+
+VERSION = 1
+
+
+class EventLog:
+    """Writes a log: a header that a fresh scheduler can be built from, then one line an event."""
+
+    def __init__(
+        self,
+        file: TextIO,
+        cluster: Cluster,
+        beliefs: SpeedTable,
+        *,
+        policy: str,
+        mechanism: str | None,
+        round_s: float | None,
+    ) -> None:
+        self._file = file
+        header = {
+            "fairlead_log": VERSION,
+            "policy": policy,
+            "mechanism": mechanism,
+            "round_s": round_s,
+            "nodes": [[node.id, node.rack, node.devices] for node in cluster.nodes],
+            "memory_gib": {name: a.memory_gib for name, a in cluster.details.items()},
+            "speeds": [[*key, speed] for key, speed in beliefs.steps_per_s.items()],
+            "assumed": beliefs.assumed,
+        }
+        self._line(json.dumps(header, separators=(",", ":"), allow_nan=False))
+
+    def write(self, event: Event) -> None:
+        """Append one event."""
+        self._line(encode_event(event))
+
+    def close(self, scheduler: Scheduler[Any]) -> None:
+        """End the log with a digest of the state that its events have led to."""
+        self._line(json.dumps({"state_sha256": digest(scheduler)}))
+
+    def _line(self, text: str) -> None:
+        self._file.write(text + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A scheduler rebuilt from a log, and the digest the log says it should have."""
+
+    scheduler: Scheduler[Any]
+    events: int
+    sha256: str
+    logged_sha256: str | None
+
+    @property
+    def same(self) -> bool:
+        """Whether the rebuilt state equals the one the run ended in."""
+        return self.sha256 == self.logged_sha256
+
+
+def replay_file(path: Path) -> Replayed:
+    """Rebuild the scheduler's state from a log file."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return _replay(file)
+    except OSError as error:
+        raise InputError(
+            str(error.strerror), fix="name a readable log", source=str(path)
+        ) from None
+    except InputError as error:
+        raise error.within(source=str(path)) from None
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise InputError(
+            f"it is not a log of events ({type(error).__name__}: {str(error)[:80]})",
+            fix="give a file written by fairlead simulate --log",
+            source=str(path),
+        ) from None
+
+
+def _replay(lines: Iterator[str]) -> Replayed:
+    header = json.loads(next(lines, "null"))
+    if not isinstance(header, dict) or header.get("fairlead_log") != VERSION:
+        raise InputError(
+            "its first line is not a log's header",
+            fix=f"give a log of version {VERSION}, written by fairlead simulate --log",
+            line=1,
+        )
+    scheduler = _scheduler(header)
+    logged: list[str] = []
+    count = 0
+
+    def events() -> Iterable[str]:
+        nonlocal count
+        for line in lines:
+            if line.startswith('{"state_sha256"'):
+                logged.append(json.loads(line)["state_sha256"])
+                return
+            count += 1
+            yield line
+
+    try:
+        replay(scheduler, events())
+    except FairleadError as error:
+        raise InputError(str(error), fix="the log is damaged", line=count + 1) from None
+    return Replayed(scheduler, count, digest(scheduler), logged[0] if logged else None)
+
+
+def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:
+    nodes = tuple(Node(name, tuple(devices), rack) for name, rack, devices in header["nodes"])
+    details = {name: Accelerator(name, gib) for name, gib in header["memory_gib"].items()}
+    known = {SpeedKey(*key): speed for *key, speed in header["speeds"]}
+    beliefs = SpeedTable(known, assumed=header.get("assumed"))
+    mechanism = realise(header["policy"], header["mechanism"], header["round_s"])
+    if isinstance(mechanism, Fluid):
+        raise InputError("a fluid mechanism has no events", fix="log a run with rounds", line=1)
+    return Scheduler(Cluster(nodes, details), beliefs, mechanism)
+
+
+def digest(scheduler: Scheduler[Any]) -> str:
+    """Return the SHA-256 of the scheduler's whole state."""
+    return hashlib.sha256(state_bytes(scheduler)).hexdigest()

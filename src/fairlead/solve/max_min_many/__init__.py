@@ -1,0 +1,1 @@
+"""Exact lexicographic max-min for many distinct classes: price estimates and small programs."""

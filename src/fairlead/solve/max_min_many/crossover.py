@@ -1,0 +1,60 @@
+"""The whole water-filling of a moderate number of classes from guessed prices: no program.
+
+A rough interior point tells about where a stage's prices are; from there ``onward`` finds the
+stage exactly in a few steps. What it froze is final, so what remains is a problem of the same
+kind with fewer classes and the resources that have no price.
+"""
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.solve.max_min.class_table import ClassTable
+from fairlead.solve.max_min.filling import DUAL_TOLERANCE, FilledStage
+from fairlead.solve.max_min.warm_start import Onward
+from fairlead.solve.max_min_many.filling_state import Progress
+from fairlead.solve.max_min_many.price_estimate import rough_prices
+from fairlead.solve.max_min_many.pricing import Pool
+
+
+def fill_guessed(
+    table: ClassTable, count: FloatArray, capacity: FloatArray
+) -> tuple[FloatArray, list[FilledStage]] | None:
+    """Return classes × resources → share of a member, and the stages that led there.
+
+    None if prices do not lead to an answer that is the only one.
+    """
+    now = Progress(table, count, capacity)
+    while now.free.any():
+        index = np.flatnonzero(now.free)
+        rest, room = table.rows(index, now.usable), now.room()
+        if rest.fits(rest.best * count[index, None], room):
+            if not rest.alone.all():
+                return None
+            now.share[index] = rest.best
+            end = FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
+            now.stop(end, index, rest.cap)
+            break
+        found = _stage(rest, count[index], room)
+        if found is None:
+            return None
+        stage, share = found
+        now.share[index[stage.frozen]] = share[stage.frozen]
+        now.stop(stage, index, rest.cap)
+        now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
+    return now.share, now.stages
+
+
+def _stage(
+    table: ClassTable, count: FloatArray, room: FloatArray
+) -> tuple[FilledStage, FloatArray] | None:
+    open_ = table.is_open
+    pool = Pool(np.ascontiguousarray(table.gain.T[open_]), table.size, count, room[open_])
+    prices = np.zeros(len(room))
+    try:
+        t, prices[open_] = rough_prices(pool)
+    except np.linalg.LinAlgError:
+        return None
+    onward = Onward(table, room)
+    if not onward.guess(t, prices, count > 0):
+        return None
+    return onward.stage(count)

@@ -1,0 +1,158 @@
+"""A first guess of the prices of a stage with many classes, from a sample of them.
+
+The sample is solved by ``interior``, roughly; its answer to "how do prices and level respond to
+more room?" then corrects both until the whole population, not only the sample, fits.
+"""
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.solve.max_min.class_table import ClassTable
+from fairlead.solve.max_min.filling import Filling, fill_stage
+from fairlead.solve.max_min.program import StageProgram
+from fairlead.solve.max_min_many.interior_point import Estimate, Sample, interior_prices
+from fairlead.solve.max_min_many.pricing import Pool, spread
+
+# Sample and tolerance of the interior point, the next where the last did not suffice. A rough
+# answer comes first: its response is smooth, a fine one's is that of the few marginal classes.
+_ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
+_ROUGH = 0.03
+_AFFORDED = 2e-3
+_TINY_SAMPLE = 32
+_GOOD = 2e-3  # relative imbalance
+_FINE = 1e-4
+_MISPLACED = 50  # so many classes in the wrong place are soon sifted out
+_MOST_CORRECTIONS = 12
+
+
+def estimate(pool: Pool) -> tuple[float, FloatArray]:
+    """Return the stage's level and prices, guessed as well as may be."""
+    population, width = len(pool.size), len(pool.gain)
+    t, prices, least = 0.0, np.zeros(0), np.inf
+    for wanted, tolerance in _ATTEMPTS:
+        part = pool.part(spread(population, wanted * max(1, width // 3)))
+        water = _capped_below(part) if least == np.inf else _affordable(part, prices)
+        found = _from_sample(part, water, tolerance)
+        # Most of the correction is done on parts, where it costs little.
+        for part_size in (population // 64, population // 8):
+            if part_size >= 2 * wanted:
+                found, _ = _correct(pool.part(spread(population, part_size)), found)
+        found, imbalance = _correct(pool, found)
+        if imbalance < least:
+            t, prices, least = found.t, found.prices, imbalance
+        if least < max(_GOOD, _MISPLACED / population):
+            break
+    return t, prices
+
+
+def rough_prices(pool: Pool) -> tuple[float, FloatArray]:
+    """Return the stage's level and prices to about a hundredth, for a moderate number of classes.
+
+    Whoever cannot go beyond the level of equal prices is taken to stand at its cap.
+    """
+    water = _affordable(pool, np.ones(len(pool.gain)))
+    prices = np.maximum(_from_sample(pool, water, _ROUGH).prices, 0.0)
+    # Somebody rises still, or there would be no prices.
+    return min(_affordable(pool, prices), (1 - _AFFORDED) * float(pool.cap.max())), prices
+
+
+def _capped_below(part: Pool) -> float:
+    """Return 0 if the stage surely ends below all caps, otherwise a level not much above its end.
+
+    Whoever has a lesser cap will be taken to stand there.
+    """
+    flat = np.ones(len(part.gain))
+    least = float(part.cap.min())
+    if part.cost(least, flat) > float(part.capacity.sum()):
+        return 0.0
+    few = part.part(spread(len(part.size), _TINY_SAMPLE))
+    table = ClassTable.of(few.gain.T, few.size, few.capacity > 0)
+    capacity = few.capacity
+    while table.fits(table.best * few.count[:, None], capacity):
+        capacity = 0.8 * capacity
+    program = StageProgram(capacity)
+    program.add(table.gain, table.size)
+    none = np.zeros(len(few.size))
+    state = Filling(program, table, few.count, capacity, none == 0, none)
+    prices = fill_stage(state, table.first_guess(few.count, capacity))[0].prices
+    return _affordable(part, prices)
+
+
+def _affordable(part: Pool, prices: FloatArray) -> float:
+    """Return about the greatest t that ``prices`` allow if everyone stands at min(t, cap)."""
+    budget = float((prices * part.capacity).sum())
+    low, high = 0.0, float(part.cap.max())
+    under, over = -budget, part.cost(high, prices) - budget
+    if over <= 0:
+        return high
+    for _ in range(12):
+        # Between a secant and halves: caps make the cost bend either way.
+        t = 0.5 * (0.5 * (low + high) + low - under * (high - low) / (over - under))
+        found = part.cost(t, prices) - budget
+        if found > 0:
+            high, over = t, found
+        else:
+            low, under = t, found
+        if high - low < _AFFORDED * high:
+            break
+    return high
+
+
+def _from_sample(part: Pool, water: float, tolerance: float) -> Estimate:
+    rising = part.cap > water
+    if not rising.any():
+        rising = part.cap >= part.cap.max()
+    total = float(part.count.sum())
+    at_cap = np.bincount(part.gain[:, ~rising].argmax(axis=0), part.held[~rising], len(part.gain))
+    room = np.maximum(part.capacity - at_cap, 0.02 * part.capacity) / total
+    gain = np.ascontiguousarray(part.gain[:, rising])
+    weight = part.count[rising] / total
+    return interior_prices(Sample(gain, part.size[rising], weight, room), tolerance)
+
+
+def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, float]:
+    """Return the estimate after quasi-Newton steps on everyone, and the imbalance left.
+
+    Every step starts from the best point so far; a failed one still teaches the response.
+    """
+    total, width = float(pool.count.sum()), len(pool.gain)
+    matrix, best, least = found.matrix.copy(), found, np.inf
+    # What a handful of classes use is for the exact program to place; of very many, the least
+    # clear are looked at by themselves, which costs less than another pass over all.
+    enough = max(12.0 / len(pool.held), _FINE)
+    t, prices, stale = found.t, found.prices, 0
+    base, step = np.zeros(width), np.zeros(width + 1)
+    for _ in range(_MOST_CORRECTIONS):
+        over = (pool.use(t, prices) - pool.capacity) / total
+        worth = prices * pool.capacity / total
+        rate = np.where(over > 0, np.maximum(prices, 0.02 * prices.max()), prices)
+        imbalance = float((rate * np.abs(over)).sum() / worth.sum())
+        if least < np.inf:  # Broyden: the response must explain the step
+            miss = over - base - (matrix[:width] * step).sum(axis=1)
+            matrix[:width] += miss[:, None] * step / (step * step).sum()
+        stale = stale + 1 if imbalance > 0.5 * least else 0
+        if imbalance < least:
+            least, base = imbalance, over
+            best = Estimate(t, prices, matrix)
+        if least < enough or stale == (2 if least < _GOOD + enough else 4):
+            break
+        step = _step(matrix, base, best, pool.capacity / total)
+        t, prices = best.t + float(step[width]), best.prices + step[:width]
+    return best, least
+
+
+def _step(matrix: FloatArray, over: FloatArray, at: Estimate, room: FloatArray) -> FloatArray:
+    """Return the step in prices and t that should remove the excess ``over``."""
+    width, prices = len(over), at.prices
+    worth = prices * room
+    cheap = worth < 0.05 * worth.sum()
+    # What has room and is worth next to nothing is free, and out of the system.
+    idle = (over < 0) & (worth < 2e-4 * worth.sum())
+    rows = np.append(~idle, True)
+    step = np.zeros(width + 1)
+    step[rows] = np.linalg.solve(matrix[np.ix_(rows, rows)], np.append(-over[~idle], 0.0))
+    up = 0.3 * np.maximum(prices, 0.02 * prices.max())
+    down = np.where(cheap, 0.9, 0.3) * prices
+    step[:width] = np.where(idle, -prices, np.clip(step[:width], -down, up))
+    step[width] = np.clip(step[width], -0.1 * at.t, 0.1 * at.t)
+    return step

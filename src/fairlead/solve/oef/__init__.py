@@ -1,0 +1,1 @@
+"""Programs of OEF: equal normalised levels, and greatest total value without envy."""

@@ -1,0 +1,113 @@
+"""Water-filling over options along a path, lexicographic by duals.
+
+A stage climbs the path to the greatest theta whose levels are feasible. Then whoever cannot rise
+any more, because its level has a price, is stopped, and the rest climbs on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.errors import SolveError
+from fairlead.solve.options.problem import OptionProblem
+from fairlead.solve.options.program import OptionProgram, OptionVertex
+from fairlead.solve.options.solution import OptionSolution, OptionStage
+from fairlead.solve.options.stage import NEAR, SLACKS, Climb
+from fairlead.solve.paths.path import Path
+
+_PRICED = 1e-7  # relative to the prices of devices: below it is noise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatPath:
+    """All classes at the same level, as far as their caps let them: max-min fairness."""
+
+    cap: FloatArray
+
+    @property
+    def top(self) -> float:
+        """The greatest cap."""
+        return float(self.cap.max(initial=0.0))
+
+    def level(self, theta: float) -> FloatArray:
+        """Return theta, or the cap where that is less."""
+        return np.minimum(theta, self.cap)
+
+    def rate(self, theta: float) -> FloatArray:
+        """Return 1 below the cap and 0 from it on."""
+        return (self.cap > theta * (1 + 1e-12)).astype(float)
+
+    def within(self, cap: FloatArray) -> "FlatPath":
+        """Return the path with these caps."""
+        return FlatPath(np.minimum(self.cap, cap))
+
+
+def fill_options(problem: OptionProblem, path: Path) -> OptionSolution:
+    """Return the levels reached by climbing ``path`` in stages, and of the times the tie rule's.
+
+    The tie rule: the least device time; what is still tied is decided by the options' ``tie``
+    numbers. Nobody is asked for more than its cap, whatever the path says.
+    """
+    filling = _Filling(problem, path.within(np.where(problem.count > 0, problem.cap, 0.0)))
+    stages: list[OptionStage] = []
+    while filling.rises():
+        stages.append(filling.stage())
+    level = filling.path.level(filling.theta)
+    for slack in SLACKS:
+        found = filling.program.minimise(problem.device_time, level * (1 - slack))
+        if found is not None:
+            time = problem.feasible(found.time)
+            return OptionSolution(problem, time, level, tuple(stages))
+    raise SolveError("levels were lost", status="infeasible", n_classes=problem.classes)
+
+
+class _Filling:
+    """A water-filling on its way."""
+
+    def __init__(self, problem: OptionProblem, path: Path) -> None:
+        self.problem = problem
+        self.program = OptionProgram(problem)
+        self.stopped = (problem.count <= 0) | (problem.cap <= 0)
+        self.path = path
+        self.theta = 0.0
+
+    def rises(self) -> bool:
+        """Tell whether anybody may still rise."""
+        return not self.stopped.all() and self.theta < self.path.top * (1 - 1e-12)
+
+    def stage(self) -> OptionStage:
+        """Climb to the greatest feasible theta and stop whoever cannot rise from there."""
+        climb = Climb(self.program, self.path, self.theta)
+        theta, vertex = climb.greatest()
+        level, rate = self.path.level(theta), climb.rate(theta)
+        cap, free = self.problem.cap, ~self.stopped
+        cost = _marginal_cost(self.problem, vertex) * cap
+        scale = max(float(vertex.prices.max()), float(vertex.wage.max()), 1e-300)
+        stopped = free & ((cost > _PRICED * scale) | (level >= cap * (1 - NEAR)))
+        if theta >= self.path.top * (1 - 1e-12):
+            stopped = free
+        elif not stopped.any():  # every price is next to nothing: the greatest must do
+            held = free & (rate > 0) if (free & (rate > 0)).any() else free
+            stopped = held & (cost >= cost[held].max())
+        self.stopped = self.stopped | stopped
+        self.theta = theta
+        self.path = self.path.within(np.where(self.stopped, level, cap))
+        return OptionStage(theta, vertex, stopped, level, rate)
+
+
+def _marginal_cost(problem: OptionProblem, vertex: OptionVertex) -> FloatArray:
+    """Return classes → what a little more of its level would cost of the rise, at least.
+
+    That is its level's price, and what its cheapest option still costs too much: also a class
+    that does not rise now may be unable to.
+    """
+    surplus = np.maximum(vertex.surplus, 0.0)
+    more = np.full(problem.classes, np.inf)
+    both = problem.gain_first + np.where(problem.twins, problem.gain_second, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.minimum.at(more, problem.first, np.where(both > 0, surplus / both, np.inf))
+        two = problem.paired & ~problem.twins & (problem.gain_second > 0)
+        np.minimum.at(more, problem.second[two], surplus[two] / problem.gain_second[two])
+    cost: FloatArray = np.maximum(vertex.pull, 0.0) + np.where(np.isinf(more), 0.0, more)
+    return cost

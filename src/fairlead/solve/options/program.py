@@ -1,0 +1,246 @@
+"""The persistent linear program over options, solved by HiGHS from its last basis.
+
+Its rows are those of ``OptionProblem.matrix``; a level row reads
+
+    Σ_o gain_ok y_o - n_k rate_k · rise >= n_k level_k,
+
+so that ``rise`` is how far all levels go up together, each at its own rate. Only some options
+are columns at first; others are added when their reduced costs say that they pay.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import SolveError
+from fairlead.solve.linear import INFINITY, new_highs, run_again
+from fairlead.solve.options.problem import OptionProblem
+
+_NONE = np.zeros(0, np.int32)
+_REDUCED_COST = 1e-9
+# Nothing is asked for at first, so that no time at all is a feasible start.
+_PRIMAL = 4  # HiGHS's number of it
+# Up to so many options all are columns from the start.
+_ALL_COLUMNS = 4000
+_ADDED = 500
+# The columns before the options: the rise, and what is lacking of the levels.
+_RISE, _LACK, _FIXED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptionVertex:
+    """An optimal vertex; duals have the sign of prices, all at least 0 up to rounding."""
+
+    rise: float
+    time: FloatArray
+    """options → total time"""
+    prices: FloatArray
+    """resources → price of a device"""
+    pull: FloatArray
+    """classes → price of its level"""
+    wage: FloatArray
+    """classes → price of a member's time"""
+    extra: FloatArray
+    """extra rows → price; positive where the upper bound holds, negative for the lower"""
+    surplus: FloatArray
+    """options → what its use costs more than it brings"""
+    scale: float
+    """what a unit of rise is worth in these prices"""
+
+
+class OptionProgram:
+    """One problem's program: set what levels are asked for, then maximise something."""
+
+    def __init__(self, problem: OptionProblem) -> None:
+        self.problem = problem
+        width, classes, count = len(problem.capacity), problem.classes, problem.count
+        self._first_level = width
+        lower = [np.full(width, -INFINITY), np.zeros(classes), np.full(classes, -INFINITY)]
+        upper = [problem.capacity, np.full(classes, INFINITY), count]
+        if problem.extra is not None:
+            lower.append(np.maximum(problem.extra.lower, -INFINITY))
+            upper.append(np.minimum(problem.extra.upper, INFINITY))
+        self._lower, self._upper = np.concatenate(lower), np.concatenate(upper)
+        self._highs = new_highs(presolve=False)
+        self._highs.setOptionValue("simplex_strategy", _PRIMAL)
+        rows = len(self._lower)
+        none = np.zeros(rows, np.int32)
+        self._highs.addRows(rows, self._lower, self._upper, 0, none, _NONE, np.zeros(0))
+        for _ in range(_FIXED):
+            self._highs.addCol(0.0, 0.0, 0.0, 0, _NONE, np.zeros(0))
+        self._cost = np.zeros(len(problem.resource))
+        self._column_of = np.full(len(problem.resource), -1)
+        self._options: IntArray = np.zeros(0, np.int64)
+        self._water = np.zeros(classes)
+        self._floor = np.zeros(classes)
+        self._kept: list[FloatArray] = []
+        self._activate(_first_columns(problem))
+
+    def raise_levels(
+        self, level: FloatArray, rate: FloatArray, least: float, most: float
+    ) -> OptionVertex | None:
+        """Return the greatest rise between the bounds, or None if not even the least fits."""
+        problem = self.problem
+        self._ask(problem.count * level, problem.count * rate)
+        weight = problem.count * rate / np.maximum(problem.cap, 1e-300)
+        # Makes a device's price about 1, whatever the levels' unit is.
+        total = float(weight[problem.cap > 0].sum())
+        scale = 2.0 ** math.frexp(total)[1] if total > 0 else 1.0
+        self._set_costs(np.zeros(len(self._cost)))
+        self._highs.changeColCost(_RISE, -scale)
+        self._highs.changeColBounds(_RISE, least, most)
+        return self._vertex(scale) if self._optimal() else None
+
+    def minimise(self, cost: FloatArray, level: FloatArray) -> OptionVertex | None:
+        """Return the vertex of least Σ cost · y with these levels, None if they do not fit."""
+        self._ask(self.problem.count * level, np.zeros(self.problem.classes))
+        self._set_costs(cost)
+        self._highs.changeColCost(_RISE, 0.0)
+        self._highs.changeColBounds(_RISE, 0.0, 0.0)
+        return self._vertex(1.0) if self._optimal() else None
+
+    def keep(self, value: FloatArray, least: float) -> None:
+        """Demand Σ value · y >= least from now on, as a row of its own."""
+        held = value[self._options]
+        at = held.nonzero()[0]
+        self._highs.addRow(
+            least, INFINITY, len(at), (_FIXED + at).astype(np.int32), held[at].astype(float)
+        )
+        self._kept.append(value)
+
+    def _ask(self, floor: FloatArray, water: FloatArray) -> None:
+        highs, first = self._highs, self._first_level
+        for k in (water != self._water).nonzero()[0].tolist():
+            highs.changeCoeff(first + k, _RISE, -float(water[k]))
+        self._water = water
+        changed = (floor != self._floor).nonzero()[0]
+        if len(changed):
+            index = (first + changed).astype(np.int32)
+            top = np.full(len(index), INFINITY)
+            highs.changeRowsBounds(len(index), index, floor[changed], top)
+            self._floor = floor
+
+    def _set_costs(self, cost: FloatArray) -> None:
+        changed = (cost != self._cost)[self._options].nonzero()[0]
+        if len(changed):
+            index = (_FIXED + changed).astype(np.int32)
+            self._highs.changeColsCost(len(index), index, cost[self._options[changed]])
+        self._cost = cost
+
+    def _activate(self, options: IntArray) -> None:
+        matrix = self.problem.matrix
+        length = np.diff(matrix.start)[options]
+        begin = np.append(0, np.cumsum(length))
+        entry = np.arange(begin[-1]) + np.repeat(matrix.start[options] - begin[:-1], length)
+        row, value = matrix.row[entry], matrix.value[entry]
+        first = len(self._lower)
+        if self._kept:
+            parts = [(row, value, np.repeat(np.arange(len(options)), length))]
+            for place, kept in enumerate(self._kept):
+                at = kept[options].nonzero()[0]
+                parts.append((np.full(len(at), first + place), kept[options[at]], at))
+            row, value, of = (np.concatenate(p) for p in zip(*parts, strict=True))
+            order = np.argsort(of, kind="stable")
+            row, value = row[order], value[order]
+            begin = np.searchsorted(of[order], np.arange(len(options) + 1))
+        self._highs.addCols(
+            len(options),
+            self._cost[options],
+            np.zeros(len(options)),
+            np.full(len(options), INFINITY),
+            len(value),
+            begin[:-1].astype(np.int32),
+            row.astype(np.int32),
+            value,
+        )
+        self._column_of[options] = len(self._options) + np.arange(len(options))
+        self._options = np.append(self._options, options)
+
+    def _optimal(self) -> bool:
+        """Solve over all options; tell whether there is an optimum or nothing fits."""
+        while True:
+            status = run_again(self._highs)
+            if status == highspy.HighsModelStatus.kInfeasible:
+                if len(self._options) == len(self._cost) or not self._enough_columns():
+                    return False
+                continue
+            if status != highspy.HighsModelStatus.kOptimal:
+                name = self._highs.modelStatusToString(status).lower()
+                raise SolveError(
+                    "options were not solved", status=name, n_classes=self.problem.classes
+                )
+            if not self._add_paying(self._cost):
+                return True
+
+    def _enough_columns(self) -> bool:
+        """Add columns until the levels asked for fit; tell whether that helped."""
+        highs, problem, before = self._highs, self.problem, len(self._options)
+        costs = self._cost
+        rise = highs.getLp().col_cost_[_RISE]
+        for k in self._floor.nonzero()[0].tolist():
+            highs.changeCoeff(self._first_level + k, _LACK, float(self._floor[k]))
+        self._set_costs(np.zeros(len(costs)))
+        highs.changeColCost(_RISE, 0.0)
+        highs.changeColCost(_LACK, float(2.0 ** math.frexp(problem.count.sum())[1]))
+        highs.changeColBounds(_LACK, 0.0, 1.0)
+        fits = False
+        while run_again(self._highs) == highspy.HighsModelStatus.kOptimal:
+            if highs.getSolution().col_value[_LACK] <= 1e-12:
+                fits = True
+                break
+            if not self._add_paying(self._cost):
+                break
+        highs.changeColBounds(_LACK, 0.0, 0.0)
+        highs.changeColCost(_LACK, 0.0)
+        for k in self._floor.nonzero()[0].tolist():
+            highs.changeCoeff(self._first_level + k, _LACK, 0.0)
+        highs.changeColCost(_RISE, rise)
+        self._set_costs(costs)
+        return fits and len(self._options) > before
+
+    def _add_paying(self, cost: FloatArray) -> bool:
+        """Add the options that would pay most at the present duals; tell whether any would."""
+        if len(self._options) == len(self._cost):
+            return False
+        surplus = self._surplus(cost, np.array(self._highs.getSolution().row_dual))
+        surplus[self._options] = 0.0
+        paying = (surplus < -_REDUCED_COST).nonzero()[0]
+        if not len(paying):
+            return False
+        if len(paying) > _ADDED:
+            paying = paying[np.argsort(surplus[paying], kind="stable")[:_ADDED]]
+        self._activate(paying)
+        return True
+
+    def _surplus(self, cost: FloatArray, dual: FloatArray) -> FloatArray:
+        rows = len(self._lower)
+        surplus = cost - self.problem.priced(dual[:rows])
+        for value, price in zip(self._kept, dual[rows:].tolist(), strict=True):
+            surplus -= price * value
+        return surplus
+
+    def _vertex(self, scale: float) -> OptionVertex:
+        found: Any = self._highs.getSolution()
+        value, dual = np.array(found.col_value), np.array(found.row_dual)
+        time = np.zeros(len(self._cost))
+        time[self._options] = value[_FIXED:]
+        width, classes = len(self.problem.capacity), self.problem.classes
+        prices, pull, wage, extra, _ = np.split(
+            dual, np.cumsum([width, classes, classes, len(self._lower) - width - 2 * classes])
+        )
+        surplus = self._surplus(self._cost, dual)
+        return OptionVertex(
+            float(value[_RISE]), time, -prices, pull, -wage, -extra, surplus, scale
+        )
+
+
+def _first_columns(problem: OptionProblem) -> IntArray:
+    """Return the options to begin with: all if they are few, else those of one member."""
+    options = len(problem.resource)
+    if options <= _ALL_COLUMNS:
+        return np.arange(options)
+    return (~problem.paired).nonzero()[0]

@@ -1,0 +1,82 @@
+"""What a water-filling over options found, and why nothing is better."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Certificate
+from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.solve.certificate import certify
+from fairlead.solve.options.problem import OptionProblem
+from fairlead.solve.options.program import OptionVertex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptionStage:
+    """Where one stage ended, the prices that prove it, and the classes it stopped."""
+
+    theta: float
+    vertex: OptionVertex
+    stopped: BoolArray
+    level: FloatArray
+    """classes → level at its end"""
+    rate: FloatArray
+    """classes → how the levels asked for grew at its end"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptionSolution:
+    """The lexicographically greatest levels along a path, and the times that reach them."""
+
+    problem: OptionProblem
+    time: FloatArray
+    """options → total time over the members"""
+    level: FloatArray
+    """classes → level of each member"""
+    stages: tuple[OptionStage, ...]
+
+    def certify_least(self) -> Certificate:
+        """Proof that the least level of a flat path cannot be raised: by a cap or by prices."""
+        problem = self.problem
+        live = (problem.count > 0) & (problem.cap > 0)
+        least_cap = float(problem.cap[live].min(initial=np.inf))
+        none = np.zeros(len(problem.capacity))
+        if not live.any():
+            return Certificate(none, 0.0, 0.0)
+        reached = float(problem.level(self.time)[live].min())
+        if not self.stages or reached >= least_cap * (1 - 1e-9):
+            return certify(none, least_cap, reached)
+        vertex = self.stages[0].vertex
+        total = float((problem.count * np.maximum(vertex.pull, 0.0)).sum())
+        bound = min(least_cap, weighted_levels(problem, vertex) / max(total, 1e-300))
+        return certify(np.maximum(vertex.prices, 0.0) / vertex.scale, bound, reached)
+
+    def certify_theta(self) -> Certificate:
+        """Proof, by prices, that no allocation reaches the path's levels beyond the first stage.
+
+        The path's levels there are taken to go on rising at the rates they end with, or faster.
+        """
+        none = np.zeros(len(self.problem.capacity))
+        if not self.stages:
+            return Certificate(none, 0.0, 0.0)
+        stage, count = self.stages[0], self.problem.count
+        weight = count * np.maximum(stage.vertex.pull, 0.0)
+        rise = float((weight * stage.rate).sum())
+        if rise <= 0.0:  # nobody rises any more: the path's top
+            return certify(none, stage.theta, stage.theta)
+        spare = weighted_levels(self.problem, stage.vertex) - float((weight * stage.level).sum())
+        prices = np.maximum(stage.vertex.prices, 0.0) / rise
+        return certify(prices, stage.theta + max(spare, 0.0) / rise, stage.theta)
+
+
+def weighted_levels(problem: OptionProblem, vertex: OptionVertex) -> float:
+    """Return what Σ n w · level does not exceed, w being the vertex's prices of the levels.
+
+    Weights w_k >= 0 of the levels, prices p of the devices and wages q of the members' time
+    with w_a gain_a + w_b gain_b <= size p_j + q_a + q_b for every option show that the weighted
+    levels sum to at most Σ capacity p + Σ n q. Rounding is repaired by raising the wages. Extra
+    rows add their price times their bound.
+    """
+    weight, price = np.maximum(vertex.pull, 0.0), np.maximum(vertex.prices, 0.0)
+    rows = np.concatenate([price, -weight, np.maximum(vertex.wage, 0.0), vertex.extra])
+    return problem.worth(rows, np.maximum(-problem.priced(rows), 0.0))

@@ -1,0 +1,163 @@
+"""One stage of a water-filling over options: how far up its path the levels still fit."""
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.errors import SolveError
+from fairlead.solve.options.program import OptionProgram, OptionVertex
+from fairlead.solve.paths.path import Path
+
+NEAR = 1e-9  # relative: levels this close are the same
+_CLOSE = 1e-7  # relative: chords this short are all rounding
+_BEND = 1e-2  # relative to caps: a path that bends less is followed by its tangents
+_KINK = 1e-2  # relative: rates change by more where somebody reaches his cap
+_MOST_PROGRAMS = 400
+# Levels are known up to rounding; all of them held exactly may just not fit.
+SLACKS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7)
+
+
+class Climb:
+    """A climb from ``theta``, whose levels are reached."""
+
+    def __init__(self, program: OptionProgram, path: Path, theta: float) -> None:
+        self._program, self._problem = program, program.problem
+        self._path, self._theta = path, theta
+
+    def greatest(self) -> tuple[float, OptionVertex]:
+        """Return the greatest feasible theta, and the vertex that proves it.
+
+        From a theta whose levels are reached the program follows the path's tangent. Further on
+        it is asked along the chord from there, which always has a solution and tells whether
+        the levels at the chord's end fit. Where the path hardly bends on the way to what was
+        reached, its tangent there comes closest (Newton's method).
+        """
+        path, search = self._path, _Search(self._theta, self._path.top)
+        at = self._first_guess() if self._theta == 0.0 else self._theta
+        tangent = at <= self._theta
+        cap = np.maximum(self._problem.cap, 1e-300)
+        for _ in range(_MOST_PROGRAMS):
+            low, level = search.low, path.level(at)
+            rate = self.rate(at) if tangent else (level - path.level(low)) / (at - low)
+            least = low * (1 - NEAR) - at
+            vertex = self._program.raise_levels(level, rate, least, path.top - at)
+            if vertex is None:
+                if at <= low * (1 + _CLOSE):
+                    return self._again(at, level, rate)
+                at, tangent = search.not_at(at)
+                continue
+            reached = at + vertex.rise
+            line = level + rate * vertex.rise
+            bend = (path.level(reached) - line) / cap
+            fits, above = bool(bend.max() <= NEAR), bool(bend.min() >= -NEAR)
+            if fits and above:
+                beyond = path.rate(reached + NEAR * max(reached, at))
+                top = reached >= path.top * (1 - 1e-12)
+                if top or np.allclose(beyond, rate, rtol=_KINK, atol=0.0):
+                    return self._back_to(line, rate, reached), vertex
+            if at <= low * (1 + _CLOSE) and (reached <= low * (1 + NEAR) or search.tight):
+                return self._back_to(line, rate, reached), vertex
+            at, tangent = search.next(at, reached, fits=fits)
+            if np.abs(bend).max() < _BEND and not (fits and above):
+                at, tangent = reached, True
+        raise SolveError("no level was found", status="cycling", n_classes=self._problem.classes)
+
+    def _back_to(self, line: FloatArray, rate: FloatArray, theta: float) -> float:
+        """Return theta, or just below where the path asks for a little more than ``line`` there.
+
+        Levels that are to be held later should not exceed by rounding what was found to fit.
+        """
+        rises = rate > 0
+        over = ((self._path.level(theta) - line)[rises] / rate[rises]).max(initial=0.0)
+        return float(max(theta - over, self._theta))
+
+    def rate(self, theta: float) -> FloatArray:
+        """Return the path's rates beyond theta, past pieces that rounding makes."""
+        return self._path.rate(theta * (1 + NEAR))
+
+    def _first_guess(self) -> float:
+        """Return a theta to begin with: 0, or where levels might just fit if that is past a bend.
+
+        It decides only how many programs are solved.
+        """
+        problem, path = self._problem, self._path
+        alone = (~problem.paired).nonzero()[0]
+        alone = alone[np.argsort(problem.gain_first[alone], kind="stable")]
+        best = np.zeros(problem.classes, np.int64)  # the option with the greatest gain comes last
+        best[problem.first[alone]] = alone
+        at_cap = (problem.cap > 0) & (problem.gain_first[best] >= problem.cap)
+        device_s = np.where(at_cap, problem.count * problem.size[best], 0.0)
+        device_s /= np.maximum(problem.cap, 1e-300)
+        place = problem.resource[best]
+
+        def fits(theta: float) -> bool:
+            held = np.bincount(place, device_s * path.level(theta), len(problem.capacity))
+            return bool((held <= problem.capacity).all())
+
+        low, high = 0.0, path.top
+        for _ in range(12):
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        # Where everyone's best resource is full, the others often hold about as much again.
+        guess = min(2 * low, path.top)
+        straight = np.allclose(path.level(guess), path.rate(0.0) * guess, rtol=1e-9)
+        return 0.0 if straight else guess
+
+    def _again(self, at: float, level: FloatArray, rate: FloatArray) -> tuple[float, OptionVertex]:
+        """Solve where levels that were reached before do not fit, by a rounding error only."""
+        for slack in SLACKS[1:]:
+            held = level * (1 - slack)
+            vertex = self._program.raise_levels(held, rate, 0.0, self._path.top - at)
+            if vertex is not None:
+                line, reached = held + rate * vertex.rise, at + vertex.rise
+                return self._back_to(line, rate, reached), vertex
+        raise SolveError("levels were lost", status="infeasible", n_classes=self._problem.classes)
+
+
+class _Search:
+    """Where the stage's end lies: at ``low`` levels fit, above ``high`` they do not."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+        self._stride = 0.0
+        self._bounded = False
+        self._halve = False
+
+    @property
+    def tight(self) -> bool:
+        """Whether nothing is left between."""
+        return self.high <= self.low * (1 + _CLOSE)
+
+    def next(self, at: float, reached: float, *, fits: bool) -> tuple[float, bool]:
+        """Take note of what the line at ``at`` reached; return where to look next.
+
+        ``fits``: the path asks for no more there than the line. With the place comes whether to
+        go along the tangent from there.
+        """
+        before = self.low
+        if reached >= at * (1 - NEAR):
+            self.low = max(self.low, min(at, reached))
+        else:
+            self.high, self._bounded = min(self.high, at), True
+        if fits:
+            self.low = max(self.low, reached)
+        if self._bounded:
+            self._halve = not self._halve
+            inside = self.low < reached < self.high
+            return self._chord_to(reached) if self._halve and inside else self._middle()
+        if not fits and reached > self.low:
+            return self._chord_to(min(reached, self.high))
+        # Pieces end at caps: look past more of them each time.
+        goal = self.low + self._stride
+        self._stride = max(2 * self._stride, self.low - before, 1e-12)
+        return self._chord_to(min(goal, self.high))
+
+    def not_at(self, at: float) -> tuple[float, bool]:
+        """Take note that nothing fits along the tangent at ``at``; return where to look next."""
+        self.high, self._bounded = min(self.high, at), True
+        return self._middle()
+
+    def _middle(self) -> tuple[float, bool]:
+        return self._chord_to((self.low + self.high) / 2)
+
+    def _chord_to(self, at: float) -> tuple[float, bool]:
+        return (at, False) if at > self.low * (1 + _CLOSE) else (self.low, True)

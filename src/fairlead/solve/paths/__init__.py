@@ -1,0 +1,1 @@
+"""Water-filling along a path that a policy defines."""

@@ -1,0 +1,149 @@
+"""The stages of a climb for a moderate number of classes, by simplex and prices.
+
+At a theta that is too great the levels can be scaled down until they fit; the prices there bound
+theta anew (``budget``), and so on until the levels fit as they are. Each bound is a Newton step
+from above, so a handful of programs make a stage.
+"""
+
+from contextlib import suppress
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.errors import SolveError
+from fairlead.solve.hull import Hulls
+from fairlead.solve.max_min.program import StageProgram, Vertex
+from fairlead.solve.max_min_many.filling_state import Progress
+from fairlead.solve.paths.bound import Climbers
+from fairlead.solve.paths.path import Path
+
+STOPS = 1e-9  # relative: a class stands at what the open resources give it
+PRICED = 1e-7  # relative to the greatest price
+_FITS = 1e-10
+_NO_BETTER = 1e-13
+_SLACKS = (1e-12, 1e-10, 1e-9, 1e-8)
+_KEPT = 1e-7
+_MOST_PROGRAMS = 100
+
+
+def climb_few(now: Progress, path: Path, theta: float) -> None:
+    """Climb from ``theta`` to the end, the flexible classes keeping their levels."""
+    rest = _Rest(now)
+    while rest.free.any():
+        low = theta
+        theta, prices = rest.raise_to_end(path, low)
+        level = np.minimum(path.level(theta)[rest.who], rest.gain.max(axis=1))
+        rest.level = np.where(rest.free, level, rest.level)
+        rest.usable &= ~priced(prices, rest.usable)
+        cap = np.where(rest.usable, rest.gain, 0.0).max(axis=1)
+        stopped = rest.free & (cap <= rest.level * (1 + STOPS))
+        if not stopped.any():
+            raise SolveError("nobody was stopped", status="stalled", n_classes=len(cap))
+        rest.free &= ~stopped
+        rest.note(theta, prices, stopped)
+        bound = now.level.copy()
+        bound[rest.who] = np.where(rest.free, cap, rest.level)
+        path = path.within(bound)
+    rest.close()
+
+
+def priced(prices: FloatArray, usable: BoolArray) -> BoolArray:
+    """Return which usable resources have a price, apart from noise.
+
+    Those that are exhausted already may have any price, to keep the held classes in place.
+    """
+    found: BoolArray = usable & (prices > PRICED * prices[usable].max(initial=0.0))
+    return found
+
+
+class _Rest:
+    """The classes that are not settled: some keep their levels, the free ones climb."""
+
+    def __init__(self, now: Progress) -> None:
+        held, table = now.held(), now.table
+        self.now = now
+        self.who = np.concatenate([now.flexible, np.flatnonzero(now.free)])
+        self.free = np.arange(len(self.who)) >= len(now.flexible)
+        self.usable = now.usable.copy()
+        self.room = now.room() + held.used
+        gain = table.gain[self.who]
+        self.gain = np.where(self.free[:, None] & ~self.usable, 0.0, gain)
+        self.size, self.count = table.size[self.who], now.count[self.who]
+        self.level = now.level[self.who]
+        self.program = self._new_program()
+
+    def raise_to_end(self, path: Path, low: float) -> tuple[float, FloatArray]:
+        """Return the greatest theta whose levels fit, and prices that prove it."""
+        free = np.flatnonzero(self.free)
+        gain = np.where(self.usable, self.gain[free], 0.0).T
+        climbers = Climbers(
+            np.ascontiguousarray(gain), self.size[free], self.count[free], path, self.who[free]
+        )
+        holders = np.flatnonzero(~self.free)
+        hulls = Hulls(np.ascontiguousarray(self.gain[holders].T)) if len(holders) else None
+        prices = self.usable.astype(np.float64)
+        theta = path.top
+        for _ in range(_MOST_PROGRAMS):
+            budget = float((self.room * prices).sum())
+            if hulls is not None:
+                worth = prices[:, None] * self.size[holders]
+                way = hulls.over(self.level[holders], worth, slopes=False)
+                budget -= float((self.count[holders] * way.cost).sum())
+            last, theta = theta, climbers.greatest(prices, max(budget, 0.0), low, theta)
+            if theta <= low * (1 + _NO_BETTER):
+                return low, prices
+            vertex = self._scaled(climbers.level(theta))
+            stuck = theta >= last * (1 - _NO_BETTER) and theta < path.top
+            if vertex.t >= 1 - _FITS or (stuck and vertex.t >= 1 - STOPS):
+                return theta, prices if theta < path.top else np.zeros_like(prices)
+            prices = vertex.prices
+        raise SolveError("prices did not settle", status="cycling", n_classes=len(self.who))
+
+    def _scaled(self, level: FloatArray) -> Vertex:
+        """Return the vertex with the greatest t <= 1 at which t times these levels fits."""
+        follows = np.zeros(len(self.who))
+        follows[self.free] = level
+        for slack in _SLACKS:
+            # Levels are known up to rounding; held exactly they may just not fit.
+            held = np.where(self.free, 0.0, self.level * (1 - slack))
+            for _ in range(2):
+                with suppress(SolveError):
+                    vertex = self.program.raise_water(self.count, held, follows, 1.0)
+                    if vertex is None:
+                        break
+                    if self._keeps(vertex, held + follows * vertex.t):
+                        return vertex
+                # A worn basis can mislead HiGHS into calling shares feasible that are not.
+                self.program = self._new_program()
+        raise SolveError("levels were lost", status="infeasible", n_classes=len(self.who))
+
+    def _new_program(self) -> StageProgram:
+        program = StageProgram(self.room)
+        program.add(self.gain, self.size)
+        return program
+
+    def _keeps(self, vertex: Vertex, level: FloatArray) -> bool:
+        """Return whether the vertex really reaches these levels with what there is."""
+        reached = (self.gain * vertex.total).sum(axis=1)
+        wanted = self.count * level
+        used = (self.size[:, None] * vertex.total).sum(axis=0)
+        return bool(
+            (reached >= wanted - _KEPT * np.maximum(wanted, 1.0)).all()
+            and (used <= self.room + _KEPT * np.maximum(self.room, 1.0)).all()
+        )
+
+    def note(self, theta: float, prices: FloatArray, stopped: BoolArray) -> None:
+        """Record a stage."""
+        frozen = np.zeros(len(self.now.count), bool)
+        frozen[self.who[stopped]] = True
+        level = self.now.level.copy()
+        level[self.who] = self.level
+        self.now.note(theta, prices, frozen, level)
+
+    def close(self) -> None:
+        """Let the tie rule choose the shares, now that every level is known."""
+        cost = self.now.table.cost[self.who]
+        vertex = self.program.least_cost(self.count, self.level, cost)
+        if not self._keeps(vertex, self.level):
+            vertex = self._new_program().least_cost(self.count, self.level, cost)
+        self.now.share[self.who] = vertex.total / self.count[:, None]

@@ -1,0 +1,249 @@
+"""Who may do what: every route of the API against every role."""
+
+import json
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.support.live_server import LiveServer
+
+from fairlead.client import Client
+
+ROLES = ("admin", "own", "other", "viewer", "lease", "nobody")
+OK, DENIED, UNKNOWN, HIDDEN = "ok", 403, 401, 404
+
+# route → what admin, the job's tenant, another tenant, a viewer, a lease's token, nobody get
+EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
+    "POST /v1/jobs": (OK, OK, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/jobs": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/jobs/{job_id}": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
+    "PATCH /v1/jobs/{job_id}": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
+    "POST /v1/jobs/{job_id}/suspend": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
+    "POST /v1/jobs/{job_id}/resume": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
+    "POST /v1/jobs/{job_id}/cancel": (OK, 409, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/jobs/{job_id}/logs": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/jobs/{job_id}/explain": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
+    "POST /v1/leases/{lease}/renew": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
+    "GET /v1/tenants": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "PUT /v1/tenants/{tenant_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/shares": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/nodes": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "POST /v1/nodes/{node}/cordon": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "POST /v1/nodes/{node}/drain": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    # After it was drained, for it takes the node away.
+    "DELETE /v1/nodes/{node}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "POST /v1/nodes/{node}/return": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "POST /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "DELETE /v1/tokens/{token_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/audit": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/about": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/advice": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/instance": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/events": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /metrics": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
+    "GET /healthz": (OK, OK, OK, OK, OK, OK),
+    "GET /readyz": (OK, OK, OK, OK, OK, OK),
+}
+BODIES: dict[str, dict[str, object]] = {
+    "POST /v1/jobs": {"command": ["true"], "workload": "small", "tenant": "own"},
+    "PATCH /v1/jobs/{job_id}": {"priority": 1},
+    "POST /v1/leases/{lease}/renew": {"rank": 0, "started": 0, "steps": 0},
+    "PUT /v1/tenants/{tenant_id}": {"id": "new", "weight": 2.0},
+    "POST /v1/tokens": {"name": "x", "role": "viewer"},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    made = LiveServer(tmp_path_factory.mktemp("access"), round_s=30.0)
+    made.start()
+    yield made
+    made.clean_up()
+
+
+@pytest.fixture(scope="module")
+def clients(server: LiveServer) -> Iterator[dict[str, Client]]:
+    url, admin = f"http://127.0.0.1:{server.port}", server.client
+    found = {"admin": admin}
+    for role, tenant in (("own", "own"), ("other", "other"), ("viewer", None)):
+        kind = "viewer" if tenant is None else "tenant"
+        made = admin.post("/v1/tokens", {"name": role, "role": kind, "tenant": tenant})
+        found[role] = Client(url, made["token"])
+    job = admin.submit(["sleep", "60"], workload="small", tenant="own", retries=0)["id"]
+    lease = _lease_token(server, job)
+    found["lease"] = Client(url, lease)
+    found["nobody"] = Client(url, "fl_0123_nonsense")
+    yield found
+    for client in found.values():
+        client.close()
+
+
+def _lease_token(server: LiveServer, job: str) -> str:
+    while True:
+        for path in (server.data / "leases").glob("*/order.json"):
+            order = json.loads(path.read_text())
+            if order["job"] == job:
+                server.lease = order["lease"]
+                token: str = order["environment"]["FAIRLEAD_JOB_TOKEN"]
+                server.client.post(f"/v1/jobs/{job}/cancel")
+                server.client.wait(job, timeout_s=20)
+                while path.parent.exists():
+                    time.sleep(0.02)
+                return token
+
+
+def test_every_route_is_in_the_table(server: LiveServer) -> None:
+    schema = server.client.get("/openapi.json")
+    routes = {
+        f"{method.upper()} {path}" for path, verbs in schema["paths"].items() for method in verbs
+    }
+    assert routes == set(EXPECTED)
+
+
+@pytest.mark.parametrize("route", EXPECTED)
+def test_access(server: LiveServer, clients: dict[str, Client], route: str) -> None:
+    admin = clients["admin"]
+    job = admin.submit(["sleep", "60"], workload="small", tenant="own", retries=0)["id"]
+    method, _, path = route.partition(" ")
+    got = []
+    for role in ROLES:
+        token = admin.post("/v1/tokens", {"name": "gone", "role": "viewer"})["id"]
+        filled = path.format(
+            job_id=job,
+            lease=server.lease,
+            tenant_id="new",
+            node="node-0" if "{node}" not in path else _node(admin),
+            token_id=token,
+        )
+        got.append(_ask(clients[role], method, filled, BODIES.get(route)))
+    admin.raw("POST", f"/v1/jobs/{job}/cancel")
+    expected = [status if isinstance(status, int) else 200 for status in EXPECTED[route]]
+    assert got == expected, dict(zip(ROLES, got, strict=True))
+
+
+def _node(admin: Client) -> str:
+    found: str = admin.get("/v1/nodes")[0]["id"]
+    return found
+
+
+def _ask(client: Client, method: str, path: str, body: dict[str, object] | None) -> int:
+    if path == "/v1/events":  # an answer without an end: its beginning will do
+        from http.client import HTTPConnection  # noqa: PLC0415
+
+        url = client._url
+        connection = HTTPConnection(url.hostname or "", url.port, timeout=10)
+        connection.request(method, path, headers={"Authorization": f"Bearer {client._token}"})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+    status, _, _ = client.raw(method, path, body)
+    return 200 if status < 300 else status
+
+
+def test_tenants_see_their_own_jobs_only(clients: dict[str, Client]) -> None:
+    mine = clients["own"].submit(["true"], workload="small")
+    assert mine["tenant"] == "own"
+    assert {job["tenant"] for job in clients["own"].get("/v1/jobs")} == {"own"}
+    assert clients["other"].get("/v1/jobs") == []
+    assert mine["id"] in {job["id"] for job in clients["viewer"].get("/v1/jobs")}
+
+
+def test_an_admin_may_share_a_tenants_jobs_with_another_to_see_not_to_change(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
+    mine = clients["own"].submit(["sleep", "60"], workload="small")["id"]
+    said = server.cli("tokens", "make", "friend", "--tenant", "other", "--sees", "own", "--json")
+    made = json.loads(said.stdout)
+    assert made["sees"] == ["own"]
+    friend = Client(f"http://127.0.0.1:{server.port}", made["token"])
+    assert mine in {job["id"] for job in friend.get("/v1/jobs")}
+    assert friend.raw("GET", f"/v1/jobs/{mine}/logs")[0] == 200
+    assert friend.raw("POST", f"/v1/jobs/{mine}/cancel")[0] == 403
+    friend.close()
+    clients["own"].post(f"/v1/jobs/{mine}/cancel")
+
+
+def test_a_revoked_and_an_expired_token_are_useless(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
+    admin, url = clients["admin"], f"http://127.0.0.1:{server.port}"
+    for made in (
+        admin.post("/v1/tokens", {"name": "short", "role": "viewer", "lasts_s": 1e-3}),
+        admin.post("/v1/tokens", {"name": "revoked", "role": "viewer"}),
+    ):
+        if made["expires_at"] is None:
+            admin.ask("DELETE", f"/v1/tokens/{made['id']}")
+        client = Client(url, made["token"])
+        assert client.raw("GET", "/v1/jobs")[0] == 401
+        client.close()
+
+
+def test_a_stream_of_events_ends_when_its_token_is_revoked(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
+    admin, seen = clients["admin"], list[str]()
+    made = admin.post("/v1/tokens", {"name": "follower", "role": "viewer"})
+    follower = Client(f"http://127.0.0.1:{server.port}", made["token"])
+    thread = threading.Thread(
+        target=lambda: seen.extend(event["job"] for event in follower.events()), daemon=True
+    )
+    thread.start()
+    until = time.monotonic() + 10
+    while not seen and time.monotonic() < until:
+        admin.submit(["true"], workload="small", tenant="own")
+        time.sleep(0.2)
+    assert seen
+    admin.ask("DELETE", f"/v1/tokens/{made['id']}")
+    after = admin.submit(["true"], workload="small", tenant="own")["id"]
+    thread.join(5)
+    assert not thread.is_alive()
+    assert after not in seen
+
+
+@pytest.mark.parametrize(("count", "status"), [(1000, 409), (1001, 422)])
+def test_a_member_may_tell_a_thousand_metrics_at_once(
+    server: LiveServer, clients: dict[str, Client], count: int, status: int
+) -> None:
+    told = {"rank": 0, "started": 0, "steps": 0, "metrics": {f"m{i}": 1.0 for i in range(count)}}
+    answer = clients["lease"].raw("POST", f"/v1/leases/{server.lease}/renew", told)
+    assert answer[0] == status, answer
+
+
+def test_secrets_stay_secret(server: LiveServer, clients: dict[str, Client]) -> None:
+    secrets = [(server.data / "admin.token").read_text(), clients["own"]._token]
+    secrets.append(clients["lease"]._token)
+    shown = subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True).stdout
+    arguments = subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
+    listed = json.dumps([clients["admin"].get(path) for path in ("/v1/tokens", "/v1/jobs")])
+    log = (server.root / "server.log").read_text()
+    database = b"".join(path.read_bytes() for path in server.data.glob("fairlead.db*"))
+    for secret in secrets:
+        assert secret not in arguments
+        assert secret not in listed
+        assert secret not in log
+    assert secrets[0] not in shown
+    assert secrets[0].split("_", 2)[2].encode() not in database
+    for name in ("admin.token", "server.json"):
+        assert stat.S_IMODE((server.data / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE((server.data / "leases").stat().st_mode) == 0o700
+
+
+def test_every_change_is_in_the_audit_trail(clients: dict[str, Client]) -> None:
+    job = clients["own"].submit(["true"], workload="small")["id"]
+    lines = clients["admin"].get("/v1/audit")
+    assert {"who": "own", "action": "submit", "subject": job}.items() <= lines[0].items()
+
+
+def test_it_refuses_to_listen_elsewhere_without_tls(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
+    said = server.cli(
+        "serve", "--host", "0.0.0.0", "--data", server.data, "--emulate", "v100=1"
+    )  # fmt: skip
+    assert said.returncode == 2
+    assert "tls" in said.stderr

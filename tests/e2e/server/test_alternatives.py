@@ -1,0 +1,61 @@
+"""A job that runs on one V100 or on two K80, on real processes and emulated devices."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.support.live_server import LiveServer
+
+STEPS = 500
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    made = LiveServer(tmp_path, devices="v100=1,k80=2", round_s=2.0).start()
+    yield made
+    made.clean_up()
+
+
+def when(server: LiveServer, job: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return the job as soon as it is as wanted."""
+    until = time.monotonic() + 60
+    while not holds(found := server.client.job(job)):
+        assert time.monotonic() < until, json.dumps(found)
+        assert found["state"] in ("queued", "running"), found
+        time.sleep(0.1)
+    return found
+
+
+def test_a_job_moves_from_one_v100_to_two_k80_and_back_and_loses_no_step(
+    server: LiveServer,
+) -> None:
+    out = server.root / "out"
+    made = server.cli(
+        "submit", "--workload", "big", "--gang", 1, "--accelerators", "v100,k80=2",
+        "--steps", STEPS, "--", sys.executable, server.root / "train.py", STEPS, out,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    job = made.stdout.strip()
+
+    def on(kind: str, steps: float) -> Callable[[dict[str, Any]], bool]:
+        return lambda found: found["accelerator"] == kind and found["steps_done"] >= steps
+
+    first = when(server, job, on("v100", 50))
+    assert (first["devices"], first["gang"]) == (1, 1)
+    assert server.cli("nodes", "drain", "v100-0").returncode == 0
+    second = when(server, job, on("k80", first["steps_done"] + 20))
+    assert second["devices"] == 2
+    shares = json.loads(server.cli("shares", "--json").stdout)
+    assert shares[0]["received"] == pytest.approx(2 / 3)
+    assert server.cli("nodes", "return", "v100-0").returncode == 0
+    third = when(server, job, on("v100", second["steps_done"] + 1))
+    assert third["devices"] == 1
+    done = server.client.wait(job, timeout_s=60)
+    assert (done["state"], done["steps_done"], done["devices"]) == ("finished", STEPS, 0)
+    assert sorted(done["accelerators_used"]) == ["k80", "v100"]
+    assert done["failures"] == 0
+    assert len(json.loads(Path(f"{out}.0").read_text())["seen"]) == STEPS

@@ -1,0 +1,141 @@
+"""Operators and engines disagree about nodes; what is left of leases goes away."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.support.live_server import LiveServer
+
+from fairlead.engines.base import NodeDown, NodeUp
+from fairlead.engines.keeper import lease_dir
+from fairlead.engines.local.engine import LocalEngine
+from fairlead.files import parse_cluster, read_speeds
+from fairlead.live.driver import Live, Setting
+from fairlead.server.config.scheduling import make_rules, remake_rules
+from fairlead.store import Store
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    made = LiveServer(tmp_path, devices="v100=1,k80=1").start()
+    yield made
+    made.clean_up()
+
+
+def nodes(server: LiveServer) -> dict[str, str]:
+    found = json.loads(server.cli("nodes", "--json").stdout)
+    return {
+        one["id"]: "drained" if one["drained"] else "up" if one["up"] else "down" for one in found
+    }
+
+
+def test_a_node_is_removed_for_good_but_not_under_running_jobs(server: LiveServer) -> None:
+    fast, slow = sorted(nodes(server), reverse=True)
+    job = server.client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
+    until = time.monotonic() + 30
+    while server.client.job(job)["state"] != "running":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    refused = server.cli("nodes", "remove", fast)
+    assert refused.returncode == 1
+    assert "drain it first" in refused.stderr
+    assert server.cli("nodes", "drain", fast).stdout == f"{fast}: drained\n"
+    removed = server.cli("nodes", "remove", fast)
+    assert removed.returncode == 0
+    assert (
+        f"1 job can run on no other node, and will wait for such devices or to be cancelled: {job}"
+        in removed.stderr
+    )
+    assert nodes(server) == {slow: "up"}
+    server.kill()
+    server.start()  # with the same devices: the machine still has them
+    assert nodes(server) == {slow: "up"}
+    assert server.cli("nodes", "return", fast).returncode == 1
+    refused = server.cli("submit", "--workload", "big", "--accelerators", "v100", "--", "true")
+    assert refused.returncode == 1
+    done = server.client.submit(["true"], workload="small")["id"]
+    assert server.client.wait(done, timeout_s=30)["state"] == "finished"
+
+
+def test_directories_of_settled_leases_go_and_those_of_living_keepers_stay(
+    server: LiveServer,
+) -> None:
+    python, train = sys.executable, str(server.root / "train.py")
+    stays = server.client.submit(["sleep", "60"], workload="small", accelerators=["k80"])["id"]
+    command = [python, train, "50", str(server.root / "out")]
+    job = server.client.submit(command, workload="big", steps=50, accelerators=["v100"])["id"]
+    assert server.client.wait(job, timeout_s=60)["state"] == "finished"
+    until = time.monotonic() + 30
+    while server.client.job(stays)["state"] != "running" or len(leases(server)) != 1:
+        assert time.monotonic() < until, leases(server)
+        time.sleep(0.1)
+    server.kill()
+    (server.data / "leases" / "99").mkdir()  # of a server that died before it could clear away
+    server.start()
+    (left,) = leases(server)
+    assert lease_dir.is_alive(left)
+
+
+def leases(server: LiveServer) -> list[Path]:
+    return list((server.data / "leases").iterdir())
+
+
+def test_a_node_that_comes_back_stays_drained_until_an_operator_returns_it(
+    tmp_path: Path,
+) -> None:
+    cluster = parse_cluster("v100=1,k80=1")
+    node = cluster.nodes[0].id
+    (tmp_path / "speeds.csv").write_text(
+        "workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s\n"
+        "big,1,v100,,,1,\nbig,1,k80,,,1,\n"
+    )
+
+    async def begin() -> Live:
+        store = Store(f"sqlite:///{tmp_path / 'fairlead.db'}")
+        token = store.acquire("test")
+        assert token is not None
+        setting = Setting(
+            cluster=cluster,
+            rules=make_rules("max-min", None, 2.0, read_speeds(str(tmp_path / "speeds.csv"))),
+            remake=remake_rules,
+            data=tmp_path,
+            environment=lambda *_: {},
+        )
+        live = Live(store, LocalEngine(tmp_path, cluster), setting, token)
+        await live.start()
+        await live.write([])
+        return live
+
+    async def end(live: Live) -> None:
+        await live.stop()
+        live.store.close()
+
+    async def told(live: Live, report: NodeDown | NodeUp) -> set[int]:
+        live._report(report)
+        await live.write([])
+        return live.scheduler.nodes.down
+
+    async def scene() -> None:
+        live = await begin()
+        assert await told(live, NodeDown(node)) == {0}
+        assert await told(live, NodeUp(node)) == set()
+        await live.nodes.drain(node, "operator")
+        assert await told(live, NodeDown(node)) == {0}
+        assert await told(live, NodeUp(node)) == {0}
+        await end(live)
+        live = await begin()
+        assert await told(live, NodeUp(node)) == {0}  # drains outlast the server
+        assert await told(live, NodeDown(node)) == {0}
+        await live.nodes.take_back(node, "operator")
+        assert live.scheduler.nodes.down == {0}  # the engine does not have it yet
+        assert await told(live, NodeUp(node)) == set()
+        await live.nodes.drain(node, "operator")
+        await live.nodes.take_back(node, "operator")
+        assert live.scheduler.nodes.down == set()
+        await end(live)
+
+    asyncio.run(scene())

@@ -1,0 +1,106 @@
+"""A real server of which several things are asked at once, and what must not be possible."""
+
+import http.client
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.e2e.support.live_server import LiveServer
+
+from fairlead.client import Client, ServerError
+
+
+def ask(server: LiveServer, method: str, path: str, body: dict[str, object]) -> int:
+    """Return the status of an answer over a connection of its own."""
+    client = Client(f"http://127.0.0.1:{server.port}", (server.data / "admin.token").read_text())
+    try:
+        return client.raw(method, path, body)[0]
+    finally:
+        client.close()
+
+
+def test_changes_at_once_leave_neither_a_circle_of_tenants_nor_lose_one_another(
+    own_server: LiveServer,
+) -> None:
+    server = own_server.start()
+    job = server.client.submit(["sleep", "60"], workload="small")["id"]
+    with ThreadPoolExecutor(2) as pool:
+        for turn in range(10):
+            pair = [f"a{turn}", f"b{turn}"]
+            parents = [
+                pool.submit(ask, server, "PUT", f"/v1/tenants/{one}", {"id": one, "parent": other})
+                for one, other in (pair, pair[::-1])
+            ]
+            assert sorted(future.result() for future in parents) == [200, 422]
+            changes: list[dict[str, object]] = [{"weight": turn + 2.0}, {"priority": turn}]
+            for future in [
+                pool.submit(ask, server, "PATCH", f"/v1/jobs/{job}", c) for c in changes
+            ]:
+                assert future.result() == 200
+            found = server.client.job(job)
+            assert (found["weight"], found["priority"]) == (turn + 2.0, turn)
+    assert server.client.get("/v1/shares")
+
+
+def test_the_last_admin_token_that_is_good_cannot_be_revoked(own_server: LiveServer) -> None:
+    admin = own_server.start().client
+    admin.post("/v1/tokens", {"name": "brief", "role": "admin", "lasts_s": 0.2})
+    time.sleep(0.3)
+    mine = next(token["id"] for token in admin.get("/v1/tokens") if token["name"] == "admin")
+    assert admin.raw("DELETE", f"/v1/tokens/{mine}")[0] == 409
+    admin.post("/v1/tokens", {"name": "later", "role": "admin", "lasts_s": 3600})
+    assert admin.raw("DELETE", f"/v1/tokens/{mine}")[0] == 409
+    admin.post("/v1/tokens", {"name": "for good", "role": "admin"})
+    assert admin.raw("DELETE", f"/v1/tokens/{mine}")[0] == 204
+
+
+def test_a_new_database_beside_an_old_token_gets_a_token_of_its_own(
+    own_server: LiveServer, tmp_path: Path
+) -> None:
+    own_server.start()
+    before = (own_server.data / "admin.token").read_text()
+    own_server.stop()
+    own_server.extra = ("--database", f"sqlite:///{tmp_path}/other.db")
+    own_server.launch()
+    until = time.monotonic() + 20
+    while (own_server.data / "admin.token").read_text() == before:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    same = LiveServer(tmp_path)  # its client has not read the old token
+    same.port, same.process = own_server.port, own_server.process
+    assert same.wait_until_up().client.get("/v1/jobs") == []
+    same.client.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"command": ["echo", "a\0"]}, {"environment": {"A=B": "1"}}, {"directory": "/\0"}]
+)
+def test_what_no_process_can_be_given_is_refused(
+    own_server: LiveServer, wrong: dict[str, object]
+) -> None:
+    client = own_server.start().client
+    with pytest.raises(ServerError, match=f"field '{next(iter(wrong))}'"):
+        client.post("/v1/jobs", {"command": ["echo"], "workload": "small", **wrong})
+    assert client.get("/v1/jobs") == []
+
+
+def test_of_many_jobs_the_newest_are_listed(own_server: LiveServer) -> None:
+    client = own_server.start().client
+    made = [client.submit(["sleep", "60"], workload="small")["id"] for _ in range(5)]
+    assert [job["id"] for job in client.get("/v1/jobs", newest=True, limit=2)] == made[-2:]
+    assert [job["id"] for job in client.get("/v1/jobs", limit=2)] == made[:2]
+
+
+def test_a_renewal_without_end_is_refused(own_server: LiveServer) -> None:
+    own_server.start()
+    connection = http.client.HTTPConnection("127.0.0.1", own_server.port, timeout=20)
+    body = (b"x" * (1 << 16) for _ in range(1 << 10))
+    try:
+        connection.request("POST", "/v1/leases/1/renew", body, encode_chunked=True)
+        status = connection.getresponse().status
+    except (BrokenPipeError, ConnectionResetError):  # it did not read to the end
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    assert status == 413

@@ -1,0 +1,98 @@
+"""A killed server is back soon: itself with thousands of jobs, or the one that stood by."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.server.test_live import check_result
+from tests.e2e.support.live_server import LiveServer
+from tests.support import postgres
+from tests.support.postgres import Postgres
+
+from fairlead.core import encode_event
+from fairlead.live.job_spec import JobSpec
+from fairlead.model import events as ev
+from fairlead.store import Put, Store
+
+JOBS = 2000
+BACK_S, TAKES_OVER_S = 3.0, 10.0
+
+
+def _fill(server: LiveServer) -> None:
+    """Write what a server writes that has taken in many jobs."""
+    server.data.mkdir()
+    store = Store(f"sqlite:///{server.data / 'fairlead.db'}")
+    token = store.acquire("test")
+    assert token is not None
+    made = [
+        JobSpec(command=("sleep", "60"), workload=("big", "small")[n % 2], steps=10**6, id=f"j{n}")
+        for n in range(1, JOBS + 1)
+    ]
+    at = time.time()
+    events = [encode_event(ev.JobSubmitted(at, spec.job(at))) for spec in made]
+    store.append(token, 1, events, [Put("job", spec.id, spec.document()) for spec in made])
+    store.close()
+
+
+def _waited_s(pid: int) -> float:
+    """Return how long a process was ready to run while others had the cores."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def test_a_killed_server_with_two_thousand_jobs_is_back_within_three_seconds(
+    tmp_path: Path,
+) -> None:
+    server = LiveServer(tmp_path, devices="v100=4,k80=4", round_s=1.0)
+    _fill(server)
+    took = []
+    try:
+        server.start()
+        for _ in range(3):
+            time.sleep(2.0)  # rounds go by, and with them plans for all of these jobs
+            server.kill()
+            began = time.monotonic()
+            server.start()
+            assert server.process is not None
+            took.append(time.monotonic() - began - _waited_s(server.process.pid))
+            assert len(server.client.get("/v1/jobs", limit=10_000)) == JOBS
+    finally:
+        server.clean_up()
+    assert min(took) <= BACK_S, took
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    if postgres.missing():
+        pytest.skip(postgres.missing())
+    made = Postgres()
+    yield made.database()
+    made.stop()
+
+
+def test_the_server_that_stands_by_takes_over_and_jobs_do_not_notice(
+    tmp_path: Path, database: str
+) -> None:
+    first = LiveServer(tmp_path)
+    first.extra = ("--database", database)
+    second = LiveServer(tmp_path)
+    second.extra, second.port = (*first.extra, "--standby", "120"), first.port
+    try:
+        first.start()
+        command = [sys.executable, str(tmp_path / "train.py"), "500", str(tmp_path / "out")]
+        job = first.client.submit(command, workload="big", steps=500)["id"]
+        second.launch()
+        while "standby" not in (tmp_path / "server.log").read_text():
+            time.sleep(0.1)
+        first.kill()
+        began = time.monotonic()
+        second.wait_until_up()
+        took = time.monotonic() - began
+        done = second.client.wait(job, timeout_s=60)
+    finally:
+        second.clean_up()
+        first.clean_up()
+    assert took <= TAKES_OVER_S
+    assert (done["state"], done["steps_done"], done["failures"]) == ("finished", 500, 0)
+    check_result(tmp_path / "out.0", 500)

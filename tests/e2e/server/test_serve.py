@@ -1,0 +1,167 @@
+"""A real server as its operator sees it: settings, logs, its end, what it refuses."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from tests.e2e.support.live_server import LiveServer, said
+
+from fairlead.client import Client, ServerError, UnreachableError
+from fairlead.store import Store
+
+
+def test_settings_come_from_file_environment_and_flags(own_server: LiveServer) -> None:
+    own_server.data.mkdir()
+    (own_server.data / "fairlead.toml").write_text('policy = "fifo"\nlog_format = "json"\n')
+    own_server.extra = ("--log-level", "debug")
+    own_server.start()
+    assert own_server.client.get("/v1/about")["policy"] == "fifo"
+    checked = said(own_server, "config", "check")["settings"]
+    assert checked["policy"]["value"] == "fifo"
+    assert checked["policy"]["origin"].endswith("fairlead.toml:1")
+    assert checked["port"] == {"value": 8642, "origin": "default"}
+
+
+def test_logs_are_json_with_an_entry_for_each_request_and_no_secrets(
+    own_server: LiveServer,
+) -> None:
+    own_server.extra = ("--log-format", "json")
+    own_server.start()
+    admin = own_server.client
+    made = admin.post("/v1/tokens", {"name": "eve", "role": "viewer"})
+    assert admin.raw("DELETE", f"/v1/tokens/{made['token']}")[0] == 404  # not the id
+    own_server.stop()
+    lines = (own_server.root / "server.log").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert {"method": "POST", "path": "/v1/tokens", "status": 201, "who": "admin"}.items() <= next(
+        entry for entry in entries if entry.get("path") == "/v1/tokens"
+    ).items()
+    assert [entry["event"] for entry in entries[-2:]] == ["server.stopping", "server.stopped"]
+    assert made["token"] not in "\n".join(lines)
+    assert (own_server.data / "admin.token").read_text() not in "\n".join(lines)
+
+
+def test_sigterm_ends_the_server_at_once_though_somebody_follows_events_and_jobs_go_on(
+    own_server: LiveServer,
+) -> None:
+    own_server.start()
+    job = own_server.client.submit(["sleep", "8"], workload="small", retries=0)["id"]
+    last: list[str] = []
+
+    def listen() -> None:
+        last.extend(event["event"] for event in own_server.client.events())
+
+    follower = threading.Thread(target=listen, daemon=True)
+    follower.start()
+    until = time.monotonic() + 10
+    while own_server.client.job(job)["state"] != "running" and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert own_server.process is not None
+    began = time.monotonic()
+    own_server.process.send_signal(signal.SIGTERM)
+    assert own_server.process.wait(10) == 0
+    assert time.monotonic() - began < 8.0  # a stream that is not ended lasts 15 s
+    follower.join(5)
+    assert last[-1] == "server.stopping"
+    store = Store(f"sqlite:///{own_server.data}/fairlead.db")
+    state = store.load_state()
+    assert state is not None
+    assert list(store.load_events(state[0])) == []  # whatever version starts next replays nothing
+    store.close()
+    own_server.start()
+    found = own_server.client.wait(job, timeout_s=30)
+    assert (found["state"], found["leases"], found["preemptions"]) == ("finished", 1, 0)
+
+
+def test_who_waits_for_a_job_goes_on_waiting_while_the_server_is_restarted(
+    own_server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_server.extra = ("--log-format", "json")
+    own_server.start()
+    client = own_server.client
+    job = client.submit(["sleep", "3"], workload="small", retries=0)["id"]
+    command = [sys.executable, "-m", "fairlead", "job", job, "--wait", "--json"]
+    environment = own_server.environment
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as waiting:
+        while f"/v1/jobs/{job}" not in (own_server.root / "server.log").read_text():
+            time.sleep(0.05)
+        own_server.kill()
+        with pytest.raises(TimeoutError, match=r"not known to have ended: .* does not answer"):
+            client.wait(job, timeout_s=0.5)
+        own_server.start()
+        assert client.wait(job, timeout_s=30)["state"] == "finished"
+        shown = waiting.communicate(timeout=20)[0]
+    assert (waiting.returncode, json.loads(shown)["state"]) == (0, "finished")
+    own_server.stop()
+    monkeypatch.setattr("fairlead.client._AWAY_S", 0.5)
+    with pytest.raises(UnreachableError):
+        client.wait(job)
+
+
+def test_who_waits_for_a_job_of_a_server_that_was_never_there_is_told_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            Client(f"http://127.0.0.1:{taken.getsockname()[1]}", "fl_0_0").wait("j1")
+    assert time.monotonic() - began < 10.0
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "says"),
+    [
+        ("--data", "speeds.csv", "field 'data': "),
+        ("--database", "postgresql+psycopg://u:hunter2@127.0.0.1:1/x", "field 'database': it can"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_one_clear_line(
+    own_server: LiveServer, flag: str, value: str, says: str
+) -> None:
+    value = str(own_server.root / value) if flag == "--data" else value
+    refused = own_server.cli(
+        "serve", "--data", own_server.data, "--emulate", "v100=1", "--port", own_server.port,
+        flag, value,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert refused.stderr.startswith(f"fairlead: {says}")
+    assert "hunter2" not in refused.stderr
+
+
+def test_who_asks_too_often_is_told_when_to_come_back_and_others_are_not_hindered(
+    own_server: LiveServer,
+) -> None:
+    own_server.extra = ("--requests-per-s", "2", "--requests-burst", "12")
+    own_server.start()
+    admin = own_server.client
+    made = admin.post("/v1/tokens", {"name": "eager", "role": "viewer"})
+    eager = Client(f"http://127.0.0.1:{own_server.port}", made["token"])
+    answers = [eager.raw("GET", "/v1/nodes") for _ in range(20)]
+    statuses = [status for status, _, _ in answers]
+    assert 12 <= statuses.count(200) <= 14
+    status, headers, text = answers[-1]
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert json.loads(text)["error"]["code"] == "busy"
+    assert admin.raw("GET", "/v1/nodes")[0] == 200
+    assert eager.get("/v1/nodes")  # the client waits as it is told
+    stranger = Client(f"http://127.0.0.1:{own_server.port}", "fl_0123_nonsense")
+    assert 429 in [stranger.raw("GET", "/v1/nodes")[0] for _ in range(400)]
+    eager.close()
+    stranger.close()
+
+
+def test_a_body_above_the_limit_is_refused(own_server: LiveServer) -> None:
+    own_server.extra = ("--body-mib", "0.05")
+    own_server.start()
+    body = {"command": ["x" * 4000] * 20, "workload": "small"}
+    status, _, text = own_server.client.raw("POST", "/v1/jobs", body)
+    assert status == 413
+    assert "above 52428 bytes" in json.loads(text)["error"]["message"]
+    with pytest.raises(ServerError, match="above"):
+        own_server.client.post("/v1/jobs", body)

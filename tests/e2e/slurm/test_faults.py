@@ -1,0 +1,92 @@
+"""What goes wrong on a real Slurm: nodes die, are drained or cut off, servers are killed."""
+
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.e2e.server.test_live import check_result
+from tests.e2e.slurm.server import SlurmServer
+
+from fairlead.private_clusters.slurm import SlurmCluster, missing
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_lost_node_s_gang_runs_elsewhere_soon_and_nothing_is_lost(
+    slurm_server: SlurmServer,
+) -> None:
+    server = slurm_server.start(round_s=20.0)
+    gang = server.submit("gang", 1500, workload="small", gang=3, accelerators=["v100", "k80"])
+    server.until(lambda: gang in server.leases(), "the gang to run")
+    time.sleep(3.0)
+    victim = server.leases()[gang][-1]
+    server.slurm.kill_node(victim)
+    try:
+        taken = server.until(
+            lambda: gang in server.leases() and victim not in server.leases()[gang],
+            "the gang to run elsewhere",
+        )
+        assert taken < 15.0, taken
+        job = server.client.wait(gang, timeout_s=120)
+        assert (job["state"], job["steps_done"]) == ("finished", 1500), server.log()
+        assert job["failures"] == 0
+        check_result(server.root / "gang.0", 1500)
+    finally:
+        server.bring_back(victim)
+
+
+def test_a_drained_node_is_left_with_a_checkpoint_and_used_again(
+    slurm_server: SlurmServer,
+) -> None:
+    server = slurm_server.start(round_s=20.0)
+    jobs = {server.submit(f"o{i}", 800, workload="small", accelerators=["p100"]) for i in (0, 1)}
+    server.until(lambda: jobs <= set(server.leases()), "the jobs to run")
+    time.sleep(2.0)
+    server.slurm.run("scontrol", "update", "nodename=n3", "state=drain", "reason=test")
+    try:
+        server.until(lambda: not server.leases(), "the jobs to leave")
+        for job in jobs:
+            server.until(partial(server.is_in_state, job, "queued"), "it to wait")
+            assert server.client.job(job)["steps_done"] > 0
+    finally:
+        server.slurm.run("scontrol", "update", "nodename=n3", "state=resume")
+    server.until(lambda: jobs <= set(server.leases()), "the jobs to run again")
+    for job in jobs:
+        assert server.client.wait(job, timeout_s=90)["steps_done"] == 800
+    assert {server.client.job(job)["failures"] for job in jobs} == {0}
+
+
+def test_server_and_controller_are_killed_and_jobs_go_on_and_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing():
+        pytest.skip(missing())
+    slurm = SlurmCluster(tmp_path / "slurm")  # a controller that is killed forgets what was last
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    server = SlurmServer(tmp_path, slurm)
+    try:
+        slurm.start()
+        server.start(round_s=30.0)
+        ids = [
+            server.submit(f"o{i}", 1000 + 300 * i, workload="small", gang=1 + i) for i in (0, 1)
+        ]
+        server.until(lambda: set(ids) <= set(server.leases()), "the jobs to run")
+        server.kill()
+        server.start(round_s=30.0)
+        server.kill()
+        slurm.kill_daemon("slurmctld")
+        server.start(round_s=30.0)  # it finds what runs without the controller
+        for index, job_id in enumerate(ids):
+            job, steps = server.client.wait(job_id, timeout_s=90), 1000 + 300 * index
+            assert (job["state"], job["steps_done"]) == ("finished", steps)
+            for rank in range(1 + index):
+                check_result(server.root / f"o{index}.{rank}", steps)
+            assert job["leases"] == 1, "it was started again"
+        late = server.submit("late", 200, workload="small")
+        slurm.start_controller()
+        job = server.client.wait(late, timeout_s=120)
+        assert (job["state"], job["steps_done"]) == ("finished", 200)
+    finally:
+        server.stop()
+        slurm.stop()

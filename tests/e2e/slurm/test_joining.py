@@ -1,0 +1,63 @@
+"""Nodes that are added to a real Slurm, and taken out of it, while the server runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.server.test_live import check_result
+from tests.e2e.slurm.server import SlurmServer, note
+
+from fairlead.model.cluster import Node
+from fairlead.private_clusters.slurm import SlurmCluster, missing
+
+pytestmark = pytest.mark.slow
+
+FIRST = (Node("n1", ("v100",), "r1"),)
+NEW = Node("n10", ("k80", "k80"), "r2")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmServer]:
+    if missing():
+        pytest.skip(missing())
+    slurm = SlurmCluster(tmp_path / "slurm", FIRST)
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    made = SlurmServer(tmp_path, slurm)
+    try:
+        slurm.start()
+        yield made
+    finally:
+        made.stop()
+        slurm.stop()
+
+
+def nodes_up(server: SlurmServer) -> dict[str, bool]:
+    return {node["id"]: node["up"] for node in server.client.get("/v1/nodes")}
+
+
+def test_nodes_that_join_are_used_and_those_taken_out_are_left(server: SlurmServer) -> None:
+    server.start(round_s=30.0)
+    stays = server.submit("stays", 2000, workload="small", accelerators=["v100"])
+    server.until(lambda: stays in server.leases(), "the first job to run")
+    assert nodes_up(server) == {"n1": True}
+    server.slurm.have_nodes([*FIRST, NEW])
+    taken = server.until(lambda: nodes_up(server).get("n10", False), "the new node to be found")
+    note(f"found {taken:.1f} s after its daemon was started")
+    moves = server.submit("moves", 900, workload="small", gang=2, accelerators=["k80"])
+    server.until(lambda: server.leases() == {stays: ["n1"], moves: ["n10"]}, "it to be used")
+    server.until(lambda: server.client.job(moves)["steps_done"] > 50, "some steps there")
+    server.slurm.have_nodes(FIRST)
+    server.until(lambda: not nodes_up(server)["n10"], "the node to be gone")
+    server.until(lambda: server.is_in_state(moves, "queued"), "its job to have left it")
+    server.stop()  # and it does not matter whether the server lives on
+    server.start(round_s=30.0)
+    assert nodes_up(server) == {"n1": True, "n10": False}
+    server.slurm.have_nodes([*FIRST, NEW])
+    for job_id, name, steps, ranks in ((moves, "moves", 900, 2), (stays, "stays", 2000, 1)):
+        job = server.client.wait(job_id, timeout_s=120)
+        assert (job["state"], job["steps_done"]) == ("finished", steps), server.log()
+        assert job["failures"] == 0
+        for rank in range(ranks):
+            check_result(server.root / f"{name}.{rank}", steps)
+    assert server.client.job(stays)["leases"] == 1
+    assert server.client.job(moves)["leases"] == 2

@@ -1,0 +1,156 @@
+"""A real server on emulated devices, started and killed as an operator or fate would."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fairlead.client import Client, ServerError
+from fairlead.engines.keeper import lease_dir
+
+LINE = '''
+import json, os, sys, time
+from fairlead import job
+
+class Line:
+    """A line fitted by gradient descent."""
+    def __init__(self): self.a, self.b = 0.0, 0.0
+    def state_dict(self): return {"a": self.a, "b": self.b}
+    def load_state_dict(self, state): self.a, self.b = state["a"], state["b"]
+    def step(self, i):
+        x = (i * 37 % 101) / 101
+        error = self.a * x + self.b - (3 * x + 1)
+        self.a -= 0.2 * error * x
+        self.b -= 0.2 * error
+        return error * error
+'''
+"""what jobs of tests train"""
+
+TRAIN = (
+    LINE
+    + """
+run, line, losses = job.attach(), Line(), {"seen": []}
+run.register(line=line, losses=losses)
+for i in run.steps(range(int(sys.argv[1]))):
+    loss = line.step(i)
+    losses["seen"].append(loss)
+    run.report(loss=loss)
+with open(f"{sys.argv[2]}.{run.rank}", "w") as file:
+    json.dump({"a": line.a, "b": line.b, **losses}, file)
+"""
+)
+
+SPEEDS = """workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s
+big,1,v100,,,100,
+big,1,k80,,,25,
+small,1,v100,,,100,
+small,1,k80,,,80,
+big,2,v100,,,150,
+big,2,k80,,,40,
+"""
+
+
+class LiveServer:
+    """``fairlead serve`` in a directory of its own."""
+
+    def __init__(self, root: Path, *, devices: str = "v100=1,k80=1", round_s: float = 2.0) -> None:
+        self.root, self.data = root, root / "data"
+        (root / "speeds.csv").write_text(SPEEDS)
+        (root / "train.py").write_text(TRAIN)
+        self.devices, self.round_s = devices, round_s
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.extra: tuple[str, ...] = ()
+        self._client: Client | None = None
+        self.lease = -1
+        """a lease of which a test has the token"""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "FAIRLEAD_DATA": str(self.data)}
+
+    def start(self) -> "LiveServer":
+        self.launch()
+        return self.wait_until_up()
+
+    def launch(self) -> None:
+        command = [sys.executable, "-m", "fairlead", "serve", "--data", str(self.data)]
+        command += ["--port", str(self.port), "--round", str(self.round_s)]
+        command += ["--emulate", self.devices, "--speeds", str(self.root / "speeds.csv")]
+        with (self.root / "server.log").open("ab") as log:
+            self.process = subprocess.Popen([*command, *self.extra], stdout=log, stderr=log)
+
+    def wait_until_up(self) -> "LiveServer":
+        assert self.process is not None
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with contextlib.suppress(ServerError):
+                self.client.get("/v1/jobs")
+                return self
+            assert self.process.poll() is None, (self.root / "server.log").read_text()[-2000:]
+            time.sleep(0.05)
+        raise AssertionError((self.root / "server.log").read_text()[-2000:])
+
+    def restart_anew(self, devices: str) -> None:
+        """Stop, and start with other devices and nothing remembered."""
+        self.clean_up()
+        self.devices, self.data, self._client = devices, self.root / "anew", None
+        self.start()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(20)
+
+    @property
+    def client(self) -> Client:
+        token = self.data / "admin.token"
+        if not token.exists():
+            raise ServerError("not up yet")
+        if self._client is None:
+            scheme = "https" if "--tls-key" in self.extra else "http"
+            self._client = Client(f"{scheme}://127.0.0.1:{self.port}", token.read_text())
+        return self._client
+
+    def cli(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "fairlead", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=60,
+            check=False,
+        )
+
+    def clean_up(self) -> None:
+        """End the server and every keeper it has left."""
+        self.stop()
+        if self._client is not None:
+            self._client.close()
+        for directory in (self.data / "leases").glob("*"):
+            if not lease_dir.is_alive(directory):
+                continue  # its number may be another process's by now
+            with contextlib.suppress(OSError, ValueError):
+                members = json.loads((directory / "members.json").read_text())
+                os.kill(members["keeper"], signal.SIGKILL)
+
+
+def said(server: LiveServer, *arguments: object) -> Any:
+    """Return what a command prints as JSON."""
+    at = 2 if arguments[0] == "config" else 1  # what follows a submitted command is its own
+    found = server.cli(*arguments[:at], "--json", *arguments[at:])
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)

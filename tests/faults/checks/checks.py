@@ -1,0 +1,22 @@
+"""All that must hold whatever goes wrong, checked as things happen against what really did."""
+
+from collections.abc import Callable
+
+from tests.faults.checks.commands import SaidChecks
+from tests.faults.checks.core import CoreChecks
+from tests.faults.checks.jobs import JobChecks
+from tests.faults.checks.plans import PlanChecks
+from tests.faults.checks.server import ServerChecks
+from tests.faults.record import Record
+
+
+class Checks(Record):
+    """The record of a run and all that looks at it."""
+
+    def __init__(self, stop: Callable[[], None], now: Callable[[], float]) -> None:
+        super().__init__(stop, now)
+        self.jobs = JobChecks(self)
+        self.core = CoreChecks(self)
+        self.said = SaidChecks(self)
+        self.plans = PlanChecks(self)
+        self.server = ServerChecks(self)

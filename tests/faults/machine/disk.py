@@ -1,0 +1,130 @@
+"""A simulated disk over a real directory: it is slow, full, or cut off in the middle."""
+
+import errno
+import fcntl
+import os
+import random
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.faults.machine.machine import Machine, Process
+
+
+class Disk:
+    """Stands in for ``os``, ``open`` and ``fcntl`` in modules that write files.
+
+    What was not flushed to the disk is lost when the power goes: content, and names of files.
+    """
+
+    def __init__(self, machine: Machine, rng: random.Random) -> None:
+        self._machine = machine
+        self._rng = rng
+        self.full = False
+        self.slow = 0.0
+        """how likely it is that an operation takes a while"""
+        self.on_server: Callable[[], None] = lambda: None
+        """called before the server changes a file; it may die there"""
+        self.on_replace: Callable[[str], None] = lambda _: None
+        self.on_write: Callable[[str], None] = lambda _: None
+        """called when a file has been opened to be written"""
+        self.on_full: Callable[[Process], None] = lambda _: None
+        self._flushed: dict[int, int] = {}
+        """file → how many bytes of it a loss of power leaves"""
+        self._paths: dict[int, str] = {}
+        self._renamed: dict[str, list[tuple[str, bytes | None]]] = {}
+        """directory → the files in it that were replaced, and by what, since it was flushed"""
+        self.path = os.path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def getpid(self) -> int:
+        """Return the number of the simulated process."""
+        me = self._machine.me
+        return 1 if me is None else me.pid
+
+    def open_file(self, path: str, mode: str = "r", **options: Any) -> Any:
+        """Open a file as ``open`` does; there may be no room for a new one."""
+        if "w" in mode:
+            self._turn()
+            self._require_room()
+        file = open(path, mode, **options)  # noqa: SIM115  # the caller closes it
+        if "w" in mode:
+            inode = os.fstat(file.fileno()).st_ino
+            self._flushed[inode] = 0
+            self._paths[inode] = path
+            self.on_write(path)
+        return file
+
+    def fsync(self, descriptor: int) -> None:
+        """Flush a file or directory to the disk."""
+        self._turn()
+        self._require_room()
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            self._renamed.pop(os.readlink(f"/proc/self/fd/{descriptor}"), None)
+        elif found.st_ino in self._flushed:
+            self._flushed[found.st_ino] = found.st_size
+
+    def replace(self, old: str, new: str) -> None:
+        """Rename a file."""
+        self._turn()
+        directory = os.path.realpath(os.path.dirname(new))
+        before = Path(new).read_bytes() if os.path.exists(new) else None
+        self._renamed.setdefault(directory, []).append((new, before))
+        os.replace(old, new)
+        inode = os.stat(new).st_ino
+        if inode in self._paths:
+            self._paths[inode] = new
+        self.on_replace(str(new))
+        self._turn()
+
+    def lose_power(self) -> list[str]:
+        """Undo every rename, and cut every file, that was not flushed; return what was renamed."""
+        for inode, size in self._flushed.items():
+            path = self._paths[inode]
+            if os.path.exists(path) and os.stat(path).st_ino == inode:
+                os.truncate(path, min(size, os.stat(path).st_size))
+        self._flushed.clear()
+        for renamed in self._renamed.values():
+            for path, before in reversed(renamed):
+                if before is None:
+                    if os.path.exists(path):
+                        os.unlink(path)
+                else:
+                    with open(path, "wb") as file:
+                        file.write(before)
+        undone = [path for renamed in self._renamed.values() for path, _ in renamed]
+        self._renamed.clear()
+        return undone
+
+    # -- fcntl ----------------------------------------------------------------------------------
+
+    LOCK_EX, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_NB
+
+    def flock(self, file: Any, how: int) -> None:
+        """Lock a file; waiting lets others run."""
+        while True:
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if how & fcntl.LOCK_NB or self._machine.me is None:
+                    raise
+                self._machine.fibres.sleep(0.01)
+            else:
+                return
+
+    def _turn(self) -> None:
+        """Let the others have a turn, sometimes."""
+        if self._machine.me is None:
+            self.on_server()
+        elif self.slow and self._rng.random() < self.slow:
+            self._machine.fibres.sleep(self._rng.choice((0.0, 0.01, 0.1)))
+
+    def _require_room(self) -> None:
+        if self.full:
+            if self._machine.me is not None:
+                self.on_full(self._machine.me)
+            raise OSError(errno.ENOSPC, "no space left on the simulated disk")

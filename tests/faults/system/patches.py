@@ -1,0 +1,239 @@
+"""Puts our own modules on the simulated machine, disk, network and clock for a while."""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from tests.faults.machine.disk import Disk
+from tests.faults.machine.machine import Machine
+from tests.faults.machine.network import Network
+from tests.faults.machine.virtual_time import Fibre
+from tests.faults.system.jobs import Jobs
+
+from fairlead.engines.keeper import keeper, lease_dir
+from fairlead.engines.local import engine as local
+from fairlead.job import (
+    checkpoint,
+    lease,
+)
+from fairlead.job import (
+    gang_exit as parting,
+)
+from fairlead.job import (
+    leased_run as leased,
+)
+from fairlead.live import clock, driver, rounds
+from fairlead.live.nodes import inventory
+
+_MISSING = object()
+
+
+class _Over:
+    """A module with some of its names replaced."""
+
+    def __init__(self, module: Any, **names: Any) -> None:
+        self._module = module
+        self.__dict__.update(names)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class _NoLock:
+    """Fibres do not interrupt one another, so a lock around a few lines has nothing to do."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class _Thread:
+    """What ``threading.Thread`` is, for fibres."""
+
+    def __init__(self, machine: Machine, target: Callable[[], object]) -> None:
+        self._machine = machine
+        assert machine.me is not None
+        self._done = machine.fibres.event()
+        self._fibre = Fibre(machine.me, lambda: self._run(target))
+
+    def _run(self, target: Callable[[], object]) -> None:
+        try:
+            target()
+        finally:
+            if not self._fibre.killed:
+                self._done.set()
+
+    def start(self) -> None:
+        self._machine.fibres.start(self._fibre)
+
+    def join(self, timeout: float | None = None) -> None:
+        self._done.wait(timeout)
+
+
+class _Selector(selectors.BaseSelector):
+    """A keeper's selector: its members print nothing, so it only waits."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._keys: dict[Any, Any] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> Any:
+        self._keys[fileobj] = (events, data)
+
+    def unregister(self, fileobj: Any) -> Any:
+        return self._keys.pop(fileobj)
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout:
+            self._machine.fibres.sleep(timeout)
+        return []
+
+    def get_map(self) -> Any:
+        return self._keys
+
+
+class _Silent:
+    """A log that nobody reads."""
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+@contextmanager
+def on_simulated_machine(
+    machine: Machine,
+    disk: Disk,
+    network: Network,
+    jobs: Jobs,
+    *,
+    point: Callable[[str], None],
+    wall: Callable[[], float],
+    events_per_state: int,
+) -> Iterator[None]:
+    """Have the live system, engine, keepers and job library run on these meanwhile."""
+    fibres, loop = machine.fibres, machine.loop
+    times = _Over(time, monotonic=loop.time, time=wall, sleep=fibres.sleep)
+    threads = SimpleNamespace(
+        Lock=_NoLock,
+        Event=fibres.event,
+        Thread=lambda target, **_: _Thread(machine, target),
+        current_thread=lambda: fibres.running,
+        main_thread=lambda: machine.me.fibres[0] if machine.me else None,
+    )
+    # Waiting for other ranks' files takes thousands of looks; ten times fewer show the same.
+    patient = _Over(times, sleep=lambda for_s: fibres.sleep(10 * for_s))
+    names: list[tuple[Any, str, Any]] = [
+        (crash, "point", point),
+        (checkpoint, "os", disk),
+        (checkpoint, "open", disk.open_file),
+        (checkpoint, "fcntl", disk),
+        (checkpoint, "time", patient),
+        (lease_dir, "os", disk),
+        (parting, "os", disk),
+        (parting, "open", disk.open_file),
+        (lease, "time", times),
+        (lease, "threading", threads),
+        (lease.Lease, "_post", lambda self, _, body: network.post(self.number, self._token, body)),
+        (leased, "time", times),
+        (leased, "threading", threads),
+        (leased, "signal", _signals(machine)),
+        (leased, "_say", lambda _: None),
+        (keeper, "os", _keeper_os(machine)),
+        (keeper, "signal", _signals(machine)),
+        (keeper, "subprocess", _Over(subprocess, Popen=jobs.spawn_member)),
+        (keeper, "selectors", _Over(selectors, DefaultSelector=lambda: _Selector(machine))),
+        (keeper, "time", times),
+        (keeper, "LogFile", lambda *_: _Silent()),
+        (keeper, "rendezvous", lambda _: {}),
+        (keeper, "_listens", machine.listens),
+        (keeper, "left_by", lambda _: {}),
+        (keeper, "_TICK_S", 0.5),
+        (local, "os", _engine_os(machine, jobs)),
+        (local, "_end_leftovers", lambda directory: jobs.end_leftovers(int(directory.name))),
+        (local, "signal", _Over(signal, pidfd_send_signal=_sender(machine))),
+        (clock, "time", times),
+        (driver, "log", _Silent()),
+        (inventory, "log", _Silent()),
+        (rounds, "log", _Silent()),
+        (driver, "_EVENTS_PER_STATE", events_per_state),
+    ]
+    with _replaced(names):
+        yield
+
+
+@contextmanager
+def _replaced(names: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    before = [(owner, name, owner.__dict__.get(name, _MISSING)) for owner, name, _ in names]
+    for owner, name, value in names:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+def _signals(machine: Machine) -> _Over:
+    def handle(number: int, handler: Any) -> None:
+        me = machine.me
+        assert me is not None
+        me.handlers[number] = handler
+        if number == signal.SIGTERM and me.parent is not None and me.parent.told_to_stop:
+            machine.expect_told(me)
+
+    def unmask(*_: Any) -> None:
+        assert machine.me is not None
+        machine.unmask(machine.me)
+
+    return _Over(signal, signal=handle, pthread_sigmask=unmask)
+
+
+def _sender(machine: Machine) -> Callable[[int, int], None]:
+    return lambda descriptor, number: machine.send_from_outside(
+        machine.of_descriptor(descriptor), number
+    )
+
+
+def _keeper_os(machine: Machine) -> _Over:
+    def kill_group(pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        if pid in machine.processes:
+            machine.kill_slowly(machine.processes[pid])
+
+    return _Over(
+        os,
+        environ={},
+        getpid=lambda: machine.me.pid if machine.me else 1,
+        pipe=lambda: (machine.open_pipe(), 0),
+        close=lambda _: None,
+        set_blocking=lambda *_: None,
+        killpg=kill_group,
+    )
+
+
+def _engine_os(machine: Machine, jobs: Jobs) -> _Over:
+    def kill(pid: int, number: int) -> None:
+        if pid not in machine.processes:
+            raise ProcessLookupError(pid)
+        machine.send_from_outside(machine.processes[pid], number)
+
+    return _Over(
+        os,
+        posix_spawn=lambda _, command, *__, **___: jobs.spawn_keeper(command[-1]),
+        pidfd_open=machine.open_descriptor,
+        close=lambda _: None,
+        waitpid=lambda pid, _: machine.wait_for(pid),
+        kill=kill,
+        killpg=kill,
+    )

@@ -1,0 +1,190 @@
+"""A real server, its data on a disk of its own, and jobs, for tests that kill all of it."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.kills import shifted_clock, train
+from tests.kills.shifted_clock import ShiftedClock
+
+from fairlead import failpoints
+from fairlead.client import OVER, Client, ServerError
+from fairlead.engines.keeper import lease_dir
+
+_SPEEDS = """workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s
+big,1,v100,,,60,
+big,1,k80,,,20,
+small,1,v100,,,50,
+small,1,k80,,,40,
+big,2,v100,,,80,
+big,2,k80,,,30,
+"""
+_SERVER = """
+from fairlead.live import driver
+driver._EVENTS_PER_STATE = 40  # so that states are saved every few seconds
+from fairlead.cli.main import run
+run()
+"""
+_DISK_MIB = 64
+TENANTS = ("red", "blue", "green")
+
+
+@dataclass
+class Site:
+    """One directory with a server that is started again whenever it is found dead."""
+
+    home: Path
+    database: str | None = None
+    round_s: float = 3.0
+    devices: str = "v100=3,k80=3"
+    process: "subprocess.Popen[bytes] | None" = None
+    starts: int = 0
+    submitted: int = 0
+    known: dict[str, int] = field(default_factory=dict)
+    """job → its steps, for all whose submission was acknowledged"""
+    clock: ShiftedClock | None = None
+    mounted: bool = False
+    _client: Client | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "results", "devices", "crashes", "data"):
+            (self.home / name).mkdir()
+        (self.home / "speeds.csv").write_text(_SPEEDS, encoding="ascii")
+        (self.home / "complaints").touch()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        if not shifted_clock.missing():
+            self.clock = ShiftedClock(self.home)
+        if os.geteuid() == 0:
+            size = f"size={_DISK_MIB}m"
+            command = ["mount", "-t", "tmpfs", "-o", size, "fairlead-kills", str(self.data)]
+            self.mounted = (
+                subprocess.run(command, capture_output=True, check=False).returncode == 0
+            )
+
+    @property
+    def data(self) -> Path:
+        """The server's own directory; a small disk of its own where that can be had."""
+        return self.home / "data"
+
+    # -- the server -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the server, whether or not it will get far."""
+        command = [sys.executable, "-c", _SERVER, "serve", "--data", str(self.data)]
+        command += ["--port", str(self._port), "--round", f"{self.round_s:g}"]
+        command += ["--emulate", self.devices, "--speeds", str(self.home / "speeds.csv")]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
+        environment = {**clean, **self._environment}
+        if self.database is not None:
+            environment["FAIRLEAD_DATABASE"] = self.database
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        self.starts += 1
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        shifted = self.clock.environment if self.clock is not None else {}
+        return {failpoints.VARIABLE: str(self.home / "crashes"), **shifted}
+
+    def supervise(self) -> None:
+        """Start the server again if it has died."""
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+
+    def kill(self) -> bool:
+        """Kill the server where it stands; tell whether it lived."""
+        if self.process is None or self.process.poll() is not None:
+            return False
+        self.process.kill()
+        self.process.wait()
+        return True
+
+    def wait_until_up(self, timeout_s: float = 60.0) -> None:
+        """Return when the server answers."""
+        until = time.monotonic() + timeout_s
+        while self.jobs() is None:
+            assert time.monotonic() < until, "the server does not come up"
+            self.supervise()
+            time.sleep(0.1)
+
+    # -- what users do --------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        """A client with the admin's token."""
+        if self._client is None:
+            token = self.data / "admin.token"
+            if not token.exists():
+                raise ServerError("it was never up")
+            self._client = Client(f"http://127.0.0.1:{self._port}", token.read_text())
+        return self._client
+
+    def jobs(self) -> list[dict[str, Any]] | None:
+        """Return all jobs as the server sees them, None when it does not answer."""
+        try:
+            found: list[dict[str, Any]] = self.client.get("/v1/jobs")
+        except ServerError:
+            return None
+        return found
+
+    def submit(self, *, steps: int, gang: int, workload: str) -> bool:
+        """Submit a job; tell whether that was acknowledged."""
+        self.submitted += 1
+        job_environment = {"FAIRLEAD_CHECKPOINT_S": "0.4", **self._environment}
+        try:
+            made = self.client.submit(
+                [sys.executable, train.__file__, str(self.home), str(steps)],
+                name=f"n{self.submitted}",
+                tenant=TENANTS[self.submitted % len(TENANTS)],
+                workload=workload,
+                gang=gang,
+                steps=steps,
+                retries=1000,
+                grace_s=5.0,
+                directory=str(self.home),
+                environment=job_environment,
+            )
+        except ServerError:
+            return False  # it may be there all the same: then it must finish like the others
+        self.known[made["id"]] = steps
+        return True
+
+    def unfinished(self) -> int | None:
+        """Return how many jobs have not ended, None when the server does not answer."""
+        found = self.jobs()
+        return None if found is None else sum(job["state"] not in OVER for job in found)
+
+    # -- what runs ------------------------------------------------------------------------------
+
+    def running(self) -> list[tuple[int, list[int]]]:
+        """Return the keeper and members of every lease whose keeper lives."""
+        found = []
+        for directory in sorted((self.data / "leases").glob("*")):
+            with contextlib.suppress(OSError, ValueError):
+                if (directory / "exit.json").exists() or not lease_dir.is_alive(directory):
+                    continue
+                members = lease_dir.read_json(directory / "members.json")
+                if members is not None:
+                    found.append((int(members["keeper"]), [int(m) for m in members["members"]]))
+        return found
+
+    def clean_up(self) -> None:
+        """End all that was started and give back the disk."""
+        self.kill()
+        for keeper, _ in self.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(keeper, signal.SIGKILL)
+        if self._client is not None:
+            self._client.close()
+        if self.mounted:
+            subprocess.run(["umount", "-l", str(self.data)], check=True)
+            self.mounted = False

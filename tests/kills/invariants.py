@@ -1,0 +1,157 @@
+"""What must hold while everything is killed, looked at from outside: files, locks and answers."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.kills.train import chain
+
+from fairlead.job import checkpoint
+
+_LOOK_S = 0.02
+
+
+@dataclass
+class _Seen:
+    """What was last seen of a job's checkpoint directory."""
+
+    fence: int = -1
+    lease: int = -1
+    steps: int = 0
+    commits: int = 0
+
+
+@dataclass
+class CheckpointWatch:
+    """Looks at all checkpoint directories fifty times a second; none may ever go back."""
+
+    jobs: Path
+    """the server's directory of jobs"""
+    complaints: list[str] = field(default_factory=list)
+    seen: dict[str, _Seen] = field(default_factory=dict)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @property
+    def commits(self) -> int:
+        """How many checkpoints were seen to come into force."""
+        return sum(seen.commits for seen in self.seen.values())
+
+    def stop(self) -> None:
+        """Look a last time."""
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        for directory in self.jobs.glob("*/checkpoint"):
+            self._look_at(str(directory), directory.parent.name)
+
+    def _look_at(self, directory: str, job: str) -> None:
+        before = self.seen.setdefault(job, _Seen())
+        # Before the checkpoint: what is committed after this look is committed behind this fence.
+        fence = checkpoint.fence(directory)
+        found = checkpoint.latest(directory)
+        if fence < before.fence:
+            self.complaints.append(f"{job}: its fence fell from {before.fence} to {fence}")
+        if found is not None and (found.lease, found.steps) != (before.lease, before.steps):
+            what = f"{job}: lease {found.lease} committed step {found.steps}"
+            if found.lease < before.fence:
+                self.complaints.append(f"{what} behind fence {before.fence}")
+            if found.lease < before.lease or found.steps < before.steps:
+                self.complaints.append(f"{what} after {before.lease} had {before.steps}")
+            before.lease, before.steps = found.lease, found.steps
+            before.commits += 1
+        before.fence = fence
+
+
+def check_answer(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) -> list[str]:
+    """Return what is wrong with what the server says of its jobs now."""
+    wrong = []
+    there = {job["id"] for job in jobs}
+    wrong += [f"{job} was acknowledged and is lost" for job in known if job not in there]
+    for job in jobs:
+        made = max(
+            (steps_made(path) for path in (home / "steps").glob(f"{job['id']}.*")), default=0
+        )
+        if job["steps_done"] > made:
+            wrong.append(f"{job['id']}: {job['steps_done']} steps are counted, {made} were made")
+    return wrong
+
+
+def steps_made(path: Path) -> int:
+    """Return how many different steps a member has made."""
+    made = 0
+    for line in path.read_text(encoding="ascii").splitlines():
+        _, what, number, *_ = line.split()
+        if what == "makes":
+            made = max(made, int(number) + 1)
+    return made
+
+
+def check_end(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) -> list[str]:
+    """Return what is wrong once all jobs should have finished."""
+    wrong = check_answer(home, jobs, known)
+    for job in jobs:
+        who, total = job["id"], int(job["total_steps"])
+        if (job["state"], job["steps_done"]) != ("finished", total):
+            wrong.append(f"{who} is {job['state']} with {job['steps_done']} of {total} steps")
+        for rank in range(job["gang"]):
+            wrong += [
+                f"{who}, rank {rank}: {what}" for what in _check_rank(home, who, rank, total)
+            ]
+    return wrong
+
+
+def _check_rank(home: Path, job: str, rank: int, total: int) -> list[str]:
+    """Return what is wrong with the trace of one member over all leases of its job."""
+    wrong = []
+    result = home / "results" / f"{job}.{rank}"
+    if not result.exists():
+        return ["it left no result"]
+    value = 0
+    for step in range(total):
+        value = chain(value, step)
+    if json.loads(result.read_text(encoding="ascii")) != {"made": total, "chain": value}:
+        wrong.append(f"its state is not that after {total} steps, each made once")
+    last_lease, reached, at = -1, 0, 0
+    for line in (home / "steps" / f"{job}.{rank}").read_text(encoding="ascii").splitlines():
+        lease_text, what, number, *more = line.split()
+        lease = int(lease_text)
+        if what == "begins":
+            if lease <= last_lease:
+                wrong.append(f"lease {lease} began after lease {last_lease}")
+            if not int(number) == int(more[0]) <= reached:
+                wrong.append(f"lease {lease} began at step {number} with {more[0]} of {reached}")
+            last_lease, at = lease, int(number)
+            continue
+        if lease != last_lease:
+            wrong.append(f"lease {lease} made step {number} after lease {last_lease} had begun")
+        if int(number) != at:
+            wrong.append(f"lease {lease} made step {number} instead of {at}")
+        at += 1
+        reached = max(reached, at)
+    if at != total:
+        wrong.append(f"its last lease ended after step {at} of {total}")
+    return wrong
+
+
+def wait_until(condition: Any, timeout_s: float) -> bool:
+    """Tell whether a condition has come to hold in time."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.2)
+    return True

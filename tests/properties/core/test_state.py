@@ -1,0 +1,166 @@
+"""A scheduler restored from its saved state goes on exactly as the one that saved it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairlead.core import (
+    Scheduler,
+    decode_event,
+    encode_event,
+    load_state,
+    save_state,
+    state_bytes,
+)
+from fairlead.mechanisms.shares import Shares
+from fairlead.model.cluster import Cluster, Node
+from fairlead.model.events import (
+    Event,
+    JobCancelled,
+    JobChanged,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    NodeAdded,
+    NodeLost,
+    NodeReturned,
+)
+from fairlead.model.job import Job, Tenant
+from fairlead.model.lease import Placement, Placements
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.usage_decay import History
+from fairlead.policies.max_min import MaxMin
+from fairlead.sim.driver import simulate
+from fairlead.sim.scenario import Scenario
+
+CLUSTER = Cluster.of({"v100": 3, "k80": 4})
+SPEEDS = SpeedTable(
+    {
+        SpeedKey(workload, gang, kind): speed * gang
+        for workload, fast in (("a", 3.0), ("b", 1.2))
+        for kind, speed in (("v100", fast), ("k80", 1.0))
+        for gang in (1, 2)
+    }
+)
+
+
+def scheduler() -> Scheduler[object]:
+    return Scheduler(CLUSTER, SPEEDS, Shares(MaxMin(), round_s=100.0))  # type: ignore[arg-type]
+
+
+def history_of(seed: int) -> list[Event]:
+    rng = np.random.default_rng(seed)
+    jobs = tuple(
+        Job(
+            id=f"j{i}",
+            workload="ab"[int(rng.integers(2))],
+            gang=int(rng.integers(1, 3)),
+            total_steps=float(rng.integers(50, 4000)),
+            arrival_at=float(i * rng.integers(0, 120)),
+            tenant="xy"[int(rng.integers(2))],
+        )
+        for i in range(14)
+    )
+    node = CLUSTER.nodes[0].id
+    events: list[Event] = []
+    simulate(
+        Scenario(
+            cluster=CLUSTER,
+            speeds=SPEEDS,
+            jobs=tuple(sorted(jobs, key=lambda job: job.arrival_at)),
+            mechanism=Shares(MaxMin(), round_s=100.0),
+            tenants=(Tenant("x", 2.0),),
+            history=History(1000.0),
+            node_events=(NodeLost(350.0, node), NodeReturned(900.0, node)),
+            on_event=events.append,
+        )
+    )
+    return events
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_goes_on_from_any_event(seed: int) -> None:
+    lines = [encode_event(event) for event in history_of(seed)]
+    whole = scheduler()
+    memory_type = type(whole.memory)
+    cut = int(np.random.default_rng(seed).integers(1, len(lines)))
+    for line in lines[:cut]:
+        whole.handle(decode_event(line, memory_type))
+    restored = scheduler()
+    load_state(restored, save_state(whole))
+    assert state_bytes(restored) == state_bytes(whole)
+    for line in lines[cut:]:
+        expected = whole.handle(decode_event(line, memory_type))
+        found = restored.handle(decode_event(line, memory_type))
+        assert [type(command) for command in found] == [type(command) for command in expected]
+    assert state_bytes(restored) == state_bytes(whole)
+    assert save_state(restored) == save_state(whole)
+
+
+@pytest.mark.parametrize("name", ["planned_from", "planned_epoch", "version", "changes"])
+def test_schedulers_that_differ_in_what_they_planned_from_have_other_bytes(name: str) -> None:
+    first, second = scheduler(), scheduler()
+    assert state_bytes(first) == state_bytes(second)
+    setattr(second, name, getattr(second, name) + 1)
+    assert state_bytes(first) != state_bytes(second)
+
+
+def test_schedulers_that_would_number_leases_otherwise_have_other_bytes() -> None:
+    """Two leases that came and went leave behind in which order their slots are used again."""
+    first, second = scheduler(), scheduler()
+    for one, order in ((first, (0, 1)), (second, (1, 0))):
+        for name in ("a", "b"):
+            one.handle(JobSubmitted(0.0, Job(id=name, workload=name, total_steps=1.0)))
+        both = Placements.of([Placement(number, 0, (number,)) for number in (0, 1)])
+        lease = one.leases.start(both, 0.0)
+        for number in order:
+            one.leases.close(one.leases.slots(lease[[number]]))
+    assert state_bytes(first) != state_bytes(second)
+    again = [one.leases.start(both, 1.0).tolist() for one in (first, second)]
+    assert again[0] != again[1]
+
+
+def test_a_scheduler_that_has_seen_a_mixed_gang_has_other_bytes() -> None:
+    first, second = scheduler(), scheduler()
+    for one, devices in ((first, (0, 1)), (second, (0, 3))):
+        one.handle(JobSubmitted(0.0, Job(id="a", workload="a", gang=2, total_steps=1.0)))
+        lease = one.leases.start(Placements.of([Placement(0, 0, devices)]), 0.0)
+        one.leases.close(one.leases.slots(lease))
+    assert first.leases.simple
+    assert not second.leases.simple
+    assert state_bytes(first) != state_bytes(second)
+
+
+def test_as_many_leases_are_open_after_nodes_have_joined() -> None:
+    first, second = scheduler(), scheduler()
+    for event in history_of(0)[:40]:
+        first.handle(decode_event(encode_event(event), type(first.memory)))
+    assert len(first.leases) == len(first.leases.open) > 0
+    first.handle(NodeAdded(1e6, Node("new", ("v100",) * 3)))
+    load_state(second, save_state(first))
+    assert len(second.leases) == len(first.leases)
+    assert state_bytes(second) == state_bytes(first)
+
+
+def test_held_and_changed_jobs_are_restored() -> None:
+    first = scheduler()
+    lines = [encode_event(event) for event in history_of(0)]
+    for line in lines[:40]:
+        first.handle(decode_event(line, type(first.memory)))
+    number = int(first.jobs.active[0])
+    job = first.jobs.jobs[number]
+    at = 1e6
+    first.handle(JobHeld(at, job.id))
+    assert number not in first.jobs.active
+    other = first.jobs.jobs[int(first.jobs.active[0])]
+    first.handle(JobChanged(at, replace(other, priority=7, weight=3.0)))
+    second = scheduler()
+    load_state(second, save_state(first))
+    assert state_bytes(second) == state_bytes(first)
+    for one in (first, second):
+        one.handle(JobReleased(at, job.id))
+        assert number in one.jobs.active
+        one.handle(JobCancelled(at, other.id))
+    assert state_bytes(second) == state_bytes(first)
+    assert second.jobs.jobs[first.jobs.number[other.id]].priority == 7

@@ -1,0 +1,112 @@
+"""What jobs measure of themselves reaches mechanisms that read it, and lasts."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from fairlead.core import Scheduler, encode_event, replay, state_bytes
+from fairlead.core.state import load_state, save_state
+from fairlead.mechanisms.srtf import Srtf
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import ComputePlan, Launch
+from fairlead.model.errors import ProtocolError
+from fairlead.model.events import Event, JobSubmitted, Measured, PlanDue, PlanReady
+from fairlead.model.job import Job
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.sim.driver import simulate
+from fairlead.testing.mechanisms.scenarios import mixed_gangs
+
+SPEEDS = SpeedTable({SpeedKey("w", 1, "v100"): 1.0})
+
+
+@dataclass(frozen=True)
+class Reads(Srtf):
+    """Shortest remaining time first that could look at measurements."""
+
+    reads_measured: ClassVar[bool] = True
+
+
+class World:
+    """Two jobs on one of two devices each, and a third that came later."""
+
+    def __init__(self, mechanism: Srtf) -> None:
+        self.mechanism = mechanism
+        self.log: list[str] = []
+        self.scheduler = Scheduler(Cluster.of({"v100": 2}), SPEEDS, mechanism)
+        for i in range(2):
+            self.send(JobSubmitted(0.0, Job(id=f"j{i}", workload="w", total_steps=100.0 + i)))
+        (request,) = (c for c in self.send(PlanDue(0.0)) if isinstance(c, ComputePlan))
+        plan, memory = mechanism.plan(request.snapshot, None)
+        ready = self.send(PlanReady(0.0, request.version, plan, memory))
+        (launch,) = (c for c in ready if isinstance(c, Launch))
+        self.lease = dict(zip(launch.on.job.tolist(), launch.lease.tolist(), strict=True))
+        self.send(JobSubmitted(1.0, Job(id="j2", workload="w", total_steps=100.0)))
+
+    def send(self, event: Event) -> list[object]:
+        self.log.append(encode_event(event))
+        return list(self.scheduler.handle(event))
+
+    def snapshot(self) -> Snapshot:
+        return self.scheduler.snapshot(50.0, 60.0)
+
+
+def test_last_report_of_each_job_is_in_the_snapshot() -> None:
+    world = World(Reads())
+    world.send(Measured(10.0, world.lease[1], 3.0, 0.5, 4.0))
+    world.send(Measured(20.0, world.lease[1], 2.0, 0.25))
+    measured = world.snapshot().measured
+    assert measured is not None
+    assert measured.at.tolist() == [-np.inf, 20.0, -np.inf]
+    assert measured.lease.tolist() == [-1, world.lease[1], -1]
+    assert measured.steps_per_s == pytest.approx([np.nan, 2.0, np.nan], nan_ok=True)
+    assert measured.utilization == pytest.approx([np.nan, 0.25, np.nan], nan_ok=True)
+    assert np.isnan(measured.memory_gib).all()
+
+
+def test_mechanism_that_does_not_read_measurements_gets_none_and_nothing_is_kept() -> None:
+    world = World(Srtf())
+    before = state_bytes(world.scheduler)
+    world.send(Measured(10.0, world.lease[1], 3.0))
+    assert world.snapshot().measured is None
+    assert state_bytes(world.scheduler) == before
+
+
+def test_report_under_a_lease_that_is_not_open_is_refused() -> None:
+    world = World(Reads())
+    with pytest.raises(ProtocolError, match="is not open"):
+        world.send(Measured(10.0, world.lease[1] + (1 << 40), 3.0))
+
+
+def test_measurements_survive_replay_and_a_saved_state() -> None:
+    world = World(Reads())
+    world.send(Measured(10.0, world.lease[0], 3.0, 0.5, 4.0))
+    fresh = Scheduler(Cluster.of({"v100": 2}), SPEEDS, Reads())
+    assert state_bytes(replay(fresh, world.log)) == state_bytes(world.scheduler)
+    loaded = Scheduler(Cluster.of({"v100": 2}), SPEEDS, Reads())
+    load_state(loaded, save_state(world.scheduler))
+    assert state_bytes(loaded) == state_bytes(world.scheduler)
+    measured = loaded.snapshot(50.0, 60.0).measured
+    assert measured is not None
+    assert measured.steps_per_s[0] == 3.0
+
+
+@pytest.mark.parametrize(("mechanism", "heard"), [(Srtf(), False), (Reads(), True)])
+def test_simulation_reports_only_to_mechanisms_that_read(mechanism: Srtf, heard: bool) -> None:
+    seen: list[Event] = []
+    simulate(replace(mixed_gangs(mechanism), on_event=seen.append))
+    assert any(isinstance(event, Measured) for event in seen) == heard
+
+
+def test_elastic_gangs_are_in_the_snapshot_and_fixed_ones_cost_nothing() -> None:
+    world = World(Srtf())
+    assert world.snapshot().profiles.max_gang is None
+    grows = Job(id="grows", workload="w", total_steps=1.0, max_gang=2)
+    world.send(JobSubmitted(2.0, grows))
+    snap = world.snapshot()
+    assert snap.profiles.min_gang is not None
+    assert snap.profiles.max_gang is not None
+    assert snap.profiles.min_gang[snap.profile].tolist() == [1, 1, 1, 1]
+    assert snap.profiles.max_gang[snap.profile].tolist() == [1, 1, 1, 2]

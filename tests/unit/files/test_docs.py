@@ -1,0 +1,45 @@
+"""The examples of the formats page are what the readers read."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fairlead.files import read_cluster, read_instance, read_speeds, read_tenants, read_trace
+from fairlead.files.speeds.table import HEADER
+from fairlead.files.traces.trace import COLUMNS
+
+PAGE = (Path(__file__).parents[3] / "docs/reference/formats.md").read_text(encoding="utf-8")
+READERS = {
+    "Cluster": read_cluster,
+    "Speeds": read_speeds,
+    "Trace": read_trace,
+    "Instance": read_instance,
+    "Tenants": read_tenants,
+}
+
+
+def examples() -> list[tuple[str, str]]:
+    found = []
+    for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
+        title = section.splitlines()[0]
+        for form, body in re.findall(r"^```(csv|json|yaml)\n(.*?)^```$", section, re.S | re.M):
+            found.append((title, f"{form}\n{body}"))
+    return found
+
+
+@pytest.mark.parametrize(("title", "example"), examples())
+def test_examples_read(tmp_path: Path, title: str, example: str) -> None:
+    form, _, body = example.partition("\n")
+    path = tmp_path / f"example.{form}"
+    path.write_text(body)
+    assert READERS[title](path)
+
+
+def test_there_are_examples_of_every_format() -> None:
+    assert {title for title, _ in examples()} == set(READERS)
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, *HEADER])
+def test_every_column_is_explained(column: str) -> None:
+    assert f"`{column}`" in PAGE

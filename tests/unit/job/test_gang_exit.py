@@ -1,0 +1,112 @@
+"""A gang leaves after the same step, whatever becomes of the server meanwhile."""
+
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from fairlead.job import lease as leases
+from fairlead.job.gang_exit import Parting
+from fairlead.live.leases.open_leases import Load, OpenLease
+
+NUMBER = 7
+
+
+class Server:
+    """The server's side of one lease; it dies once it has told the first member when to leave."""
+
+    def __init__(self, members: int) -> None:
+        self._lock = threading.Lock()
+        self._members = members
+        self._lease = OpenLease(NUMBER, "j", members, time.time() + 60)
+        self.told: list[int] = []
+
+    def leave(self) -> None:
+        self._lease.leaving = True
+
+    def post(self, rank: int, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
+        with self._lock:
+            answer = self._lease.renew(time.time(), body, Load(self._members, 1))
+            if answer["leave_after"] is not None:
+                self.told.append(rank)
+                if len(self.told) == 1:  # the next server knows that it is to leave, no more
+                    self._lease = OpenLease(NUMBER, "j", self._members, math.inf, leaving=True)
+            return 200, answer
+
+
+class Member(leases.Lease):
+    """A member that talks to the server without a network."""
+
+    def __init__(self, server: Server, rank: int, directory: Path, members: int = 2) -> None:
+        parting = Parting(str(directory), NUMBER, rank, members)
+        super().__init__("http://x", NUMBER, "t", rank=rank, valid_s=60.0, parting=parting)
+        self._server = server
+
+    def _post(self, path: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
+        del path
+        return self._server.post(self._rank, body)
+
+
+def leave_all(server: Server, members: list[Member]) -> None:
+    """Let members make steps, not equally many, and tell them to leave; all must."""
+
+    def make_all(member: Member) -> None:
+        while member.may_start():
+            pass
+
+    for number, member in enumerate(members):
+        member.begin(0)
+        for _ in range(10 + number):
+            assert member.may_start()
+    server.leave()
+    for member in members:
+        member.ask_to_leave()
+    making = [threading.Thread(target=make_all, args=(one,), daemon=True) for one in members]
+    for thread in making:
+        thread.start()
+    for thread in making:
+        thread.join(10.0)
+    assert not any(thread.is_alive() for thread in making)
+
+
+def test_a_server_that_dies_before_it_has_told_all_members_holds_nobody_up(tmp_path: Path) -> None:
+    server = Server(2)
+    members = [Member(server, rank, tmp_path) for rank in range(2)]
+    leave_all(server, members)
+    assert members[0].started == members[1].started
+    assert server.told[0] in (0, 1)
+
+
+def test_members_that_share_no_directory_with_all_the_others_go_by_the_servers_word(
+    tmp_path: Path,
+) -> None:
+    server = Server(3)
+    server.told.append(-1)  # it does not die
+    nodes = [tmp_path / "here", tmp_path / "here", tmp_path / "there"]
+    for node in set(nodes):
+        node.mkdir()
+    members = [Member(server, rank, node, 3) for rank, node in enumerate(nodes)]
+    leave_all(server, members)
+    assert len({member.started for member in members}) == 1
+
+
+def test_members_that_say_different_counts_go_on_to_the_greatest(tmp_path: Path) -> None:
+    first, second, other = (
+        Parting(str(tmp_path), lease, rank, 2) for lease, rank in ((7, 0), (7, 1), (70, 1))
+    )
+    assert not first.has_begun()
+    assert other.last_step(99) is None
+    assert first.last_step(5) is None
+    assert second.has_begun()
+    assert second.last_step(8) == 8
+    assert first.last_step(6) == 8  # what it said first counts
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("7.0.5.leaves", "7.1.8.leaves", "70.1.99.leaves"),
+    ]
+
+
+def test_what_cannot_be_written_is_not_agreed_upon(tmp_path: Path) -> None:
+    alone = Parting(str(tmp_path / "none"), 7, 0, 1)
+    assert not alone.has_begun()
+    assert alone.last_step(5) is None

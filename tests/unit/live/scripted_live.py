@@ -1,0 +1,119 @@
+"""A live scheduler in this process, whose leases end when a test says so."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
+from typing import Any
+
+from fairlead.engines.base import Ended, Ending, Order, Report
+from fairlead.files import parse_cluster
+from fairlead.live.driver import Live, Setting
+from fairlead.live.job_spec import JobSpec
+from fairlead.model.cluster import Cluster
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.server.config.scheduling import make_rules, remake_rules
+from fairlead.store import Store
+
+SPEEDS = SpeedTable(
+    {SpeedKey("m", gang, kind): 1.0 for gang in (1, 2) for kind in ("v100", "k80")}
+)
+
+
+class ScriptedEngine:
+    """Starts nothing; its leases last until they are ended."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._reports: asyncio.Queue[Report] = asyncio.Queue()
+        self.open: dict[int, str] = {}
+        """lease → job"""
+
+    async def inventory(self) -> Cluster:
+        return self._cluster
+
+    async def launch(self, order: Order) -> None:
+        self.open[order.lease] = order.job
+
+    async def stop(self, lease: int) -> None:
+        if lease in self.open:
+            self.end(lease, "left")
+
+    async def running(self) -> frozenset[int]:
+        return frozenset(self.open)
+
+    async def adopt(self, leases: Collection[int]) -> None:
+        del leases
+
+    async def close(self) -> None:
+        pass
+
+    def reports(self) -> AsyncIterator[Report]:
+        return self._each()
+
+    async def _each(self) -> AsyncIterator[Report]:
+        while True:
+            yield await self._reports.get()
+
+    def end(self, lease: int, ending: Ending, message: str = "") -> None:
+        del self.open[lease]
+        self._reports.put_nowait(Ended(lease, ending, None, message))
+
+
+class ScriptedLive:
+    """A scheduler and the engine that a test speaks for."""
+
+    def __init__(self, live: Live, engine: ScriptedEngine) -> None:
+        self.live, self.engine = live, engine
+
+    async def submit(self, **said: Any) -> str:
+        spec = {"id": "", "command": ("true",), "workload": "m", **said}
+        return (await self.live.submit(JobSpec(**spec), "tester")).id
+
+    async def lease(self, job: str) -> int:
+        """Return the lease under which a job runs, once it does."""
+        async with asyncio.timeout(10):
+            while True:
+                for lease, whose in self.engine.open.items():
+                    if whose == job:
+                        return lease
+                await asyncio.sleep(0.005)
+
+    async def fail(self, job: str) -> None:
+        """Have a job's processes fail, and return when the scheduler knows."""
+        lease = await self.lease(job)
+        self.engine.end(lease, "failed", "it broke")
+        async with asyncio.timeout(10):
+            while lease in self.live.leases:
+                await asyncio.sleep(0.005)
+        await self.live.write([])
+
+
+@contextlib.asynccontextmanager
+async def scripted_live(
+    data: Path,
+    *,
+    devices: str | Cluster = "v100=2,k80=2",
+    policy: str = "max-min",
+    speeds: SpeedTable = SPEEDS,
+) -> AsyncIterator[ScriptedLive]:
+    """Run a scheduler on these devices, from what its directory has."""
+    cluster = parse_cluster(devices) if isinstance(devices, str) else devices
+    engine = ScriptedEngine(cluster)
+    store = Store(f"sqlite:///{data}/fairlead.db")
+    token = store.acquire("a test")
+    assert token is not None
+    setting = Setting(
+        cluster=cluster,
+        rules=make_rules(policy, None, 60.0, speeds),
+        remake=remake_rules,
+        data=data,
+        environment=lambda *_: {},
+    )
+    live = Live(store, engine, setting, token)
+    try:
+        await live.start()
+        yield ScriptedLive(live, engine)
+    finally:
+        await live.stop()
+        store.close()

@@ -1,0 +1,72 @@
+"""The choice of a round is an assignment of greatest weight."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.selection import Choice
+
+weights = st.integers(1, 4).flatmap(
+    lambda columns: st.lists(
+        st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.25]), min_size=columns, max_size=columns),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+def _best(weight: np.ndarray, free: list[int]) -> float:
+    columns = range(-1, weight.shape[1])
+    best = 0.0
+    for choice in product(columns, repeat=len(weight)):
+        used = [choice.count(j) for j in range(weight.shape[1])]
+        chosen = [(r, c) for r, c in enumerate(choice) if c >= 0]
+        if all(u <= f for u, f in zip(used, free, strict=True)):
+            best = max(best, sum(weight[r, c] for r, c in chosen))
+    return best
+
+
+@given(weights, st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_where_devices_would_stay_free_the_assignment_has_the_greatest_total_weight(
+    rows: list[list[float]], room: list[int]
+) -> None:
+    weight = np.array(rows)
+    free = room[: weight.shape[1]]
+    row, column = weight.nonzero()
+    choice = Choice.of(np.ones(len(weight), dtype=np.int64), list(free))
+    choice.assign(Entries(row, column, weight[row, column]))
+    chosen = (choice.wanted >= 0).nonzero()[0].tolist()
+    columns = choice.wanted[chosen].tolist()
+    assert (weight[chosen, columns] > 0).all()
+    assert [columns.count(j) + choice.free[j] for j in range(len(free))] == free
+    waiting = [r for r in row.tolist() if r not in chosen]
+    if any(choice.free) and waiting:
+        assert weight[chosen, columns].sum() >= _best(weight, free) - 1e-6
+
+
+def test_a_gang_runs_whole_or_not_at_all() -> None:
+    choice = Choice.of(np.array([2, 2, 1]), [3])
+    choice.assign(Entries(np.arange(3), np.zeros(3, dtype=np.int64), np.array([3.0, 2.0, 1.0])))
+    assert choice.wanted.tolist() == [0, -1, 0]
+    assert choice.free == [0]
+
+
+def test_pick_passes_over_jobs_taken_and_gangs_too_large() -> None:
+    choice = Choice.of(np.array([2, 1, 1]), [2, 1])
+    choice.pick(np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]))
+    assert choice.wanted.tolist() == [0, -1, 1]
+
+
+def test_fill_gives_idle_devices_to_waiting_jobs_where_they_run_best() -> None:
+    choice = Choice.of(np.array([1, 1]), [1, 1])
+    choice.fill(np.array([[4.0, 1.0], [1.0, 2.0]]), np.zeros((2, 2)))
+    assert choice.wanted.tolist() == [0, 1]
+
+
+def test_fill_serves_those_least_ahead_of_their_share_first() -> None:
+    choice = Choice.of(np.array([1, 1]), [1])
+    choice.fill(np.ones((2, 1)), np.array([[-300.0], [0.0]]))
+    assert choice.wanted.tolist() == [-1, 0]

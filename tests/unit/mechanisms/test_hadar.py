@@ -1,0 +1,421 @@
+"""Hadar and HadarE decision by decision, and copies of jobs in the scheduler and the simulator."""
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.properties.sim.test_simulation import SPEEDS, scenarios
+
+from fairlead.core import Scheduler, encode_event, replay, state_bytes
+from fairlead.core.jobs import JobState
+from fairlead.core.state import load_state, save_state
+from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.hadar.auction import Auction
+from fairlead.mechanisms.hadar.devices import choose_devices, renamed
+from fairlead.mechanisms.hadar.find_alloc import (
+    Bid,
+    Cells,
+    Deal,
+    Market,
+)
+from fairlead.mechanisms.hadar.hadare import HadarE
+from fairlead.mechanisms.hadar.mechanism import Hadar
+from fairlead.mechanisms.hadar.prices import Prices, horizon_s
+from fairlead.mechanisms.hadar.utilities import UTILITIES, Terms
+from fairlead.mechanisms.srtf import Srtf
+from fairlead.model import events as ev
+from fairlead.model.cluster import Cluster, Node
+from fairlead.model.commands import Consolidate, Launch, Suspend
+from fairlead.model.errors import InputError, UsageError
+from fairlead.model.instance import Instance, InstanceJob
+from fairlead.model.job import Job
+from fairlead.model.lease import Placement, Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.sim.driver import simulate
+from fairlead.sim.scenario import Scenario
+
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def snapshot(cluster: Cluster, *jobs: tuple[int, tuple[float, ...], float]) -> Snapshot:
+    """Return jobs (gang, speeds, steps) that wait for a cluster in which nothing runs."""
+    listed = tuple(
+        InstanceJob(
+            id=str(i),
+            gang=gang,
+            speeds=dict(zip(cluster.accelerators, speeds, strict=True)),
+            steps_left=steps,
+        )
+        for i, (gang, speeds, steps) in enumerate(jobs)
+    )
+    return snapshot_of(Instance(cluster, listed))
+
+
+def scenario(cluster: Cluster, jobs: list[Job], mechanism: Any, **more: Any) -> Scenario:
+    return Scenario(cluster=cluster, speeds=SPEEDS, jobs=jobs, mechanism=mechanism, **more)
+
+
+# -- utilities and prices ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", UTILITIES)
+def test_no_utility_grows_with_the_completion_time(name: str) -> None:
+    column = np.array([[100.0], [7.0]])
+    terms = Terms(column, column, column / 2, column * 0 + 3.0, column * 0 + 2.0)
+    later = UTILITIES[name](terms, np.array([[4.0, 10.0, 1e6]]))
+    assert (np.diff(later, axis=1) < 0).all()
+    assert (later > 0).all()
+
+
+def test_prices_are_set_by_the_jobs_that_can_use_an_accelerator() -> None:
+    snap = snapshot(Cluster.of({"v100": 2, "k80": 2}), (1, (8.0, 0.0), 800), (2, (2.0, 1.0), 90))
+    worth = Auction(Hadar(round_s=10.0), snap).worth
+    prices = worth.bidders.prices(1.0)
+    # Effective throughput: 8 steps/s on one V100; 1 step/s on two K80, so 1/2 a device.
+    assert prices.most.tolist() == [8.0, 0.5]
+    ends_s = horizon_s(np.array([1, 2]), np.array([100.0, 90.0]), 4)
+    assert ends_s == 100.0 + (100.0 + 180.0) / 4
+    small = 90.0 / ends_s / (9 * 2) / 4  # job 1: 9 rounds of 10 s on its slowest, two devices
+    assert prices.least[1] == pytest.approx(small)
+    assert prices.least[0] == pytest.approx(min(small, 800.0 / ends_s / 10 / 4))
+
+
+@pytest.mark.parametrize("option", ["eta", "round-s", "communication", "states", "effort"])
+def test_options_out_of_range_are_refused(option: str) -> None:
+    with pytest.raises(UsageError, match=option):
+        realise(f"hadar:{option}=-1")
+    with pytest.raises(UsageError, match="speed"):
+        Hadar(utility="speed")
+    with pytest.raises(UsageError, match="copies"):
+        HadarE(copies=-1)
+
+
+# -- FIND_ALLOC -----------------------------------------------------------------------------------
+
+
+def market(cluster: Cluster, *, communication: float = 0.1, mixed: bool = True) -> Market:
+    cells = Cells.of(cluster, range(len(cluster.node_of)))
+    kinds = len(cluster.accelerators)
+    prices = Prices(np.full(kinds, 0.01), np.full(kinds, 1.0))
+    return Market(cells, [len(d) for d in cells.devices], prices, communication, mixed)
+
+
+def test_a_gang_stays_on_one_node_unless_spreading_pays() -> None:
+    two = market(Cluster.of({"v100": 4}, per_node=2))
+    opening = two.opening([2, 2])
+    equal = Bid(0, 2, [2.0], [2.0])
+    found = two.find(opening, equal)
+    assert found is not None
+    assert len(found.take) == 1
+    # With half of each node sold, one device of each is all there is, communication paid.
+    half = two.opening([1, 1])
+    found = two.find(half, equal)
+    assert found is not None
+    assert [count for _, count in found.take] == [1, 1]
+    assert found.cost == pytest.approx(sum(half.price) + 0.1 * 2.0 * 0.5)
+
+
+def test_a_mixed_node_takes_a_mixed_gang_at_the_pace_of_its_slowest_device() -> None:
+    both = Cluster((Node("a", ("v100", "v100", "k80")),))
+    found = market(both).find(market(both).opening([2, 1]), Bid(0, 3, [9.0, 6.0], [9.0, 6.0]))
+    assert found is not None
+    assert found.utility == 6.0
+    strict = market(both, mixed=False)
+    assert strict.find(strict.opening([2, 1]), Bid(0, 3, [9.0, 6.0], [9.0, 6.0])) is None
+
+
+def test_a_job_that_cannot_pay_gets_nothing() -> None:
+    one = market(Cluster.of({"v100": 4}))
+    assert one.find(one.opening([4]), Bid(0, 1, [0.02], [0.02])) is not None
+    assert one.find(one.opening([1]), Bid(0, 1, [0.02], [0.02])) is None
+    assert one.find(one.opening([0]), Bid(0, 1, [9.0], [9.0])) is None
+
+
+# -- a decision -----------------------------------------------------------------------------------
+
+
+def test_every_deal_pays_and_no_usable_device_stays_idle_unless_prices_are_strict() -> None:
+    rng = random.Random(3)
+    cluster = Cluster.of({"v100": 8, "k80": 8}, per_node=4)
+    idle_when_strict = 0
+    for _ in range(30):
+        speeds = [10 ** rng.uniform(-3, 3) for _ in range(20)]
+        snap = snapshot(cluster, *((1, (speed, speed / 2), 100 * speed) for speed in speeds))
+        for strict in (False, True):
+            auction = Auction(Hadar(strict=strict), snap)
+            deals = auction.sell([4, 4, 4, 4], range(20))
+            assert all(deal.payoff > 0 for deal in deals.values())
+            idle = 16 - len(deals)
+            assert strict or idle == 0
+            idle_when_strict += idle
+    assert idle_when_strict > 0
+
+
+def test_devices_are_never_given_twice_and_gangs_are_whole() -> None:
+    rng = random.Random(4)
+    cluster = Cluster.of({"v100": 6, "k80": 5}, per_node=3)
+    for _ in range(20):
+        jobs = [(rng.choice([1, 2, 3, 4]), (4.0, 3.0), 1000.0) for _ in range(12)]
+        plan, _ = Hadar().plan(snapshot(cluster, *jobs), Hadar().initial())
+        taken = [device for unit in plan.start for device in unit.devices]
+        assert len(taken) == len(set(taken)) >= 9
+        assert all(len(unit.devices) == jobs[unit.job][0] for unit in plan.start)
+
+
+def test_a_gang_larger_than_what_is_up_holds_up_nobody() -> None:
+    cluster = Cluster.of({"v100": 4}, per_node=1)
+    jobs = [
+        Job(id="large", workload="big", gang=4, total_steps=800),
+        Job(id="small", workload="big", total_steps=800),
+    ]
+    lost = [ev.NodeLost(0.0, "v100-0"), ev.NodeReturned(1000.0, "v100-0")]
+    record, _ = simulate(scenario(cluster, jobs, Hadar(), node_events=lost))
+    assert record.started_at[1] == 0.0
+    assert 1000.0 <= record.started_at[0] <= 1080.0
+
+
+def test_equal_nodes_are_renamed_so_that_jobs_stay() -> None:
+    cells = Cells.of(Cluster.of({"v100": 4}, per_node=2), range(4))
+    swapped = {0: Deal(((1, 2),), 1.0, 0.0), 1: Deal(((0, 1),), 1.0, 0.0)}
+    held = {0: (0, 1), 1: (3,)}
+    deals = renamed(cells, swapped, held)
+    assert choose_devices(cells, deals, held, {0, 1, 2, 3}) == held
+
+
+def test_running_jobs_are_left_alone_while_nothing_gains() -> None:
+    cluster = Cluster.of({"v100": 4, "k80": 4}, per_node=2)
+    jobs = [Job(id=str(i), workload="big", total_steps=90_000) for i in range(8)]
+    record, _ = simulate(scenario(cluster, jobs, Hadar(), restore_cost_s=10.0))
+    # When the four on V100 end after 11,250 s the others move there, once each.
+    assert record.preemptions.tolist().count(0) == 4
+    assert record.preemptions.max() == 1
+
+
+def test_a_job_moves_to_a_faster_device_unless_the_restart_costs_more() -> None:
+    cluster = Cluster.of({"v100": 1, "k80": 1})
+    jobs = [
+        Job(id="a", workload="big", total_steps=8_000),
+        Job(id="b", workload="big", total_steps=8_000),
+    ]
+
+    def moves(restart_s: float) -> int:
+        record, _ = simulate(scenario(cluster, jobs, Hadar(restart_s=restart_s)))
+        return int(record.migrations.sum())
+
+    assert moves(10.0) == 1
+    assert moves(1e6) == 0
+
+
+def test_waiting_jobs_start_within_a_round_only_at_once() -> None:
+    cluster = Cluster.of({"v100": 1})
+    jobs = [
+        Job(id="a", workload="big", total_steps=800),
+        Job(id="b", workload="big", total_steps=800),
+        Job(id="c", workload="big", total_steps=800, arrival_at=50.0),
+    ]
+    late, _ = simulate(scenario(cluster, jobs[:2], Hadar()))
+    soon, _ = simulate(scenario(cluster, jobs[:2], Hadar(at_once=True)))
+    assert late.finished_at.max() == soon.finished_at.max() == 200.0  # nothing else runs
+    two = Cluster.of({"v100": 2})
+    more = [Job(id="d", workload="big", total_steps=80_000), *jobs]
+    late, _ = simulate(scenario(two, more, Hadar()))
+    soon, _ = simulate(scenario(two, more, Hadar(at_once=True)))
+    assert sorted(late.started_at.tolist()) == [0.0, 0.0, 360.0, 720.0]
+    assert sorted(soon.started_at.tolist()) == [0.0, 0.0, 100.0, 200.0]
+
+
+def test_a_job_restricted_to_some_accelerators_gets_no_others() -> None:
+    cluster = Cluster.of({"v100": 4, "p100": 4, "k80": 1})
+    job = Job(id="a", workload="small", gang=4, total_steps=1000, accelerators=("v100",))
+    lost = [ev.NodeLost(0.0, "p100-0")]
+    record, _ = simulate(scenario(cluster, [job], Hadar(), node_events=lost))
+    assert (record.device_s[0] > 0).tolist() == [True, False, False]
+    # Without that a gang of four may have the K80, of which there are fewer than four.
+    free = replace(job, accelerators=None, arrival_at=1.0)
+    nodes = Cluster.of({"v100": 4, "k80": 1}, per_node=1)
+    record, _ = simulate(
+        scenario(nodes, [free], Hadar(), node_events=[ev.NodeLost(0.0, "v100-0")])
+    )
+    on_v100, on_k80 = record.device_s[0].tolist()
+    assert on_v100 == pytest.approx(3 * on_k80)
+    assert on_k80 > 0
+
+
+def test_a_gang_that_only_several_accelerators_can_hold_is_taken_in_where_gangs_mix() -> None:
+    job = Job(id="a", workload="small", gang=4, total_steps=1000)
+
+    def submit(mechanism: Any, job: Job, **counts: int) -> None:
+        cluster = Cluster.of(counts, per_node=1)
+        scheduler: Scheduler[Any] = Scheduler(cluster, SPEEDS, mechanism)
+        scheduler.handle(ev.JobSubmitted(0.0, job))
+        assert scheduler.jobs.ids == ["a"]
+
+    for mixing in (Hadar(), HadarE()):
+        submit(mixing, job, v100=3, p100=2, k80=3)
+        for refused, counts in (
+            (replace(job, accelerators=("v100",)), {"v100": 3, "k80": 3}),
+            (job, {"v100": 1, "p100": 1, "k80": 1}),
+        ):
+            with pytest.raises(InputError, match="can run on none"):
+                submit(mixing, refused, **counts)
+    for plain in (Hadar(mixed=False), Srtf()):
+        with pytest.raises(InputError, match="can run on none"):
+            submit(plain, job, v100=3, p100=2, k80=3)
+
+
+# -- simulations ------------------------------------------------------------------------------
+
+
+@few
+@given(scenarios())
+@pytest.mark.parametrize("mechanism", [Hadar(), Hadar(at_once=True), HadarE()])
+def test_every_job_finishes_and_no_device_is_held_twice(mechanism: Any, given: Scenario) -> None:
+    run = replace(given, mechanism=replace(mechanism, round_s=120.0))
+    record, _ = simulate(run)
+    assert not np.isnan(record.finished_at).any()
+    assert record.intervals is not None
+    _, device, _, start, end = record.intervals.columns()
+    for first in np.unique(device):
+        order = np.lexsort((end[device == first], start[device == first]))
+        starts, ends = start[device == first][order], end[device == first][order]
+        assert (starts[1:] >= ends[:-1] - 1e-9).all()
+    again, _ = simulate(run)
+    np.testing.assert_array_equal(record.finished_at, again.finished_at)
+
+
+@few
+@given(scenarios())
+@pytest.mark.parametrize("mechanism", [Hadar(), HadarE()])
+def test_replay_and_saved_state_give_the_same_bytes(mechanism: Any, given: Scenario) -> None:
+    log: list[str] = []
+    run = replace(given, mechanism=mechanism, on_event=lambda e: log.append(encode_event(e)))
+    _, after = simulate(run)
+    assert after is not None
+    fresh: Scheduler[Any] = Scheduler(run.cluster, SPEEDS, mechanism)
+    half = len(log) // 2
+    replay(fresh, log[:half])
+    restored: Scheduler[Any] = Scheduler(run.cluster, SPEEDS, mechanism)
+    load_state(restored, save_state(fresh))
+    assert state_bytes(replay(restored, log[half:])) == state_bytes(after)
+
+
+# -- copies in the scheduler --------------------------------------------------------------------
+
+
+class Scripted:
+    """A mechanism whose plans are written by the tests."""
+
+    def initial(self) -> int:
+        return 0
+
+    def plan(self, snap: Snapshot, memory: int) -> tuple[Plan, int]:
+        raise AssertionError(snap, memory)
+
+
+def forked(total_steps: float = 100.0) -> tuple[Scheduler[int], list[int]]:
+    """Return a scheduler of one job with three copies, and their leases."""
+    table = SpeedTable({SpeedKey("m", 1, "v100"): 1.0})
+    made = Scheduler(Cluster.of({"v100": 3}, per_node=1), table, Scripted())
+    made.handle(ev.JobSubmitted(0.0, Job(id="a", workload="m", total_steps=total_steps)))
+    commands = start_copies(made, 0.0)
+    (launch,) = (c for c in commands if isinstance(c, Launch))
+    return made, launch.lease.tolist()
+
+
+def start_copies(made: Scheduler[int], at: float, stop: tuple[int, ...] = ()) -> list[Any]:
+    made.handle(ev.PlanDue(at))
+    units = Placements.of([Placement(0, copy + 1, (copy,), 40.0) for copy in range(3)])
+    plan = Plan(np.array(stop, dtype=np.int64), units, at + 60.0, at + 60.0)
+    return made.handle(ev.PlanReady(at, made.version, plan, 0))
+
+
+def steps(made: Scheduler[int]) -> float:
+    return float(made.snapshot(60.0, 60.0).steps[0])
+
+
+def test_steps_of_copies_add_up_and_count_once() -> None:
+    made, (a, b, c) = forked()
+    made.handle(ev.Progress(30.0, np.array([a, b, c]), np.array([10.0, 20.0, 5.0])))
+    assert steps(made) == 35.0
+    made.handle(ev.Progress(40.0, np.array([a]), np.array([15.0])))
+    assert steps(made) == 40.0
+    made.handle(ev.LeasesEnded(50.0, np.array([b]), np.array([30.0]), "left"))
+    assert steps(made) == 15.0 + 30.0 + 5.0
+    made.handle(ev.LeasesEnded(60.0, np.array([a, c]), np.array([20.0, 10.0]), "left"))
+    assert steps(made) == made.jobs.saved_steps[0] == 60.0
+
+
+def test_the_last_copy_to_leave_has_the_job_merged() -> None:
+    made, (a, b, c) = forked()
+    first = made.handle(ev.LeasesEnded(50.0, np.array([b]), np.array([30.0]), "left"))
+    assert not any(isinstance(command, Consolidate) for command in first)
+    last = made.handle(ev.LeasesEnded(60.0, np.array([a, c]), np.array([20.0, 10.0]), "left"))
+    assert [command.job for command in last if isinstance(command, Consolidate)] == [0]
+
+
+def test_copies_wait_until_those_of_the_round_before_are_merged() -> None:
+    made, (a, b, c) = forked()
+    commands = start_copies(made, 60.0, (a, b, c))
+    assert any(isinstance(command, Suspend) for command in commands)
+    assert not any(isinstance(command, Launch) for command in commands)
+    for lease in (a, b):
+        commands = made.handle(ev.LeasesEnded(61.0, np.array([lease]), np.array([9.0]), "left"))
+        assert not any(isinstance(command, Launch) for command in commands)
+    commands = made.handle(ev.LeasesEnded(62.0, np.array([c]), np.array([9.0]), "left"))
+    kinds = [type(command) for command in commands if isinstance(command, (Consolidate, Launch))]
+    assert kinds == [Consolidate, Launch]
+
+
+def test_a_job_is_done_when_its_copies_have_made_all_its_steps() -> None:
+    made, (a, b, c) = forked(total_steps=90.0)
+    for lease in (a, b):
+        made.handle(ev.LeasesEnded(50.0, np.array([lease]), np.array([40.0]), "left"))
+    assert made.jobs.state[0] == JobState.ACTIVE
+    made.handle(ev.LeasesEnded(60.0, np.array([c]), np.array([10.0]), "left"))
+    assert made.jobs.state[0] == JobState.FINISHED
+
+
+# -- copies in the simulator ----------------------------------------------------------------------
+
+
+def test_a_lost_copy_loses_its_own_steps_only() -> None:
+    cluster = Cluster.of({"v100": 2}, per_node=1)
+    job = Job(id="a", workload="big", total_steps=16_000)
+    lost = [ev.NodeLost(300.0, "v100-1")]
+    record, _ = simulate(scenario(cluster, [job], HadarE(), node_events=lost))
+    # Two copies at 8 steps/s; the one that is lost after 300 s has no checkpoint yet.
+    assert record.finished_at[0] == pytest.approx(16_000 / 8.0)
+
+
+def test_copies_pay_the_restore_cost_every_round_but_the_first() -> None:
+    cluster = Cluster.of({"v100": 2}, per_node=1)
+    job = Job(id="a", workload="big", total_steps=16_000)
+    free, _ = simulate(scenario(cluster, [job], HadarE()))
+    paid, _ = simulate(scenario(cluster, [job], HadarE(), restore_cost_s=20.0))
+    assert free.finished_at[0] == pytest.approx(1000.0)
+    assert paid.finished_at[0] == pytest.approx(1000.0 + 2 * 20.0)
+    assert paid.preemptions[0] == 0
+
+
+def test_as_many_copies_as_told() -> None:
+    cluster = Cluster.of({"v100": 4}, per_node=1)
+    snap = snapshot(cluster, (1, (8.0,), 16_000))
+    for copies, expected in ((0, 4), (1, 1), (3, 3)):
+        mechanism = HadarE(copies=copies)
+        plan, _ = mechanism.plan(snap, mechanism.initial())
+        assert len(plan.start) == expected
+        parts = [unit.max_steps for unit in plan.start]
+        assert sum(parts) == pytest.approx(16_000 if expected > 1 else math.inf)
+
+
+def test_a_spread_gang_is_not_forked() -> None:
+    cluster = Cluster.of({"v100": 4}, per_node=1)
+    snap = snapshot(cluster, (2, (8.0,), 16_000))
+    plan, _ = HadarE().plan(snap, HadarE().initial())
+    assert [unit.copy for unit in plan.start] == [0]

@@ -1,0 +1,47 @@
+"""Speeds of gangs whose devices are of several accelerators."""
+
+import pytest
+
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+
+TABLE = SpeedTable(
+    {
+        SpeedKey("m", 1, "v100"): 4.0,
+        SpeedKey("m", 2, "v100"): 7.0,
+        SpeedKey("m", 1, "p100"): 2.0,
+        SpeedKey("m", 2, "p100"): 4.0,
+        SpeedKey("m", 4, "p100"): 6.0,
+        SpeedKey("m", 1, "k80"): 1.0,
+        SpeedKey("m", 2, "k80"): 2.0,
+        SpeedKey("m", 4, "k80"): 4.0,
+        SpeedKey("m", 1, "t4"): 1.0,
+        SpeedKey("m", 4, "t4"): 0.0,
+        SpeedKey("n", 1, "v100"): 3.0,
+        SpeedKey("n", 2, "v100"): 5.0,
+    }
+)
+
+
+def test_a_mixed_gang_runs_at_its_slowest_members_pace() -> None:
+    assert TABLE.speed("m", ["p100", "k80", "p100", "k80"]) == 4.0
+    assert TABLE.speed("m", ["v100", "k80"]) == 2.0
+
+
+def test_a_gang_not_measured_on_an_accelerator_is_scaled_as_on_the_others() -> None:
+    # Twice the gang is 1.5 times as fast on P100, and 2 times on K80.
+    assert TABLE.member_speed("m", 4, "v100") == pytest.approx(7.0 * 1.75)
+    assert TABLE.speed("m", ["v100", "v100", "v100", "p100"]) == 6.0
+
+
+def test_where_no_accelerator_tells_how_a_gang_scales_it_does_so_in_proportion() -> None:
+    assert TABLE.member_speed("n", 4, "v100") == pytest.approx(2 * 5.0)
+
+
+def test_a_gang_that_was_measured_as_not_running_does_not_run_mixed_either() -> None:
+    assert TABLE.member_speed("m", 4, "t4") == 0.0
+    assert TABLE.speed("m", ["t4", "k80", "k80", "k80"]) == 0.0
+
+
+def test_a_gang_of_one_accelerator_has_the_measured_speeds_only() -> None:
+    assert TABLE.speed("m", ["v100"] * 4) == 0.0
+    assert TABLE.speed("m", ["v100"] * 2) == 7.0

@@ -1,0 +1,294 @@
+"""From jobs to options and from times to units; options that make no sense."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fairlead.cli.main import app
+from fairlead.model.allocation import Column
+from fairlead.model.cluster import Accelerator, Cluster
+from fairlead.model.errors import InputError, UsageError
+from fairlead.model.instance import Instance, InstanceJob, Pair
+from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.policies._packing.shares import circle, corner
+from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
+from fairlead.policies.max_min import MaxMin
+from fairlead.registry import create
+from fairlead.solve import ALONE
+
+
+def _table(snap: Snapshot, *, packed: bool = True, placement: bool = False) -> UnitTable:
+    none = np.zeros((len(snap.job), 0))
+    return unit_table(snap, none, UnitRules(packed, placement))
+
+
+def _options(table: UnitTable) -> set[tuple[int, int, Column]]:
+    columns = [table.columns[c] for c in table.column.tolist()]
+    return set(zip(table.first.tolist(), table.second.tolist(), columns, strict=True))
+
+
+def _snapshot(
+    jobs: list[InstanceJob], cluster: Cluster, speeds: dict[SpeedKey, float] | None = None
+) -> Snapshot:
+    snap = snapshot_of(Instance(cluster, tuple(jobs)))
+    return replace(snap, speeds=None if speeds is None else SpeedTable(speeds))
+
+
+ONE = Cluster.of({"v100": 2})
+
+
+def test_alike_jobs_are_one_class_and_pair_with_each_other_only_if_there_are_two() -> None:
+    speeds = {
+        SpeedKey("a", 1, "v100"): 4.0,
+        SpeedKey("b", 1, "v100"): 4.0,
+        SpeedKey("a", 1, "v100", partner="a"): 3.0,
+        SpeedKey("b", 1, "v100", partner="b"): 3.0,
+    }
+    jobs = [
+        InstanceJob(id=name, workload=name[0], speeds={"v100": 4.0}) for name in ("a1", "b", "a2")
+    ]
+    table = _table(_snapshot(jobs, ONE, speeds))
+    v100 = Column(0)
+    assert table.classes.count.tolist() == [2, 1]
+    assert _options(table) == {(0, ALONE, v100), (1, ALONE, v100), (0, 0, v100)}
+
+
+@pytest.mark.parametrize(
+    ("together", "pays"), [((2.1, 5.0), True), ((2.0, 5.0), False), ((0.0, 9.0), False)]
+)
+def test_a_pair_is_an_option_only_if_relative_speeds_sum_to_more_than_one(
+    together: tuple[float, float], pays: bool
+) -> None:
+    speeds = {
+        SpeedKey("a", 1, "v100"): 4.0,
+        SpeedKey("b", 1, "v100"): 10.0,
+        SpeedKey("a", 1, "v100", partner="b"): together[0],
+        SpeedKey("b", 1, "v100", partner="a"): together[1],
+    }
+    jobs = [
+        InstanceJob(id="a", workload="a", speeds={"v100": 4.0}),
+        InstanceJob(id="b", workload="b", speeds={"v100": 10.0}),
+    ]
+    assert ((0, 1, Column(0)) in _options(_table(_snapshot(jobs, ONE, speeds)))) is pays
+
+
+def test_gangs_pack_only_with_equal_gangs() -> None:
+    speeds = {SpeedKey("a", g, "v100"): 4.0 for g in (1, 2)} | {
+        SpeedKey("a", g, "v100", partner="a"): 3.9 for g in (1, 2)
+    }
+    jobs = [
+        InstanceJob(id=str(i), workload="a", gang=g, speeds={"v100": 4.0})
+        for i, g in enumerate((1, 2, 2))
+    ]
+    found = _options(_table(_snapshot(jobs, ONE, speeds)))
+    assert {(a, b) for a, b, _ in found if b != ALONE} == {(1, 1)}
+
+
+def test_pairs_of_an_instance_belong_to_their_jobs_only() -> None:
+    jobs = tuple(InstanceJob(id=name, speeds={"v100": 4.0}) for name in "abcd")
+    pair = Pair(("a", "c"), {"v100": (3.0, 2.0)})
+    table = _table(snapshot_of(Instance(ONE, jobs, pairs=(pair,))))
+    # b and d are alike; a and c are each like nobody.
+    assert table.classes.index_of_member.tolist() == [0, 1, 2, 1]
+    assert [(a, b) for a, b, _ in _options(table) if b != ALONE] == [(0, 2)]
+
+
+def test_an_instance_pair_of_unequal_gangs_is_refused() -> None:
+    def pair_of(gang: int) -> Instance:
+        jobs = (
+            InstanceJob(id="a", speeds={"v100": 4.0}),
+            InstanceJob(id="b", gang=gang, speeds={"v100": 4.0}),
+        )
+        two = Cluster.of({"v100": 2})
+        return Instance(two, jobs, pairs=(Pair(("a", "b"), {"v100": (3.0, 2.0)}),))
+
+    with pytest.raises(InputError, match=r"a\+b cannot share devices: gangs of 1 and 2") as caught:
+        pair_of(2)
+    assert caught.value.field == "pairs[0].speeds.v100"
+    # A change that is tried makes the gangs unequal after the instance was read.
+    snap = snapshot_of(pair_of(1))
+    tried = replace(snap, profiles=replace(snap.profiles, gang=np.array([1, 2])))
+    with pytest.raises(InputError, match=r"a\+b cannot share devices"):
+        MaxMin(packed=True).allocate(tried)
+
+
+class TestPlacement:
+    def test_a_gang_larger_than_every_node_is_spread_at_its_spread_speed(self) -> None:
+        cluster = Cluster.of({"v100": 8, "k80": 4}, per_node={"v100": 2, "k80": 4})
+        speeds = {
+            SpeedKey("a", 4, "v100"): 8.0,
+            SpeedKey("a", 4, "v100", "spread"): 3.0,
+            SpeedKey("a", 4, "k80"): 2.0,
+            SpeedKey("a", 4, "k80", "spread"): 1.0,
+        }
+        jobs = [InstanceJob(id="a", workload="a", gang=4, speeds={"v100": 8.0, "k80": 2.0})]
+        snap = _snapshot(jobs, cluster, speeds)
+        table = _table(snap, packed=False, placement=True)
+        found = {
+            (table.columns[c], speed)
+            for c, speed in zip(table.column.tolist(), table.speed_first.tolist(), strict=True)
+        }
+        # Spread over K80s it would be slower than consolidated on the one node that holds four.
+        assert found == {(Column(0, "spread"), 3.0), (Column(1, "consolidated"), 2.0)}
+        allocation = MaxMin(placement=True).allocate(snap)
+        assert allocation.speed is not None
+        assert allocation.speed.tolist() == [3.0]
+
+    def test_without_a_table_both_are_as_fast_and_consolidated_is_preferred(self) -> None:
+        jobs = [InstanceJob(id="a", gang=2, speeds={"v100": 4.0})]
+        table = _table(_snapshot(jobs, ONE), packed=False, placement=True)
+        assert _options(table) == {(0, ALONE, Column(0, "consolidated"))}
+
+    def test_both_columns_draw_on_one_capacity(self) -> None:
+        cluster = Cluster.of({"v100": 4}, per_node=2)
+        speeds = {
+            SpeedKey("near", 2, "v100"): 4.0,
+            SpeedKey("far", 4, "v100"): 4.0,
+            SpeedKey("far", 4, "v100", "spread"): 4.0,
+        }
+        jobs = [
+            InstanceJob(id="n", workload="near", gang=2, speeds={"v100": 4.0}),
+            InstanceJob(id="f", workload="far", gang=4, speeds={"v100": 4.0}),
+        ]
+        found = MaxMin(placement=True).allocate(_snapshot(jobs, cluster, speeds))
+        assert found.columns == (Column(0, "consolidated"), Column(0, "spread"))
+        np.testing.assert_allclose((found.share.sum(axis=1) * [2, 4]).sum(), 4.0)
+        assert found.share[0, 1] == 0.0
+        assert found.share[1, 0] == 0.0
+
+
+class TestPartners:
+    @pytest.mark.parametrize(("n_a", "n_b"), [(1, 1), (3, 1), (2, 3), (4, 6), (7, 5)])
+    def test_the_corner_rule_gives_everyone_the_same_part(self, n_a: int, n_b: int) -> None:
+        i, j, part = corner(n_a, n_b)
+        assert len(part) == n_a + n_b - np.gcd(n_a, n_b)
+        assert (part > 0).all()
+        np.testing.assert_allclose(np.bincount(i, part), 1 / n_a)
+        np.testing.assert_allclose(np.bincount(j, part), 1 / n_b)
+
+    @pytest.mark.parametrize("n", [2, 3, 4, 7])
+    def test_the_circle_gives_everyone_the_same_part_and_never_oneself(self, n: int) -> None:
+        i, j, part = circle(n)
+        assert (i != j).all()
+        assert part.sum() == pytest.approx(1.0)
+        np.testing.assert_allclose(np.bincount(i, part, n) + np.bincount(j, part, n), 2 / n)
+
+
+def test_pair_speeds_follow_the_tables_rules() -> None:
+    speeds = SpeedTable(
+        {
+            SpeedKey("a", 1, "v100"): 4.0,
+            SpeedKey("b", 1, "v100"): 4.0,
+            SpeedKey("a", 1, "v100", partner="b"): 3.0,
+            SpeedKey("b", 1, "v100", partner="a"): 2.0,
+        }
+    )
+    pairs = speeds.pairs(("v100", "k80"))
+    for gang in (1, 2):
+        for placement in ("consolidated", "spread"):
+            block = pairs.block(gang, placement)
+            for x in ("a", "b"):
+                for y in ("a", "b"):
+                    for j, kind in enumerate(("v100", "k80")):
+                        wanted = speeds.speed(x, (kind,) * gang, placement=placement, partner=y)
+                        assert block[pairs.index[x], pairs.index[y], j] == wanted
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("max-min:agnostic,packed", "measured speeds"),
+        ("makespan:agnostic,placement", "speeds only"),
+        ("throughput:agnostic,packed", "measured speeds"),
+        ("cost:agnostic,packed", "measured speeds"),
+        ("cost-slo:agnostic,placement", "speeds only"),
+        ("sjf:packed", "slow the job"),
+        ("sjf:placement", "consolidates"),
+        ("fifo:packed", "slow the job"),
+        ("fifo:placement", "consolidates"),
+        ("isolated:packed", "shares nothing"),
+        ("isolated:placement", "chooses nothing"),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused_with_the_reason(spec: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        create("policies", spec)
+
+
+@pytest.mark.parametrize(
+    "spec", ["max-min", "makespan", "throughput", "cost", "cost:sum", "cost-slo"]
+)
+def test_packed_and_placed_shares_are_realised_by_units(spec: str) -> None:
+    more = "," if ":" in spec else ":"
+    assert create("policies", spec).realised_by == "shares"
+    for option in ("packed", "placement", "packed,placement"):
+        assert create("policies", f"{spec}{more}{option}").realised_by == "units"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        f"{name}:{options}"
+        for name in ("max-min", "makespan", "finish-time", "hierarchical", "throughput", "cost")
+        for options in ("packed", "placement")
+    ],
+)
+def test_a_cluster_that_is_down_or_has_no_jobs_gets_no_shares(spec: str) -> None:
+    details = {"v100": Accelerator("v100", usd_per_hour=1.0)}
+    jobs = (InstanceJob(id="a", speeds={"v100": 4.0}),)
+    snap = snapshot_of(Instance(Cluster.of({"v100": 2}, details=details), jobs))
+    down = replace(snap, capacity=np.zeros(1, dtype=np.int64), usable=np.zeros(0, dtype=np.int64))
+    found = create("policies", spec).allocate(down)
+    assert not found.share.any()
+    assert found.speed is not None
+    assert found.speed.tolist() == [0.0]
+    empty = snapshot_of(Instance(snap.cluster, ()))
+    assert create("policies", spec).allocate(empty).share.shape[0] == 0
+
+
+def test_a_missing_price_is_named() -> None:
+    jobs = (InstanceJob(id="a", speeds={"x1": 4.0}),)
+    snap = snapshot_of(Instance(Cluster.of({"x1": 1}), jobs))
+    for policy in ("cost", "cost:sum", "cost-slo"):
+        with pytest.raises(InputError, match=r"price of x1.*usd_per_hour.x1"):
+            create("policies", policy).allocate(snap)
+
+
+def test_the_command_line_shows_pairs_placements_and_late_jobs(tmp_path: Path) -> None:
+    file = tmp_path / "instance.json"
+    file.write_text(
+        json.dumps(
+            {
+                "cluster": {"v100": 1},
+                "usd_per_hour": {"v100": 0.5},
+                "jobs": [
+                    {"id": "a", "speeds": {"v100": 4}, "steps_left": 100, "deadline_s": 10},
+                    {"id": "b", "speeds": {"v100": 4}, "steps_left": 100},
+                ],
+                "pairs": [{"jobs": ["a", "b"], "speeds": {"v100": [3, 2]}}],
+            }
+        )
+    )
+
+    def run(policy: str, *more: str) -> str:
+        done = CliRunner().invoke(
+            app, ["allocate", "--instance", str(file), "--policy", policy, *more]
+        )
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    packed = json.loads(run("max-min:packed", "--json"))
+    assert "a+b" in packed["allocation"]
+    assert set(packed["speeds"]) == {"a", "b"}
+    assert "late" not in packed
+    placed = json.loads(run("throughput:placement", "--json"))
+    assert {kind for row in placed["allocation"].values() for kind in row} == {"v100/consolidated"}
+    slo = json.loads(run("cost-slo", "--json"))
+    assert slo["late"] == [{"job": "a", "needed": 10.0, "given": 4.0}]
+    assert "a will be late" in run("cost-slo")
+    assert "a+b" in run("max-min:packed")

@@ -1,0 +1,44 @@
+"""What those who follow events get, and for how long."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.live.scripted_live import scripted_live
+
+from fairlead.server.access.tokens import Tokens
+from fairlead.server.api.routes import service
+
+
+def test_a_silent_stream_ends_when_its_token_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_SILENCE_S", 0.02)
+
+    async def scene() -> list[str]:
+        async with scripted_live(tmp_path) as site, asyncio.timeout(10):
+            tokens, at = Tokens({}, b"secret"), site.live.clock.now()
+            shown, _, _ = tokens.make("short", "viewer", at=at, lasts_s=0.3)
+            said = [text async for text in service.follow(site.live, tokens, shown)]
+            assert not site.live.listeners
+            return said
+
+    welcome, *silent = asyncio.run(scene())
+    assert welcome == ": welcome\n\n"
+    assert set(silent) == {": still here\n\n"}
+
+
+def test_nothing_is_told_after_a_token_was_revoked(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with scripted_live(tmp_path) as site, asyncio.timeout(10):
+            tokens = Tokens({}, b"secret")
+            shown, token, _ = tokens.make("follower", "viewer", at=site.live.clock.now())
+            stream = service.follow(site.live, tokens, shown)
+            await anext(stream)
+            first = await site.submit()
+            assert first in await anext(stream)
+            tokens.revoke(token.id)
+            await site.submit()
+            assert [text async for text in stream] == []
+
+    asyncio.run(scene())

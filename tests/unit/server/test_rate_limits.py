@@ -1,0 +1,82 @@
+"""How often one may ask."""
+
+import pytest
+
+from fairlead.server.access import rate_limits as module
+from fairlead.server.access.rate_limits import Buckets, BusyError, retry_after
+from fairlead.server.logs import without_secrets
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def taken(buckets: Buckets, key: str, times: int) -> int:
+    count = 0
+    for _ in range(times):
+        try:
+            buckets.take(key)
+            count += 1
+        except BusyError:
+            pass
+    return count
+
+
+def test_a_burst_is_allowed_then_the_rate() -> None:
+    clock = Clock()
+    buckets = Buckets(10.0, 50, clock)
+    assert taken(buckets, "a", 80) == 50
+    clock.now += 2.0
+    assert taken(buckets, "a", 80) == 20
+    clock.now += 1000.0
+    assert taken(buckets, "a", 80) == 50
+
+
+def test_keys_do_not_hinder_each_other() -> None:
+    buckets = Buckets(1.0, 5, Clock())
+    assert taken(buckets, "a", 9) == 5
+    assert taken(buckets, "b", 9) == 5
+
+
+def test_the_wait_that_is_told_suffices() -> None:
+    clock = Clock()
+    buckets = Buckets(0.25, 2, clock)
+    taken(buckets, "a", 2)
+    with pytest.raises(BusyError) as caught:
+        buckets.take("a")
+    assert retry_after(caught.value) == "4"
+    clock.now += caught.value.wait_s
+    buckets.take("a")
+
+
+def test_memory_is_bounded_and_the_emptiest_buckets_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MOST_KEYS", 100)
+    clock = Clock()
+    buckets = Buckets(1.0, 50, clock)
+    taken(buckets, "greedy", 50)
+    for i in range(1000):
+        buckets.take(f"passer-by {i}")
+    assert len(buckets._full_at) <= 100
+    assert taken(buckets, "greedy", 1) == 0
+
+
+def test_secrets_are_blotted_out_of_log_lines() -> None:
+    fields = {
+        "event": "request",
+        "path": "/v1/tokens/fl_0123456789ab_abcDEF-_123",
+        "url": "postgresql+psycopg://me:hunter2@db/x",
+        "token": "abc",
+        "status": 200,
+    }
+    assert without_secrets(None, "info", fields) == {
+        "event": "request",
+        "path": "/v1/tokens/fl_…",
+        "url": "postgresql+psycopg://me:…@db/x",
+        "token": "…",
+        "status": 200,
+    }

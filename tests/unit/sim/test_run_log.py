@@ -1,0 +1,78 @@
+"""The log that a simulation writes holds all that its replay needs."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.cli.main import app
+from fairlead.cli.shared.errors import run
+from fairlead.core import Scheduler
+from fairlead.mechanisms.factory import realise
+from fairlead.model.cluster import Accelerator, Cluster
+from fairlead.model.events import JobSubmitted
+from fairlead.model.job import Job
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.sim.run_log import EventLog, replay_file
+
+
+def test_a_replayed_scheduler_believes_what_the_logged_one_did(tmp_path: Path) -> None:
+    beliefs = SpeedTable(
+        {
+            SpeedKey("a", 1, "v100"): 4.0,
+            SpeedKey("a", 2, "v100"): 7.0,
+            SpeedKey("a", 2, "v100", "spread"): 5.0,
+            SpeedKey("a", 1, "v100", partner="b"): 3.0,
+            SpeedKey("b", 1, "v100"): 2.0,
+            SpeedKey("b", 1, "v100", partner="a"): 1.5,
+        },
+        assumed=1.0,
+    )
+    cluster = Cluster.of({"v100": 2}, details={"v100": Accelerator("v100", memory_gib=16.0)})
+    mechanism: Any = realise("max-min:packed", None, None)
+    logged: Scheduler[Any] = Scheduler(cluster, beliefs, mechanism)
+    path = tmp_path / "log.jsonl"
+    with path.open("w") as file:
+        log = EventLog(
+            file, cluster, beliefs, policy="max-min:packed", mechanism=None, round_s=None
+        )
+        event = JobSubmitted(0.0, Job(id="j", workload="a", total_steps=10.0))
+        log.write(event)
+        logged.handle(event)
+        log.close(logged)
+    found = replay_file(path)
+    assert found.same
+    assert found.scheduler.beliefs == beliefs
+    assert found.scheduler.cluster.memory_gib.tolist() == [16.0]
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        (lambda lines: lines[:-3], "it has no end line"),
+        (lambda lines: lines[:1], "it has no end line"),
+        (lambda lines: [*lines[:-3], lines[-1]], "the run ended in another state"),
+    ],
+)
+def test_a_log_that_does_not_lead_to_the_runs_end_is_refused_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept: Callable[[list[str]], list[str]],
+    says: str,
+) -> None:
+    path = tmp_path / "log.jsonl"
+    monkeypatch.setattr(sys, "argv", ["fairlead", "simulate", "--log", str(path), "--json"])
+    assert run(app) == 0
+    path.write_text("".join(kept(path.read_text().splitlines(keepends=True))))
+    capsys.readouterr()
+    for words, shown in ((["--json"], '"same":false'), ([], "events lead to state")):
+        monkeypatch.setattr(sys, "argv", ["fairlead", "replay", str(path), *words])
+        assert run(app) == 1
+        told = capsys.readouterr()
+        assert shown in told.out
+        assert says in told.err
+        assert told.err.endswith("[input]\n")
+        assert told.err.count("\n") == 1
