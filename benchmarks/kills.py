@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.kills.deployment import Site
-from tests.kills.rig import Kills, needs
+from tests.kills.rig import KillRig, needs
 from tests.support import postgres
 
 from fairlead import failpoints
@@ -27,7 +27,7 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="fairlead-kills-"))
     server = postgres.Postgres() if given.database == "postgresql" else None
     site = Site(home, server.database() if server is not None else None)
-    run = Kills(
+    run = KillRig(
         site,
         random.Random(given.seed),
         given.kills,

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from fairlead.model.errors import FairleadError
-from fairlead.tls import distrust
+from fairlead.tls import explain_untrusted_certificate
 
 OVER = ("finished", "failed", "cancelled")
 """states that a job does not leave"""
@@ -65,7 +65,7 @@ class Client:
         self._token = token
         self._connection: client.HTTPConnection | None = None
         self._used_at = 0.0
-        self._has_answered = False
+        self._reached_before = False
 
     @classmethod
     def found(cls, data: Path | None = None) -> "Client":
@@ -124,7 +124,7 @@ class Client:
                 found = self.job(job_id)
             except UnreachableError as error:
                 away_since = min(away_since, time.monotonic())
-                if not self._has_answered or time.monotonic() - away_since > _AWAY_S:
+                if not self._reached_before or time.monotonic() - away_since > _AWAY_S:
                     raise
                 stands = f"not known to have ended: {error}"
             else:
@@ -207,7 +207,7 @@ class Client:
             answer = self._connection.getresponse()
             found = {name.lower(): value for name, value in answer.headers.items()}
             text = answer.read()
-            self._has_answered = True
+            self._reached_before = True
             return answer.status, found, text
         except (OSError, client.HTTPException) as error:
             self.close()
@@ -219,7 +219,7 @@ class Client:
 
     def _unreachable(self, error: Exception) -> ServerError:
         where = f"{self._url.scheme}://{self._url.netloc}"
-        if found := distrust(error, self._url.hostname or ""):
+        if found := explain_untrusted_certificate(error, self._url.hostname or ""):
             problem, fix = found
             return UntrustedError(f"{where}: {problem}", fix)
         return UnreachableError(f"{where} does not answer ({error}); is the server up?")

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from fairlead.model.arrays import FloatArray, IntArray
 
 
-class Compiled(Protocol):
+class CompiledKernels(Protocol):
     """What is compiled; arrays to be filled come last."""
 
     def solve_small(self, rows: list[list[float]], /) -> list[float] | None:
@@ -97,11 +97,11 @@ class Compiled(Protocol):
         """Choose who uses what is still free, which changes as well."""
 
 
-def _found() -> Compiled | None:
+def _found() -> CompiledKernels | None:
     if os.environ.get("FAIRLEAD_PURE_PYTHON"):
         return None
     try:
-        return cast(Compiled, importlib.import_module("fairlead._compiled"))
+        return cast(CompiledKernels, importlib.import_module("fairlead._compiled"))
     except ImportError:
         return None
 

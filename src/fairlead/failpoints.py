@@ -35,10 +35,10 @@ _directory = os.environ.get(VARIABLE)
 def point(name: str) -> None:
     """Die here if a test wants it."""
     if _directory is not None:
-        _die_if_wanted(name)
+        _exit_if_requested(name)
 
 
-def _die_if_wanted(name: str) -> None:
+def _exit_if_requested(name: str) -> None:
     assert _directory is not None
     assert name in POINTS, name
     try:

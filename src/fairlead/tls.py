@@ -5,7 +5,7 @@ _DATES = (9, 10)
 """OpenSSL's numbers of what can be wrong with a certificate: its names, when it is valid"""
 
 
-def distrust(error: Exception, name: str) -> tuple[str, str] | None:
+def explain_untrusted_certificate(error: Exception, name: str) -> tuple[str, str] | None:
     """Return what is wrong with the certificate of the server asked by this name, and the fix.
 
     None if it is something else that went wrong. ssl, slow to import, is not imported for it.

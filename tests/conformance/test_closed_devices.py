@@ -11,7 +11,7 @@ from tests.conformance.registered import NAMES, made
 from fairlead.core import Scheduler, load_state, replay, save_state, state_bytes
 from fairlead.core.event_log import encode_event
 from fairlead.model import events as ev
-from fairlead.model.commands import Command, Launch, Suspend
+from fairlead.model.commands import Command, Launch, Preempt
 from fairlead.model.errors import ProtocolError
 from fairlead.sim.driver import simulate
 from fairlead.testing.mechanisms.checked import watched
@@ -82,7 +82,7 @@ class Observed:
             if isinstance(command, Launch) and shut.any():
                 assert not shut[command.on.device].any(), event
                 self.launched_elsewhere += len(command.lease)
-            if isinstance(command, Suspend) and decided:
+            if isinstance(command, Preempt) and decided:
                 told = set(command.lease.tolist()) & before
                 assert not told, event
         if decided:
@@ -138,7 +138,7 @@ def test_devices_of_others_are_not_shared_out_and_are_remembered() -> None:
     again = Scheduler(scenario.cluster, scenario.speeds, made("shares"))
     load_state(again, save_state(scheduler))
     assert state_bytes(again) == state_bytes(scheduler)
-    assert again.nodes.taken_of("v100-1") == (0,)
+    assert again.nodes.taken_on("v100-1") == (0,)
     snap = again.snapshot(0.0, 0.0)
     assert snap.capacity.tolist() == snap.devices.tolist() == [3, 2, 4]
     assert set(range(12)) - set(snap.usable.tolist()) == {2, 4, 5}

@@ -17,7 +17,7 @@ from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.testing.mechanisms import scenarios
 from fairlead.testing.mechanisms.checked import watched
 from fairlead.testing.mechanisms.scenarios import SPEEDS
-from fairlead.testing.mechanisms.slow_cluster import SlowCluster
+from fairlead.testing.mechanisms.slow_cluster import SlowLeavingCluster
 
 PAIRS = [
     *((name, "shares") for name in NAMES if name != "shares"),
@@ -33,7 +33,7 @@ def test_what_one_mechanism_has_begun_another_goes_on_with(first: str, second: s
         replace(job, total_steps=1e9, utilization=0.2, memory_gib=1.0) for job in scenario.jobs
     ]
     scheduler: Scheduler[Any] = Scheduler(scenario.cluster, SPEEDS, watched(made(first), jobs))
-    cluster = SlowCluster(scheduler, scheduler.mechanism)
+    cluster = SlowLeavingCluster(scheduler, scheduler.mechanism)
     cluster.submit(jobs[0], 0.0)
     at = 0.0
     for turn, job in enumerate([*jobs[1:], *[None] * 30]):
@@ -77,7 +77,7 @@ def test_a_lease_of_the_jobs_own_gang_stays() -> None:
     leases = scheduler.leases
     assert len(leases) == 2
     scheduler.go_by(SPEEDS, made("shares"), 0.0)
-    assert leases.n_leaving == 0
+    assert leases.leaving_count == 0
     assert len(leases) == 2
 
 
@@ -88,7 +88,7 @@ def test_a_gang_that_only_mixing_can_run_refuses_a_mechanism_that_does_not_mix()
         scheduler.go_by(SPEEDS, made("shares"), 0.0)
     assert state_bytes(scheduler) == before
     scheduler.go_by(SPEEDS, made("hadar"), 0.0)  # and nothing has changed that it needs
-    assert scheduler.leases.n_leaving == 1, "a mixed gang is placed anew"
+    assert scheduler.leases.leaving_count == 1, "a mixed gang is placed anew"
 
 
 def test_other_speeds_count_from_then_on_and_ended_jobs_need_none() -> None:
@@ -117,7 +117,7 @@ def test_a_job_with_numbers_for_accelerators_goes_on_only_under_who_takes_it() -
         scheduler.go_by(SPEEDS, made("gandiva"), 0.0)
     assert state_bytes(scheduler) == before
     scheduler.go_by(SPEEDS, made("gavel"), 0.0)
-    assert leases.n_leaving == 0, "two K80 are its own gang there"
+    assert leases.leaving_count == 0, "two K80 are its own gang there"
     for i in range(3):
         scheduler.handle(ev.JobCancelled(1.0, f"j{i}"))
     scheduler.go_by(SPEEDS, made("gandiva"), 0.0)  # ended jobs are no matter

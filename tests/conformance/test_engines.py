@@ -132,8 +132,8 @@ class RunsAgain(LocalEngine):
 
 class KillsAtOnce(LocalEngine):
     async def stop(self, lease: int) -> None:
-        if lease in self._watched:
-            signal.pidfd_send_signal(self._watched[lease], signal.SIGKILL)
+        if lease in self._pidfds:
+            signal.pidfd_send_signal(self._pidfds[lease], signal.SIGKILL)
 
 
 class SaysNothing(LocalEngine):

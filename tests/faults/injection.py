@@ -15,7 +15,7 @@ from tests.faults.operators import (
     one_of,
     submit,
 )
-from tests.faults.scenario import ACTIONS, ENDLESS, Happening
+from tests.faults.scenario import ACTIONS, ENDLESS, Fault
 
 from fairlead.job import checkpoint
 
@@ -24,46 +24,46 @@ _LONG_S = 4.0
 if TYPE_CHECKING:
     from tests.faults.world import World
 
-_ALL_OF_IT_S = 4.0
+_FOREVER_S = 4.0
 """others who stay for less take all of a node, and one device otherwise"""
 
 # -- what goes wrong ----------------------------------------------------------------------------
 
 
-def _server_dies(world: "World", happening: Happening) -> None:
+def _server_dies(world: "World", happening: Fault) -> None:
     world.kill_server(happening.for_s)
 
 
-def _server_dies_at_a_gate(world: "World", happening: Happening) -> None:
+def _server_dies_at_a_gate(world: "World", happening: Fault) -> None:
     if world.server is not None:
         world.server.dies_at = int(happening.pick * 30)
 
 
-def _server_dies_at_a_stop(world: "World", happening: Happening) -> None:
+def _server_dies_at_a_stop(world: "World", happening: Fault) -> None:
     del happening
     if world.server is not None:
         world.server.dies_at_stop = True
 
 
-def _server_dies_as_a_keeper_begins(world: "World", happening: Happening) -> None:
+def _server_dies_as_a_keeper_begins(world: "World", happening: Fault) -> None:
     world.dies_at_begin = happening.for_s / 4.0
 
 
-def _another_server_starts(world: "World", happening: Happening) -> None:
+def _another_server_starts(world: "World", happening: Fault) -> None:
     del happening
     world.start_another()
 
 
-def _process_dies_at_a_point(world: "World", happening: Happening) -> None:
+def _process_dies_at_a_point(world: "World", happening: Fault) -> None:
     world.dies_at_point = int(happening.pick * 12)
 
 
-def _keeper_begins_late(world: "World", happening: Happening) -> None:
+def _keeper_begins_late(world: "World", happening: Fault) -> None:
     world.jobs.late = happening
     world.client(submit, ENDLESS)  # what leaves of itself would not need to be stopped
 
 
-def _server_stops(world: "World", happening: Happening) -> None:
+def _server_stops(world: "World", happening: Fault) -> None:
     server = world.server
     if server is None or not server.started:
         return
@@ -84,12 +84,12 @@ def _server_stops(world: "World", happening: Happening) -> None:
     task.add_done_callback(world.background.discard)
 
 
-def _store_fails(world: "World", happening: Happening) -> None:
+def _store_fails(world: "World", happening: Fault) -> None:
     if world.server is not None:
         world.server.next_write = ("before", "after")[int(2 * happening.pick)]
 
 
-def _power_fails(world: "World", happening: Happening) -> None:
+def _power_fails(world: "World", happening: Fault) -> None:
     world.touch()
     world.kill_server(happening.for_s)
     world.machine.end_all()
@@ -105,23 +105,23 @@ def _crash(world: "World", victims: Sequence[Process]) -> None:
         world.machine.kill(process)
 
 
-def _member_dies(world: "World", happening: Happening) -> None:
+def _member_dies(world: "World", happening: Fault) -> None:
     victim = one_of(world.jobs.members(), happening)
     _crash(world, [] if victim is None else [victim])
 
 
-def _keeper_dies(world: "World", happening: Happening) -> None:
+def _keeper_dies(world: "World", happening: Fault) -> None:
     victim = one_of(world.jobs.keepers(), happening)
     _crash(world, [] if victim is None else [victim])
 
 
-def _gang_dies(world: "World", happening: Happening) -> None:
+def _gang_dies(world: "World", happening: Fault) -> None:
     victim = one_of(world.jobs.members(), happening)
     if victim is not None:
         _crash(world, [one for one in world.jobs.members() if one.lease == victim.lease])
 
 
-def _job_is_cut_off(world: "World", happening: Happening) -> None:
+def _job_is_cut_off(world: "World", happening: Fault) -> None:
     job = one_of(sorted(world.checks.acknowledged), happening)
     if job is not None:
         world.touch()
@@ -134,32 +134,32 @@ def _reach_job(world: "World", job: str) -> None:
     world.network.cut_jobs.discard(job)
 
 
-def _node_is_cut_off(world: "World", happening: Happening) -> None:
+def _node_is_cut_off(world: "World", happening: Fault) -> None:
     node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
     # For longer than a lease, or so short that its members are still there.
     for_s = happening.for_s
     world.nodes.cut(node, 3 * for_s if for_s < _LONG_S else for_s - _LONG_S)
 
 
-def _node_blinks(world: "World", happening: Happening) -> None:
+def _node_blinks(world: "World", happening: Fault) -> None:
     """Lose a node for a moment: members live on, reach the server, and hear that all is over."""
     node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
     world.nodes.cut(node, happening.for_s / 100.0)
 
 
-def _no_descriptor_is_left(world: "World", happening: Happening) -> None:
+def _no_descriptor_is_left(world: "World", happening: Fault) -> None:
     del happening
     if world.server is not None:
         world.server.no_descriptor = True
 
 
-def _node_is_back_before_the_server(world: "World", happening: Happening) -> None:
+def _node_is_back_before_the_server(world: "World", happening: Fault) -> None:
     node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
     world.nodes.cut(node, happening.for_s)
     world.loop.call_later(0.7 * happening.for_s, world.kill_server, happening.for_s)
 
 
-def _node_is_taken_back_too_early(world: "World", happening: Happening) -> None:
+def _node_is_taken_back_too_early(world: "World", happening: Fault) -> None:
     """Have an operator take back a drained node that nobody reaches, just after a restart."""
     node = one_of([node.id for node in world.nodes.cluster.nodes], happening)
     world.nodes.cut(node, 2.0 + happening.for_s)
@@ -168,15 +168,15 @@ def _node_is_taken_back_too_early(world: "World", happening: Happening) -> None:
     world.loop.call_later(1.0, world.client, give_back, node)
 
 
-def _others_come(world: "World", happening: Happening) -> None:
+def _others_come(world: "World", happening: Fault) -> None:
     node = one_of(world.nodes.cluster.nodes, happening)
     every = range(len(node.devices))
-    numbers = tuple(every) if happening.for_s < _ALL_OF_IT_S else tuple(every[:1])
+    numbers = tuple(every) if happening.for_s < _FOREVER_S else tuple(every[:1])
     world.nodes.take(node.id, numbers)
     world.loop.call_later(2 * happening.for_s, world.nodes.take, node.id, ())
 
 
-def _node_closes_as_a_plan_is_made(world: "World", happening: Happening) -> None:
+def _node_closes_as_a_plan_is_made(world: "World", happening: Fault) -> None:
     """Have a node closed to what is new just when a plan would move somebody who runs there."""
     server = world.server
     if server is None:
@@ -193,11 +193,11 @@ def _node_closes_as_a_plan_is_made(world: "World", happening: Happening) -> None
     server.on_moves = close
 
 
-def _node_joins(world: "World", happening: Happening) -> None:
+def _node_joins(world: "World", happening: Fault) -> None:
     world.nodes.join_like(one_of(world.nodes.cluster.nodes, happening).id)
 
 
-def _node_is_missing(world: "World", happening: Happening) -> None:
+def _node_is_missing(world: "World", happening: Fault) -> None:
     """Have the next server find a node gone, or with other devices than it had."""
     name = one_of(world.nodes.cluster.nodes, happening).id
     world.nodes.miss(name, 3.0 * happening.for_s, exchanged=int(8.0 * happening.for_s) % 3 == 0)
@@ -208,18 +208,18 @@ def _node_is_missing(world: "World", happening: Happening) -> None:
         world.loop.call_later(happening.for_s / 2.0, world.client, give_back, name)
 
 
-def _server_is_refused(world: "World", happening: Happening) -> None:
+def _server_is_refused(world: "World", happening: Fault) -> None:
     """Have somebody try to start the next server under rules with which it cannot go on."""
-    world.tries_rules = True
+    world.tries_other_configs = True
     world.kill_server(happening.for_s / 4.0)
 
 
-def _planner_fails(world: "World", happening: Happening) -> None:
+def _planner_fails(world: "World", happening: Fault) -> None:
     if world.server is not None:
         world.server.plans_fail += 1 + int(2 * happening.pick)
 
 
-def _disk_is_full(world: "World", happening: Happening) -> None:
+def _disk_is_full(world: "World", happening: Fault) -> None:
     world.touch()
     world.disk.full = world.checks.disk_was_full = True
     world.loop.call_later(happening.for_s, _make_room, world)
@@ -230,7 +230,7 @@ def _make_room(world: "World") -> None:
     world.disk.full = False
 
 
-def _file_is_damaged(world: "World", happening: Happening) -> None:
+def _file_is_damaged(world: "World", happening: Fault) -> None:
     """Put an old state in the place of a checkpoint's, until somebody repairs it."""
     job = one_of(sorted(world.checks.truth), happening)
     if job is None or job in world.jobs.damaged:
@@ -254,11 +254,11 @@ def _repair(world: "World", job: str, path: Path, good: bytes) -> None:
         path.write_bytes(good)
 
 
-def _clock_jumps(world: "World", happening: Happening) -> None:
+def _clock_jumps(world: "World", happening: Fault) -> None:
     world.wall_offset += (happening.pick - 0.5) * 10_000.0
 
 
-def _time_stalls(world: "World", happening: Happening) -> None:
+def _time_stalls(world: "World", happening: Fault) -> None:
     world.touch()
     for member in world.jobs.members():
         member.stalled_s += happening.for_s  # it cannot leave while nobody runs
@@ -267,7 +267,7 @@ def _time_stalls(world: "World", happening: Happening) -> None:
         world.checks.broken_at[lease] += happening.for_s
 
 
-def _job_is_slow(world: "World", happening: Happening) -> None:
+def _job_is_slow(world: "World", happening: Fault) -> None:
     job = one_of(sorted(world.checks.acknowledged), happening)
     if job is not None:
         world.touch()
@@ -280,13 +280,13 @@ def _hurry(world: "World", job: str) -> None:
     world.jobs.slow_s.pop(job, None)
 
 
-def _job_cannot_start(world: "World", happening: Happening) -> None:
+def _job_cannot_start(world: "World", happening: Fault) -> None:
     world.jobs.fails_to_start += 1 + int(2 * happening.pick)
     world.jobs.fails_from_rank = int(happening.for_s) % 2  # of a gang only the second, perhaps
     world.jobs.fails_for_want = int(2 * happening.for_s) % 2 == 1
 
 
-HAPPENINGS: dict[str, Callable[["World", Happening], None]] = {
+FAULT_HANDLERS: dict[str, Callable[["World", Fault], None]] = {
     **dict.fromkeys(ACTIONS, act),
     "server dies": _server_dies,
     "server dies at a gate": _server_dies_at_a_gate,

@@ -46,9 +46,9 @@ class SimulatedNodes:
         node = there[name]
         other = replace(node, devices=(*node.devices, node.devices[0]))
         self.absent[name] = other if exchanged else None
-        self._world.loop.call_later(for_s, self.have_again, name)
+        self._world.loop.call_later(for_s, self.unhide_node, name)
 
-    def have_again(self, name: str) -> None:
+    def unhide_node(self, name: str) -> None:
         """Have the engine find a node that it was without."""
         if name in self.absent:
             del self.absent[name]
@@ -103,6 +103,6 @@ class SimulatedNodes:
         for name in sorted(self._machine.cut):
             self.find(name)
         for name in sorted(self.absent):
-            self.have_again(name)
+            self.unhide_node(name)
         for name in sorted(self._machine.taken):
             self.take(name, ())

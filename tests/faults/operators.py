@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.scenario import ENDLESS, Happening
+from tests.faults.scenario import ENDLESS, Fault
 from tests.faults.system.server import Server
 
 from fairlead.live.job_spec import JobSpec
@@ -127,7 +127,7 @@ async def _priority(world: "World", server: Server, job_id: str, priority: int) 
         return
 
 
-def act(world: "World", happening: Happening) -> None:
+def act(world: "World", happening: Fault) -> None:
     """Have somebody do something."""
     what, checks = happening.what, world.checks
     job = one_of(sorted(checks.acknowledged), happening)
@@ -154,6 +154,6 @@ def act(world: "World", happening: Happening) -> None:
         world.client(_priority, job, int(happening.for_s))
 
 
-def one_of(among: Sequence[Any], happening: Happening) -> Any:
+def one_of(among: Sequence[Any], happening: Fault) -> Any:
     """Return whom a happening hits; None if there is nobody."""
     return among[int(happening.pick * len(among))] if among else None

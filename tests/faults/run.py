@@ -19,7 +19,7 @@ from typing import Any
 from tests.faults.scenario import scenario
 from tests.faults.world import World
 
-from fairlead.sim.gc_tuning import rarely_collected
+from fairlead.sim.gc_tuning import infrequent_gc
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def run(seed: int, *, real_store: bool | None = None) -> Result:
         plan.real_store = real_store
     world = World(plan, Path(home))
     try:
-        with _on_one_core(), rarely_collected():
+        with _on_one_core(), infrequent_gc():
             world.run()
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.scheduling_config import Rules
-from fairlead.mechanisms._queues.serving import preempting, refilling
+from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.mechanisms.capacity import Capacity
 from fairlead.mechanisms.shares import Shares
 from fairlead.mechanisms.srtf import Srtf
@@ -68,7 +68,7 @@ ENDLESS = JobSpec(
 
 
 @dataclass(frozen=True)
-class Happening:
+class Fault:
     """Something that goes wrong or that somebody does, and for how long."""
 
     at: float
@@ -90,7 +90,7 @@ class Scenario:
     limits: dict[str, dict[str, float]]
     """tenant → accelerator → devices of which it never holds more"""
     jobs: list[tuple[float, JobSpec]]
-    happenings: list[Happening]
+    happenings: list[Fault]
     trouble: float
     """how likely calls and messages are late, lost or doubled"""
     slow_disk: float
@@ -123,7 +123,7 @@ def scenario(seed: int) -> Scenario:
     whats += [rng.choice(ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
     happenings = sorted(
         (
-            Happening(rng.uniform(0.0, quiet_at), what, rng.uniform(0.5, 8.0), rng.random())
+            Fault(rng.uniform(0.0, quiet_at), what, rng.uniform(0.5, 8.0), rng.random())
             for what in whats
         ),
         key=lambda one: one.at,
@@ -225,13 +225,13 @@ class Turns:
     def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
         """Return the jobs that have had least time."""
         until = snap.starts_at + self.round_s
-        wanted = preempting(snap, _least_served(snap), fastest=True)
+        wanted = serve_preemptively(snap, _least_served(snap), fastest=True)
         return Plan(*move(snap, wanted), until, until), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
         """Return waiting jobs in the same order for devices that have fallen idle."""
         del memory
-        return refilling(snap, _least_served(snap), idle, fastest=True)
+        return serve_idle_devices(snap, _least_served(snap), idle, fastest=True)
 
 
 def _least_served(snap: Snapshot) -> IntArray:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.faults.bad_config import refuse
 from tests.faults.checks.checks import Checks
-from tests.faults.injection import HAPPENINGS
+from tests.faults.injection import FAULT_HANDLERS
 from tests.faults.liveness import Watch
 from tests.faults.machine.disk import Disk
 from tests.faults.machine.machine import Machine, Process
@@ -28,7 +28,7 @@ from tests.faults.record import CHECKPOINT_S
 from tests.faults.scenario import (
     ENDLESS,
     SPEEDS,
-    Happening,
+    Fault,
     Scenario,
 )
 from tests.faults.system.jobs import Jobs
@@ -41,8 +41,8 @@ from fairlead.live.driver import Setting
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.lease import SLOTS
-from fairlead.server.access.rate_limits import Gates, Limits
-from fairlead.server.access.tokens import DeniedError, Tokens
+from fairlead.server.access.rate_limits import Limits, RateLimiters
+from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api.renewals import renewed
 from fairlead.server.api.schemas import Renewal
 from fairlead.store import Store
@@ -78,14 +78,14 @@ class World:
         self._tokens = Tokens({}, b"a secret")
         self._tried: set[int] = set()
         """leases of which a renewal with a wrong token was tried"""
-        self._gates = Gates(Limits(), self.loop.time)
+        self._gates = RateLimiters(Limits(), self.loop.time)
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
         self.nodes = SimulatedNodes(self, plan.cluster)
         self._watch = Watch(self)
         self.dies_at_begin: float | None = None
         """for how long the server is away when the next keeper has begun, and started nobody"""
-        self.tries_rules = False
+        self.tries_other_configs = False
         """whether somebody tries to start the next server under rules that it must refuse"""
         self.dies_at_point: int | None = None
         """how many more named points keepers and jobs pass before one dies there"""
@@ -102,7 +102,7 @@ class World:
         self.disk.on_write = lambda path: self.checks.jobs.written(path, self.machine.me)
         self.network.on_trouble = self.disk.on_full = self._touch_one
         self.disk.on_server = self._gate
-        self.machine.on_untold = lambda one: self.checks.require(
+        self.machine.on_missed_stop = lambda one: self.checks.require(
             False, f"{one.name} was not told that it is to stop"
         )
         self.jobs.asked = self._asked
@@ -214,9 +214,9 @@ class World:
             if live.scheduler.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
                 self.client(cancel, job_id)
 
-    def _happen(self, happening: Happening) -> None:
+    def _happen(self, happening: Fault) -> None:
         self.checks.note(happening)
-        HAPPENINGS[happening.what](self, happening)
+        FAULT_HANDLERS[happening.what](self, happening)
 
     def _all_ended(self) -> bool:
         server = self.server
@@ -261,8 +261,8 @@ class World:
     def _start_server(self) -> None:
         if self.server is not None:
             return
-        if self.tries_rules:
-            self.tries_rules = False
+        if self.tries_other_configs:
+            self.tries_other_configs = False
             refuse(self._open_store, self.setting, self.checks)
         store = self._open_store()
         self.checks.note("a server starts")
@@ -328,7 +328,7 @@ class World:
         if lease not in self._tried:  # somebody else's token is good for nothing
             self._tried.add(lease)
             other = self._tokens.lease_token(lease + 1)
-            with suppress(DeniedError):
+            with suppress(AuthError):
                 renewed(server.live, self._tokens, self._gates, lease, other, said)
                 self.checks.require(False, f"lease {lease} was renewed with another's token")
         try:

@@ -16,7 +16,7 @@ _LOOK_S = 0.02
 
 
 @dataclass
-class _Seen:
+class _CheckpointState:
     """What was last seen of a job's checkpoint directory."""
 
     fence: int = -1
@@ -26,13 +26,13 @@ class _Seen:
 
 
 @dataclass
-class CheckpointWatch:
+class CheckpointMonitor:
     """Looks at all checkpoint directories fifty times a second; none may ever go back."""
 
     jobs: Path
     """the server's directory of jobs"""
     complaints: list[str] = field(default_factory=list)
-    seen: dict[str, _Seen] = field(default_factory=dict)
+    seen: dict[str, _CheckpointState] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class CheckpointWatch:
             self._look_at(str(directory), directory.parent.name)
 
     def _look_at(self, directory: str, job: str) -> None:
-        before = self.seen.setdefault(job, _Seen())
+        before = self.seen.setdefault(job, _CheckpointState())
         # Before the checkpoint: what is committed after this look is committed behind this fence.
         fence = checkpoint.fence(directory)
         found = checkpoint.latest(directory)

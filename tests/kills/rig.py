@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from tests.kills.deployment import Site
 from tests.kills.invariants import (
-    CheckpointWatch,
+    CheckpointMonitor,
     check_answer,
     check_end,
     wait_until,
@@ -34,7 +34,7 @@ _LAST_JOBS_S = 240.0
 
 
 @dataclass
-class Kills:
+class KillRig:
     """One run: so many kills, then peace, then the reckoning."""
 
     site: Site
@@ -57,7 +57,7 @@ class Kills:
         """point → until when a process may die there"""
         self._deck: list[str] = []
         self._due: list[tuple[float, Callable[[], object]]] = []
-        self.watch = CheckpointWatch(self.site.data / "jobs")
+        self.watch = CheckpointMonitor(self.site.data / "jobs")
         self._acts: dict[str, Callable[[], bool]] = {
             "server killed": self._kill_server,
             "server frozen": self._freeze_server,
@@ -91,7 +91,7 @@ class Kills:
             up = self._look()
             self._act(up)
             time.sleep(self.rng.uniform(0.0, 0.4))
-        self._make_peace()
+        self._stop_faults()
         self._end()
         return self.problems
 
@@ -119,13 +119,13 @@ class Kills:
             if any(point.startswith(kind) for point in self._open):
                 self._deck.insert(0, what)  # one after the other
             else:
-                self._have_die_at(what)
+                self._arm_crash_point(what)
         elif not self._acts[what]():
             self._deck.insert(0, what)
         else:
             self.counts[what] += 1
 
-    def _have_die_at(self, point: str) -> None:
+    def _arm_crash_point(self, point: str) -> None:
         (self.site.home / "crashes" / point).touch()
         self._open[point] = time.monotonic() + _TICKET_S
         if point.startswith("server.start."):
@@ -234,11 +234,11 @@ class Kills:
                     gang=gang,
                     workload="big" if gang > 1 else self.rng.choice(("big", "small")),
                 )
-        self._hear_complaints()
+        self._collect_complaints()
         self.say(f"{self.kills} kills, {site.starts} starts, {len(site.known)} jobs")
         return jobs is not None
 
-    def _hear_complaints(self) -> None:
+    def _collect_complaints(self) -> None:
         self.problems += self.watch.complaints
         self.watch.complaints.clear()
         found = (self.site.home / "complaints").read_text(encoding="utf-8")
@@ -246,7 +246,7 @@ class Kills:
 
     # -- the end --------------------------------------------------------------------------------
 
-    def _make_peace(self) -> None:
+    def _stop_faults(self) -> None:
         for _, call in self._due:
             call()
         for point in self._open:
@@ -269,7 +269,7 @@ class Kills:
             wait_until(over, _LAST_JOBS_S)
             self.problems += check_end(site.home, site.jobs() or [], site.known)
         self.watch.stop()
-        self._hear_complaints()
+        self._collect_complaints()
         left = site.running()
         if left and not self.problems:
             self.problems.append(f"keepers that nobody wants live on: {left}")

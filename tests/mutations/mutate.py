@@ -25,36 +25,37 @@ from typing import Any
 TARGETS: dict[str, str] = {
     "fairlead.live.driver": "start _rebuild _go_by_rules submit hold release renew _take_in _save"
     " _write_state _ended",
-    "fairlead.live.scheduling_config": "keep read rules_of",
-    "fairlead.live.leases.lifecycle": "take_over close launch renew suspend _start_processes"
+    "fairlead.live.scheduling_config": "keep read config_for_state",
+    "fairlead.live.leases.lifecycle": "recover_leases close launch renew suspend _launch_on_engine"
     " answer progressed progress",
-    "fairlead.live.leases.outcomes": "of steps release_waiting _release_later",
+    "fairlead.live.leases.outcomes": "of steps resume_backoffs _schedule_retry",
     "fairlead.live.rounds": "resume set_timer _plan_due plan",
     "fairlead.live.leases.open_leases": "renew",
-    "fairlead.live.nodes.lifecycle": "rebuilt drain take_back report _undrained _compare"
-    " _unless_drained _back _taken",
-    "fairlead.live.nodes.inventory": "all_found found _lost",
-    "fairlead.job.checkpoint": "raise_fence fence latest read write commit await_commit require"
+    "fairlead.live.nodes.lifecycle": "rebuilt drain take_back report _clear_drain _compare"
+    " _skip_drained _back _taken_events",
+    "fairlead.live.nodes.inventory": "reconcile_all found _lost",
+    "fairlead.job.checkpoint": "raise_fence fence latest read write commit wait_for_commit require"
     " _locked _replace",
-    "fairlead.job.lease": "begin may_start ask_to_leave close _keep _turn _part _decide _renew",
+    "fairlead.job.lease": "begin may_start check_now close _keep _turn _part _decide _renew",
     "fairlead.job.gang_exit": "has_begun last_step _said",
-    "fairlead.job.leased_run": "_restore _on_signal register checkpoint steps _save_or_refuse"
+    "fairlead.job.leased_run": "_restore _on_signal register checkpoint steps _save_or_raise"
     " _leave _save_or_leave",
     "fairlead.core.leases": "slots is_open of_job on_devices vacating leave start close restore"
     " saved columns",
-    "fairlead.core.scheduler": "_take_out _job_released _save_steps _leases_ended"
-    " _leave_lost_nodes _node_lost _gone _node_returned _devices_taken _opened_or_closed"
+    "fairlead.core.scheduler": "_end_job _job_released _store_checkpointed_steps _leases_ended"
+    " _on_lost_nodes _node_lost _preempt_on_lost_nodes _node_returned _devices_taken"
+    " _replan_after_node_change"
     " _plan_ready _round_end _apply _launch_ready _launch _renew _suspend",
     "fairlead.core.plan_fitting": "fitted",
-    "fairlead.core.nodes": "restore lose take_back take _refresh",
+    "fairlead.core.nodes": "restore lose take_back take _recompute",
     "fairlead.core.jobs": "end release restore",
     "fairlead.core.state": "save_state load_state",
     "fairlead.store.store": "acquire _try_file append save_state load_state load_events documents"
     " close _check _apply",
     "fairlead.engines.local.engine": "launch stop adopt forget _watch _follow _report_end"
     " _stop_stranger",
-    "fairlead.engines.keeper.keeper": "keep run _begin _await_end _stop _pass_on_stop _kill _watch"
-    " _ending",
+    "fairlead.engines.keeper.keeper": "keep run _begin _wait_for_members _stop _forward_stop _kill"
+    " _watch _ending",
     "fairlead.engines.keeper.lease_dir": "write_json read_order hold is_alive remove read_ended",
     "fairlead.server.api.renewals": "renewed",
 }
@@ -65,14 +66,22 @@ _IGNORED = (
     *("heard_at", "_began", "rounds_s", "_due_at", "self._load", "load.", "_unsaved_bytes"),
     *("elapsed", "decisions_s", "Audit", "ledger", "usage", "changes += 1", "planned_from"),
     *("own_steps", "packed", "copy", "_free", "limit_s", "memory_gib", "_progress["),
-    *("_remove(", "os.close", "_sweep", "_saved_seq", "advance(", "simple", "_add_slots"),
-    *("_tidy", "_saved_at", "_polling", "_to_stop.discard", "progress_pattern"),
-    *("crash.point(", "_react(", "raise ProtocolError(", "_connection", "gates."),
-    *("_pump", "_size[", "_n_held", "step_at", "last_step"),
+    *(
+        "_remove(",
+        "os.close",
+        "_kill_descendants",
+        "_saved_seq",
+        "advance(",
+        "simple",
+        "_add_slots",
+    ),
+    *("_remove_old", "_saved_at", "_polling", "_stops_requested.discard", "progress_pattern"),
+    *("failpoints.point(", "_plan_or_refill(", "raise ProtocolError(", "_connection", "gates."),
+    *("_copy_output", "_size[", "_n_held", "step_at", "last_step"),
     *("_reads_progress", "emulated", "measured", "pace."),
-    *("self.tick()", "self.finish()", "super().register(", "launched_at", "_lease_ends"),
-    *("until - time.monotonic()", "self.memory =", "< planned", "expect(", "_weigh_at"),
-    *("dispose()", "require_some_known(", "require_devices(", "tables.audit"),
+    *("self.tick()", "self.finish()", "super().register(", "launched_at", "_on_lease_ended"),
+    *("until - time.monotonic()", "self.memory =", "< planned", "expect(", "_memory_check_at"),
+    *("dispose()", "require_matching_nodes(", "require_devices(", "tables.audit"),
 )
 """What mentions these keeps no promise of ours: messages, figures, when to plan anew (a job that
 is not thought of at once is at the end of the round), forked and packed jobs, tables'
@@ -86,7 +95,7 @@ keeper's ``tick`` and ``finish`` are empty, and wrong arguments of ``register`` 
 check that has unit tests."""
 _EQUIVALENT = (
     # Only when to plan anew follows from it: waiting jobs are thought of a little earlier.
-    "_leave_lost_nodes: False → not",
+    "_on_lost_nodes: False → not",
     # Who waits is active unless something has changed: to look only then saves time.
     "and/or in len(self.waiting) and self.changes != changes",
     # Only a forked job that has finished has another lease.

@@ -22,7 +22,7 @@ from fairlead.core import leases
 from fairlead.mechanisms import shares
 from fairlead.mechanisms._rounds import deficits as account_module
 from fairlead.mechanisms._rounds import selection
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import Account
 from fairlead.mechanisms._rounds.selection import Choice
 from fairlead.model.allocation import Allocation
@@ -71,7 +71,7 @@ def test_an_operator_may_leave_aside_what_is_compiled() -> None:
 
 
 @st.composite
-def _choices(draw: st.DrawFn) -> tuple[Entries, Choice]:
+def _choices(draw: st.DrawFn) -> tuple[CandidateEntries, Choice]:
     rows, columns = draw(st.integers(1, 12)), draw(st.integers(1, 4))
     weight = draw(
         nst.arrays(
@@ -88,12 +88,12 @@ def _choices(draw: st.DrawFn) -> tuple[Entries, Choice]:
     busy = draw(st.lists(st.sampled_from([-1, -1, -2]), min_size=rows, max_size=rows))
     order = draw(st.permutations(range(len(row))))
     row, column = np.array([row, column]).T[list(order)].T  # with gaps between them
-    return Entries(row, column, weight[row, column]), Choice(gang, free, np.array(busy))
+    return CandidateEntries(row, column, weight[row, column]), Choice(gang, free, np.array(busy))
 
 
 @needs_compiled
 @given(_choices())
-def test_the_compiled_choice_is_the_same(case: tuple[Entries, Choice]) -> None:
+def test_the_compiled_choice_is_the_same(case: tuple[CandidateEntries, Choice]) -> None:
     entries, choice = case
     other = replace(choice, free=list(choice.free), wanted=choice.wanted.copy())
     choice.assign(entries)
@@ -105,7 +105,7 @@ def test_the_compiled_choice_is_the_same(case: tuple[Entries, Choice]) -> None:
 @needs_compiled
 @given(_choices(), st.data())
 def test_the_compiled_filling_is_the_same(
-    case: tuple[Entries, Choice], data: st.DataObject
+    case: tuple[CandidateEntries, Choice], data: st.DataObject
 ) -> None:
     _, choice = case
     other = replace(choice, free=list(choice.free), wanted=choice.wanted.copy())

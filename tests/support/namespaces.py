@@ -54,12 +54,12 @@ class Apart:
             self._run("mount", "-t", "tmpfs", "-o", "ro,size=4k", "none", str(path))
         self._run("ip", "link", "set", "cable", "down")
 
-    def mend_directories(self, *directories: Path) -> None:
+    def restore_directories(self, *directories: Path) -> None:
         """Let the far side see these directories again."""
         for path in directories:
             self._run("umount", str(path))
 
-    def mend_network(self) -> None:
+    def restore_network(self) -> None:
         """Plug the cable in again."""
         self._run("ip", "link", "set", "cable", "up")
 
@@ -86,7 +86,7 @@ def apart(*more: str) -> Iterator[Apart]:
             _do("ip", "link", "set", "cable", "up")
             _do(*made.enter, "ip", "link", "set", "lo", "up")
             _do(*made.enter, "ip", "address", "add", f"{THERE}/24", "dev", "cable")
-            made.mend_network()
+            made.restore_network()
             yield made
         finally:
             _move_to(home)

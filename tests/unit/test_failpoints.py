@@ -8,9 +8,13 @@ from pathlib import Path
 
 import fairlead
 from fairlead import failpoints
-from fairlead.testing.cpu_time import slowness
+from fairlead.testing.cpu_time import machine_slowness
 
-_PASS = "from fairlead import failpoints; failpoints.point('job.leaves'); failpoints.point('job.restored')"
+_PASS = """
+from fairlead.failpoints import point
+point('job.leaves')
+point('job.restored')
+"""
 
 
 def _run(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -27,7 +31,7 @@ def _run(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
 def test_every_named_point_is_in_the_code_and_no_other() -> None:
     home = Path(fairlead.__file__).parent
     text = "\n".join(path.read_text(encoding="utf-8") for path in home.rglob("*.py"))
-    found = re.findall(r"crash\.point\(\"([a-z.]+)\"\)", text)
+    found = re.findall(r"failpoints\.point\(\"([a-z.]+)\"\)", text)
     assert sorted(found) == sorted(failpoints.POINTS)
 
 
@@ -52,4 +56,4 @@ def test_the_job_library_loads_the_standard_library_only_and_soon() -> None:
     )
     said = [_run(code).stdout.split() for _ in range(3)]
     assert {tuple(names) for _, *names in said} == {("fairlead",)}
-    assert min(float(took) for took, *_ in said) < 0.03 * slowness()
+    assert min(float(took) for took, *_ in said) < 0.03 * machine_slowness()

@@ -105,10 +105,10 @@ def test_only_one_scheduler_at_a_time_and_the_old_one_is_fenced(url: str) -> Non
 def test_the_newest_schema_is_that_of_the_last_migration(url: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(tables.__file__).parent / "migrations"))
-    assert ScriptDirectory.from_config(config).get_current_head() == tables.NEWEST
-    assert schema_state(url) == (None, tables.NEWEST)
+    assert ScriptDirectory.from_config(config).get_current_head() == tables.SCHEMA_VERSION
+    assert schema_state(url) == (None, tables.SCHEMA_VERSION)
     Store(url).close()
-    assert schema_state(url) == (tables.NEWEST, tables.NEWEST)
+    assert schema_state(url) == (tables.SCHEMA_VERSION, tables.SCHEMA_VERSION)
 
 
 def test_a_store_is_opened_again_as_it_was(url: str) -> None:

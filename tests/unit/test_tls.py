@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from fairlead.tls import distrust
+from fairlead.tls import explain_untrusted_certificate
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_each_fault_of_a_certificate_has_its_own_fix(
 ) -> None:
     error = ssl.SSLCertVerificationError(1, "certificate verify failed")
     error.verify_code, error.verify_message = code, why
-    found = distrust(error, "gpu")
+    found = explain_untrusted_certificate(error, "gpu")
     assert found is not None
     assert problem in found[0]
     assert fix in found[1]
@@ -31,4 +31,4 @@ def test_each_fault_of_a_certificate_has_its_own_fix(
 
 def test_what_is_no_fault_of_a_certificate_is_not_taken_for_one() -> None:
     for error in (ConnectionRefusedError(111, "refused"), TimeoutError(), ssl.SSLError(1, "eof")):
-        assert distrust(error, "gpu") is None
+        assert explain_untrusted_certificate(error, "gpu") is None

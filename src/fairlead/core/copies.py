@@ -7,7 +7,7 @@ from fairlead.core.leases import LeaseTable
 from fairlead.model.arrays import FloatArray, IntArray
 
 
-def count_copies(
+def record_copy_steps(
     jobs: JobTable, leases: LeaseTable, slots: IntArray, steps: FloatArray, capacity: IntArray
 ) -> None:
     """Note the steps that running copies have made themselves, and their jobs' in all."""
@@ -16,7 +16,7 @@ def count_copies(
     _add_up(jobs, leases, slots, capacity)
 
 
-def settle_copies(
+def merge_ended_copies(
     jobs: JobTable, leases: LeaseTable, slots: IntArray, steps: FloatArray, capacity: IntArray
 ) -> None:
     """Keep for their jobs the steps of copies whose leases have ended."""

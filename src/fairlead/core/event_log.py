@@ -17,7 +17,15 @@ from fairlead.model.plan import Plan
 from fairlead.model.tenants.usage_decay import History
 
 _PLAIN = frozenset({str, float, int, bool, type(None)})
-_VALUES: tuple[type, ...] = (*get_args(ev.Event), Job, Tenant, History, Node, Plan, Placements)
+_LOGGED_TYPES: tuple[type, ...] = (
+    *get_args(ev.Event),
+    Job,
+    Tenant,
+    History,
+    Node,
+    Plan,
+    Placements,
+)
 
 
 def encode_event(event: ev.Event) -> str:
@@ -46,7 +54,7 @@ def encode_value(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
     if is_dataclass(value) and not isinstance(value, type):
-        # Fields with metadata are left out while they are empty (model.job.UNLESS_EMPTY).
+        # Fields with metadata are left out while they are empty (model.job.OMIT_IF_EMPTY).
         written = [f.name for f in fields(value) if not f.metadata or getattr(value, f.name)]
         members = {name: encode_value(getattr(value, name)) for name in written}
         return {"is": type(value).__name__, **members}
@@ -61,7 +69,7 @@ def encode_value(value: object) -> Any:
 
 def decode_value(value: Any, memory_type: type) -> Any:
     """Return what ``encode_value`` was given; the mechanism's memory has this type."""
-    return _decode(value, {kind.__name__: kind for kind in (*_VALUES, memory_type)})
+    return _decode(value, {kind.__name__: kind for kind in (*_LOGGED_TYPES, memory_type)})
 
 
 def _decode(value: Any, known: dict[str, type]) -> Any:

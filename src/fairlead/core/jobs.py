@@ -9,16 +9,16 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
-from fairlead.model.job import Job, Tenant, unsupported_alternatives
+from fairlead.model.job import Job, Tenant, per_accelerator_gangs_error
 from fairlead.model.plan import NOBODY
 from fairlead.model.profiles import Profiles
-from fairlead.model.snapshot import Measurements, gangs_of
+from fairlead.model.snapshot import Measurements, gangs_by_accelerator
 from fairlead.model.speeds.table import SpeedTable
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)
 _NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY, ISOLATED = range(7)
-FIRST_RECEIVED = len(_NUMBERS)
-"""columns of JobTable.ints and .numbers, in these from FIRST_RECEIVED on the time received"""
+FIRST_TIME_COLUMN = len(_NUMBERS)
+"""columns of JobTable.ints and .numbers, in these from FIRST_TIME_COLUMN on the time received"""
 _MEASURED = MEASURED_AT, MEASURED_LEASE, SPEED, UTILIZATION, MEMORY = range(5)
 _UNMEASURED = (-np.inf, NOBODY, np.nan, np.nan, np.nan)
 """columns of JobTable.measured, and what they hold before a job's first report"""
@@ -51,11 +51,11 @@ class JobTable:
         devices that a job needs may depend on the accelerator.
         """
         self._cluster = cluster
-        self._alternatives = alternatives
-        self._mixes = mixes
+        self._allows_per_accelerator_gangs = alternatives
+        self._allows_mixed_gangs = mixes
         self._beliefs = beliefs
-        self._lasting: IntArray = cluster.counts
-        self._able: set[tuple[object, ...]] = set()
+        self._permanent: IntArray = cluster.counts
+        self._can_use: set[tuple[object, ...]] = set()
         """what is known of jobs that can run on the lasting devices"""
         self.jobs: list[Job] = []
         self.ids: list[str] = []
@@ -83,13 +83,13 @@ class JobTable:
         self._cluster = cluster
         unused = np.zeros((len(self.numbers), more))
         self._lay_out(self.ints, np.hstack([self.numbers, unused]))
-        self._find_speeds()
+        self._look_up_speeds()
         self.expect(lasting)
 
     def expect(self, lasting: IntArray) -> None:
         """Refuse jobs from now on that need more than these devices of each accelerator."""
-        self._lasting = lasting
-        self._able.clear()
+        self._permanent = lasting
+        self._can_use.clear()
 
     def believe(self, beliefs: SpeedTable, *, mixes: bool, alternatives: bool) -> None:
         """Go on with other speeds; refuse them if a job that has not ended could never run.
@@ -97,21 +97,25 @@ class JobTable:
         One that already could not, as its devices were removed, goes on waiting if it could run
         when such are back.
         """
-        before = self._beliefs, self._mixes, self._alternatives
+        before = self._beliefs, self._allows_mixed_gangs, self._allows_per_accelerator_gangs
         stranded = set(self.stranded)
-        self._beliefs, self._mixes, self._alternatives = beliefs, mixes, alternatives
-        self._able.clear()
+        self._beliefs, self._allows_mixed_gangs, self._allows_per_accelerator_gangs = (
+            beliefs,
+            mixes,
+            alternatives,
+        )
+        self._can_use.clear()
         try:
             for number in self._not_ended:
                 if number in stranded:
-                    self._require_runs(self.jobs[number], self._cluster.counts)
+                    self._require_runnable(self.jobs[number], self._cluster.counts)
                 else:
                     self._check_runs(self.jobs[number])
         except InputError:
-            self._beliefs, self._mixes, self._alternatives = before
-            self._able.clear()
+            self._beliefs, self._allows_mixed_gangs, self._allows_per_accelerator_gangs = before
+            self._can_use.clear()
             raise
-        self._find_speeds()
+        self._look_up_speeds()
 
     @property
     def stranded(self) -> list[int]:
@@ -123,16 +127,16 @@ class JobTable:
         found = np.isin(self.state[: len(self)], (JobState.ACTIVE, JobState.HELD)).nonzero()[0]
         return list(found.tolist())
 
-    def _find_speeds(self) -> None:
+    def _look_up_speeds(self) -> None:
         self._profile_rows = [
-            (self._known_speed(job), *row[1:])
+            (self._speed_or_zero(job), *row[1:])
             for job, row in zip(self._first_of_profile, self._profile_rows, strict=True)
         ]
         self._profiles = None
 
     def require_devices(self, asked: Mapping[str, int]) -> None:
         """Raise InputError for the first accelerator of which there are never so many devices."""
-        there = dict(zip(self._cluster.accelerators, self._lasting.tolist(), strict=True))
+        there = dict(zip(self._cluster.accelerators, self._permanent.tolist(), strict=True))
         for kind, count in asked.items():
             if count > there.get(kind, 0):
                 raise InputError(
@@ -149,7 +153,7 @@ class JobTable:
         return self._append(job)
 
     def _append(self, job: Job) -> int:
-        profile = self._intern(job)
+        profile = self._intern_profile(job)
         number = len(self.jobs)
         if number == len(self.state):
             self._grow()
@@ -199,7 +203,7 @@ class JobTable:
             raise ProtocolError(f"job {job.id!r} cannot change its workload or steps")
         if _needs(job) != _needs(before):
             self._check_runs(job)
-        self.ints[number, PROFILE] = self._intern(job)
+        self.ints[number, PROFILE] = self._intern_profile(job)
         self.jobs[number] = job
         row = self.numbers[number]
         row[DEADLINE] = np.inf if job.deadline_s is None else job.arrival_at + job.deadline_s
@@ -253,13 +257,15 @@ class JobTable:
                 np.array(least) if elastic else None,
                 np.array(most) if elastic else None,
                 np.array([self._members(job) for job in self._first_of_profile])
-                if self._mixes
+                if self._allows_mixed_gangs
                 else None,
                 self._gangs(),
             )
         return self._profiles
 
-    def note_measured(self, job: int, report: tuple[float, float, float, float, float]) -> None:
+    def store_measurement(
+        self, job: int, report: tuple[float, float, float, float, float]
+    ) -> None:
         """Keep a job's report (at, lease, speed, utilisation, memory) until its next one."""
         missing = job + 1 - len(self.measured)
         if missing > 0:
@@ -286,7 +292,7 @@ class JobTable:
     def _fitting(self, job: Job, counts: IntArray) -> FloatArray:
         """Return accelerators → believed speed of the job where it may and can run, else 0."""
         speed = self._beliefs.row_of(job, self._cluster.accelerators)
-        enough = counts >= gangs_of([job], self._cluster.accelerators)[0]
+        enough = counts >= gangs_by_accelerator([job], self._cluster.accelerators)[0]
         return np.where(self._allowed(job) & enough, speed, 0.0)
 
     def gang_on(self, job: int, kind: int) -> int:
@@ -298,9 +304,9 @@ class JobTable:
         """Return profiles × accelerators → devices needed at once, None where all are alike."""
         if not any(job.gangs for job in self._first_of_profile):
             return None
-        return gangs_of(self._first_of_profile, self._cluster.accelerators)
+        return gangs_by_accelerator(self._first_of_profile, self._cluster.accelerators)
 
-    def _known_speed(self, job: Job) -> FloatArray:
+    def _speed_or_zero(self, job: Job) -> FloatArray:
         """Return the same for what there is, 0 for a job that ended under another speeds table."""
         try:
             return self._fitting(job, self._cluster.counts)
@@ -330,7 +336,7 @@ class JobTable:
     def _can_run(self, job: Job, devices: IntArray) -> bool:
         if self._fitting(job, devices).any():
             return True
-        if not self._mixes:
+        if not self._allows_mixed_gangs:
             return False
         return int(devices[self._members(job) > 0.0].sum()) >= job.gang
 
@@ -344,18 +350,18 @@ class JobTable:
 
     def _check_runs(self, job: Job) -> None:
         needs = _needs(job)
-        if needs not in self._able:
-            self._require_runs(job, self._lasting)
-            self._able.add(needs)
+        if needs not in self._can_use:
+            self._require_runnable(job, self._permanent)
+            self._can_use.add(needs)
 
-    def _require_runs(self, job: Job, devices: IntArray) -> None:
+    def _require_runnable(self, job: Job, devices: IntArray) -> None:
         """Raise InputError unless a job can run on so many devices of each accelerator."""
-        if job.gangs and not self._alternatives:
-            raise unsupported_alternatives(job.id)
+        if job.gangs and not self._allows_per_accelerator_gangs:
+            raise per_accelerator_gangs_error(job.id)
         if not self._can_run(job, devices):
-            raise self._never_runs(job, devices)
+            raise self._why_unrunnable(job, devices)
 
-    def _never_runs(self, job: Job, devices: IntArray) -> InputError:
+    def _why_unrunnable(self, job: Job, devices: IntArray) -> InputError:
         """Return what keeps a job from ever running: the first of its fields that does."""
         counted = zip(self._cluster.accelerators, devices.tolist(), strict=True)
         there = [kind for kind, count in counted if count]
@@ -380,7 +386,7 @@ class JobTable:
             field="gang",
         )
 
-    def _intern(self, job: Job) -> int:
+    def _intern_profile(self, job: Job) -> int:
         tenant = self._tenant_index.get(job.tenant)
         if tenant is None:
             self.set_tenant(Tenant(job.tenant))
@@ -391,7 +397,7 @@ class JobTable:
         key = (*shape, gangs, job.weight, tenant, job.accelerators, job.memory_gib)
         known = self._profile_index.get(key)
         if known is None:
-            row = self._known_speed(job)
+            row = self._speed_or_zero(job)
             known = self._profile_index[key] = len(self._profile_rows)
             self._first_of_profile.append(job)
             self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload, *elastic))
@@ -415,7 +421,7 @@ class JobTable:
         """steps made as last reported: what policies see"""
         self.saved_steps = numbers[:, SAVED]
         """steps held by a checkpoint: what survives"""
-        self.received_s = numbers[:, FIRST_RECEIVED:]
+        self.received_s = numbers[:, FIRST_TIME_COLUMN:]
 
     def saved(self) -> dict[str, object]:
         """Return what a new table needs to become this one."""
@@ -431,7 +437,7 @@ class JobTable:
         for tenant in saved["tenants"]:
             self.set_tenant(tenant)
         for job in saved["first_of_profile"]:
-            self._intern(job)  # in the order in which profiles were numbered
+            self._intern_profile(job)  # in the order in which profiles were numbered
         for job in saved["jobs"]:
             self._append(job)
         count = len(self)

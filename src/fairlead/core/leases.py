@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.compiled import compiled
-from fairlead.core.jobs import FIRST_RECEIVED, PROFILE, JobTable
+from fairlead.core.jobs import FIRST_TIME_COLUMN, PROFILE, JobTable
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
@@ -14,7 +14,7 @@ from fairlead.model.lease import SLOTS, Placements
 from fairlead.model.plan import NOBODY
 from fairlead.model.snapshot import MIXED
 
-_UNUSED = (-1, -1, 0, 1, -1, -1)
+_EMPTY_SLOT = (-1, -1, 0, 1, -1, -1)
 """what a slot's columns hold before its first lease: lease number, job, copy, devices held,
 their accelerator, the first of them"""
 
@@ -33,12 +33,12 @@ class LeaseTable:
         devices = len(self._accelerator_of)
         self.holder: IntArray = np.full((1, devices), -1, dtype=np.int64)
         self.next_epoch = 0
-        self.n_leaving = 0
+        self.leaving_count = 0
         self.simple = True
         """no lease so far was mixed or a further copy: a job has one lease on one accelerator"""
         self.own_steps: dict[int, float] = {}
         """slots of forked jobs' copies → steps each has made itself, as last reported"""
-        self._beyond: dict[tuple[int, int], float] = {}
+        self._extra_device_s: dict[tuple[int, int], float] = {}
         """job, accelerator → device-seconds that ended leases of elastic jobs held beyond those of
         its gang, below 0 where they held fewer"""
         self._free: list[int] = []
@@ -46,7 +46,7 @@ class LeaseTable:
         """devices held, counted once for each lease that holds them"""
         self._gangs = False
         """whether a lease so far had more devices than one"""
-        self._clear(devices)
+        self._reset_slots(devices)
 
     def use(self, cluster: Cluster) -> None:
         """Go on with a cluster that has further nodes."""
@@ -81,12 +81,12 @@ class LeaseTable:
     @property
     def staying(self) -> IntArray:
         """The slots in use that were not told to leave."""
-        if not self.n_leaving:
+        if not self.leaving_count:
             return self.open
         return ((self.lease >= 0) & ~self.leaving).nonzero()[0]
 
     @property
-    def unusual(self) -> IntArray:
+    def nonstandard_slots(self) -> IntArray:
         """The slots that stay and share devices, mix accelerators, or have not the job's gang."""
         slots = self.staying
         on = zip(self.job[slots].tolist(), self._kind[slots].tolist(), strict=True)
@@ -148,7 +148,7 @@ class LeaseTable:
     def leave(self, slots: IntArray) -> None:
         """Note that these leases were told to give up their devices."""
         self.leaving[slots] = True
-        self.n_leaving += len(slots)
+        self.leaving_count += len(slots)
 
     def start(self, units: Placements, at: float) -> IntArray:
         """Open a lease for every placement, on free lanes of its devices; return the numbers."""
@@ -162,7 +162,7 @@ class LeaseTable:
         self._first[slot] = first
         self.counted_at[slot] = at
         if not single:
-            self._note_gangs(units, slot, kind)
+            self._record_gang_sizes(units, slot, kind)
         self._kind[slot] = kind
         copies = np.count_nonzero(units.copy)
         self._hold(units, slot)
@@ -178,7 +178,7 @@ class LeaseTable:
             self._jobs.lease[units.job[own]] = lease[own]
         return lease
 
-    def _note_gangs(self, units: Placements, slot: IntArray, kind: IntArray) -> None:
+    def _record_gang_sizes(self, units: Placements, slot: IntArray, kind: IntArray) -> None:
         size = self._size[slot] = units.size
         each = self._accelerator_of[units.device]
         alike = np.logical_and.reduceat(each == kind.repeat(size), units.start[:-1])
@@ -239,27 +239,27 @@ class LeaseTable:
                     self._jobs.on[number] = NOBODY
             for slot in slots.tolist():
                 self.own_steps.pop(slot, None)
-        if self.n_leaving:
-            self.n_leaving -= int(np.count_nonzero(self.leaving[slots]))
+        if self.leaving_count:
+            self.leaving_count -= int(np.count_nonzero(self.leaving[slots]))
             self.leaving[slots] = False
         self._free += slots.tolist()
 
     def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
         """Add to rows of a job table the time for which these leases held each accelerator."""
         if numbers is self._jobs.numbers:  # of leases that end: others' time goes into copies
-            self._add_beyond(slots, until, self._beyond)
+            self._add_extra_device_s(slots, until, self._extra_device_s)
         if self.simple and compiled is not None:
             compiled.credit(
-                slots, rows, until, self.counted_at, self._kind, numbers, FIRST_RECEIVED
+                slots, rows, until, self.counted_at, self._kind, numbers, FIRST_TIME_COLUMN
             )
             return
         held = until - self.counted_at[slots]
         if self.simple:
             # One flat index is several times faster than a pair of them.
-            at = rows * numbers.shape[1] + (self._kind[slots] + FIRST_RECEIVED)
+            at = rows * numbers.shape[1] + (self._kind[slots] + FIRST_TIME_COLUMN)
             numbers.reshape(-1)[at] += held
             return
-        into = numbers[:, FIRST_RECEIVED:]
+        into = numbers[:, FIRST_TIME_COLUMN:]
         for slot, row, time in zip(slots.tolist(), rows.tolist(), held.tolist(), strict=True):
             # A mixed gang's time counts for each accelerator by the part of the gang on it.
             devices = (self.holder == slot).any(axis=0).nonzero()[0]
@@ -270,14 +270,14 @@ class LeaseTable:
         jobs, slots = self._jobs, self.open
         numbers, profile = jobs.numbers[: len(jobs)].copy(), jobs.ints[: len(jobs), PROFILE]
         self.credit(slots, self.job[slots], at, numbers)
-        held: FloatArray = numbers[:, FIRST_RECEIVED:] * jobs.profiles.gang_on[profile]
-        beyond = dict(self._beyond)
-        self._add_beyond(slots, at, beyond)
+        held: FloatArray = numbers[:, FIRST_TIME_COLUMN:] * jobs.profiles.gang_on[profile]
+        beyond = dict(self._extra_device_s)
+        self._add_extra_device_s(slots, at, beyond)
         for (job, kind), more in beyond.items():
             held[job, kind] += more
         return held
 
-    def _add_beyond(
+    def _add_extra_device_s(
         self, slots: IntArray, until: float, beyond: dict[tuple[int, int], float]
     ) -> None:
         """Add what these leases held beyond their jobs' gangs to jobs' accelerators."""
@@ -293,9 +293,9 @@ class LeaseTable:
             for kind in self._accelerator_of[devices].tolist():
                 beyond[job, kind] = beyond.get((job, kind), 0.0) + each_s
 
-    def _clear(self, slots: int) -> None:
+    def _reset_slots(self, slots: int) -> None:
         """Start with so many slots, all of them free."""
-        ints = tuple(np.full(1, value) for value in _UNUSED)
+        ints = tuple(np.full(1, value) for value in _EMPTY_SLOT)
         self._lay_out(ints, np.zeros(1), np.zeros(1, dtype=bool))
         self._free = []
         self._add_slots(slots)
@@ -306,7 +306,7 @@ class LeaseTable:
         self._lay_out(
             tuple(
                 np.concatenate([column, np.full(count, value)])
-                for column, value in zip(self._columns, _UNUSED, strict=True)
+                for column, value in zip(self._columns, _EMPTY_SLOT, strict=True)
             ),
             np.concatenate([self.counted_at, zeros]),
             np.concatenate([self.leaving, zeros.astype(bool)]),
@@ -322,7 +322,9 @@ class LeaseTable:
         ints, leases = saved["ints"], saved["holder"]
         slots = ints[:, 0] & (SLOTS - 1)
         wanted = max([*slots.tolist(), *saved["free"]], default=-1) + 1
-        self._clear(wanted)  # not more: slots that are neither free nor open would count as open
+        self._reset_slots(
+            wanted
+        )  # not more: slots that are neither free nor open would count as open
         for column, values in zip(self._columns, ints.T, strict=True):
             column[slots] = values
         self._n_held = int(self._size[slots].sum())
@@ -331,10 +333,10 @@ class LeaseTable:
         self.leaving[slots] = saved["leaving"]
         self.holder = np.where(leases >= 0, leases & (SLOTS - 1), -1)
         self.next_epoch = saved["next_epoch"]
-        self.n_leaving = int(np.count_nonzero(saved["leaving"]))
+        self.leaving_count = int(np.count_nonzero(saved["leaving"]))
         self.simple = saved["simple"]
         self.own_steps = dict(saved.get("own_steps", ()))
-        self._beyond = {(job, kind): more for job, kind, more in saved.get("beyond", ())}
+        self._extra_device_s = {(job, kind): more for job, kind, more in saved.get("beyond", ())}
         self._free = list(saved["free"])
 
     def columns(self) -> dict[str, object]:
@@ -348,6 +350,8 @@ class LeaseTable:
             "next_epoch": self.next_epoch,
             "own_steps": sorted(self.own_steps.items()),
         }
-        if self._beyond:
-            columns["beyond"] = [(*where, more) for where, more in sorted(self._beyond.items())]
+        if self._extra_device_s:
+            columns["beyond"] = [
+                (*where, more) for where, more in sorted(self._extra_device_s.items())
+            ]
         return columns

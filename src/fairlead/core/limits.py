@@ -17,7 +17,7 @@ Unit = tuple[int, Sequence[int]]
 """a job and the devices that it holds or is to hold"""
 
 
-def any_limit(tenants: Iterable[Tenant]) -> bool:
+def has_tenant_limits(tenants: Iterable[Tenant]) -> bool:
     """Tell whether some tenant may not hold whatever it is given."""
     return any(tenant.limit for tenant in tenants)
 
@@ -40,7 +40,7 @@ class Limits:
         )
         """holders of a limit × accelerators → devices"""
         self._mine = [
-            np.array([_is_inside(jobs.tenants, tenant, one) for one in held])
+            np.array([_is_descendant(jobs.tenants, tenant, one) for one in held])
             for tenant in jobs.tenants
         ]
         """tenants → holders whose limit covers it"""
@@ -60,7 +60,7 @@ class Limits:
         over = slots[~may[: len(slots)]]
         return np.union1d(stop, over), may[len(units) - len(start) :]
 
-    def without_room(self, waiting: Placements) -> IntArray:
+    def jobs_at_limit(self, waiting: Placements) -> IntArray:
         """Return the active jobs that hold nothing and whose tenants may not hold any more."""
         units = [*self._running(self._leases.staying), *_units(waiting)]
         full = self._used(units) >= self._most
@@ -127,7 +127,7 @@ def _units(placements: Placements) -> list[Unit]:
     return [(placement.job, placement.devices) for placement in placements]
 
 
-def _is_inside(tenants: Sequence[Tenant], tenant: Tenant, outer: Tenant) -> bool:
+def _is_descendant(tenants: Sequence[Tenant], tenant: Tenant, outer: Tenant) -> bool:
     """Tell whether a tenant is ``outer`` or inside it."""
     parent = {one.id: one.parent for one in tenants}
     at: str | None = tenant.id

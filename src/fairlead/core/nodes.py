@@ -24,7 +24,7 @@ class Nodes:
         self.removed: set[int] = set()
         self.taken: BoolArray = np.zeros(len(cluster.node_of), dtype=bool)
         """devices → others hold it"""
-        self._refresh()
+        self._recompute()
 
     def columns(self) -> dict[str, list[int]]:
         """Return what makes up this state."""
@@ -40,19 +40,19 @@ class Nodes:
         self.down, self.cordoned = set(saved["down"]), set(saved.get("cordoned", ()))
         self.removed = set(saved.get("removed", ()))
         self.taken[list(saved.get("taken", ()))] = True
-        self._refresh()
+        self._recompute()
 
     def use(self, cluster: Cluster) -> None:
         """Go on with a cluster that has further nodes."""
         more = len(cluster.node_of) - len(self.taken)
         self.cluster = cluster
         self.taken = np.append(self.taken, np.zeros(more, dtype=bool))
-        self._refresh()
+        self._recompute()
 
     def lose(self, name: str) -> None:
         """Note that a node and all its devices are gone."""
         self.down.add(self._find(name))
-        self._refresh()
+        self._recompute()
 
     def take_back(self, name: str) -> None:
         """Note that a lost node is there again; refuse one that was removed."""
@@ -60,7 +60,7 @@ class Nodes:
         if node in self.removed:
             raise ProtocolError(f"node {name!r} was removed; it can join under another name")
         self.down.discard(node)
-        self._refresh()
+        self._recompute()
 
     def remove(self, name: str) -> None:
         """Note that a node is gone for good."""
@@ -75,7 +75,7 @@ class Nodes:
         return np.bincount(kinds, minlength=len(cluster.accelerators))
 
     @property
-    def lasting_by_name(self) -> dict[str, int]:
+    def permanent_by_name(self) -> dict[str, int]:
         """accelerator → devices that are there or may return, where there are any."""
         counts = zip(self.cluster.accelerators, self.lasting.tolist(), strict=True)
         return {name: count for name, count in counts if count}
@@ -84,24 +84,24 @@ class Nodes:
         """Note that nothing new is to start on a node, or that this is over."""
         node = self._find(name)
         (self.cordoned.add if cordoned else self.cordoned.discard)(node)
-        self._refresh()
+        self._recompute()
 
     def take(self, name: str, numbers: Sequence[int]) -> None:
         """Note that others hold these devices of a node, and none of its others."""
-        mine = self.of_node(name)
+        mine = self.devices_on(name)
         if not set(numbers) <= set(range(len(mine))):
             raise ProtocolError(
                 f"node {name!r} has {len(mine)} devices, numbered from 0: not {list(numbers)}"
             )
         self.taken[mine] = False
         self.taken[mine[list(numbers)]] = True
-        self._refresh()
+        self._recompute()
 
-    def taken_of(self, name: str) -> tuple[int, ...]:
+    def taken_on(self, name: str) -> tuple[int, ...]:
         """Return which of a node's devices others hold, by their numbers on it."""
-        return tuple(self.taken[self.of_node(name)].nonzero()[0].tolist())
+        return tuple(self.taken[self.devices_on(name)].nonzero()[0].tolist())
 
-    def of_node(self, name: str) -> IntArray:
+    def devices_on(self, name: str) -> IntArray:
         """Return a node's devices, in the order of their numbers on it."""
         mine: IntArray = (self.cluster.node_of == self._find(name)).nonzero()[0]
         return mine
@@ -133,7 +133,7 @@ class Nodes:
                 return index
         raise ProtocolError(f"there is no node {name!r}")
 
-    def _refresh(self) -> None:
+    def _recompute(self) -> None:
         node_of = self.cluster.node_of
         self.is_up: BoolArray = ~np.isin(node_of, list(self.down))
         """devices → its node is up"""

@@ -6,28 +6,28 @@ from typing import Any, Generic, cast
 
 import numpy as np
 
-from fairlead.core.copies import count_copies, made_all_steps, settle_copies
+from fairlead.core.copies import made_all_steps, merge_ended_copies, record_copy_steps
 from fairlead.core.jobs import JobState, JobTable
 from fairlead.core.leases import LeaseTable
-from fairlead.core.limits import Limits, any_limit
+from fairlead.core.limits import Limits, has_tenant_limits
 from fairlead.core.nodes import Nodes
 from fairlead.core.plan_fitting import fitted
-from fairlead.core.snapshot_builder import Sight
+from fairlead.core.snapshot_builder import SnapshotBuilder
 from fairlead.core.tenant_usage import Usage
-from fairlead.mechanisms.base import M, Mechanism, Refills, abilities
+from fairlead.mechanisms.base import M, Mechanism, SupportsRefill, gang_capabilities
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
     ComputePlan,
-    Consolidate,
     Launch,
+    MergeCopies,
+    Preempt,
     Renew,
     SetTimer,
-    Suspend,
 )
-from fairlead.model.lease import NOTHING, SLOTS, Placements
+from fairlead.model.lease import NO_PLACEMENTS, SLOTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedTable
@@ -49,7 +49,7 @@ class Scheduler(Generic[M]):
         *,
         plan_lead_s: float = 0.0,
     ) -> None:
-        self._decide_by(beliefs, mechanism, plan_lead_s)
+        self._configure(beliefs, mechanism, plan_lead_s)
         self.begin(cluster)
         self.usage = Usage()
         self.memory: M = mechanism.initial()
@@ -59,7 +59,7 @@ class Scheduler(Generic[M]):
         self.round_end_at: float | None = None
         self.pending: Plan | None = None
         """a plan that waits for the round to end"""
-        self.waiting: Placements = NOTHING
+        self.waiting: Placements = NO_PLACEMENTS
         """what the current plan starts as soon as its devices are free"""
         self.planned_from = -1
         """the count of changes that the plan asked for last will know of"""
@@ -91,7 +91,7 @@ class Scheduler(Generic[M]):
     def begin(self, cluster: Cluster) -> None:
         """Start with empty tables for a cluster."""
         self.cluster = cluster
-        self.jobs = JobTable(cluster, self.beliefs, **abilities(self.mechanism))
+        self.jobs = JobTable(cluster, self.beliefs, **gang_capabilities(self.mechanism))
         self.leases = LeaseTable(cluster, self.jobs)
         self.nodes = Nodes(cluster)
         self._look()
@@ -103,24 +103,26 @@ class Scheduler(Generic[M]):
         the job's gang, are to leave. Refused whole if a job that has not ended could never run,
         but for those that have already lost all devices that they could run on.
         """
-        self.jobs.believe(beliefs, **abilities(mechanism))
-        self._decide_by(beliefs, mechanism, plan_lead_s)
+        self.jobs.believe(beliefs, **gang_capabilities(mechanism))
+        self._configure(beliefs, mechanism, plan_lead_s)
         self._look()
         self.memory, self.planning, self.round_end_at = mechanism.initial(), False, None
-        self.pending, self.waiting = None, NOTHING
+        self.pending, self.waiting = None, NO_PLACEMENTS
         self.changes += 1
-        self._suspend(self.leases.unusual)
+        self._suspend(self.leases.nonstandard_slots)
 
-    def _decide_by(self, beliefs: SpeedTable, mechanism: Mechanism[M], plan_lead_s: float) -> None:
+    def _configure(self, beliefs: SpeedTable, mechanism: Mechanism[M], plan_lead_s: float) -> None:
         self.beliefs = beliefs
         self.mechanism = mechanism
         self.plan_lead_s = plan_lead_s
-        self._refills = mechanism if isinstance(mechanism, Refills) else None
+        self._refills = mechanism if isinstance(mechanism, SupportsRefill) else None
         self._reads_progress = getattr(mechanism, "reads_progress", True)
         self._reads_measured = getattr(mechanism, "reads_measured", False)
 
     def _look(self) -> None:
-        self._sight = Sight(self.nodes, self.beliefs, self.jobs, self.leases, self._reads_measured)
+        self._snapshot_builder = SnapshotBuilder(
+            self.nodes, self.beliefs, self.jobs, self.leases, self._reads_measured
+        )
 
     def handle(self, event: ev.Event) -> list[Command]:
         """Take in one event and return what is to be done now; refuse it whole or not at all."""
@@ -131,28 +133,28 @@ class Scheduler(Generic[M]):
     def _job_submitted(self, event: ev.JobSubmitted) -> list[Command]:
         self.jobs.add(event.job)
         self.changes += 1
-        return self._react(event.at)
+        return self._plan_or_refill(event.at)
 
     def _job_cancelled(self, event: ev.JobCancelled) -> list[Command]:
-        return self._take_out(event.at, event.job_id, JobState.CANCELLED)
+        return self._end_job(event.at, event.job_id, JobState.CANCELLED)
 
     def _job_held(self, event: ev.JobHeld) -> list[Command]:
-        return self._take_out(event.at, event.job_id, JobState.HELD)
+        return self._end_job(event.at, event.job_id, JobState.HELD)
 
     def _job_failed(self, event: ev.JobFailed) -> list[Command]:
-        return self._take_out(event.at, event.job_id, JobState.FAILED)
+        return self._end_job(event.at, event.job_id, JobState.FAILED)
 
-    def _take_out(self, at: float, job_id: str, state: JobState) -> list[Command]:
+    def _end_job(self, at: float, job_id: str, state: JobState) -> list[Command]:
         number = self.jobs.find(job_id)
         self.jobs.end(number, state)
         self.changes += 1
         self.waiting = self.waiting.where(self.waiting.job != number)
-        return [*self._suspend(self.leases.of_job(number)), *self._react(at)]
+        return [*self._suspend(self.leases.of_job(number)), *self._plan_or_refill(at)]
 
     def _job_released(self, event: ev.JobReleased) -> list[Command]:
         self.jobs.release(self.jobs.find(event.job_id))
         self.changes += 1
-        return self._react(event.at)
+        return self._plan_or_refill(event.at)
 
     def _job_changed(self, event: ev.JobChanged) -> list[Command]:
         self.jobs.change(event.job)
@@ -164,7 +166,9 @@ class Scheduler(Generic[M]):
         self.changes += 1
         limits = self._limits()
         if limits:
-            self.waiting = self.waiting.where(limits.sifted(NO_INTS, NOTHING, self.waiting)[1])
+            self.waiting = self.waiting.where(
+                limits.sifted(NO_INTS, NO_PLACEMENTS, self.waiting)[1]
+            )
         return []
 
     def _history_changed(self, event: ev.HistoryChanged) -> list[Command]:
@@ -172,7 +176,7 @@ class Scheduler(Generic[M]):
         self.usage.history = event.history
         self.usage.counted_at = event.at
         if event.history is not None and len(self.jobs):
-            self.usage.leave_out(self._sight.used(event.at, self.usage))
+            self.usage.set_baseline(self._snapshot_builder.used(event.at, self.usage))
         self.changes += 1
         return []
 
@@ -184,26 +188,26 @@ class Scheduler(Generic[M]):
         if self.leases.own_steps:
             whole = self.leases.copy[slots] == 0
             capacity = self.nodes.capacity
-            count_copies(self.jobs, self.leases, slots[~whole], steps[~whole], capacity)
+            record_copy_steps(self.jobs, self.leases, slots[~whole], steps[~whole], capacity)
             job, steps = job[whole], steps[whole]
         steps = np.maximum(self.jobs.steps[job], steps)
         self.jobs.advance(job, steps, self.nodes.capacity)
         return []
 
-    def _save_steps(self, job: IntArray, steps: FloatArray) -> None:
+    def _store_checkpointed_steps(self, job: IntArray, steps: FloatArray) -> None:
         """Note the steps in all that jobs have checkpointed as they left."""
         saved = np.maximum(self.jobs.saved_steps[job], steps)
         if self._reads_progress:
             self.jobs.advance(job, saved, self.nodes.capacity)
         self.jobs.saved_steps[job] = self.jobs.steps[job] = saved
 
-    def _copies_ended(self, slots: IntArray, steps: FloatArray) -> list[Command]:
+    def _close_copies(self, slots: IntArray, steps: FloatArray) -> list[Command]:
         """Close leases some of which are copies'; have forked jobs without any left merged."""
         leases = self.leases
         job, whole = leases.job[slots], leases.copy[slots] == 0
-        settle_copies(self.jobs, leases, slots[~whole], steps[~whole], self.nodes.capacity)
+        merge_ended_copies(self.jobs, leases, slots[~whole], steps[~whole], self.nodes.capacity)
         leases.close(slots)
-        self._save_steps(job[whole], steps[whole])
+        self._store_checkpointed_steps(job[whole], steps[whole])
         commands: list[Command] = []
         for number in np.unique(job[~whole]).tolist():
             done = made_all_steps(self.jobs, number)
@@ -212,7 +216,7 @@ class Scheduler(Generic[M]):
                 self.changes += 1
                 commands += self._suspend(leases.of_job(number))
             if not len(leases.of_job(number)):
-                commands.append(Consolidate(number))
+                commands.append(MergeCopies(number))
         return commands
 
     def _measured(self, event: ev.Measured) -> list[Command]:
@@ -228,7 +232,7 @@ class Scheduler(Generic[M]):
                 missing if utilization is None else utilization,
                 missing if memory is None else memory,
             )
-            self.jobs.note_measured(int(self.leases.job[slot]), report)
+            self.jobs.store_measurement(int(self.leases.job[slot]), report)
         return []
 
     def _leases_ended(self, event: ev.LeasesEnded) -> list[Command]:
@@ -239,15 +243,15 @@ class Scheduler(Generic[M]):
         changes, vacated = self.changes, NO_INTS
         # Members leave untold when the server was away for longer than their lease.
         told = bool(self.leases.leaving[slots].all())
-        if event.outcome != "left" or not told or self._leave_lost_nodes(slots):
+        if event.outcome != "left" or not told or self._on_lost_nodes(slots):
             self.changes += 1
         else:
-            vacated = self._vacated(slots)
+            vacated = self._unplanned_devices(slots)
         if self.leases.own_steps:
-            commands += self._copies_ended(slots, event.steps)
+            commands += self._close_copies(slots, event.steps)
         else:
             self.leases.close(slots)
-            self._save_steps(job, event.steps)
+            self._store_checkpointed_steps(job, event.steps)
         if event.outcome == "finished":
             for number in job.tolist():
                 # A job cancelled while it made its last step, or finished by another copy, has
@@ -262,10 +266,10 @@ class Scheduler(Generic[M]):
         commands += self._launch_ready(event.at)
         unclaimed = len(vacated) and np.isin(vacated, self._idle_devices()).any()
         if unclaimed or self.changes != changes:
-            commands += self._react(event.at)
+            commands += self._plan_or_refill(event.at)
         return commands
 
-    def _vacated(self, slots: IntArray) -> IntArray:
+    def _unplanned_devices(self, slots: IntArray) -> IntArray:
         """Return the devices of leases about to end of which the plan may not know what follows.
 
         A job that it wanted there may have ended since the plan was asked for.
@@ -275,7 +279,7 @@ class Scheduler(Generic[M]):
         held: BoolArray = np.logical_or.reduce(np.isin(self.leases.holder, slots), axis=0)
         return held.nonzero()[0]
 
-    def _leave_lost_nodes(self, slots: IntArray) -> bool:
+    def _on_lost_nodes(self, slots: IntArray) -> bool:
         """Tell whether any of these leases is on a node that is gone: nobody planned their end."""
         if not self.nodes.down:
             return False
@@ -292,7 +296,7 @@ class Scheduler(Generic[M]):
         self.leases.use(cluster)
         self.changes += 1
         if self.cluster.accelerators == kinds:
-            return self._react(event.at)
+            return self._plan_or_refill(event.at)
         # What a mechanism remembers has a column for each accelerator, so it starts anew with a
         # round that begins now; a plan made from the old memory is not waited for.
         self.memory, self.planning, self.round_end_at = self.mechanism.initial(), False, None
@@ -301,13 +305,13 @@ class Scheduler(Generic[M]):
     def _node_removed(self, event: ev.NodeRemoved) -> list[Command]:
         self.nodes.remove(event.node)
         self.jobs.expect(self.nodes.lasting)
-        return self._gone()
+        return self._preempt_on_lost_nodes()
 
     def _node_lost(self, event: ev.NodeLost) -> list[Command]:
         self.nodes.lose(event.node)
-        return self._gone()
+        return self._preempt_on_lost_nodes()
 
-    def _gone(self) -> list[Command]:
+    def _preempt_on_lost_nodes(self) -> list[Command]:
         self.changes += 1
         gone = ~self.nodes.is_up
         self.waiting = self.waiting.where(~self.waiting.any_device(gone))
@@ -316,20 +320,20 @@ class Scheduler(Generic[M]):
     def _node_returned(self, event: ev.NodeReturned) -> list[Command]:
         self.nodes.take_back(event.node)
         self.changes += 1
-        return self._react(event.at)
+        return self._plan_or_refill(event.at)
 
     def _node_cordoned(self, event: ev.NodeCordoned) -> list[Command]:
         self.nodes.cordon(event.node, event.cordoned)
-        return self._opened_or_closed(event.at)
+        return self._replan_after_node_change(event.at)
 
     def _devices_taken(self, event: ev.DevicesTaken) -> list[Command]:
         self.nodes.take(event.node, event.numbers)
-        return self._opened_or_closed(event.at)
+        return self._replan_after_node_change(event.at)
 
-    def _opened_or_closed(self, at: float) -> list[Command]:
+    def _replan_after_node_change(self, at: float) -> list[Command]:
         self.changes += 1
         self.waiting = self.waiting.where(~self.waiting.any_device(~self.nodes.is_open))
-        return self._react(at)
+        return self._plan_or_refill(at)
 
     # -- rounds ---------------------------------------------------------------------------------
 
@@ -343,7 +347,7 @@ class Scheduler(Generic[M]):
             self.round_end_at = None
             return [*self._renew(math.inf), SetTimer("RoundEnd", None)]
         if self.usage.due(event.at):
-            used = self._sight.used(event.at, self.usage)
+            used = self._snapshot_builder.used(event.at, self.usage)
             self.changes += self.usage.count(event.at, used, self.jobs.tenants)
         self.version += 1
         self.planning = True
@@ -371,7 +375,7 @@ class Scheduler(Generic[M]):
             # Interim plan: what runs goes on until the late plan arrives and is applied at once.
             return self._renew(math.inf)
         self.round_end_at = None
-        return self._react(event.at)
+        return self._plan_or_refill(event.at)
 
     def _apply(self, plan: Plan, at: float) -> list[Command]:
         self.round_end_at = plan.until
@@ -384,7 +388,7 @@ class Scheduler(Generic[M]):
         slots = stop & (SLOTS - 1)
         limits, planned = self._limits(), len(self.waiting)
         if limits:
-            slots, may = limits.sifted(slots, NOTHING, self.waiting)
+            slots, may = limits.sifted(slots, NO_PLACEMENTS, self.waiting)
             self.waiting = self.waiting.where(may)
         cut = len(self.waiting) < planned
         return [
@@ -395,12 +399,12 @@ class Scheduler(Generic[M]):
             SetTimer("PlanDue", max(at, plan.wake_at - self.plan_lead_s)),
             SetTimer("RoundEnd", plan.until),
             # Jobs that came while the plan was made are not in it; what it leaves idle is theirs.
-            *(self._react(at) if changed else ()),
+            *(self._plan_or_refill(at) if changed else ()),
         ]
 
     # -- what follows from a change -----------------------------------------------------------
 
-    def _react(self, at: float) -> list[Command]:
+    def _plan_or_refill(self, at: float) -> list[Command]:
         """Start a round if none runs; else let waiting jobs use devices that are idle."""
         if self.round_end_at is None:
             return [SetTimer("PlanDue", at)] if len(self.jobs.active) else []
@@ -412,15 +416,15 @@ class Scheduler(Generic[M]):
 
     def _refill(self, at: float) -> list[Command]:
         """Let waiting jobs use devices that are idle, if the mechanism wants that."""
-        staying = len(self.leases) - self.leases.n_leaving
+        staying = len(self.leases) - self.leases.leaving_count
         if self._refills is None or staying >= len(self.jobs.active):
             return []
         limits = self._limits()
-        hidden = limits.without_room(self.waiting) if limits else NO_INTS
+        hidden = limits.jobs_at_limit(self.waiting) if limits else NO_INTS
         commands: list[Command] = []
         while len(idle := self._idle_devices()):
             more = self._refills.refill(self.snapshot(at, at, hidden), self.memory, idle)
-            if self.leases.n_leaving:
+            if self.leases.leaving_count:
                 # Two leases of one job at a time would be two writers of one checkpoint.
                 more = more.where((self.jobs.lease[more.job] < 0) | (more.copy > 0))
             may = limits.sifted(NO_INTS, self.waiting, more)[1] if limits else None
@@ -436,7 +440,7 @@ class Scheduler(Generic[M]):
 
     def _limits(self) -> Limits | None:
         """Return what tenants may hold, None where all may hold whatever they are given."""
-        if not any_limit(self.jobs.tenants):
+        if not has_tenant_limits(self.jobs.tenants):
             return None
         return Limits(self.jobs, self.leases, self.cluster)
 
@@ -450,8 +454,8 @@ class Scheduler(Generic[M]):
         units, leases = self.waiting, self.leases
         if not len(units):
             return []
-        self.waiting = NOTHING
-        if leases.n_leaving:
+        self.waiting = NO_PLACEMENTS
+        if leases.leaving_count:
             blocked = leases.vacating(units)
             # Two leases of one job at a time would be two writers of one checkpoint.
             own = self.jobs.lease[units.job] >= 0
@@ -481,12 +485,12 @@ class Scheduler(Generic[M]):
         return [Renew(leases, until)] if len(leases) else []
 
     def _suspend(self, slots: IntArray) -> list[Command]:
-        if self.leases.n_leaving:
+        if self.leases.leaving_count:
             slots = slots[~self.leases.leaving[slots]]
         if not len(slots):
             return []
         self.leases.leave(slots)
-        return [Suspend(self.leases.lease[slots])]
+        return [Preempt(self.leases.lease[slots])]
 
     # -- what a decision sees -------------------------------------------------------------------
 
@@ -495,4 +499,6 @@ class Scheduler(Generic[M]):
 
         Of the jobs that wait some may be hidden.
         """
-        return self._sight.snapshot(at, starts_at, self.waiting, self.usage, self.changes, hidden)
+        return self._snapshot_builder.snapshot(
+            at, starts_at, self.waiting, self.usage, self.changes, hidden
+        )

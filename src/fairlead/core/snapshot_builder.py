@@ -5,7 +5,7 @@ import numpy as np
 from fairlead.core.jobs import (
     ARRIVAL,
     DEADLINE,
-    FIRST_RECEIVED,
+    FIRST_TIME_COLUMN,
     ISOLATED,
     LEASE,
     ON,
@@ -16,7 +16,7 @@ from fairlead.core.jobs import (
     JobTable,
 )
 from fairlead.core.leases import LeaseTable
-from fairlead.core.limits import any_limit
+from fairlead.core.limits import has_tenant_limits
 from fairlead.core.nodes import Nodes
 from fairlead.core.tenant_usage import Usage
 from fairlead.model.arrays import FloatArray, IntArray
@@ -26,11 +26,11 @@ from fairlead.model.plan import NOBODY
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedTable
-from fairlead.model.tenants.limits import where_allowed
+from fairlead.model.tenants.limits import within_tenant_limits
 from fairlead.policies.base import mean_speed
 
 
-class Sight:
+class SnapshotBuilder:
     """Takes snapshots of the tables as they stand."""
 
     def __init__(
@@ -68,10 +68,10 @@ class Sight:
         rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
         row_of = active.searchsorted(leases.job[slots])
         leases.credit(slots, row_of, starts_at, rows)
-        if leases.n_leaving:
+        if leases.leaving_count:
             leaving = ~leases.is_open(ints[:, LEASE])
             ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
-        holds = self._rows_held(slots, row_of, active, waiting)
+        holds = self._holder_rows(slots, row_of, active, waiting)
         return Snapshot(
             at=at,
             starts_at=starts_at,
@@ -79,7 +79,7 @@ class Sight:
             capacity=up,
             usable=usable,
             tenants=tuple(usage.moved(jobs.tenants)),
-            profiles=self._allowed(usage.moved_profiles(jobs.profiles)),
+            profiles=self._allowed(usage.weighted_profiles(jobs.profiles)),
             job=active,
             profile=ints[:, PROFILE],
             arrival_at=rows[:, ARRIVAL],
@@ -87,11 +87,11 @@ class Sight:
             steps=rows[:, STEPS],
             deadline_at=rows[:, DEADLINE],
             priority=rows[:, PRIORITY],
-            received_s=rows[:, FIRST_RECEIVED:],
+            received_s=rows[:, FIRST_TIME_COLUMN:],
             on=ints[:, ON],
             lease=ints[:, LEASE],
             holds=holds,
-            holds_lease=None if leases.simple else self._leases_held(len(holds), slots),
+            holds_lease=None if leases.simple else self._holder_leases(len(holds), slots),
             ids=jobs.ids,
             changes=changes,
             speeds=self._beliefs,
@@ -102,10 +102,10 @@ class Sight:
     def _allowed(self, profiles: Profiles) -> Profiles:
         """Return the profiles as limits allow them; the same object while nothing changes."""
         tenants = self._jobs.tenants
-        if not any_limit(tenants):
+        if not has_tenant_limits(tenants):
             return profiles
         if self._last is None or self._last[0] is not profiles or self._last[1] != tenants:
-            found = where_allowed(profiles, tenants, self._nodes.cluster.accelerators)
+            found = within_tenant_limits(profiles, tenants, self._nodes.cluster.accelerators)
             self._last = profiles, list(tenants), found
         return self._last[2]
 
@@ -121,7 +121,7 @@ class Sight:
         count = len(jobs.tenants)
         return np.bincount(profiles.tenant[profile], held.sum(axis=1), count).astype(float)
 
-    def _rows_held(
+    def _holder_rows(
         self, slots: IntArray, row_of: IntArray, active: IntArray, waiting: Placements
     ) -> IntArray:
         """Return lanes × devices → row of the job that holds the device or waits for it."""
@@ -148,7 +148,7 @@ class Sight:
             held[lanes[0] if len(lanes) else -1, devices] = row
         return held
 
-    def _leases_held(self, lanes: int, slots: IntArray) -> IntArray:
+    def _holder_leases(self, lanes: int, slots: IntArray) -> IntArray:
         """Return lanes × devices → which of these leases holds the device, with so many lanes."""
         leases = self._leases
         stays = np.full(len(leases.lease), NOBODY, dtype=np.int64)

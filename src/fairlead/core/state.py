@@ -13,7 +13,7 @@ FORM = 1
 
 def save_state(scheduler: Scheduler[Any]) -> str:
     """Return all that a new scheduler needs to go on as this one would."""
-    return json.dumps(_described(scheduler), separators=(",", ":"))
+    return json.dumps(_state_document(scheduler), separators=(",", ":"))
 
 
 def state_bytes(scheduler: Scheduler[Any]) -> bytes:
@@ -21,7 +21,7 @@ def state_bytes(scheduler: Scheduler[Any]) -> bytes:
 
     The rules by which a scheduler decides, its mechanism and beliefs, are no part of its state.
     """
-    return json.dumps(_described(scheduler), sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(_state_document(scheduler), sort_keys=True, separators=(",", ":")).encode()
 
 
 def load_state(scheduler: Scheduler[Any], text: str) -> None:
@@ -44,7 +44,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
     scheduler.jobs.expect(scheduler.nodes.lasting)
 
 
-def _described(scheduler: Scheduler[Any]) -> Any:
+def _state_document(scheduler: Scheduler[Any]) -> Any:
     return encode_value(
         {
             "form": FORM,

@@ -38,7 +38,7 @@ class Usage:
         self.counted_at = 0.0
         self._moved: tuple[Profiles, Profiles] | None = None
 
-    def leave_out(self, total: FloatArray) -> None:
+    def set_baseline(self, total: FloatArray) -> None:
         """Count nothing of what was used before use is counted for the first time."""
         if total.any():
             self.used, self.total = np.zeros(len(total)), total
@@ -75,7 +75,7 @@ class Usage:
         factor = np.append(self.factor, np.ones(len(tenants) - len(self.factor))).tolist()
         return [replace(t, weight=t.weight * f) for t, f in zip(tenants, factor, strict=True)]
 
-    def moved_profiles(self, profiles: Profiles) -> Profiles:
+    def weighted_profiles(self, profiles: Profiles) -> Profiles:
         """Return the profiles with their weights moved; the same object while nothing changes."""
         if not len(self.factor):
             return profiles

@@ -48,7 +48,7 @@ class Contention:
             steps[job["tenant"]] += job["steps_done"] / self.normal_speed[job["workload"]]
             weight[job["tenant"]] += job["weight"] * (job["state"] not in OVER)
         held = {one["tenant"]: one["device_hours"] for one in shares}
-        if self._last is not None and self._all_want_more(jobs):
+        if self._last is not None and self._all_contend(jobs):
             before_at, before, held_before = self._last
             self.lasted_s += at - before_at
             for tenant in self.weights:
@@ -58,7 +58,7 @@ class Contention:
                 _add(self._held, tenant, held[tenant] - held_before.get(tenant, 0.0))
         self._last = (at, steps, held) if set(held) == set(self.weights) else None
 
-    def _all_want_more(self, jobs: Sequence[Mapping[str, Any]]) -> bool:
+    def _all_contend(self, jobs: Sequence[Mapping[str, Any]]) -> bool:
         """Tell whether every tenant has jobs for all devices that its weight stands for."""
         wants = dict.fromkeys(self.weights, 0)
         for job in jobs:

@@ -12,15 +12,15 @@ from fairlead.sim.driver import simulate
 from fairlead.sim.physics.effects import (
     OTHERS,
     Costs,
-    Nature,
     Physics,
+    WorkloadPhysics,
 )
 from fairlead.sim.scenario import Scenario
 
 DEVICES = "v100=2,p100=2,k80=4"
 ROUND_S = 5.0
 TENANTS = (Tenant("vision", 2.0), Tenant("speech", 1.0), Tenant("research", 1.0))
-_MENU = {
+_JOB_TEMPLATES = {
     "vision": ("ResNet-50", "DCGAN"),
     "speech": ("LSTM", "GRU"),
     "research": ("SuperResolution", "VAE"),
@@ -44,7 +44,7 @@ def demo_jobs(count: int = 21, *, seconds: float = 9.0) -> list[DemoJob]:
     jobs = []
     for i in range(count):
         tenant = TENANTS[i % len(TENANTS)]
-        workload = _MENU[tenant.id][i // len(TENANTS) % 2]
+        workload = _JOB_TEMPLATES[tenant.id][i // len(TENANTS) % 2]
         alone_s = seconds * (1 + (i * 7 % 11) / 10)
         steps = max(int(alone_s * speeds.speed(workload, ("v100",))), 1)
         jobs.append(DemoJob(tenant.id, workload, steps, tenant.weight, 0.4 * i))
@@ -101,7 +101,9 @@ def predicted(
             mechanism=realise(policy, None, round_s),
             tenants=TENANTS,
             plan_lead_s=plan_lead_s,
-            physics=Physics(effects=frozenset({"costs"}), natures={OTHERS: Nature(costs=costs)}),
+            physics=Physics(
+                effects=frozenset({"costs"}), natures={OTHERS: WorkloadPhysics(costs=costs)}
+            ),
         )
     )
     return record.finished_at

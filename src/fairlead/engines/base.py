@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 if TYPE_CHECKING:  # a keeper starts for every lease and must not load numpy for this
     from fairlead.model.cluster import Cluster, Node
 
-Ending = Literal["finished", "left", "failed", "lost", "refused"]
+LeaseOutcome = Literal["finished", "left", "failed", "lost", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Ended:
     """All processes of a lease have ended, or will never start."""
 
     lease: int
-    ending: Ending
+    ending: LeaseOutcome
     steps: float | None
     """what the checkpoint in force holds, None if there is none"""
     message: str = ""
@@ -88,7 +88,7 @@ class NodeUp:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFound:
+class NodeJoined:
     """A node has joined that the inventory did not have before; nothing of ours runs on it."""
 
     node: "Node"
@@ -106,7 +106,7 @@ class DevicesTaken:
     numbers: tuple[int, ...]
 
 
-Report = Started | Ended | Progressed | NodeDown | NodeUp | NodeFound | DevicesTaken
+Report = Started | Ended | Progressed | NodeDown | NodeUp | NodeJoined | DevicesTaken
 
 
 class Engine(Protocol):
@@ -142,7 +142,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Tidies(Protocol):
+class SupportsForget(Protocol):
     """An engine that keeps what is left of a lease until its end is written down."""
 
     async def forget(self, leases: Collection[int]) -> None:

@@ -10,13 +10,13 @@ from fairlead.files.clusters.cluster import (
 from fairlead.files.clusters.node_events import read_node_events
 from fairlead.files.instance import format_instance, read_instance, write_instance
 from fairlead.files.speeds.table import format_speeds, read_speeds, write_speeds
-from fairlead.files.tenants import Tenancy, read_tenants
+from fairlead.files.tenants import TenantsFile, read_tenants
 from fairlead.files.traces.jobs import Trace
 from fairlead.files.traces.trace import format_trace, read_trace, write_trace
 from fairlead.files.traces.validation import check_trace
 
 __all__ = [
-    "Tenancy",
+    "TenantsFile",
     "Trace",
     "check_trace",
     "format_cluster",

@@ -18,7 +18,7 @@ from fairlead.files.parsing.fields import (
 )
 from fairlead.files.parsing.text import Text, read_text
 from fairlead.model.errors import InputError
-from fairlead.model.job import read_accelerators
+from fairlead.model.job import parse_accelerators
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ def _range(part: str) -> list[str]:
     if not (dash and first.isdecimal() and last.isdecimal() and (step or "1").isdecimal()):
         return [part]
     low, high, by = int(first), int(last), int(step or 1)
-    if low > high or by < 1 or (high - low) // by >= MOST_JOBS:
+    if low > high or by < 1 or (high - low) // by >= MAX_JOBS:
         raise InputError(
-            f"{quoted(part)} is no range", fix=f"give 0-9, at most {MOST_JOBS:,}", field="array"
+            f"{quoted(part)} is no range", fix=f"give 0-9, at most {MAX_JOBS:,}", field="array"
         )
     return [str(value) for value in range(low, high + 1, by)]
 
 
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 """of one sweep"""
 
 
@@ -158,7 +158,7 @@ def _names(item: yaml.Node) -> list[str]:
     """Return accelerators, as ``v100`` or ``k80=2``: a list, or text with commas."""
     listed = _listed(item) if isinstance(item, yaml.SequenceNode) else _text(item).split(",")
     found = [name(entry) for entry in listed]
-    read_accelerators(found)
+    parse_accelerators(found)
     return found
 
 

@@ -14,14 +14,14 @@ from fairlead.model.tenants.usage_decay import History
 
 
 @dataclass(frozen=True, slots=True)
-class Tenancy:
+class TenantsFile:
     """The tenants of a cluster, and how their past use moves their weights, if it does."""
 
     tenants: tuple[Tenant, ...] = ()
     history: History | None = None
 
 
-def read_tenants(path: str | Path) -> Tenancy:
+def read_tenants(path: str | Path) -> TenantsFile:
     """Return what a JSON or YAML file says of tenants."""
     from fairlead.files.parsing.document import parse_document  # noqa: PLC0415 - yaml is slow
 
@@ -32,9 +32,9 @@ def read_tenants(path: str | Path) -> Tenancy:
         raise error.within(source=text.name) from None
 
 
-def _tenancy(document: object) -> Tenancy:
+def _tenancy(document: object) -> TenantsFile:
     top = strict_json.members(document, required=("tenants",), optional=("history",))
-    return Tenancy(parse_tenants(top), _history(top["history"]) if "history" in top else None)
+    return TenantsFile(parse_tenants(top), _history(top["history"]) if "history" in top else None)
 
 
 def _history(value: object) -> History:

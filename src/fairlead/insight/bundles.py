@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.insight.participants import By, Parties
+from fairlead.insight.participants import By, Participants
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError, UsageError
@@ -17,7 +17,7 @@ _OF_TENANTS = "each accelerator at most its devices, of which a tenant can use a
 _UNPACKED = "; no two jobs on one device"
 
 
-def parties_of(snap: Snapshot, allocation: Allocation, by: By | None = None) -> Parties:
+def participants_of(snap: Snapshot, allocation: Allocation, by: By | None = None) -> Participants:
     """Return the participants of an allocation: its rows, or its jobs' tenants if asked for."""
     if not len(snap.job):
         raise InputError("there are no jobs", fix="give at least one job", field="jobs")
@@ -32,8 +32,8 @@ def parties_of(snap: Snapshot, allocation: Allocation, by: By | None = None) -> 
     return _tenants_with_jobs(snap, said) if by == "tenants" else _jobs(snap, said)
 
 
-def _jobs(snap: Snapshot, feasible_set: str) -> Parties:
-    return Parties(
+def _jobs(snap: Snapshot, feasible_set: str) -> Participants:
+    return Participants(
         by="jobs",
         names=tuple(snap.ids[number] for number in snap.job.tolist()),
         weight=snap.weight.astype(float),
@@ -47,10 +47,10 @@ def _jobs(snap: Snapshot, feasible_set: str) -> Parties:
     )
 
 
-def _tenants_with_jobs(snap: Snapshot, feasible_set: str) -> Parties:
+def _tenants_with_jobs(snap: Snapshot, feasible_set: str) -> Participants:
     tenant, index = np.unique(snap.tenant, return_inverse=True)
     order = np.argsort(index, kind="stable")
-    return Parties(
+    return Participants(
         by="tenants",
         names=tuple(snap.tenants[i].id for i in tenant.tolist()),
         weight=_weights(snap, tenant),
@@ -64,12 +64,12 @@ def _tenants_with_jobs(snap: Snapshot, feasible_set: str) -> Parties:
     )
 
 
-def _tenants_with_workloads(snap: Snapshot) -> Parties:
+def _tenants_with_workloads(snap: Snapshot) -> Participants:
     table = tenant_table(snap)
     order = np.argsort(table.tenant, kind="stable")
     tenant, index = np.unique(table.tenant[order], return_inverse=True)
     part = table.weight[order]
-    return Parties(
+    return Participants(
         by="tenants",
         names=tuple(snap.tenants[i].id for i in tenant.tolist()),
         weight=_weights(snap, tenant),
@@ -110,7 +110,7 @@ class Received:
     devices: FloatArray
 
 
-def received(snap: Snapshot, allocation: Allocation, parties: Parties) -> Received:
+def received(snap: Snapshot, allocation: Allocation, parties: Participants) -> Received:
     """Return the devices and normalised speeds that an allocation gives the participants.
 
     A tenant that gets devices makes the best of them; jobs get the speeds that the policy says.
@@ -131,7 +131,7 @@ def received(snap: Snapshot, allocation: Allocation, parties: Parties) -> Receiv
     return Received(total, held)
 
 
-def tenant_devices(snap: Snapshot, allocation: Allocation, parties: Parties) -> FloatArray:
+def tenant_devices(snap: Snapshot, allocation: Allocation, parties: Participants) -> FloatArray:
     """Return participants × accelerators → devices that an allocation to tenants gives."""
     devices = _by_accelerator(allocation, len(snap.capacity))
     held = np.zeros((len(snap.tenants), devices.shape[1]))
@@ -140,7 +140,7 @@ def tenant_devices(snap: Snapshot, allocation: Allocation, parties: Parties) -> 
     return held[[number[name] for name in parties.names]]
 
 
-def participant_of_job(snap: Snapshot, parties: Parties) -> IntArray:
+def participant_of_job(snap: Snapshot, parties: Participants) -> IntArray:
     """Return jobs → the participant that it is or belongs to, -1 if none."""
     if parties.by == "jobs":
         return np.arange(len(snap.job))

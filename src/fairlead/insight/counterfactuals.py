@@ -69,7 +69,11 @@ def with_device(snap: Snapshot, accelerator: int) -> Snapshot:
         room = snap.room.copy()
         room[accelerator] += 1.0
     n = len(cluster.accelerator_of)
-    if cluster.one_node_each and len(snap.usable) == n and (snap.holds == NOBODY).all():
+    if (
+        cluster.has_one_node_per_accelerator
+        and len(snap.usable) == n
+        and (snap.holds == NOBODY).all()
+    ):
         nodes = tuple(
             replace(node, devices=(*node.devices, name)) if name in node.devices else node
             for node in cluster.nodes

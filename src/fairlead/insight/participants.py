@@ -19,7 +19,7 @@ By = Literal["jobs", "tenants"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parties:
+class Participants:
     """The participants of an audit and how they use devices.
 
     A participant has parts (its jobs, or its workloads) that use devices. With ``timed`` parts a
@@ -104,7 +104,7 @@ class Most:
     """parts × accelerators → use"""
 
 
-def most(parties: Parties, floor: FloatArray) -> Most:
+def most(parties: Participants, floor: FloatArray) -> Most:
     """Return the use with the greatest total value in which nobody falls below ``floor``.
 
     SolveError when the floors cannot be reached together.
@@ -142,7 +142,7 @@ def most(parties: Parties, floor: FloatArray) -> Most:
     return Most(found.value[uses:], found.value[:uses].reshape(n_parts, kinds))
 
 
-def most_without_harm(parties: Parties, own: FloatArray) -> Most | None:
+def max_total_value_above(parties: Participants, own: FloatArray) -> Most | None:
     """Return the greatest total value that leaves everyone at least ``own``.
 
     None when ``own`` is out of the feasible set's reach, as packed jobs' speeds can be.

@@ -18,8 +18,8 @@ def snapshot_at(scenario: Scenario, at_s: float) -> Snapshot:
     if isinstance(mechanism, Fluid):
         raise UsageError("--at: a fluid mechanism makes no decisions; choose another --mechanism")
     try:
-        simulate(replace(scenario, mechanism=_Until(mechanism, at_s)))
-    except _Reached as reached:
+        simulate(replace(scenario, mechanism=_StopAt(mechanism, at_s)))
+    except _SnapshotReached as reached:
         return reached.snap
     raise InputError(
         f"no decision is made from {at_s:g} s on: all jobs have finished",
@@ -28,13 +28,13 @@ def snapshot_at(scenario: Scenario, at_s: float) -> Snapshot:
     )
 
 
-class _Reached(Exception):  # noqa: N818 - it is no error: it ends a simulation early
+class _SnapshotReached(Exception):  # noqa: N818 - it is no error: it ends a simulation early
     def __init__(self, snap: Snapshot) -> None:
         super().__init__()
         self.snap = snap
 
 
-class _Until:
+class _StopAt:
     """A mechanism that stops the simulation at the first plan from a moment on."""
 
     def __init__(self, mechanism: Mechanism[Any], at_s: float) -> None:
@@ -46,7 +46,7 @@ class _Until:
 
     def plan(self, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
         if self._is_reached(snap):
-            raise _Reached(snap)
+            raise _SnapshotReached(snap)
         return self._mechanism.plan(snap, memory)
 
     def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:

@@ -19,7 +19,7 @@ from fairlead import failpoints
 
 _HEADER = 64
 """bytes before the payload: its SHA-256 in hexadecimal"""
-_OWN = re.compile(r"(\d+)(?:-(\d+)\.\d+\.ckpt(?:\.tmp|\.part)?|\.\d+\.\d+\.leaves)")
+_CHECKPOINT_NAME = re.compile(r"(\d+)(?:-(\d+)\.\d+\.ckpt(?:\.tmp|\.part)?|\.\d+\.\d+\.leaves)")
 """lease and, of a checkpoint, steps in the names of files that are removed one day: checkpoints,
 and those in which members say after which step they leave"""
 
@@ -70,7 +70,7 @@ def settled(directory: str) -> Latest | None:
     Whoever put it in force may have died just before that.
     """
     with suppress(OSError):  # it is not there, or there is no room
-        _flush(directory)
+        _fsync_directory(directory)
     return latest(directory)
 
 
@@ -130,7 +130,7 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
         found = {"lease": lease, "steps": steps, "files": names}
         _replace(os.path.join(directory, "latest.json"), json.dumps(found).encode())
         failpoints.point("job.commit.replaced")
-        _tidy(directory, lease, names)
+        _remove_old(directory, lease, names)
 
 
 def install(directory: str, lease: int, found: Latest | None) -> None:
@@ -150,13 +150,13 @@ def install(directory: str, lease: int, found: Latest | None) -> None:
         names = [os.path.join(directory, name) for name in found.files]
         carried = [name for name in names if os.path.exists(name + ".part")]
         for name in carried:
-            if not is_whole(name + ".part"):
+            if not is_intact(name + ".part"):
                 raise OSError(f"checkpoint {name} is damaged: its checksum does not match")
         for name in carried:
             os.replace(name + ".part", name)
         said = {"lease": found.lease, "steps": found.steps, "files": found.files}
         _replace(path, json.dumps(said).encode())
-        _tidy(directory, found.lease, list(found.files))
+        _remove_old(directory, found.lease, list(found.files))
 
 
 def empty(directory: str, lease: int) -> None:
@@ -167,11 +167,11 @@ def empty(directory: str, lease: int) -> None:
         if fence(directory) <= lease:
             _remove(os.path.join(directory, "latest.json"))
             for name in os.listdir(directory):
-                if _OWN.fullmatch(name):
+                if _CHECKPOINT_NAME.fullmatch(name):
                     _remove(os.path.join(directory, name))
 
 
-def is_whole(path: str) -> bool:
+def is_intact(path: str) -> bool:
     """Tell whether a checkpoint's file is here and has the checksum that it names."""
     try:
         with open(path, "rb") as file:
@@ -181,7 +181,7 @@ def is_whole(path: str) -> bool:
         return False
 
 
-def await_commit(directory: str, lease: int, steps: int, *, wait_s: float = 60.0) -> bool:
+def wait_for_commit(directory: str, lease: int, steps: int, *, wait_s: float = 60.0) -> bool:
     """Wait until rank 0 has put this lease's checkpoint in force; tell whether it did."""
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
@@ -204,14 +204,14 @@ def _name(lease: int, steps: int, rank: int) -> str:
     return f"{lease}-{steps}.{rank}.ckpt"
 
 
-def _tidy(directory: str, lease: int, keep: list[str]) -> None:
+def _remove_old(directory: str, lease: int, keep: list[str]) -> None:
     """Remove what no later reader can want: other checkpoints of this lease and earlier ones.
 
     What members of an earlier one have said as they parted goes as well.
     """
     last = int(keep[0].split("-")[1].split(".")[0])
     for name in os.listdir(directory):
-        found = _OWN.fullmatch(name)  # what else is there is the user's
+        found = _CHECKPOINT_NAME.fullmatch(name)  # what else is there is the user's
         if found is None or name in keep:
             continue
         number, steps = int(found[1]), found[2]
@@ -240,10 +240,10 @@ def _replace(path: str, body: bytes) -> None:
     except OSError:
         _remove(aside)
         raise
-    _flush(os.path.dirname(path))
+    _fsync_directory(os.path.dirname(path))
 
 
-def _flush(directory: str) -> None:
+def _fsync_directory(directory: str) -> None:
     """Let a loss of power not undo what files in a directory are called."""
     holder = os.open(directory, os.O_RDONLY)
     try:

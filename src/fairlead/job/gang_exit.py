@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 
 
-class Parting:
+class GangExit:
     """One member's side of it."""
 
     def __init__(self, directory: str, lease: int, rank: int, members: int) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fairlead import failpoints
-from fairlead.job.gang_exit import Parting
-from fairlead.tls import distrust
+from fairlead.job.gang_exit import GangExit
+from fairlead.tls import explain_untrusted_certificate
 
 _SOONEST_S, _LATEST_S = 0.05, 5.0
 _RETRY_S = 0.5
@@ -37,12 +37,12 @@ class Lease:
         *,
         rank: int,
         valid_s: float,
-        parting: Parting | None = None,
+        parting: GangExit | None = None,
     ) -> None:
         self.number = number
-        self._parting = parting
+        self._gang_exit = parting
         """with the rest of its gang; None for one alone"""
-        self._parting_since: float | None = None
+        self._leaving_alone_since: float | None = None
         self._url = urlsplit(url)
         self._token = token
         self._rank = rank
@@ -69,9 +69,9 @@ class Lease:
         """when the step ended up to which the speed was last measured, and its number"""
         self.on_speed: Callable[[float], None] = lambda _: None
         """told how fast an emulated accelerator is from now on"""
-        self.on_distrust: Callable[[str], None] = lambda _: None
+        self.on_untrusted_server: Callable[[str], None] = lambda _: None
         """told once why the server's certificate is not accepted, and what to do about it"""
-        self._distrusted = ""
+        self._untrusted_reported = ""
         self._thread = threading.Thread(target=self._keep, name="fairlead-lease", daemon=True)
 
     def begin(self, steps: int) -> None:
@@ -93,7 +93,7 @@ class Lease:
         self.started += 1
         return True
 
-    def ask_to_leave(self) -> None:
+    def check_now(self) -> None:
         """Look at once whether the lease is to end: the process was sent a signal."""
         self._wake.set()
 
@@ -124,18 +124,18 @@ class Lease:
             return 0.0
         if answer is not None and answer.get("leave_after") is not None:
             last = int(answer["leave_after"])
-            if self._parting is not None:  # the server may die before it has told all of them
-                self._parting.last_step(last)
+            if self._gang_exit is not None:  # the server may die before it has told all of them
+                self._gang_exit.last_step(last)
             self._decide(last)
             return 0.0
         # Without a server the job goes on until its lease is over, then it must leave: a server
         # that comes back may have given its devices to somebody else.
         over = answer is None and now >= self._until
-        if self._parting is None:
+        if self._gang_exit is None:
             if over:
                 self._decide(self.started)
-        elif over or self._parting.has_begun():
-            return self._part(self._parting, now)
+        elif over or self._gang_exit.has_begun():
+            return self._part(self._gang_exit, now)
         if answer is None:
             return min(_RETRY_S, max(self._until - now, _SOONEST_S))
         if answer.get("emulated_steps_per_s"):
@@ -148,15 +148,17 @@ class Lease:
         # The others of the gang wait for our count.
         return float(answer.get("again_s", _SOONEST_S)) if told else 0.0
 
-    def _part(self, parting: Parting, now: float) -> float:
+    def _part(self, parting: GangExit, now: float) -> float:
         """Agree with the gang on the last step; return how long to wait before the next look."""
         with self._lock:
             self._leaving = True
-        self._parting_since = self._parting_since or now
+        self._leaving_alone_since = self._leaving_alone_since or now
         last = parting.last_step(self.started)
         if last is not None:
             self._decide(last)
-        elif now > self._parting_since + _PARTING_S:  # some are not to be heard: each for itself
+        elif (
+            now > self._leaving_alone_since + _PARTING_S
+        ):  # some are not to be heard: each for itself
             self._decide(self.started)
         return _PARTING_TURN_S
 
@@ -188,9 +190,9 @@ class Lease:
             status, answer = self._post(f"/v1/leases/{self.number}/renew", body)
         except (OSError, ValueError) as error:
             self._connection = None
-            self._tell_distrust(error)
+            self._report_untrusted_server(error)
             return None
-        self._distrusted = ""
+        self._untrusted_reported = ""
         if status in (401, 403, 404, 409):
             self.lost = True
             return None
@@ -199,12 +201,12 @@ class Lease:
         self._metrics_sent = metrics
         return answer
 
-    def _tell_distrust(self, error: Exception) -> None:
-        found = distrust(error, self._url.hostname or "")
+    def _report_untrusted_server(self, error: Exception) -> None:
+        found = explain_untrusted_certificate(error, self._url.hostname or "")
         told = "; ".join(found) if found else ""
-        if told and told != self._distrusted:
-            self._distrusted = told
-            self.on_distrust(f"no progress is reported: {told}")
+        if told and told != self._untrusted_reported:
+            self._untrusted_reported = told
+            self.on_untrusted_server(f"no progress is reported: {told}")
 
     def _measure(self) -> float:
         """Return the speed of late, from the end of one step to that of a later one."""

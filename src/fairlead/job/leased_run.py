@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from fairlead import failpoints
 from fairlead.job import checkpoint
 from fairlead.job.exit_status import FAILED_TO_SAVE, LEFT, REFUSED
-from fairlead.job.gang_exit import Parting
+from fairlead.job.gang_exit import GangExit
 from fairlead.job.lease import Lease
 from fairlead.job.run import Run, T
 
@@ -37,7 +37,7 @@ class LeasedRun(Run):
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
         self._pace = _Pace(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))
-        self._things: dict[str, Any] = {}
+        self._registered: dict[str, Any] = {}
         self._saved: dict[str, Any] = {}
         self._skip = 0
         self._in_step = self._save_after_step = False
@@ -48,12 +48,12 @@ class LeasedRun(Run):
             environment["FAIRLEAD_JOB_TOKEN"],
             rank=self.rank,
             valid_s=float(get("FAIRLEAD_LEASE_S", "60")),
-            parting=Parting(self._directory, lease, self.rank, self.world_size)
+            parting=GangExit(self._directory, lease, self.rank, self.world_size)
             if self.world_size > 1
             else None,
         )
-        self._lease.on_speed = self._pace.run_at
-        self._lease.on_distrust = _say
+        self._lease.on_speed = self._pace.set_speed
+        self._lease.on_untrusted_server = _say
         self._restore()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)
@@ -71,13 +71,13 @@ class LeasedRun(Run):
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self._lease.ask_to_leave()
+        self._lease.check_now()
 
     def register(self, **things: Any) -> None:
         """Name what makes up the run's state; what an earlier checkpoint holds is restored."""
         super().register(**things)
         for name, thing in things.items():
-            self._things[name] = thing
+            self._registered[name] = thing
             if name not in self._saved:
                 continue
             state = self._saved.pop(name)
@@ -104,12 +104,12 @@ class LeasedRun(Run):
             # Its own work on the step may be half done: only afterwards do state and count agree.
             self._save_after_step = True
         else:
-            self._save_or_refuse()
+            self._save_or_raise()
 
     def _save(self) -> None:
         state = {
             name: thing if isinstance(thing, dict) else thing.state_dict()
-            for name, thing in self._things.items()
+            for name, thing in self._registered.items()
         }
         steps, lease = self.steps_done, self._lease.number
         payload = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
@@ -118,7 +118,7 @@ class LeasedRun(Run):
         failpoints.point("job.checkpoint.written")
         if self.rank == 0:
             checkpoint.commit(self._directory, lease, steps, self.world_size)
-        elif not checkpoint.await_commit(self._directory, lease, steps):
+        elif not checkpoint.wait_for_commit(self._directory, lease, steps):
             checkpoint.require(self._directory, lease)
             raise TimeoutError("rank 0 did not commit the checkpoint")
         failpoints.point("job.commit.after")
@@ -147,13 +147,13 @@ class LeasedRun(Run):
             lease.last_step_at = now = time.monotonic()
             due = self.world_size == 1 and now - self._saved_at > self._every_s
             if due or self._save_after_step:
-                self._save_or_refuse()
+                self._save_or_raise()
         # Done only when it is saved: without room the steps are made again under a later lease.
         self._save_or_leave()
         if self._total is not None and self.steps_done >= self._total:
             lease.close()
 
-    def _save_or_refuse(self) -> None:
+    def _save_or_raise(self) -> None:
         self._save_after_step = False
         try:
             self._save()
@@ -195,7 +195,7 @@ class _Pace:
         self._step_s = 1.0 / steps_per_s if steps_per_s > 0 else 0.0
         self._due = 0.0
 
-    def run_at(self, steps_per_s: float) -> None:
+    def set_speed(self, steps_per_s: float) -> None:
         """Go on at another speed: somebody shares the emulated accelerator, or does so no more."""
         self._step_s = 1.0 / steps_per_s
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_LONGEST_NAME = 128
+_MAX_NAME_LENGTH = 128
 
 
 def attach() -> "Run":
@@ -42,9 +42,9 @@ class Run:
     def report(self, **metrics: float) -> None:
         """Show figures such as the loss beside the job's progress."""
         for name in metrics:
-            if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+            if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
                 raise ValueError(
-                    f"report({name[:20]!r}…): give names of at most {_LONGEST_NAME} characters"
+                    f"report({name[:20]!r}…): give names of at most {_MAX_NAME_LENGTH} characters"
                 )
 
     def checkpoint(self) -> None:

@@ -9,7 +9,7 @@ from fairlead.model import events as ev
 
 
 @dataclass(slots=True)
-class Tally:
+class JobCounts:
     """One job's counts."""
 
     leases: int = 0
@@ -25,15 +25,15 @@ class Ledger:
     """Tallies by job id; the same after a replay as before."""
 
     def __init__(self) -> None:
-        self.tally: dict[str, Tally] = {}
+        self.tally: dict[str, JobCounts] = {}
         self._job_of_lease: dict[int, str] = {}
 
-    def of(self, job_id: str) -> Tally:
+    def of(self, job_id: str) -> JobCounts:
         """Return a job's tally, to look at: a job without one has nothing counted yet.
 
         Nothing is entered, for the tallies may be on their way into the store just now.
         """
-        return self.tally.get(job_id) or Tally()
+        return self.tally.get(job_id) or JobCounts()
 
     def note(self, event: ev.Event, jobs: JobTable) -> None:
         """Count an event that the core has handled."""
@@ -55,7 +55,7 @@ class Ledger:
             if state == JobState.FINISHED:
                 mine.ended_at = event.at
 
-    def note_launch(
+    def count_launch(
         self, command: cmd.Launch, at: float, jobs: JobTable, kinds: Sequence[str]
     ) -> None:
         """Count the leases that a command starts, on a cluster with these accelerators."""
@@ -70,8 +70,8 @@ class Ledger:
                 mine.accelerators = (*mine.accelerators, kinds[on])
             self._job_of_lease[lease] = job_id
 
-    def _mine(self, job_id: str) -> Tally:
-        return self.tally.setdefault(job_id, Tally())
+    def _mine(self, job_id: str) -> JobCounts:
+        return self.tally.setdefault(job_id, JobCounts())
 
     def saved(self) -> dict[str, object]:
         """Return what ``restore`` takes."""
@@ -84,5 +84,5 @@ class Ledger:
         """Go on from what was saved."""
         for job_id, found in saved["tally"].items():
             values = {**found, "accelerators": tuple(found["accelerators"])}  # type: ignore[arg-type]
-            self.tally[job_id] = Tally(**values)  # type: ignore[arg-type]  # saved field by field
+            self.tally[job_id] = JobCounts(**values)  # type: ignore[arg-type]  # saved field by field
         self._job_of_lease = {int(lease): str(job) for lease, job in saved["leases"].items()}

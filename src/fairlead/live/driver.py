@@ -17,48 +17,48 @@ from fairlead.engines.base import (
     Ended,
     Engine,
     NodeDown,
-    NodeFound,
+    NodeJoined,
     NodeUp,
     Progressed,
     Report,
-    Tidies,
+    SupportsForget,
 )
 from fairlead.live.accounting import Ledger
 from fairlead.live.clock import Clock
-from fairlead.live.executors import Threads, Workers
+from fairlead.live.executors import Workers, WorkerThreads
 from fairlead.live.inbox import Changes, Input, Make
 from fairlead.live.job_spec import JobSpec, read_spec
-from fairlead.live.leases.lifecycle import Launching
+from fairlead.live.leases.lifecycle import LeaseLauncher
 from fairlead.live.leases.measurements import emulated_speed, measured
 from fairlead.live.leases.open_leases import Costs, OpenLease
-from fairlead.live.leases.orders import Environment, Orders
-from fairlead.live.leases.outcomes import Ends
-from fairlead.live.nodes.inventory import Inventory, require_some_known
-from fairlead.live.nodes.lifecycle import LiveNodes
+from fairlead.live.leases.orders import Environment, LaunchOrderBuilder
+from fairlead.live.leases.outcomes import LeaseOutcomes
+from fairlead.live.nodes.inventory import NodeReconciler, require_matching_nodes
+from fairlead.live.nodes.lifecycle import NodeController
 from fairlead.live.rounds import Rounds
 from fairlead.live.scheduling_config import (
     Found,
     Rules,
+    config_for_state,
     go_by,
-    rules_of,
 )
-from fairlead.live.tenants import check_change
+from fairlead.live.tenants import check_tenant_change
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, ProtocolError
-from fairlead.model.job import Tenant, read_accelerators
+from fairlead.model.job import Tenant, parse_accelerators
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.store import Audit, Change, Put, Remove, Store
 
 log = structlog.get_logger("fairlead.live")
 
-_MOST_AT_ONCE = 500
+_MAX_BATCH = 500
 _LONGEST_S = 0.02
 """spent on inputs at a time, before they are written down and reads get their turn"""
 _EVENTS_PER_STATE, _BYTES_PER_STATE = 5000, 4 << 20
 """after which the state is saved: what a restart has to go through takes well under a second"""
-_START_AGAIN_S = 5.0
+_LAUNCH_RETRY_S = 5.0
 """after a lease could not be started, for want of room on the disk or the like"""
 
 
@@ -85,13 +85,13 @@ class Live:
     setting: Setting
     token: int
     clock: Clock = field(default_factory=Clock)
-    workers: Workers = field(default_factory=Threads)
+    workers: Workers = field(default_factory=WorkerThreads)
 
     def __post_init__(self) -> None:
         setting = self.setting
-        inventory = Inventory(self.store, setting.cluster)
+        inventory = NodeReconciler(self.store, setting.cluster)
         self._found = Found.read(self.store)
-        before = rules_of(self._found.rules, setting.rules, self.store, setting.remake)
+        before = config_for_state(self._found.rules, setting.rules, self.store, setting.remake)
         self.scheduler: Scheduler[Any] = Scheduler(
             inventory.first, before.beliefs, before.mechanism, plan_lead_s=before.plan_lead_s
         )
@@ -99,12 +99,12 @@ class Live:
         self.messages: dict[str, str] = {}
         """job → what its last lease had to say"""
         self.ledger = Ledger()
-        self.orders = Orders(setting.data, setting.environment)
+        self.orders = LaunchOrderBuilder(setting.data, setting.environment)
         self.costs = Costs()
         self.listeners: set[asyncio.Queue[dict[str, object]]] = set()
         self.broken = asyncio.Event()
         """set when the driver cannot go on: the process must end and start again"""
-        self.held_by_user: set[str] = set()
+        self.suspended_jobs: set[str] = set()
         """jobs that users have suspended; others that are held wait after a failure"""
         self._seq = 0
         self._saved_seq = 0
@@ -113,24 +113,26 @@ class Live:
         self._unsaved_bytes = 0
         """of events since the last saved state"""
         self._inbox: asyncio.Queue[Input] = asyncio.Queue()
-        self.nodes = LiveNodes(self.scheduler, inventory, self.clock, self)
+        self.nodes = NodeController(self.scheduler, inventory, self.clock, self)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.launching = Launching(
+        self.launching = LeaseLauncher(
             self.scheduler, self.engine, self.orders, self.specs, self.clock
         )
         self.leases = self.launching.open
-        self.launching.on_start = self._lease_starts
-        self.launching.on_no_start = self._no_start
-        self._ends = Ends(self.scheduler, self.specs, self.ledger, self.held_by_user, self)
+        self.launching.on_launched = self._on_lease_started
+        self.launching.on_launch_failed = self._on_launch_failed
+        self._ends = LeaseOutcomes(
+            self.scheduler, self.specs, self.ledger, self.suspended_jobs, self
+        )
         self.rounds = Rounds(setting.rules.mechanism, self.workers, self.clock, self)
         self.rounds.told = lambda at: [*self.launching.progress(at), *self._measured(at)]
         self._perform: dict[type, Callable[[Any], None]] = {
             cmd.Launch: self.launching.launch,
             cmd.Renew: self.launching.renew,
-            cmd.Suspend: self.launching.suspend,
+            cmd.Preempt: self.launching.suspend,
             cmd.SetTimer: self.rounds.set_timer,
             cmd.ComputePlan: lambda command: self._spawn(self.rounds.plan(command)),
-            cmd.Consolidate: lambda _: None,
+            cmd.MergeCopies: lambda _: None,
         }
 
     # -- life -----------------------------------------------------------------------------------
@@ -141,21 +143,21 @@ class Live:
         self.clock.not_before(self._rebuild())
         self._go_by_rules()
         failpoints.point("server.start.rebuilt")
-        require_some_known(self.scheduler.cluster, self.setting.cluster)
-        self.nodes.engine_has(self.setting.cluster.nodes)
+        require_matching_nodes(self.scheduler.cluster, self.setting.cluster)
+        self.nodes.reconcile_inventory(self.setting.cluster.nodes)
         leases = self.scheduler.leases
         slots = leases.open
         numbers = leases.lease[slots].tolist()
-        self.launching.take_over(slots.tolist())
+        self.launching.recover_leases(slots.tolist())
         self._spawn(self._listen())
-        self._spawn(self.launching.work_off(self._spawn))
+        self._spawn(self.launching.run_engine_calls(self._spawn))
         await self.engine.adopt(numbers)
         failpoints.point("server.start.adopted")
         for slot in slots[leases.leaving[slots]].tolist():
             await self.engine.stop(int(leases.lease[slot]))
         self._spawn(self._loop())
         self.rounds.resume(self.scheduler)
-        self._ends.release_waiting()
+        self._ends.resume_backoffs()
 
     async def stop(self) -> None:
         """Stop deciding; jobs go on under their leases."""
@@ -164,10 +166,10 @@ class Live:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.rounds.stop()
         self.workers.close()
-        self._leave_state()
+        self._save_final_state()
         await self.engine.close()
 
-    def _leave_state(self) -> None:
+    def _save_final_state(self) -> None:
         """Have the next server replay nothing: it may be of a version that decides otherwise."""
         if self._ahead or self.broken.is_set() or self._seq == self._saved_seq:
             return
@@ -180,7 +182,7 @@ class Live:
         """Load the last state and the events after it; return the last event's time."""
         for job_id, document in self.store.documents("job").items():
             self.specs[job_id] = read_spec(document)
-        self.held_by_user.update(self.store.documents("hold"))
+        self.suspended_jobs.update(self.store.documents("hold"))
         self.nodes.drained.update(self.store.documents("drain"))
         self._seq, saved = self._found.seq, self._found.state
         last_at = 0.0
@@ -213,7 +215,7 @@ class Live:
             return
         if before is not None:
             go_by(self.scheduler, rules)
-            log.info("rules.changed", leaving=self.scheduler.leases.n_leaving)
+            log.info("rules.changed", leaving=self.scheduler.leases.leaving_count)
         rules.keep(self.store, self.token)
         self._write_state()
         self._saved_seq, self._unsaved_bytes = self._seq, 0
@@ -225,9 +227,9 @@ class Live:
         named: list[JobSpec] = []
 
         def make(at: float) -> Sequence[ev.Event]:
-            spec.require_startable()
+            spec.validate_command()
             made = spec.named(spec.id or f"j{len(self.scheduler.jobs) + 1}")
-            self.scheduler.jobs.require_devices(read_accelerators(made.accelerators or ())[1])
+            self.scheduler.jobs.require_devices(parse_accelerators(made.accelerators or ())[1])
             named.append(made)
             return [ev.JobSubmitted(at, made.job(at))]
 
@@ -254,9 +256,9 @@ class Live:
         audit = Audit(self.clock.now(), who, "cancel", job_id)
 
         def changes() -> Sequence[Change]:
-            self._ends.wait_no_more(job_id)
-            held = job_id in self.held_by_user
-            self.held_by_user.discard(job_id)
+            self._ends.cancel_backoff(job_id)
+            held = job_id in self.suspended_jobs
+            self.suspended_jobs.discard(job_id)
             return [audit, Remove("hold", job_id)] if held else [audit]
 
         await self.do(lambda at: [ev.JobCancelled(at, job_id)], changes)
@@ -267,8 +269,8 @@ class Live:
         audit = Audit(self.clock.now(), who, "suspend", job_id)
 
         def changes() -> Sequence[Change]:
-            self._ends.wait_no_more(job_id)
-            self.held_by_user.add(job_id)  # at once: a retry that is due must not release it
+            self._ends.cancel_backoff(job_id)
+            self.suspended_jobs.add(job_id)  # at once: a retry that is due must not release it
             return [audit, Put("hold", job_id, who)]
 
         await self.do(lambda at: [ev.JobHeld(at, job_id)], changes)
@@ -279,8 +281,8 @@ class Live:
         audit = Audit(self.clock.now(), who, "resume", job_id)
 
         def changes() -> Sequence[Change]:
-            self._ends.wait_no_more(job_id)
-            self.held_by_user.discard(job_id)
+            self._ends.cancel_backoff(job_id)
+            self.suspended_jobs.discard(job_id)
             return [audit, Remove("hold", job_id)]
 
         await self.do(lambda at: [ev.JobReleased(at, job_id)], changes)
@@ -291,7 +293,7 @@ class Live:
         audit = Audit(self.clock.now(), who, "tenant", tenant.id)
 
         def make(at: float) -> ev.Event:
-            check_change(self.scheduler, tenant)
+            check_tenant_change(self.scheduler, tenant)
             return ev.TenantChanged(at, tenant)
 
         await self.change(make, audit)
@@ -335,7 +337,7 @@ class Live:
         """Yield what waits, as much as may be taken in at once."""
         yield first
         until = self.clock.now() + _LONGEST_S
-        for _ in range(_MOST_AT_ONCE - 1):
+        for _ in range(_MAX_BATCH - 1):
             if self._inbox.empty() or self.clock.now() > until:
                 return
             yield self._inbox.get_nowait()
@@ -377,7 +379,7 @@ class Live:
         self._ahead = False
         for command in commands:
             self._perform[type(command)](command)
-        if ended and isinstance(self.engine, Tidies):
+        if ended and isinstance(self.engine, SupportsForget):
             self.launching.afterwards(partial(self.engine.forget, ended))
         failpoints.point("server.commit.performed")
         for one in batch:
@@ -394,7 +396,7 @@ class Live:
         for command in commands:
             if isinstance(command, cmd.Launch):
                 kinds = self.scheduler.cluster.accelerators
-                self.ledger.note_launch(command, event.at, jobs, kinds)
+                self.ledger.count_launch(command, event.at, jobs, kinds)
         return commands
 
     async def _save(self) -> None:
@@ -435,21 +437,21 @@ class Live:
                 self._end(report)
             case Progressed(lease, steps):
                 self.launching.progressed(lease, steps)
-            case NodeDown() | NodeUp() | NodeFound() | DevicesTaken():
+            case NodeDown() | NodeUp() | NodeJoined() | DevicesTaken():
                 self.nodes.report(report)
 
     def _end(self, ended: Ended) -> None:
         self.put(lambda at: self._ended(at, ended))
 
-    def _no_start(self, ended: Ended) -> None:
+    def _on_launch_failed(self, ended: Ended) -> None:
         # Our failure, not the job's: it does not count against the job's retries.
-        self.put(lambda at: self._ended(at, ended, again_s=_START_AGAIN_S))
+        self.put(lambda at: self._ended(at, ended, again_s=_LAUNCH_RETRY_S))
 
     def _ended(self, at: float, ended: Ended, again_s: float | None = None) -> Sequence[ev.Event]:
         closed = self.launching.close(ended.lease)
         if closed is None:
             return []
-        self._lease_ends(at, closed, ended)
+        self._on_lease_ended(at, closed, ended)
         return self._ends.of(at, closed, ended, again_s=again_s)
 
     # -- what is told ---------------------------------------------------------------------------
@@ -460,10 +462,10 @@ class Live:
             return []
         return measured(self.leases.values(), at)
 
-    def _lease_starts(self, lease: OpenLease) -> None:
+    def _on_lease_started(self, lease: OpenLease) -> None:
         self._tell("lease.started", job=lease.job, lease=lease.number)
 
-    def _lease_ends(self, at: float, lease: OpenLease, ended: Ended) -> None:
+    def _on_lease_ended(self, at: float, lease: OpenLease, ended: Ended) -> None:
         if ended.ending in ("finished", "left"):
             self.costs.note(lease, at)
         codes = ", ".join(str(code) for code in sorted(set(ended.exit_codes)))

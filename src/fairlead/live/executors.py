@@ -22,7 +22,7 @@ class Workers(Protocol):
         ...
 
 
-class Threads:
+class WorkerThreads:
     """One thread for the store, one for plans."""
 
     def __init__(self) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from fairlead.model.errors import InputError
-from fairlead.model.job import DEFAULT_TENANT, Job, read_accelerators
+from fairlead.model.job import DEFAULT_TENANT, Job, parse_accelerators
 
-UNKNOWN_STEPS = 1_000_000
+UNBOUNDED_STEPS = 1_000_000
 """what a job that does not say how many steps it makes is taken to have"""
 
 
@@ -58,7 +58,7 @@ class JobSpec:
                 raise InputError(f"{value!r} is not allowed", fix="give more than 0", field=name)
         _check_pattern(self.progress_pattern)
 
-    def require_startable(self) -> None:
+    def validate_command(self) -> None:
         """Refuse what no process can be started with."""
         words = {"command": self.command, "directory": (self.directory,)}
         words["environment"] = (*self.environment, *self.environment.values())
@@ -73,11 +73,11 @@ class JobSpec:
 
     def job(self, at: float) -> Job:
         """Return the job as the scheduler sees it, submitted now."""
-        names, gangs = read_accelerators(self.accelerators or ())
+        names, gangs = parse_accelerators(self.accelerators or ())
         return Job(
             id=self.id,
             workload=self.workload,
-            total_steps=float(self.steps or UNKNOWN_STEPS),
+            total_steps=float(self.steps or UNBOUNDED_STEPS),
             gang=self.gang,
             min_gang=self.min_gang,
             max_gang=self.max_gang,

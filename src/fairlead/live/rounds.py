@@ -15,12 +15,12 @@ from fairlead.mechanisms.planner import Planner
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS
-from fairlead.model.lease import NOTHING
+from fairlead.model.lease import NO_PLACEMENTS
 from fairlead.model.plan import Plan
 
 log = structlog.get_logger("fairlead.live")
 
-_WITHOUT_PLAN_S = 60.0
+_PLAN_RETRY_S = 60.0
 """how long what runs goes on when no plan can be had"""
 
 
@@ -83,8 +83,8 @@ class Rounds:
         except Exception:
             # A plan that cannot be had must not stop the cluster: what runs goes on for a while.
             log.exception("plan.failed", version=command.version)
-            until = self._clock.now() + _WITHOUT_PLAN_S
-            plan, memory = Plan(NO_INTS, NOTHING, until, until, False), command.memory
+            until = self._clock.now() + _PLAN_RETRY_S
+            plan, memory = Plan(NO_INTS, NO_PLACEMENTS, until, until, False), command.memory
         self.decisions_s = [*self.decisions_s[-999:], self._clock.now() - began]
         await self._queue.do(lambda at: [ev.PlanReady(at, command.version, plan, memory)])
         due_at = began if self._due_at is None else self._due_at

@@ -56,7 +56,7 @@ class Found:
         return cls(seq, state, state.get("rules"))
 
 
-def rules_of(
+def config_for_state(
     written: str | None, now: Rules, store: Store, remake: Callable[[str], Rules]
 ) -> Rules:
     """Return the rules under which a state was saved, by their name; those of now if it has none.

@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.mechanisms._queues.matching import match
 from fairlead.mechanisms._queues.serving import holding, idle_devices, start_on
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
 
@@ -49,7 +49,7 @@ class AlloX:
         waits = snap.on == NOBODY
         # A job for which devices are being vacated must be named again, or it is forgotten.
         if memory.changes == snap.changes and not (holding(snap) & waits).any():
-            return Plan(NO_INTS, NOTHING, until, until), memory
+            return Plan(NO_INTS, NO_PLACEMENTS, until, until), memory
         idle = idle_devices(snap)
         rows, kind, start_s = _queues(snap, idle)
         now = start_s <= 0

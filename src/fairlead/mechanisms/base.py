@@ -47,7 +47,7 @@ class WarmMechanism(Protocol):
 
 
 @runtime_checkable
-class Refills(Protocol):
+class SupportsRefill(Protocol):
     """A mechanism that lets waiting jobs use devices that fall idle within a round."""
 
     def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
@@ -73,7 +73,7 @@ class Fluid(Protocol):
     fluid: bool
 
 
-def abilities(mechanism: Mechanism[Any]) -> dict[str, bool]:
+def gang_capabilities(mechanism: Mechanism[Any]) -> dict[str, bool]:
     """Return which gangs are accepted: ``mixes`` and ``alternatives`` of a job table."""
     return {
         "mixes": bool(getattr(mechanism, "mixes_accelerators", False)),

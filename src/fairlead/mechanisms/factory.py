@@ -28,12 +28,12 @@ def realise(
             raise UsageError(f"{name!r} decides by itself what runs; leave out --mechanism")
         return _create(policy, timing)
     if name not in available("policies"):
-        raise _no_policy(name)
+        raise _mechanism_takes_no_policy(name)
     shares = policy_named(policy)
     return _create(mechanism or shares.realised_by, {"policy": shares, **timing})
 
 
-def realise_live(
+def create_live_mechanism(
     policy: str, mechanism: str | None = None, round_s: float | None = None
 ) -> "Mechanism[Any]":
     """Return the same for real devices; refuse what only the simulator can carry out."""
@@ -53,7 +53,7 @@ def divides_among_tenants(mechanism: "Mechanism[Any] | Fluid") -> bool:
     return bool(getattr(decides, "divides_among_tenants", False))
 
 
-def _no_policy(name: str) -> UsageError:
+def _mechanism_takes_no_policy(name: str) -> UsageError:
     decide = [one for one in available("mechanisms") if "policy" not in _options(one)]
     known = sorted({*available("policies"), *decide})
     near = get_close_matches(name, known, n=1)

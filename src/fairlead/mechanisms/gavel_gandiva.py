@@ -14,7 +14,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move_units
+from fairlead.placement import plan_unit_moves
 from fairlead.policies.base import accelerator_columns
 
 _NO_PAIRS = np.zeros((0, 2), dtype=np.int64)
@@ -69,13 +69,13 @@ class GavelGandiva:
             snap.starts_at - account.solved_at >= self.min_interval_s
         )
         if stale:
-            pairs, draws = self._paired(snap, pairs, draws), draws + 1
+            pairs, draws = self._draw_pairs(snap, pairs, draws), draws + 1
             split = self._split(snap, pairs)
             account = account.reallocated(split, snap, carry_s=0.0)
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
         units = members[list(wanted)].tolist()
-        stop, start = move_units(snap, units, list(wanted.values()))
+        stop, start = plan_unit_moves(snap, units, list(wanted.values()))
         until = snap.starts_at + self.round_s
         plan = Plan(stop, start, until, until, stale)
         return plan, PairAccount.with_pairs(replace(account, ran=ran), pairs, draws)
@@ -118,7 +118,7 @@ class GavelGandiva:
                 wanted[u] = kind
         return wanted, ran[:-1]
 
-    def _paired(self, snap: Snapshot, before: IntArray, draw: int) -> IntArray:
+    def _draw_pairs(self, snap: Snapshot, before: IntArray, draw: int) -> IntArray:
         """Return the pairs that stay, and new ones for all who have none, by gang."""
         if int(snap.gang.sum()) <= int(snap.capacity.sum()):
             return _NO_PAIRS
@@ -135,7 +135,7 @@ class GavelGandiva:
             if job not in paired:
                 alone.setdefault(gang, []).append(job)
         for _, jobs in sorted(alone.items()):
-            drawn = sorted(jobs, key=lambda job: (_lot(self.seed, draw, job), job))
+            drawn = sorted(jobs, key=lambda job: (_random_key(self.seed, draw, job), job))
             together = [sorted(drawn[i : i + 2]) for i in range(0, len(drawn) - 1, 2)]
             # Two that cannot run on the same devices at all stay alone until the next draw.
             stay += [
@@ -164,6 +164,6 @@ class GavelGandiva:
         return np.where(may, np.array([packed[a, b], packed[b, a]]), 0.0)
 
 
-def _lot(seed: int, draw: int, job: int) -> bytes:
+def _random_key(seed: int, draw: int, job: int) -> bytes:
     """Return what orders jobs at random, the same on every machine."""
     return blake2b(f"{seed},{draw},{job}".encode(), digest_size=8).digest()

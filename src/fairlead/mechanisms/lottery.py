@@ -16,9 +16,9 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.placement import move
 from fairlead.policies.rules.tenant_rows import entitlements
 
-_MOST_WINS = 16
+_MAX_QUEUED_WINS = 16
 """that wait for a job, on average over the jobs that can use the same accelerators"""
-_BLANKS = 32
+_MAX_VOID_DRAWS = 32
 """void draws in a row, after which the next is among those who fit: it comes to the same"""
 _64_BITS = (1 << 64) - 1
 
@@ -31,7 +31,7 @@ class Tombola:
     queue: IntArray
     """jobs that won a quantum and have not had it, oldest first; a job may have won several.
 
-    Never more than ``_MOST_WINS`` for a job on average, and none for a job that always runs.
+    Never more than ``_MAX_QUEUED_WINS`` for a job on average, and none for a job that always runs.
     """
 
 
@@ -63,20 +63,20 @@ class Lottery:
 
     def plan(self, snap: Snapshot, memory: Tombola) -> tuple[Plan, Tombola]:
         """Return the winners of this quantum's draws."""
-        table = _Table(snap, self.seed, memory.draws)
+        table = _Draws(snap, self.seed, memory.draws)
         queue: list[int] = []
         if self.backfill:
-            table.draw_each_once()
+            table.draw_without_queue()
         else:
             at = np.searchsorted(snap.job, memory.queue)
             alive = np.isin(memory.queue, snap.job)
-            queue = table.draw_again_and_again(at[alive].tolist())
+            queue = table.draw_with_queue(at[alive].tolist())
         until = snap.starts_at + self.round_s
         plan = Plan(*move(snap, table.wanted), until, until)
         return plan, Tombola(table.draws, snap.job[np.array(queue, dtype=np.int64)])
 
 
-class _Table:
+class _Draws:
     """One quantum's draws under way."""
 
     def __init__(self, snap: Snapshot, seed: int, draws: int) -> None:
@@ -93,7 +93,7 @@ class _Table:
         self._usable = [row.tobytes() for row in fits]
         """jobs → which accelerators it can use now"""
         self._tickets: list[float] = tickets_per_device(snap).tolist()
-        self._time = time_due(snap, np.logical_or.reduce(fits, axis=1))
+        self._time = entitled_time(snap, np.logical_or.reduce(fits, axis=1))
         self._waits = set(range(len(self._gang)))
         self._smallest: list[list[tuple[int, int]]] = [[] for _ in self._free]
         """accelerator → a heap of (gang, row) of those who can use it, some of whom run"""
@@ -104,18 +104,18 @@ class _Table:
             heapq.heapify(heap)
         self.wanted: IntArray = np.full(len(self._gang), -1, dtype=np.int64)
 
-    def draw_again_and_again(self, queue: list[int]) -> list[int]:
+    def draw_with_queue(self, queue: list[int]) -> list[int]:
         """Honour wins and draw from all tickets each time; return the wins that go on waiting."""
         always = (self._time >= 1.0).nonzero()[0].tolist()
-        if self._run_all(always):
+        if self._place_if_all_fit(always):
             queue = [row for row in queue if row in self._waits]
         queue = [row for row in queue if not self._run(row)]
-        room = Counter({kinds: _MOST_WINS * n for kinds, n in Counter(self._usable).items()})
+        room = Counter({kinds: _MAX_QUEUED_WINS * n for kinds, n in Counter(self._usable).items()})
         room.subtract(self._usable[row] for row in queue)
         odds = list(accumulate(self._time.tolist()))
         blanks = 0
-        while self._somebody_fits():
-            row = self._drawn(odds) if blanks < _BLANKS else self._drawn_to_fit()
+        while self._any_fits():
+            row = self._drawn(odds) if blanks < _MAX_VOID_DRAWS else self._draw_among_fitting()
             if self._run(row):
                 blanks = 0
             elif room[self._usable[row]] > 0:
@@ -125,15 +125,15 @@ class _Table:
                 blanks += 1
         return queue
 
-    def draw_each_once(self) -> None:
+    def draw_without_queue(self) -> None:
         """Draw from the tickets not drawn yet, and forget who does not fit."""
         left = sorted(self._waits)
-        while left and self._somebody_fits():
+        while left and self._any_fits():
             row = left.pop(self._drawn(list(accumulate(self._tickets[row] for row in left))))
             if not self._run(row):
                 self._waits.discard(row)
 
-    def _somebody_fits(self) -> bool:
+    def _any_fits(self) -> bool:
         for free, heap in zip(self._free, self._smallest, strict=True):
             while heap and heap[0][1] not in self._waits:
                 heapq.heappop(heap)
@@ -145,7 +145,7 @@ class _Table:
         gang, free = self._gang[row], self._free
         return next((k for k in self._kinds[row] if free[k] >= gang[k]), None)
 
-    def _run_all(self, rows: list[int]) -> bool:
+    def _place_if_all_fit(self, rows: list[int]) -> bool:
         """Run these jobs if all fit at once, else none of them."""
         free = list(self._free)
         for row in sorted(rows, key=lambda row: -min(self._gang[row])):
@@ -168,7 +168,7 @@ class _Table:
     def _drawn(self, odds: list[float]) -> int:
         return min(bisect_right(odds, self._uniform() * odds[-1]), len(odds) - 1)
 
-    def _drawn_to_fit(self) -> int:
+    def _draw_among_fitting(self) -> int:
         rows = [row for row in sorted(self._waits) if self._place(row) is not None]
         return rows[self._drawn(list(accumulate(float(self._time[row]) for row in rows)))]
 
@@ -186,7 +186,7 @@ def tickets_per_device(snap: Snapshot) -> FloatArray:
     return found
 
 
-def time_due(snap: Snapshot, usable: BoolArray) -> FloatArray:
+def entitled_time(snap: Snapshot, usable: BoolArray) -> FloatArray:
     """Return jobs → part of the time in which it is due to run: by tickets, at most all of it.
 
     What one cannot use is divided among the others; a job that is not ``usable`` is due nothing.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.compiled import compiled
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import (
     CARRIED,
     OWED,
@@ -27,7 +27,7 @@ _SOMEWHERE = 1.0
 
 
 @dataclass(frozen=True)
-class ShareRounds:
+class ShareMechanism:
     """The options of rounds that realise a policy's shares."""
 
     policy: Policy
@@ -55,7 +55,7 @@ class ShareRounds:
 
 
 @dataclass(frozen=True)
-class Shares(ShareRounds):
+class Shares(ShareMechanism):
     """Run in each round the jobs to which time is owed most urgently.
 
     Time owed grows with a job's share of an accelerator and falls with the time for which it
@@ -93,7 +93,9 @@ class Shares(ShareRounds):
         self._choose(snap, account, choice, urgent(account.tables, self.round_s))
         return choice.placed(snap, idle)
 
-    def _choose(self, snap: Snapshot, account: Account, choice: Choice, entries: Entries) -> None:
+    def _choose(
+        self, snap: Snapshot, account: Account, choice: Choice, entries: CandidateEntries
+    ) -> None:
         """Choose among the entries; what they leave free goes to others."""
         choice.assign(entries)
         if any(choice.free) and fills_idle(self.policy):
@@ -107,7 +109,7 @@ def fills_idle(policy: Policy) -> bool:
 
 def urgent(
     tables: FloatArray, round_s: float, on: IntArray | None = None, stay: float = 0.0
-) -> Entries:
+) -> CandidateEntries:
     """Return the (row, accelerator) entries that may run this round, and how urgent each is.
 
     ``tables`` are those of an account, for jobs or for units. In units of a round, let d be what
@@ -125,7 +127,7 @@ def urgent(
         n = compiled.urgent(
             tables, rows, round_s, _SOON, _SOMEWHERE, on, stay, row, column, weight
         )
-        return Entries(row[:n], column[:n], weight[:n])
+        return CandidateEntries(row[:n], column[:n], weight[:n])
     at = tables[SHARE].ravel().nonzero()[0]
     entry = tables[: CARRIED + 1].reshape(CARRIED + 1, -1).take(at, axis=1)
     entry[OWED:] /= round_s
@@ -145,4 +147,4 @@ def urgent(
     if on is not None:
         weight[on[row] == column] += stay
     may = due > 1e-9
-    return Entries(row, column, weight).where(may)
+    return CandidateEntries(row, column, weight).where(may)

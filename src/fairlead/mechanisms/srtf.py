@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms._queues.serving import preempting, refilling
+from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
@@ -31,13 +31,13 @@ class Srtf:
     def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
         """Return the jobs nearest to their end, as far as devices reach."""
         until = snap.starts_at + self.round_s
-        wanted = preempting(snap, _order(snap), fastest=True)
+        wanted = serve_preemptively(snap, _order(snap), fastest=True)
         return Plan(*move(snap, wanted), until, until), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
         """Return waiting jobs in the same order for devices that have fallen idle."""
         del memory
-        return refilling(snap, _order(snap), idle, fastest=True)
+        return serve_idle_devices(snap, _order(snap), idle, fastest=True)
 
 
 def _order(snap: Snapshot) -> IntArray:

@@ -13,9 +13,9 @@ from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart, job_allocation
-from fairlead.policies.rules.tenant_rows import DividesDevices, TenantTable
+from fairlead.policies.rules.tenant_rows import SupportsDivision, TenantTable
 
-_MOST_OFFERS = 100
+_MAX_OFFERS = 100
 _TINY = 1e-9
 """devices, relative to all of the kind, that nobody is offered"""
 
@@ -68,8 +68,8 @@ def job_rows(policy: Policy) -> Policy:
     A policy around another one (priorities, quotas) stays around it, and so deals with what
     jobs can really use.
     """
-    if isinstance(policy, DividesDevices):
-        return TenantJobs(policy)
+    if isinstance(policy, SupportsDivision):
+        return TenantJobShares(policy)
     inner = getattr(policy, "policy", None)
     if inner is None or not is_dataclass(policy) or isinstance(policy, type):
         raise UsageError(
@@ -80,14 +80,14 @@ def job_rows(policy: Policy) -> Policy:
 
 
 @dataclass(frozen=True)
-class TenantJobs:
+class TenantJobShares:
     """A policy's devices of tenants as time shares of jobs: no device idle that a job could use.
 
     Within a tenant jobs have time in proportion to their weights, or, where it asks for
     ``fifo``, those that came first have all of theirs first.
     """
 
-    policy: DividesDevices
+    policy: SupportsDivision
 
     @property
     def reads_progress(self) -> bool:
@@ -124,9 +124,9 @@ def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) ->
     offered again and again, by weight, to those who have too few or slower ones.
     """
     held = _fastest(devices, table.gain, demand)
-    for _ in range(_MOST_OFFERS):
+    for _ in range(_MAX_OFFERS):
         spare = np.maximum(table.capacity - held.sum(axis=0), 0.0)
-        wants = _wants(held, table.gain, demand) & (spare > _TINY * table.capacity)
+        wants = _wants_more(held, table.gain, demand) & (spare > _TINY * table.capacity)
         claim = wants * table.weight[:, None]
         offer = np.divide(spare * claim, claim.sum(axis=0), out=np.zeros_like(claim), where=wants)
         better = _fastest(held + offer, table.gain, demand)
@@ -134,7 +134,7 @@ def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) ->
         held = better
         if changed <= _TINY:
             break
-    return _fill_up(held, table, demand)
+    return _assign_remainders(held, table, demand)
 
 
 def _fastest(devices: FloatArray, gain: FloatArray, demand: FloatArray) -> FloatArray:
@@ -147,7 +147,7 @@ def _fastest(devices: FloatArray, gain: FloatArray, demand: FloatArray) -> Float
     return kept
 
 
-def _wants(held: FloatArray, gain: FloatArray, demand: FloatArray) -> BoolArray:
+def _wants_more(held: FloatArray, gain: FloatArray, demand: FloatArray) -> BoolArray:
     """Return where a row would take more: it has too few devices, or slower ones."""
     slowest = np.where(held > _TINY, gain, np.inf).min(axis=1)
     short = held.sum(axis=1) < demand * (1 - _TINY)
@@ -155,7 +155,7 @@ def _wants(held: FloatArray, gain: FloatArray, demand: FloatArray) -> BoolArray:
     return wants
 
 
-def _fill_up(held: FloatArray, table: TenantTable, demand: FloatArray) -> FloatArray:
+def _assign_remainders(held: FloatArray, table: TenantTable, demand: FloatArray) -> FloatArray:
     """Return the devices with the last remainders given to the first rows that can use them."""
     held = held.copy()
     for j, spare in enumerate((table.capacity - held.sum(axis=0)).tolist()):

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms._queues.serving import preempting, refilling
+from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
@@ -36,12 +36,12 @@ class Themis:
     def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
         """Return the jobs with the greatest ρ, as far as devices reach."""
         until = snap.starts_at + self.round_s
-        return Plan(*move(snap, preempting(snap, _order(snap))), until, until), memory
+        return Plan(*move(snap, serve_preemptively(snap, _order(snap))), until, until), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
         """Return waiting jobs in the same order for devices that have fallen idle."""
         del memory
-        return refilling(snap, _order(snap), idle)
+        return serve_idle_devices(snap, _order(snap), idle)
 
 
 def _order(snap: Snapshot) -> IntArray:

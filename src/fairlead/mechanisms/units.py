@@ -4,21 +4,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.selection import Choice
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
-from fairlead.mechanisms._rounds.unit_selection import UnitChoice, rows_of_units
-from fairlead.mechanisms.shares import ShareRounds, fills_idle, urgent
+from fairlead.mechanisms._rounds.unit_selection import UnitSelection, rows_of_units
+from fairlead.mechanisms.shares import ShareMechanism, fills_idle, urgent
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import NOBODY, Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move_units
+from fairlead.placement import plan_unit_moves
 from fairlead.policies.base import WarmStart, allocate
 
 
 @dataclass(frozen=True)
-class Units(ShareRounds):
+class Units(ShareMechanism):
     """Run in each round the units to which time is owed most urgently, each job in one of them.
 
     A unit is one job or several that share devices. Time owed is counted as for jobs alone
@@ -47,7 +47,7 @@ class Units(ShareRounds):
         wanted, ran = self._choose(snap, account, members)
         units = members[list(wanted)].tolist()
         until = snap.starts_at + self.round_s
-        stop, start = move_units(snap, units, list(wanted.values()))
+        stop, start = plan_unit_moves(snap, units, list(wanted.values()))
         return Plan(stop, start, until, until, stale), replace(account, ran=ran)
 
     def refill(self, snap: Snapshot, memory: UnitAccount, idle: IntArray) -> Placements:
@@ -68,9 +68,9 @@ class Units(ShareRounds):
         inside = members[unit]
         there = (inside >= 0) & (snap.on[inside] == column[:, None])
         weight += self.stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
-        entries = Entries(unit, column, weight)
+        entries = CandidateEntries(unit, column, weight)
         gang = snap.needs(inside[:, 0], column)
-        choice = UnitChoice(members, gang, entries, snap.capacity.tolist(), n)
+        choice = UnitSelection(members, gang, entries, snap.capacity.tolist(), n)
         choice.assign()
         wanted = choice.wanted
         ran = np.array(choice.unit_of[:-1], dtype=np.int64)

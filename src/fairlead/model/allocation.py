@@ -53,7 +53,7 @@ class Trade:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class MissedDeadline:
     """A job that no allocation here can bring to its deadline in time."""
 
     job: str
@@ -87,7 +87,7 @@ class Allocation:
     """makes the certificate; like the objective only when somebody asks, which rounds do not"""
     trades: tuple[Trade, ...] = ()
     """devices that changed hands, in order"""
-    late: tuple[Late, ...] = ()
+    late: tuple[MissedDeadline, ...] = ()
     """jobs whose deadlines cannot be met"""
 
     @property

@@ -89,12 +89,12 @@ class Cluster:
         return np.array([index[d] for node in self.nodes for d in node.devices], dtype=np.int64)
 
     @cached_property
-    def by_accelerator(self) -> IntArray:
+    def devices_by_accelerator(self) -> IntArray:
         """All devices, those of the first accelerator first."""
         return self.accelerator_of.argsort(kind="stable")
 
     @cached_property
-    def one_node_each(self) -> bool:
+    def has_one_node_per_accelerator(self) -> bool:
         """Whether each accelerator has one node only, so that placement within it is no matter."""
         return len(self.nodes) == len(self.accelerators)
 

@@ -29,14 +29,14 @@ class Renew:
 
 
 @value
-class Suspend:
+class Preempt:
     """Have these leases checkpoint and give up their devices."""
 
     lease: IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Consolidate:
+class MergeCopies:
     """Merge what the copies of a job have learnt into one checkpoint."""
 
     job: int
@@ -59,4 +59,4 @@ class SetTimer:
     at: float | None
 
 
-Command = Launch | Renew | Suspend | Consolidate | ComputePlan | SetTimer
+Command = Launch | Renew | Preempt | MergeCopies | ComputePlan | SetTimer

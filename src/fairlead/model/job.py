@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fairlead.model.errors import InputError
 
 DEFAULT_TENANT = "default"
-UNLESS_EMPTY = {"written": "unless empty"}
+OMIT_IF_EMPTY = {"written": "unless empty"}
 """of a field that is left out of logs while it is empty, so that they stay as they were"""
 
 
@@ -38,11 +38,11 @@ class Job:
     utilization: float | None = None
     multijob: str | None = None
     duration_s: float | None = None
-    gangs: Mapping[str, int] = field(default_factory=dict, hash=False, metadata=UNLESS_EMPTY)
+    gangs: Mapping[str, int] = field(default_factory=dict, hash=False, metadata=OMIT_IF_EMPTY)
 
     def __post_init__(self) -> None:
         if self.gangs:
-            self._settle_gangs()
+            self._drop_default_gangs()
         if not self.id:
             raise InputError("a job has no id", fix="give every job an id", field="job_id")
         _require(self.gang >= 1, "gang", self.gang, "at least 1")
@@ -67,7 +67,7 @@ class Job:
         """Return how many devices the job needs at once on an accelerator."""
         return self.gangs.get(accelerator, self.gang)
 
-    def _settle_gangs(self) -> None:
+    def _drop_default_gangs(self) -> None:
         """Keep of ``gangs`` what differs from the gang, so that equal jobs are equal."""
         names = self.accelerators or ()
         for accelerator, count in self.gangs.items():
@@ -85,7 +85,7 @@ class Job:
             )
 
 
-def read_accelerators(listed: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
+def parse_accelerators(listed: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
     """Return what ``v100`` and ``k80=2`` say: those a job may use, and the devices needed there.
 
     Only those with a number have one. Errors name the field ``accelerators``.
@@ -105,15 +105,15 @@ def read_accelerators(listed: Iterable[str]) -> tuple[tuple[str, ...], dict[str,
     return tuple(names), gangs
 
 
-def written_accelerators(job: Job) -> tuple[str, ...] | None:
-    """Return the accelerators that a job may use as ``read_accelerators`` reads them."""
+def format_accelerators(job: Job) -> tuple[str, ...] | None:
+    """Return the accelerators that a job may use as ``parse_accelerators`` reads them."""
     if job.accelerators is None:
         return None
     gangs = job.gangs
     return tuple(f"{name}={gangs[name]}" if name in gangs else name for name in job.accelerators)
 
 
-def unsupported_alternatives(job_id: str) -> InputError:
+def per_accelerator_gangs_error(job_id: str) -> InputError:
     """Return the error that a job has numbers for accelerators under a policy that takes none."""
     return InputError(
         f"job {job_id!r} needs different numbers of devices on different accelerators, which this"

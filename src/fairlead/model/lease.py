@@ -96,4 +96,4 @@ class Placements:
         return Placements(self.job[keep], self.copy[keep], start, device, most)
 
 
-NOTHING = Placements(NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)
+NO_PLACEMENTS = Placements(NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)

@@ -12,7 +12,7 @@ from fairlead.model.job import Job, Tenant
 from fairlead.model.plan import NOBODY, nobody
 from fairlead.model.profiles import Profiles
 from fairlead.model.speeds.table import SpeedTable
-from fairlead.model.tenants.limits import where_allowed
+from fairlead.model.tenants.limits import within_tenant_limits
 from fairlead.model.value import value
 
 MIXED = -2
@@ -101,7 +101,7 @@ class Snapshot:
 
     def only(self, rows: IntArray, room: FloatArray) -> "Snapshot":
         """Return what a policy sees of some of the jobs, with fewer devices to share out."""
-        mine = {name: getattr(self, name)[rows] for name in _JOB_COLUMNS}
+        mine = {name: getattr(self, name)[rows] for name in _PER_JOB_FIELDS}
         return replace(self, room=room, measured=None, **mine)
 
     @property
@@ -144,7 +144,7 @@ class Snapshot:
         return held
 
     @property
-    def has_alternatives(self) -> bool:
+    def has_per_accelerator_gangs(self) -> bool:
         """Whether some job needs other numbers of devices on other accelerators."""
         gangs = self.profiles.gangs
         return gangs is not None and bool((gangs[self.profile] != self.gang[:, None]).any())
@@ -161,7 +161,7 @@ class Snapshot:
         return self.profiles.weight[self.profile]
 
 
-_JOB_COLUMNS = (
+_PER_JOB_FIELDS = (
     "job",
     "profile",
     "arrival_at",
@@ -177,7 +177,9 @@ _JOB_COLUMNS = (
 """what a policy reads of jobs; what devices hold is the mechanism's to read"""
 
 
-def gangs_of(jobs: Sequence[Job | InstanceJob], accelerators: Sequence[str]) -> IntArray:
+def gangs_by_accelerator(
+    jobs: Sequence[Job | InstanceJob], accelerators: Sequence[str]
+) -> IntArray:
     """Return jobs × accelerators, or × 1 where all are alike → devices needed at once there."""
     if any(job.gangs for job in jobs):
         found = [[job.gang_on(kind) for kind in accelerators] for job in jobs]
@@ -198,7 +200,7 @@ def snapshot_of(instance: Instance) -> Snapshot:
         weight=np.array([job.weight for job in jobs], dtype=np.float64),
         tenant=np.array([tenant[job.tenant] for job in jobs], dtype=np.int64),
         workload=[job.workload for job in jobs],
-        gangs=gangs_of(jobs, kinds) if any(job.gangs for job in jobs) else None,
+        gangs=gangs_by_accelerator(jobs, kinds) if any(job.gangs for job in jobs) else None,
     )
     return Snapshot(
         at=0.0,
@@ -207,7 +209,7 @@ def snapshot_of(instance: Instance) -> Snapshot:
         capacity=cluster.counts,
         usable=np.arange(len(cluster.accelerator_of)),
         tenants=instance.tenants,
-        profiles=where_allowed(profiles, instance.tenants, kinds),
+        profiles=within_tenant_limits(profiles, instance.tenants, kinds),
         job=np.arange(n),
         profile=np.arange(n),
         arrival_at=-np.array([job.elapsed_s for job in jobs], dtype=np.float64),

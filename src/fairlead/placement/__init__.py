@@ -2,6 +2,6 @@
 
 from fairlead.placement.consolidate import move, place
 from fairlead.placement.transition import held_devices, towards
-from fairlead.placement.units import move_units
+from fairlead.placement.units import plan_unit_moves
 
-__all__ = ["held_devices", "move", "move_units", "place", "towards"]
+__all__ = ["held_devices", "move", "place", "plan_unit_moves", "towards"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
 
 
@@ -21,7 +21,7 @@ def move(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
     stopping = (changed & running).nonzero()[0]
     starting = (changed & (wanted >= 0)).nonzero()[0]
     if not len(starting):
-        return snap.lease[stopping], NOTHING
+        return snap.lease[stopping], NO_PLACEMENTS
     # Row -1 is nobody; who only waits for its devices is placed anew.
     stays = np.zeros(len(wanted) + 1, dtype=bool)
     np.greater(running, changed, out=stays[:-1])
@@ -42,26 +42,28 @@ def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> 
     """
     cluster = snap.cluster
     whole = np.zeros(len(rows), dtype=np.int64)  # no copies
-    if cluster.one_node_each and snap.profiles.single:
-        order, device = _any_device(cluster, free, wanted, None)
+    if cluster.has_one_node_per_accelerator and snap.profiles.single:
+        order, device = _place_on_any_device(cluster, free, wanted, None)
         start = np.arange(len(rows) + 1)
         return Placements(snap.job[rows[order]], whole, start, device)
     gang = snap.needs(rows, wanted)
-    arrange = _any_device if cluster.one_node_each else _tightest_nodes
+    arrange = (
+        _place_on_any_device if cluster.has_one_node_per_accelerator else _place_on_tightest_nodes
+    )
     order, device = arrange(cluster, free, wanted, gang)
     start = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(gang[order], out=start[1:])
     return Placements(snap.job[rows[order]], whole, start, device)
 
 
-def _any_device(
+def _place_on_any_device(
     cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray | None
 ) -> tuple[IntArray, IntArray]:
     """Place jobs where every device of an accelerator is as good as any other.
 
     ``gang`` may be left out where all of them need one device.
     """
-    by_kind = cluster.by_accelerator
+    by_kind = cluster.devices_by_accelerator
     open_devices = by_kind[free[by_kind]]
     order = wanted.argsort(kind="stable")
     kind = wanted[order] if gang is None else wanted[order].repeat(gang[order])
@@ -72,20 +74,20 @@ def _any_device(
     return order, open_devices[np.arange(len(kind)) + skip[kind]]
 
 
-def _tightest_nodes(
+def _place_on_tightest_nodes(
     cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray
 ) -> tuple[IntArray, IntArray]:
-    rooms: dict[int, _Room] = {}
+    rooms: dict[int, _FreeNodes] = {}
     taken: list[int] = []
     order = (-gang).argsort(kind="stable")
     for kind, size in zip(wanted[order].tolist(), gang[order].tolist(), strict=True):
         if kind not in rooms:
-            rooms[kind] = _Room(cluster, free, kind)
+            rooms[kind] = _FreeNodes(cluster, free, kind)
         taken += rooms[kind].take(size)
     return order, np.array(taken, dtype=np.int64)
 
 
-class _Room:
+class _FreeNodes:
     """The free devices of one accelerator: nodes by how many they have, each once."""
 
     def __init__(self, cluster: Cluster, free: BoolArray, kind: int) -> None:

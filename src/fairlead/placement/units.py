@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.model.arrays import IntArray
-from fairlead.model.lease import NOTHING, Placement, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.plan import NOBODY
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement.consolidate import place
 from fairlead.placement.transition import held_devices
 
 
-def move_units(
+def plan_unit_moves(
     snap: Snapshot, units: Sequence[Sequence[int]], wanted: Sequence[int]
 ) -> tuple[IntArray, Placements]:
     """Return the leases to stop and the jobs to start so that each unit holds what it wants.
@@ -60,4 +60,4 @@ def _changes(
         for row, devices in goal.items()
         if held.get(row) != devices
     ]
-    return snap.lease[sorted(stop)], Placements.of(start) if start else NOTHING
+    return snap.lease[sorted(stop)], Placements.of(start) if start else NO_PLACEMENTS

@@ -66,7 +66,7 @@ def allocate(policy: Policy, snap: Snapshot, warm: WarmStart) -> Allocation:
     return policy.allocate(snap)
 
 
-def whole_devices_only(name: str, *, packed: str | None, placement: bool) -> None:
+def reject_unit_options(name: str, *, packed: str | None, placement: bool) -> None:
     """Refuse the options of units for a policy of whole devices; ``packed``: why not, if asked."""
     if packed:
         raise UsageError(f"{name}:packed: {packed}")

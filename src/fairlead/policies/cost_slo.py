@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.model.allocation import Allocation, Late
+from fairlead.model.allocation import Allocation, MissedDeadline
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.policy import UnitPolicy
@@ -14,7 +14,7 @@ from fairlead.policies.base import effective_speed, empty_allocation
 from fairlead.solve import best_ratio_above
 
 # Deadlines missed by less than this, relatively, are met: it is what rounding can do.
-_MET = 1e-6
+_DEADLINE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def needed_speed(snap: Snapshot) -> FloatArray:
         return np.where(left_s > 0, snap.steps_left / np.maximum(left_s, 0.0), np.inf)
 
 
-def _late(snap: Snapshot, needed: FloatArray, given: FloatArray) -> tuple[Late, ...]:
-    rows = (given < needed * (1 - _MET)).nonzero()[0]
+def _late(snap: Snapshot, needed: FloatArray, given: FloatArray) -> tuple[MissedDeadline, ...]:
+    rows = (given < needed * (1 - _DEADLINE_TOLERANCE)).nonzero()[0]
     return tuple(
-        Late(snap.ids[snap.job[row]], float(needed[row]), float(given[row]))
+        MissedDeadline(snap.ids[snap.job[row]], float(needed[row]), float(given[row]))
         for row in rows.tolist()
     )

@@ -8,8 +8,8 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import job_allocation, whole_devices_only
-from fairlead.policies.rules.quotas import QuotaRoom
+from fairlead.policies.base import job_allocation, reject_unit_options
+from fairlead.policies.rules.quotas import QuotaCapacity
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Fifo:
 
     def __post_init__(self) -> None:
         why = "a partner from behind would slow the job in front"
-        whole_devices_only("fifo", packed=why if self.packed else None, placement=self.placement)
+        reject_unit_options("fifo", packed=why if self.packed else None, placement=self.placement)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return all of the time on one accelerator for as many of the first jobs as fit."""
@@ -43,7 +43,7 @@ class Fifo:
             for order, able, gang in zip(orders, runs, gangs, strict=True)
         ]
         up = snap.capacity.tolist()
-        room = QuotaRoom(snap)
+        room = QuotaCapacity(snap)
         share = np.zeros((len(snap.job), len(up)))
         waiting_order = np.lexsort((snap.job, snap.arrival_at))
         for row, profile in zip(

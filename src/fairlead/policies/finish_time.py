@@ -7,8 +7,8 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._levels.paths import climbed_allocation
-from fairlead.policies._packing.levels import climbed_units
+from fairlead.policies._levels.paths import path_allocation
+from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.policies.isolated import equal_split
@@ -47,11 +47,11 @@ class FinishTime(UnitPolicy):
         isolated = (speed * equal_split(snap, snap.capacity.astype(np.float64))).sum(axis=1) / safe
         isolated_s = snap.isolated_elapsed_s + alone_s / np.where(runs, isolated, 1.0)
         path = RatioPath(alone_s, snap.elapsed_s, isolated_s, runs.astype(float))
-        if self._by_units(snap):
+        if self._needs_unit_program(snap):
             return self._units(snap, path, 1.0 / safe, speed)
         problem = MaxMinProblem(gain, snap.gang.astype(float), runs.astype(float), snap.devices)
         rows: IntArray = np.arange(len(runs))
-        found = climbed_allocation(snap, problem, path, rows, pooled=self.agnostic)
+        found = path_allocation(snap, problem, path, rows, pooled=self.agnostic)
 
         def worth() -> float:
             level = (gain * found.share).sum(axis=1)
@@ -77,7 +77,7 @@ class FinishTime(UnitPolicy):
             return path.of(classes.representative).within(problem.cap)
 
         rules = self._rules
-        found = climbed_units(snap, scale, path.distinct, path_of, rules, speed)
+        found = path_units(snap, scale, path.distinct, path_of, rules, speed)
 
         def worth() -> float:
             reached = found.speed

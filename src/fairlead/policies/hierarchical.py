@@ -9,9 +9,9 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._levels.hierarchy import TOP, Tree, TreePath
-from fairlead.policies._levels.paths import climbed_allocation
-from fairlead.policies._packing.levels import climbed_units
+from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
+from fairlead.policies._levels.paths import path_allocation
+from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.solve import Classes, MaxMinProblem, merge
@@ -47,7 +47,7 @@ class Hierarchical(UnitPolicy):
         if not len(snap.job):
             return empty_allocation(snap)
         fifo = np.array([(self.inner or tenant.inner) == "fifo" for tenant in snap.tenants])
-        if self._by_units(snap):
+        if self._needs_unit_program(snap):
             return self._units(snap, fifo)
         gain = self._gain(snap)
         classes = _classes(snap, gain, fifo)
@@ -59,9 +59,7 @@ class Hierarchical(UnitPolicy):
             snap.devices,
         )
         path = TreePath(tree_of(snap, classes, fifo), gain[first].max(axis=1))
-        return climbed_allocation(
-            snap, problem, path, classes.index_of_member, pooled=self.agnostic
-        )
+        return path_allocation(snap, problem, path, classes.index_of_member, pooled=self.agnostic)
 
     def _units(self, snap: Snapshot, fifo: BoolArray) -> Allocation:
         """Return the shares of units at which nobody can rise, as those of jobs."""
@@ -72,7 +70,7 @@ class Hierarchical(UnitPolicy):
         else:
             normal = mean_speed(snap.gang_speed, snap.capacity)
             scale = scale / np.where(normal > 0, normal, 1.0)
-        return climbed_units(
+        return path_units(
             snap,
             scale,
             np.column_stack([snap.weight, _place(snap, fifo)]),
@@ -104,7 +102,7 @@ def _place(snap: Snapshot, fifo: BoolArray) -> FloatArray:
     return np.column_stack([tenant, place]).astype(float)
 
 
-def tree_of(snap: Snapshot, classes: Classes, fifo: BoolArray) -> Tree:
+def tree_of(snap: Snapshot, classes: Classes, fifo: BoolArray) -> TenantTree:
     """Return the tree of the snapshot's tenants and its jobs' classes."""
     number = {tenant.id: i for i, tenant in enumerate(snap.tenants)}
     above = [number.get(tenant.parent or "", TOP) for tenant in snap.tenants]
@@ -115,7 +113,7 @@ def tree_of(snap: Snapshot, classes: Classes, fifo: BoolArray) -> Tree:
         [[tenant.weight for tenant in snap.tenants], snap.weight[first] * classes.count]
     )
     members = classes.count.astype(float)
-    return Tree(parent, weight, _turns(snap, classes, parent), fifo, members)
+    return TenantTree(parent, weight, _turns(snap, classes, parent), fifo, members)
 
 
 def _turns(snap: Snapshot, classes: Classes, parent: IntArray) -> IntArray:

@@ -10,7 +10,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, job_allocation
-from fairlead.policies.rules.quotas import Quotas, has_quotas
+from fairlead.policies.rules.quotas import Quotas, any_quota
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Isolated:
         if not len(snap.job):
             return empty_allocation(snap)
         share = equal_split(snap, snap.devices)
-        if has_quotas(snap):
+        if any_quota(snap):
             share *= Quotas(snap).within_limits(share * snap.gang_on)
         return job_allocation(snap, share)
 

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import ClassTable, max_min_allocation
-from fairlead.policies._packing.levels import flat_units
+from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
 from fairlead.solve import solve_max_min
@@ -40,10 +40,10 @@ class Makespan(UnitPolicy):
         runs = alone_s < np.inf
         longest_s = float(alone_s[runs].max(initial=0.0))
         share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
-        if self._by_units(snap):
+        if self._needs_unit_program(snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
             rules = self._rules
-            return _in_seconds(flat_units(snap, scale, rules, speed), unit_s)
+            return _levels_to_seconds(max_min_units(snap, scale, rules, speed), unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = ClassTable.of(rate, snap.gang, snap.capacity)
         found = max_min_allocation(
@@ -53,10 +53,10 @@ class Makespan(UnitPolicy):
             lambda problem, _: solve_max_min(problem),
             pooled=self.agnostic,
         )
-        return _in_seconds(found, unit_s)
+        return _levels_to_seconds(found, unit_s)
 
 
-def _in_seconds(found: Allocation, unit_s: float) -> Allocation:
+def _levels_to_seconds(found: Allocation, unit_s: float) -> Allocation:
     """Return the allocation with its levels, parts done in ``unit_s``, turned into times."""
 
     def prove() -> Certificate:

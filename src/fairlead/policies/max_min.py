@@ -10,13 +10,13 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import ClassTable, max_min_allocation
-from fairlead.policies._packing.levels import flat_units
+from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
 from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
 
-class _Warm:
+class _WarmProgram:
     """The solver and class table of the last allocation, with the content they stand for."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class MaxMin(UnitPolicy):
         """Return the same, starting from the last answer to the same planner."""
         if not len(snap.job):
             return empty_allocation(snap)
-        if self._by_units(snap):
+        if self._needs_unit_program(snap):
             scale = self._scale(snap)[snap.profile]
             rules = self._rules
             speed = (snap.speed > 0).astype(float) if self.agnostic else None
-            return flat_units(snap, scale, rules, speed)
-        state = warm.state(self, _Warm)
+            return max_min_units(snap, scale, rules, speed)
+        state = warm.state(self, _WarmProgram)
         table = state.table(snap, self._classes)
         return max_min_allocation(
             snap, table, table.class_of[snap.profile], state.solve, pooled=self.agnostic

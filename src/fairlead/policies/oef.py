@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.rules.tenant_rows import (
-    Division,
+    TenantDivision,
     TenantPolicy,
     tenant_table,
     within_quotas,
@@ -22,7 +22,7 @@ class Oef(TenantPolicy):
     per unit of weight.
     """
 
-    def divide(self, snap: Snapshot) -> Division:
+    def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
         table = tenant_table(snap)
         found = solve_equal(table.gain, table.weight, table.capacity)
@@ -33,4 +33,4 @@ class Oef(TenantPolicy):
         def worth() -> float:
             return found.least
 
-        return within_quotas(snap, Division(table, found.amount, worth, prove))
+        return within_quotas(snap, TenantDivision(table, found.amount, worth, prove))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.rules.tenant_rows import (
-    Division,
+    TenantDivision,
     TenantPolicy,
     tenant_table,
     within_quotas,
@@ -21,7 +21,7 @@ class OefCooperative(TenantPolicy):
     accelerator would give it. The objective is the total.
     """
 
-    def divide(self, snap: Snapshot) -> Division:
+    def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
         table = tenant_table(snap)
         found = solve_envy_free(table.gain, table.weight, table.capacity)
@@ -32,4 +32,4 @@ class OefCooperative(TenantPolicy):
         def worth() -> float:
             return found.total
 
-        return within_quotas(snap, Division(table, found.amount, worth, prove))
+        return within_quotas(snap, TenantDivision(table, found.amount, worth, prove))

@@ -7,8 +7,8 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import job_allocation, mean_speed, whole_devices_only
-from fairlead.policies.rules.quotas import QuotaRoom
+from fairlead.policies.base import job_allocation, mean_speed, reject_unit_options
+from fairlead.policies.rules.quotas import QuotaCapacity
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ShortestFirst:
 
     def __post_init__(self) -> None:
         why = "a partner would slow the job that is to finish first"
-        whole_devices_only("sjf", packed=why if self.packed else None, placement=self.placement)
+        reject_unit_options("sjf", packed=why if self.packed else None, placement=self.placement)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return all of the time on one accelerator for the jobs that fit, shortest first."""
@@ -43,7 +43,7 @@ class ShortestFirst:
         # Devices only become fewer, so one pass over all choices in order finds each time the
         # first that still fits.
         order = np.lexsort((kind, rank[row], left_s))
-        room, gang = QuotaRoom(snap), np.broadcast_to(snap.gang_on, speed.shape).tolist()
+        room, gang = QuotaCapacity(snap), np.broadcast_to(snap.gang_on, speed.shape).tolist()
         share = np.zeros((len(snap.job), len(room.free)))
         placed = [False] * len(gang)
         for m, j in zip(row[order].tolist(), kind[order].tolist(), strict=True):

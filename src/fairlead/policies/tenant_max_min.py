@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.rules.tenant_rows import (
-    Division,
+    TenantDivision,
     TenantPolicy,
     TenantTable,
     tenant_table,
@@ -26,7 +26,7 @@ class TenantMaxMin(TenantPolicy):
 
     capped: bool = False
 
-    def divide(self, snap: Snapshot) -> Division:
+    def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
         table = tenant_table(snap)
         split = table.capacity / max(float(table.weight.sum()), 1e-300)
@@ -43,10 +43,10 @@ class TenantMaxMin(TenantPolicy):
         def worth() -> float:
             return found.least
 
-        return within_quotas(snap, Division(table, found.amount, worth, prove))
+        return within_quotas(snap, TenantDivision(table, found.amount, worth, prove))
 
 
-def _capped(table: TenantTable, problem: MaxMinProblem) -> Division:
+def _capped(table: TenantTable, problem: MaxMinProblem) -> TenantDivision:
     found = solve_max_min(problem)
 
     def prove() -> Certificate:
@@ -55,4 +55,4 @@ def _capped(table: TenantTable, problem: MaxMinProblem) -> Division:
     def worth() -> float:
         return float(found.level[found.level > 0].min(initial=np.inf))
 
-    return Division(table, found.share * table.weight[:, None], worth, prove)
+    return TenantDivision(table, found.share * table.weight[:, None], worth, prove)

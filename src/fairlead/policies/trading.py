@@ -13,7 +13,7 @@ from fairlead.model.allocation import Trade
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.rules.tenant_rows import (
-    Division,
+    TenantDivision,
     TenantPolicy,
     TenantTable,
     tenant_table,
@@ -34,23 +34,23 @@ class Trading(TenantPolicy):
     ends below its proportional share. The objective is the total normalised throughput.
     """
 
-    def divide(self, snap: Snapshot) -> Division:
+    def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
         table = tenant_table(snap)
         names = [tenant.id for tenant in snap.tenants]
         names += [str(i) for i in range(len(names), table.tenants)]
-        market = _Market(table, names, snap.cluster.accelerators)
+        market = _TradeMarket(table, names, snap.cluster.accelerators)
         market.trade_all()
 
         def worth() -> float:
             return float((table.gain * market.held).sum())
 
         return within_quotas(
-            snap, Division(table, market.held, worth, trades=tuple(market.trades))
+            snap, TenantDivision(table, market.held, worth, trades=tuple(market.trades))
         )
 
 
-class _Market:
+class _TradeMarket:
     """What every virtual tenant holds, and the trades made so far."""
 
     def __init__(self, table: TenantTable, names: list[str], kinds: tuple[str, ...]) -> None:
@@ -66,7 +66,7 @@ class _Market:
         for _ in range(_MOST_PASSES):
             before = len(self.trades)
             for fast, slow in pairs:
-                self._trade_pair(fast, slow)
+                self._trade_between(fast, slow)
             if len(self.trades) == before:
                 return
 
@@ -83,7 +83,7 @@ class _Market:
             for slow in reversed(order[place + 1 :]):
                 yield fast, slow
 
-    def _trade_pair(self, fast: int, slow: int) -> None:
+    def _trade_between(self, fast: int, slow: int) -> None:
         """Trade while the keenest holder of slow devices gains from the least keen of fast ones.
 
         Each trade leaves one of the two without what it gave, and of those who are left the
@@ -100,7 +100,7 @@ class _Market:
             buyer = int(has_fast[bid[has_fast].argmin()])
             if not bid[seller] > bid[buyer] * (1 + _LEAST):
                 return
-            second = self._second(has_slow, bid, seller, buyer)
+            second = self._second_highest_bid(has_slow, bid, seller, buyer)
             price = float(bid[second] if second >= 0 else (bid[seller] + bid[buyer]) / 2)
             self._exchange(fast, slow, seller, buyer, second, price, bid)
 
@@ -110,7 +110,9 @@ class _Market:
         holders: IntArray = (enough & ~np.isnan(speedup)).nonzero()[0]
         return holders
 
-    def _second(self, has_slow: IntArray, bid: FloatArray, seller: int, buyer: int) -> int:
+    def _second_highest_bid(
+        self, has_slow: IntArray, bid: FloatArray, seller: int, buyer: int
+    ) -> int:
         """Return who bids most besides the two tenants, at least what the buyer asks, or -1."""
         owner = self._table.tenant
         others = has_slow[(owner[has_slow] != owner[seller]) & (owner[has_slow] != owner[buyer])]

@@ -185,7 +185,7 @@ class RayCluster:
         for pid in [pid for pids in self.pids.pop(name, {}).values() for pid in pids]:
             os.kill(pid, signal.SIGKILL)
 
-    def forget_everything(self) -> None:
+    def restart_without_state(self) -> None:
         """Kill the head and the Ray of all nodes; start them as a cluster that knows nothing."""
         self.kill_node(HEAD)
         for name in list(self.pids):
@@ -219,7 +219,7 @@ class RayCluster:
             self.ask("release", name)
 
     def ask(self, method: str, *arguments: object) -> Any:
-        """Return what Ray answers; see ``ray_bridge.Bridge``."""
+        """Return what Ray answers; see ``ray_bridge.RayBridge``."""
         ray = connection(**self.options, log=str(self.root / "bridge.log"))
         ray.wait()
         return ray.submit(method, *arguments).result(_PATIENCE_S)

@@ -119,7 +119,7 @@ class SlurmCluster:
         """Start the controller again, with the jobs it had."""
         self._start("slurmctld", "slurmctld", "-D", "-f", str(self.root / "slurm.conf"))
 
-    def have_nodes(self, nodes: Sequence[Node]) -> None:
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Go on with these nodes, as a site does: a new configuration, and daemons that read it.
 
         Jobs on nodes that stay go on.

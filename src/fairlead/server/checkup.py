@@ -16,7 +16,7 @@ from fairlead import __version__
 from fairlead.client import Client, ServerError, UntrustedError
 from fairlead.compiled import compiled
 from fairlead.engines.plugin import engine_plugin
-from fairlead.engines.shared.checkup.findings import MOST_SKEW_S, Finding, Level
+from fairlead.engines.shared.checkup.findings import MAX_CLOCK_SKEW_S, Finding, Level
 from fairlead.model.errors import FairleadError
 from fairlead.server.config.settings import ServeSettings, effective
 from fairlead.server.config.validation import verify
@@ -28,7 +28,7 @@ _LEAST_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0
 Check = Callable[[], Iterator[Finding]]
 
 
-def check_up(
+def run_checkup(
     data: Path | None = None,
     config: Path | None = None,
     python: str | None = None,
@@ -129,7 +129,7 @@ def _clock(settings: ServeSettings) -> Iterator[Finding]:
     now = time.time()
     for path in settings.data.glob("fairlead.db*"):
         ahead = path.stat().st_mtime - now
-        if ahead > MOST_SKEW_S:
+        if ahead > MAX_CLOCK_SKEW_S:
             said = f"{path.name} was written {ahead:.0f} s in the future: the clock went back"
             fix = "let NTP set the clock (timedatectl set-ntp true)"
             yield Finding("clock", "warning", said, fix)
@@ -150,7 +150,7 @@ def _server(settings: ServeSettings) -> Iterator[Finding]:
         yield Finding("server", "wrong", error.problem, error.fix)
         return
     except ServerError as error:
-        if _is_taken(settings):
+        if _port_in_use(settings):
             yield Finding("server", "wrong", str(error), "see its log, or start it again")
             return
         fix = "start it with `fairlead serve`; jobs that run go on meanwhile"
@@ -163,7 +163,7 @@ def _server(settings: ServeSettings) -> Iterator[Finding]:
         yield Finding("server", "wrong", "it has stopped deciding", fix)
         return
     skew = abs(time.time() - parsedate_to_datetime(headers["date"]).timestamp())
-    if skew > MOST_SKEW_S:
+    if skew > MAX_CLOCK_SKEW_S:
         said = f"the server's clock differs by {skew:.0f} s"
         yield Finding("clock", "warning", said, "let NTP set both clocks")
     if about["version"] != __version__:
@@ -178,14 +178,14 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def _port(settings: ServeSettings) -> Iterator[Finding]:
-    if _is_taken(settings):
+    if _port_in_use(settings):
         said = f"port {settings.port} is taken by another program"
         yield Finding("server", "wrong", said, "give --port, or stop the other program")
     else:
         yield Finding("server", "ok", f"none runs; port {settings.port} is free")
 
 
-def _is_taken(settings: ServeSettings) -> bool:
+def _port_in_use(settings: ServeSettings) -> bool:
     try:
         with socket.create_connection((settings.host, settings.port), timeout=2):
             return True

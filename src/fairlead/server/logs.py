@@ -28,7 +28,7 @@ def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        without_secrets,
+        redact_secrets,
     ]
     render: Any = structlog.processors.JSONRenderer(default=str) if form == "json" else readable
     structlog.configure(
@@ -47,7 +47,7 @@ def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
     logging.basicConfig(handlers=[handler], level=max(least, logging.WARNING), force=True)
 
 
-def without_secrets(_: object, __: str, fields: Fields) -> Fields:
+def redact_secrets(_: object, __: str, fields: Fields) -> Fields:
     """Return the fields of a line with tokens and passwords blotted out."""
     for name, value in fields.items():
         if name in _SECRET_FIELDS:
@@ -65,7 +65,7 @@ def readable(_: object, __: str, fields: Fields) -> str:
     return " ".join(said) + (f"\n{trace}" if trace else "")
 
 
-class AccessLog:
+class AccessLogMiddleware:
     """Writes a line for each request: who asked for what, the status and how long it took."""
 
     def __init__(self, app: ASGIApp, *, all_paths: bool = False) -> None:

@@ -28,7 +28,11 @@ from fairlead.server.access.rate_limits import Limits
 from fairlead.server.access.tokens import Tokens
 from fairlead.server.api.app import make_app
 from fairlead.server.api.routes.insights import About
-from fairlead.server.config.scheduling import make_rules, remake_rules, round_of
+from fairlead.server.config.scheduling import (
+    build_scheduling_config,
+    load_scheduling_config,
+    round_length_s,
+)
 from fairlead.server.config.settings import ServeSettings
 from fairlead.server.logs import set_up
 from fairlead.store import Change, Put, Store
@@ -36,7 +40,7 @@ from fairlead.store import Change, Put, Store
 log = structlog.get_logger("fairlead.serve")
 
 
-class TakenError(FairleadError):
+class AlreadyRunningError(FairleadError):
     """Another scheduler works on this store, or another program has the port."""
 
     code = "taken"
@@ -56,10 +60,10 @@ async def _serve(settings: ServeSettings) -> None:
         log.info("server.standby", seconds=settings.standby_s)
         token = store.acquire(owner, wait_s=settings.standby_s)
     if token is None:
-        raise TakenError(
+        raise AlreadyRunningError(
             f"another scheduler works on {settings.data}; stop it, or give --standby SECONDS"
         )
-    door = _bind(settings)
+    door = _bind_socket(settings)
     tokens = _tokens(settings, store, token)
     setting, engine = await _setting(settings, tokens)
     live = Live(store, engine, setting, token)
@@ -104,7 +108,7 @@ def _make_private(store_url: str) -> None:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
-def _bind(settings: ServeSettings) -> socket.socket:
+def _bind_socket(settings: ServeSettings) -> socket.socket:
     """Take the address before anything is decided: who cannot be reached must not schedule."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio sends answers at once only on sockets that say they are TCP's.
@@ -114,7 +118,7 @@ def _bind(settings: ServeSettings) -> socket.socket:
         door.bind((settings.host, settings.port))
     except OSError as error:
         door.close()
-        raise TakenError(
+        raise AlreadyRunningError(
             f"it cannot listen on {settings.host}:{settings.port} ({error.strerror}); give another"
             " --port, or stop what listens there"
         ) from None
@@ -195,12 +199,12 @@ async def _setting(settings: ServeSettings, tokens: Tokens) -> tuple[Setting, En
     if not emulated:
         # Nobody has measured these devices yet: all are alike until somebody has.
         speeds = replace(speeds, assumed=1.0)
-    rules = make_rules(settings.policy, settings.mechanism, settings.round_s, speeds)
-    round_s = round_of(rules.mechanism)
+    rules = build_scheduling_config(settings.policy, settings.mechanism, settings.round_s, speeds)
+    round_s = round_length_s(rules.mechanism)
     setting = Setting(
         cluster=cluster,
         rules=rules,
-        remake=remake_rules,
+        remake=load_scheduling_config,
         data=settings.data.absolute(),
         environment=_environment(settings, tokens, speeds if emulated else None, round_s),
         emulated=speeds if emulated else None,

@@ -163,7 +163,7 @@ def compare(
         return outcomes
     # Spawned, not forked: a fork would copy the locks of the solver's and rich's threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(runs)), context, _die_at_interrupt) as pool:
+    with ProcessPoolExecutor(min(workers, len(runs)), context, _exit_on_interrupt) as pool:
         pending = [pool.submit(_named, comparison, run) for run in runs]
         try:
             _wait(pending, on_done)
@@ -173,7 +173,7 @@ def compare(
         return [future.result() for future in pending]
 
 
-def _die_at_interrupt() -> None:
+def _exit_on_interrupt() -> None:
     """Let Ctrl-C end a worker at once and silently; the parent says that it was interrupted."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

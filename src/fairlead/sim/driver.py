@@ -11,11 +11,11 @@ from fairlead.mechanisms.planner import Planner
 from fairlead.model.arrays import IntArray
 from fairlead.model.commands import (
     ComputePlan,
-    Consolidate,
     Launch,
+    MergeCopies,
+    Preempt,
     Renew,
     SetTimer,
-    Suspend,
 )
 from fairlead.model.events import (
     Event,
@@ -31,14 +31,14 @@ from fairlead.model.events import (
 )
 from fairlead.sim.cluster.virtual_cluster import VirtualCluster
 from fairlead.sim.fluid import run_fluid
-from fairlead.sim.gc_tuning import rarely_collected
+from fairlead.sim.gc_tuning import infrequent_gc
 from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 
-_LOSSES = (NodeLost, NodeRemoved)
+_NODE_LOSS_EVENTS = (NodeLost, NodeRemoved)
 _PLANNING = frozenset({PlanDue, PlanReady, RoundEnd})
-_MOST_IDLE_PLANS = 1000
+_MAX_IDLE_PLANS = 1000
 """plans in a row that run nothing, after which none will"""
 
 
@@ -51,8 +51,8 @@ def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
         run_fluid(scenario, record)
         return record, None
     run = _Run(scenario, scenario.mechanism, record)
-    with rarely_collected():
-        run.to_the_end()
+    with infrequent_gc():
+        run.run_to_end()
     run.settle()
     return record, run.scheduler
 
@@ -87,17 +87,17 @@ class _Run:
         self._perform: dict[type, Callable[[Any, Event], None]] = {
             Launch: self._launch,
             Renew: self._renew,
-            Suspend: self._suspend,
+            Preempt: self._suspend,
             SetTimer: self._set_timer,
             ComputePlan: self._compute_plan,
-            Consolidate: self._consolidate,
+            MergeCopies: self._consolidate,
         }
         first, last = scenario.window or (0, len(scenario.jobs))
         self._wanted = slice(first, last)
         self._left = last - first
         self._finished = 0
 
-    def to_the_end(self) -> None:
+    def run_to_end(self) -> None:
         """Deliver every event at its time until all jobs of interest have finished."""
         for tenant in self._scenario.tenants:
             self._send(TenantChanged(0.0, tenant))
@@ -131,7 +131,7 @@ class _Run:
                 self._plan(at)
                 idle_plans = 0 if len(self.scheduler.leases) else idle_plans + 1
                 if (
-                    idle_plans > _MOST_IDLE_PLANS
+                    idle_plans > _MAX_IDLE_PLANS
                     and min(arrivals[arrived], nodes[changed]) == math.inf
                 ):
                     return  # nobody else will come, and those here are left to wait for ever
@@ -179,9 +179,9 @@ class _Run:
         del event
         self._virtual.renew(command)
 
-    def _suspend(self, command: Suspend, event: Event) -> None:
-        outcome: Outcome = "lost" if type(event) in _LOSSES else "left"
-        if outcome == "lost" or self._virtual.leaves_at_once:
+    def _suspend(self, command: Preempt, event: Event) -> None:
+        outcome: Outcome = "lost" if type(event) in _NODE_LOSS_EVENTS else "left"
+        if outcome == "lost" or self._virtual.frees_devices_at_once:
             self._send(self._virtual.suspend(command.lease, event.at, outcome))
             return
         for when, leases in self._virtual.leave(command.lease, event.at):
@@ -191,7 +191,7 @@ class _Run:
         del event
         self._timers[command.event] = math.inf if command.at is None else command.at
 
-    def _consolidate(self, command: Consolidate, event: Event) -> None:
+    def _consolidate(self, command: MergeCopies, event: Event) -> None:
         """Do nothing: merging takes no time of its own, copies that start again restore."""
         del command, event
 

@@ -9,7 +9,7 @@ from fairlead.model.job import Job, Tenant
 from fairlead.policies.rules.tenant_rows import entitlements
 
 
-def entitled_shares(
+def mean_entitled_shares(
     jobs: Sequence[Job],
     names: Sequence[str],
     tenants: Sequence[Tenant],
@@ -29,7 +29,9 @@ def entitled_shares(
     weight = np.array([1.0 if tenants else jobs[number].weight for number in here])
     at = np.concatenate([[jobs[number].arrival_at for number in here], ends[here]])
     order = np.argsort(at, kind="stable")
-    present = _present(np.tile(owner, 2)[order], np.append(weight, -weight)[order], len(names))
+    present = _active_weight(
+        np.tile(owner, 2)[order], np.append(weight, -weight)[order], len(names)
+    )
     lasts = np.diff(at[order])
     # Sums of weights leave dust when all have gone.
     busy = present.sum(axis=1) > 1e-9 * weight.sum()
@@ -41,7 +43,7 @@ def entitled_shares(
     return found
 
 
-def _present(owner: IntArray, change: FloatArray, width: int) -> FloatArray:
+def _active_weight(owner: IntArray, change: FloatArray, width: int) -> FloatArray:
     """Return intervals × tenants → what all jobs that are there weigh."""
     changes = np.zeros((len(owner), width))
     changes[np.arange(len(owner)), owner] = change

@@ -10,7 +10,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.events import JobSubmitted, TenantChanged
-from fairlead.model.snapshot import gangs_of
+from fairlead.model.snapshot import gangs_by_accelerator
 from fairlead.policies.base import WarmStart, accelerator_columns, allocate
 from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import FIRST_STEPS, Record
@@ -21,7 +21,7 @@ def run_fluid(scenario: Scenario, record: Record) -> None:
     """Run a scenario with a fluid mechanism: no rounds, no devices, no cost of moving."""
     mechanism: Any = scenario.mechanism
     scheduler: Scheduler[Any] = Scheduler(
-        scenario.cluster, scenario.believed or scenario.speeds, _Nothing(mechanism)
+        scenario.cluster, scenario.believed or scenario.speeds, _NoPlan(mechanism)
     )
     for tenant in scenario.tenants:
         scheduler.handle(TenantChanged(0.0, tenant))
@@ -70,7 +70,7 @@ class _Pace:
         self._alone = self._truth.alone()
         kinds = scenario.cluster.accelerators
         self._kinds = len(kinds)
-        gang = gangs_of(scenario.jobs, kinds)
+        gang = gangs_by_accelerator(scenario.jobs, kinds)
         self._gang = np.broadcast_to(gang, (len(gang), len(kinds)))
 
     def of(self, allocation: Allocation, active: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -95,7 +95,7 @@ class _Pace:
             for job in unit:
                 at = np.searchsorted(active, job)
                 others = [other for other in unit if other != job]
-                rate[at] += time * self._truth.speed_in(job, kind, placement, others)
+                rate[at] += time * self._truth.speed_on(job, kind, placement, others)
                 devices[at, kind] += time * self._gang[job, kind] / len(unit)
         return rate, devices
 
@@ -122,7 +122,7 @@ def _advance(
     done[active] = after
 
 
-class _Nothing:
+class _NoPlan:
     """A mechanism for a scheduler that is only asked for snapshots."""
 
     def __init__(self, mechanism: Any) -> None:

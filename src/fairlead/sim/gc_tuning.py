@@ -9,7 +9,7 @@ _AFTER = 50_000
 
 
 @contextmanager
-def rarely_collected() -> Iterator[None]:
+def infrequent_gc() -> Iterator[None]:
     """Look for objects that refer to each other now and then only: it takes up to a tenth."""
     before = gc.get_threshold()
     gc.set_threshold(_AFTER, *before[1:])

@@ -9,8 +9,8 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job, Tenant
-from fairlead.model.snapshot import gangs_of
-from fairlead.sim.entitlement import entitled_shares
+from fairlead.model.snapshot import gangs_by_accelerator
+from fairlead.sim.entitlement import mean_entitled_shares
 from fairlead.sim.record import Record
 
 
@@ -35,7 +35,7 @@ class TenantResult:
     """What a tenant was entitled to and what it had, both as shares of all.
 
     Entitled: its part by weight of what tenants with unfinished jobs divide, averaged over time
-    (``entitled_shares``). Received: its part of the device time used.
+    (``mean_entitled_shares``). Received: its part of the device time used.
     """
 
     tenant: str
@@ -171,7 +171,7 @@ def finish_time_fairness(
     taken = end - arrival
     with np.errstate(invalid="ignore", divide="ignore"):
         beside = (jobs_until(last) - jobs_until(arrival)) / (last - arrival)
-        gang = gangs_of(jobs, cluster.accelerators)
+        gang = gangs_by_accelerator(jobs, cluster.accelerators)
         share = cluster.counts / (np.maximum(beside, 1.0)[:, None] * gang)
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
         steps = np.array([job.total_steps for job in jobs])
@@ -184,7 +184,7 @@ def _tenants(record: Record, tenants: Sequence[Tenant]) -> list[TenantResult]:
     names = list(dict.fromkeys(job.tenant for job in jobs))
     index = np.array([names.index(job.tenant) for job in jobs])
     ends = np.where(np.isnan(record.finished_at), record.ended_at, record.finished_at)
-    entitled = entitled_shares(jobs, names, tenants, ends, record.ended_at)
+    entitled = mean_entitled_shares(jobs, names, tenants, ends, record.ended_at)
     used = np.bincount(index, weights=record.device_s.sum(axis=1), minlength=len(names))
     received = used / max(used.sum(), 1e-300)
     rows = zip(names, entitled.tolist(), received.tolist(), strict=True)

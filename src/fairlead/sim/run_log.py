@@ -57,7 +57,7 @@ class EventLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """A scheduler rebuilt from a log, and the digest the log says it should have."""
 
     scheduler: Scheduler[Any]
@@ -71,7 +71,7 @@ class Replayed:
         return self.sha256 == self.logged_sha256
 
 
-def replay_file(path: Path) -> Replayed:
+def replay_file(path: Path) -> ReplayResult:
     """Rebuild the scheduler's state from a log file."""
     try:
         with path.open(encoding="utf-8") as file:
@@ -90,7 +90,7 @@ def replay_file(path: Path) -> Replayed:
         ) from None
 
 
-def _replay(lines: Iterator[str]) -> Replayed:
+def _replay(lines: Iterator[str]) -> ReplayResult:
     header = json.loads(next(lines, "null"))
     if not isinstance(header, dict) or header.get("fairlead_log") != VERSION:
         raise InputError(
@@ -115,7 +115,7 @@ def _replay(lines: Iterator[str]) -> Replayed:
         replay(scheduler, events())
     except FairleadError as error:
         raise InputError(str(error), fix="the log is damaged", line=count + 1) from None
-    return Replayed(scheduler, count, digest(scheduler), logged[0] if logged else None)
+    return ReplayResult(scheduler, count, digest(scheduler), logged[0] if logged else None)
 
 
 def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:

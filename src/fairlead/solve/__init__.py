@@ -11,7 +11,7 @@ from fairlead.solve.max_min.problem import (
 )
 from fairlead.solve.oef.dual_prices import equal_bound
 from fairlead.solve.oef.envy_free import EnvyFreeSolution, solve_envy_free
-from fairlead.solve.oef.equal_levels import EqualSolution, solve_equal
+from fairlead.solve.oef.equal_levels import EqualLevelSolution, solve_equal
 from fairlead.solve.options.filling import FlatPath, fill_options
 from fairlead.solve.options.objectives import (
     Best,
@@ -24,7 +24,7 @@ from fairlead.solve.options.solution import OptionSolution, OptionStage
 from fairlead.solve.paths.filling import (
     ClimbSolution,
     climb,
-    climb_once,
+    climb_first_stage,
     path_bound,
 )
 from fairlead.solve.paths.path import Path
@@ -38,7 +38,7 @@ __all__ = [
     "ClimbSolution",
     "Columns",
     "EnvyFreeSolution",
-    "EqualSolution",
+    "EqualLevelSolution",
     "ExtraRows",
     "FlatPath",
     "LinearProgram",
@@ -55,7 +55,7 @@ __all__ = [
     "best_ratio_above",
     "best_sum",
     "climb",
-    "climb_once",
+    "climb_first_stage",
     "equal_bound",
     "fill_options",
     "merge",

@@ -71,7 +71,7 @@ def new_highs(*, presolve: bool) -> Any:
     return highs
 
 
-def run_again(highs: Any) -> Any:
+def rerun_highs(highs: Any) -> Any:
     """Solve from the last basis, then from scratch with wider tolerances; return the status."""
     highs.run()
     status = highs.getModelStatus()

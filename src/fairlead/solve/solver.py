@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.solve.classes import merge
 from fairlead.solve.max_min.class_table import ClassTable
-from fairlead.solve.max_min.filling import FilledStage, Filling, fill
+from fairlead.solve.max_min.filling import Filling, FillingStage, fill
 from fairlead.solve.max_min.problem import (
     MaxMinProblem,
     MaxMinSolution,
@@ -16,9 +16,9 @@ from fairlead.solve.max_min.problem import (
     feasible,
 )
 from fairlead.solve.max_min.program import StageProgram
-from fairlead.solve.max_min.warm_start import Onward, Onwards
-from fairlead.solve.max_min_many.crossover import fill_guessed
-from fairlead.solve.max_min_many.filling import fill_many
+from fairlead.solve.max_min.warm_start import Onward, WarmSolution
+from fairlead.solve.max_min_many.crossover import fill_from_guessed_prices
+from fairlead.solve.max_min_many.filling import fill_many_classes
 from fairlead.solve.max_min_many.least_level import least_level
 from fairlead.solve.max_min_many.pricing import Pool
 
@@ -26,7 +26,7 @@ from fairlead.solve.max_min_many.pricing import Pool
 SIMPLEX_CLASSES = 160
 _SIFTED_RESOURCES = 15
 # A program is rebuilt when it holds this many times the classes asked for.
-_MOST_IDLE = 4
+_MAX_UNUSED_SLOTS = 4
 # From so many classes on, prices are guessed before a program is solved from nothing.
 _GUESSED_CLASSES = 40
 
@@ -71,7 +71,7 @@ class MaxMinSolver:
     """
 
     def __init__(self) -> None:
-        self._warm: _Warm | None = None
+        self._warm: _WarmProgram | None = None
 
     def solve(self, problem: MaxMinProblem, keys: Sequence[int]) -> MaxMinSolution:
         """Return the answer to ``problem``, whose class k is known across calls as ``keys[k]``."""
@@ -79,11 +79,11 @@ class MaxMinSolver:
             return solve_many(problem)
         if self._warm is None or not self._warm.admits(problem, keys):
             problem.check()
-            self._warm = _Warm(problem, keys)
+            self._warm = _WarmProgram(problem, keys)
         return self._warm.solve(problem)
 
 
-class _Warm:
+class _WarmProgram:
     """Classes by key in slots of one persistent program; equal classes share a slot."""
 
     def __init__(self, problem: MaxMinProblem, keys: Sequence[int]) -> None:
@@ -95,8 +95,8 @@ class _Warm:
         self._gain = np.zeros((0, len(self._open)))
         self._size = np.zeros(0)
         self._guess: tuple[float, ...] = ()
-        self._onward: Onward | None = None  # the last answer, if one can go on from it
-        self._stopped: tuple[FilledStage, ...] = ()  # its stages, before one has tried to
+        self._warm_start: Onward | None = None  # the last answer, if one can go on from it
+        self._stopped: tuple[FillingStage, ...] = ()  # its stages, before one has tried to
         self._pattern = b""
         self._register(problem, keys)
 
@@ -108,8 +108,8 @@ class _Warm:
                 return False
             self._program.set_capacity(problem.capacity)
             self._capacity = capacity
-            self._onward, self._stopped = None, ()
-        if len(self._size) > _MOST_IDLE * len(keys) + 16:
+            self._warm_start, self._stopped = None, ()
+        if len(self._size) > _MAX_UNUSED_SLOTS * len(keys) + 16:
             return False
         if list(keys) != self._keys:
             if all(key in self._slot_of_key for key in keys):
@@ -133,7 +133,7 @@ class _Warm:
         self._table = ClassTable.of(self._gain, self._size, self._open)
         self._runs = (self._table.cap > 0).astype(np.float64)
         self._pattern = b""
-        self._onward, self._stopped = None, ()
+        self._warm_start, self._stopped = None, ()
         first = len(self._size) - len(fresh)
         self._program.add(self._table.gain[first:], self._size[first:])
         self._look_up(keys)
@@ -152,7 +152,7 @@ class _Warm:
             count = problem.count * self._runs
         else:
             count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
-        found = self._go_on(count, problem.capacity)
+        found = self._try_warm_start(count, problem.capacity)
         if found is not None:
             share, stages = found.share, found.stages
         else:
@@ -174,27 +174,27 @@ class _Warm:
         )
         return MaxMinSolution(problem, share, named)
 
-    def _go_on(self, count: FloatArray, capacity: FloatArray) -> Onwards | None:
+    def _try_warm_start(self, count: FloatArray, capacity: FloatArray) -> WarmSolution | None:
         """Return the answer that follows from the last one, if one stage stopped everyone."""
         if self._stopped:
             onward, first = Onward(self._table, capacity), self._stopped[0]
             started = onward.start(first.t, first.prices, self._free)
-            self._onward = onward if started else None
+            self._warm_start = onward if started else None
             self._stopped = ()
-        found = None if self._onward is None else self._onward.solve(count)
+        found = None if self._warm_start is None else self._warm_start.solve(count)
         if found is None:
-            self._onward = None
+            self._warm_start = None
         return found
 
     def _fill(
         self, count: FloatArray, free: BoolArray, capacity: FloatArray
-    ) -> tuple[FloatArray, list[FilledStage]]:
+    ) -> tuple[FloatArray, list[FillingStage]]:
         table = self._table
         total = table.best * count[:, None]
         if table.fits(total, capacity):
             return total, _all_at_caps(table, count)
         if not self._guess and np.count_nonzero(free) >= _GUESSED_CLASSES:
-            found = fill_guessed(table, count, capacity)
+            found = fill_from_guessed_prices(table, count, capacity)
             if found is not None:
                 return found[0] * count[:, None], found[1]
         pattern = free.tobytes()
@@ -211,11 +211,11 @@ class _Warm:
         return total, stages
 
 
-def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FilledStage]:
+def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FillingStage]:
     live = count > 0
     if not live.any():
         return []
-    return [FilledStage(float(table.cap[live].max()), np.zeros(table.gain.shape[1]), live)]
+    return [FillingStage(float(table.cap[live].max()), np.zeros(table.gain.shape[1]), live)]
 
 
 def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolution:
@@ -226,7 +226,7 @@ def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolu
     gain, size, capacity = problem.gain[first], problem.size[first], problem.capacity
     table = ClassTable.of(gain, size, capacity > 0)
     count = np.bincount(index, problem.count, len(first)).astype(np.float64) * (table.cap > 0)
-    share, stages = fill_many(table, count, capacity, few)
+    share, stages = fill_many_classes(table, count, capacity, few)
     share = feasible(MaxMinProblem(gain, size, count, capacity), share)[index]
     found = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index])) for s in stages)
     absent = problem.count <= 0

@@ -31,7 +31,7 @@ def schema_state(url: str) -> tuple[str | None, str]:
     engine = sa.create_engine(url)
     try:
         with engine.connect() as connection:
-            return tables.schema(connection), tables.NEWEST
+            return tables.schema(connection), tables.SCHEMA_VERSION
     except sa.exc.SQLAlchemyError as error:
         raise StoreError(f"the database cannot be read: {str(error).splitlines()[0]}") from None
     finally:

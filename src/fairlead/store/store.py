@@ -16,7 +16,7 @@ from fairlead.store import tables
 
 _ADVISORY = 0x6661_6972  # "fair": the key of PostgreSQL's advisory lock
 _POLL_S = 0.5
-_NOTICE_DEATH = (
+_TCP_KEEPALIVE = (
     *("tcp_keepalives_idle = 3", "tcp_keepalives_interval = 1", "tcp_keepalives_count = 3"),
     "tcp_user_timeout = 6000",
 )
@@ -87,7 +87,7 @@ class Store:
 
     def _upgrade(self) -> None:
         with self._engine.begin() as connection:
-            if tables.schema(connection) != tables.NEWEST:
+            if tables.schema(connection) != tables.SCHEMA_VERSION:
                 # Alembic takes a while to load, and a server that restarts is in a hurry.
                 from fairlead.store.schema import upgrade  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ class Store:
 
     def _try_postgresql(self) -> bool:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        for setting in _NOTICE_DEATH:
+        for setting in _TCP_KEEPALIVE:
             connection.execute(sa.text(f"SET {setting}"))
         held = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_ADVISORY))).scalar()
         if not held:

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 metadata = sa.MetaData()
 
-NEWEST = "0001"
+SCHEMA_VERSION = "0001"
 """the schema that this program reads and writes"""
 
 Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts up INTEGER only

@@ -23,7 +23,7 @@ def cpu_s(call: Callable[[], _T], *, tries: int = 3) -> tuple[_T, float]:
     gc.freeze()  # a test's process may hold millions of objects that are none of the call's
     try:
         for _ in range(tries):
-            slower = slowness()
+            slower = machine_slowness()
             began = time.process_time()
             result = call()
             fastest_s = min(fastest_s, (time.process_time() - began) / slower)
@@ -32,7 +32,7 @@ def cpu_s(call: Callable[[], _T], *, tries: int = 3) -> tuple[_T, float]:
     return result, fastest_s
 
 
-def slowness() -> float:
+def machine_slowness() -> float:
     """Return how many times as long things take as on the machine of the figures; at least 1."""
     return max(1.0, min(_yardstick_s() for _ in range(2)) / _YARDSTICK_S)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli.demo.clusters import AbsentError, DemoEngine, site
+from fairlead.cli.demo.clusters import DemoEngine, UnavailableError, site
 from fairlead.private_clusters import ray as ray_cluster
 from fairlead.private_clusters import slurm as slurm_cluster
 
@@ -64,7 +64,7 @@ def test_what_is_missing_is_named_with_its_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster, "missing", lambda: problem)
-    with pytest.raises(AbsentError, match=fix) as raised, site(engine, tmp_path):
+    with pytest.raises(UnavailableError, match=fix) as raised, site(engine, tmp_path):
         pass
     assert problem in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -15,7 +15,7 @@ from tests.e2e.ray.server import RayServer
 from tests.e2e.server.test_live import check_result
 from tests.e2e.support.cluster_server import note
 
-from fairlead.engines.base import Ended, NodeDown, NodeFound, NodeUp
+from fairlead.engines.base import Ended, NodeDown, NodeJoined, NodeUp
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.ray.engine import RayEngine
 from fairlead.job import checkpoint
@@ -95,7 +95,7 @@ def test_a_ray_that_returns_without_its_state_loses_no_job(small_server: RayServ
     server.until(lambda: set(ids) <= set(server.leases()), "both to run")
     time.sleep(1.0)
     began = time.monotonic()
-    ray.forget_everything()
+    ray.restart_without_state()
     for job_id, (name, ranks) in ids.items():
         job = server.client.wait(job_id, timeout_s=60)
         assert (job["state"], job["steps_done"]) == ("finished", 500), server.log()
@@ -179,7 +179,7 @@ def test_a_lost_node_s_writer_is_refused_and_ended_when_the_node_returns(
         await asyncio.to_thread(ray.start_node, "n2")
         await bench.node(NodeUp("n2"), 60.0)
         new = Node("n2", ("p100", "p100"), "r1")
-        await other.until(lambda: NodeFound(new) in other.seen, "the new node")
+        await other.until(lambda: NodeJoined(new) in other.seen, "the new node")
         await other.start(5, [("n2", 1)], "exit", 0)
         assert (await other.ended(5)).ending == "finished"
         await other.close()

@@ -81,7 +81,7 @@ def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
     kept = f"{server.data}/ray/nodes/n2/leases/"
     assert processes(kept), "a keeper there lives on"
     scene.let_it_try_to_save()
-    far.mend_network()
+    far.restore_network()
     # Ray's part of the node hears that it was given up and ends, and with it what it kept.
     ended = server.until(lambda: not processes(kept), "nothing of ours to run there")
     note(f"nothing of ours ran there {ended:.1f} s after the cable was back")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tests.kills.deployment import Site
 from tests.kills.invariants import (
-    CheckpointWatch,
+    CheckpointMonitor,
     check_answer,
     check_end,
     wait_until,
 )
-from tests.kills.rig import Kills
+from tests.kills.rig import KillRig
 from tests.kills.train import chain
 
 from fairlead.job import checkpoint
@@ -28,7 +28,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_nothing_is_lost_whoever_dies(site: Site) -> None:
-    run = Kills(site, random.Random(0), wanted=10, most_steps=120)
+    run = KillRig(site, random.Random(0), wanted=10, most_steps=120)
     assert run.run() == []
     assert run.kills >= 10
     assert len(run.points) >= 3
@@ -84,7 +84,7 @@ def test_lost_jobs_and_steps_that_nobody_made_are_found(tmp_path: Path) -> None:
 def test_a_checkpoint_behind_the_fence_is_found(tmp_path: Path) -> None:
     directory = tmp_path / "j1/checkpoint"
     checkpoint.raise_fence(str(directory), 7)
-    watch = CheckpointWatch(tmp_path)
+    watch = CheckpointMonitor(tmp_path)
     assert wait_until(lambda: watch.seen and watch.seen["j1"].fence == 7, 10.0)
     (directory / "latest.json").write_text('{"lease": 3, "steps": 5, "files": []}')
     watch.stop()

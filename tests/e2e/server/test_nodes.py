@@ -15,7 +15,7 @@ from fairlead.engines.keeper import lease_dir
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.files import parse_cluster, read_speeds
 from fairlead.live.driver import Live, Setting
-from fairlead.server.config.scheduling import make_rules, remake_rules
+from fairlead.server.config.scheduling import build_scheduling_config, load_scheduling_config
 from fairlead.store import Store
 
 
@@ -100,8 +100,10 @@ def test_a_node_that_comes_back_stays_drained_until_an_operator_returns_it(
         assert token is not None
         setting = Setting(
             cluster=cluster,
-            rules=make_rules("max-min", None, 2.0, read_speeds(str(tmp_path / "speeds.csv"))),
-            remake=remake_rules,
+            rules=build_scheduling_config(
+                "max-min", None, 2.0, read_speeds(str(tmp_path / "speeds.csv"))
+            ),
+            remake=load_scheduling_config,
             data=tmp_path,
             environment=lambda *_: {},
         )

@@ -21,15 +21,15 @@ from tests.e2e.support.lease_records import lease_records, write_records
 
 from fairlead.core import Scheduler, decode_event
 from fairlead.files import read_speeds
-from fairlead.mechanisms.factory import realise_live
+from fairlead.mechanisms.factory import create_live_mechanism
 from fairlead.model.events import Event, JobSubmitted, LeasesEnded, NodeEvent, NodeReturned
 from fairlead.server.config.scheduling import plan_lead_s
 from fairlead.sim.driver import simulate
 from fairlead.sim.physics.effects import (
     OTHERS,
     Costs,
-    Nature,
     Physics,
+    WorkloadPhysics,
 )
 from fairlead.sim.scenario import Scenario
 from fairlead.store import Store
@@ -169,7 +169,7 @@ def course(server: SlurmServer, policy: str, round_s: float) -> Course:
         cluster=server.slurm.cluster,
         speeds=read_speeds(str(server.speeds)),
         jobs=[replace(event.job, arrival_at=event.at - zero) for event in submitted],
-        mechanism=realise_live(policy, None, round_s),
+        mechanism=create_live_mechanism(policy, None, round_s),
         plan_lead_s=plan_lead_s(round_s),
         node_events=[
             replace(event, at=max(event.at - zero, 0.0))
@@ -184,7 +184,7 @@ def course(server: SlurmServer, policy: str, round_s: float) -> Course:
         return float(record.finished_at.max()) - back, happened
 
     def core() -> Scheduler[Any]:
-        mechanism, lead_s = realise_live(policy, None, round_s), scenario.plan_lead_s
+        mechanism, lead_s = create_live_mechanism(policy, None, round_s), scenario.plan_lead_s
         return Scheduler(scenario.cluster, scenario.speeds, mechanism, plan_lead_s=lead_s)
 
     def write(path: Path, happened: list[Event]) -> None:
@@ -199,7 +199,7 @@ def course(server: SlurmServer, policy: str, round_s: float) -> Course:
 
 
 def _events(server: SlurmServer, policy: str, round_s: float) -> list[Event]:
-    memory_type = type(realise_live(policy, None, round_s).initial())
+    memory_type = type(create_live_mechanism(policy, None, round_s).initial())
     store = Store(f"sqlite:///{server.data / 'fairlead.db'}")
     try:
         return [decode_event(record.body, memory_type) for record in store.load_events(0)]
@@ -207,13 +207,13 @@ def _events(server: SlurmServer, policy: str, round_s: float) -> list[Event]:
         store.close()
 
 
-def _costs(begins_s: Sequence[float], leave_s: float) -> Nature:
+def _costs(begins_s: Sequence[float], leave_s: float) -> WorkloadPhysics:
     preload_s, resume_s, migrate_s = begins_s
     costs = Costs(preload_s=preload_s, resume_s=resume_s, migrate_s=migrate_s, leave_s=leave_s)
-    return Nature(costs=costs)
+    return WorkloadPhysics(costs=costs)
 
 
-def _physics(natures: dict[str, Nature]) -> Physics:
+def _physics(natures: dict[str, WorkloadPhysics]) -> Physics:
     return Physics(effects=frozenset({"costs"}), natures=natures)
 
 

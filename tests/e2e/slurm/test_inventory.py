@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.slurm.server import rig
 
-from fairlead.engines.base import NodeDown, NodeFound, NodeUp
+from fairlead.engines.base import NodeDown, NodeJoined, NodeUp
 from fairlead.engines.slurm.engine import SlurmEngine
 from fairlead.model.cluster import Node
 from fairlead.private_clusters.slurm import SlurmCluster, missing
@@ -40,7 +40,7 @@ def test_a_reservation_s_nodes_are_all_there_is_also_when_these_change(
         await bench.engine.stop(1)
         await bench.ended(1)
         slurm.run("scontrol", "update", "reservation=ours", "nodes=n3,n4")
-        await bench.until(lambda: NodeFound(node_of(slurm, "n4")) in bench.seen, "the new node")
+        await bench.until(lambda: NodeJoined(node_of(slurm, "n4")) in bench.seen, "the new node")
         await bench.node(NodeDown("n1"))
         slurm.run("scontrol", "update", "reservation=ours", "nodes=n1,n3")
         await bench.node(NodeUp("n1"))
@@ -74,7 +74,7 @@ def test_a_partition_s_nodes_are_all_there_is_also_when_these_change(
         await bench.ended(1)
         await bench.until(lambda: not slurm.run("squeue", "--noheader"), "the queue to be empty")
         slurm.run("scontrol", "update", "partitionname=some", "nodes=n3,n4")
-        await bench.until(lambda: NodeFound(node_of(slurm, "n3")) in bench.seen, "the new node")
+        await bench.until(lambda: NodeJoined(node_of(slurm, "n3")) in bench.seen, "the new node")
         await bench.node(NodeDown("n2"))
         await bench.start(2, [("n3", 0)])
         await bench.engine.stop(2)

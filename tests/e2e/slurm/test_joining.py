@@ -40,19 +40,19 @@ def test_nodes_that_join_are_used_and_those_taken_out_are_left(server: SlurmServ
     stays = server.submit("stays", 2000, workload="small", accelerators=["v100"])
     server.until(lambda: stays in server.leases(), "the first job to run")
     assert nodes_up(server) == {"n1": True}
-    server.slurm.have_nodes([*FIRST, NEW])
+    server.slurm.set_nodes([*FIRST, NEW])
     taken = server.until(lambda: nodes_up(server).get("n10", False), "the new node to be found")
     note(f"found {taken:.1f} s after its daemon was started")
     moves = server.submit("moves", 900, workload="small", gang=2, accelerators=["k80"])
     server.until(lambda: server.leases() == {stays: ["n1"], moves: ["n10"]}, "it to be used")
     server.until(lambda: server.client.job(moves)["steps_done"] > 50, "some steps there")
-    server.slurm.have_nodes(FIRST)
+    server.slurm.set_nodes(FIRST)
     server.until(lambda: not nodes_up(server)["n10"], "the node to be gone")
     server.until(lambda: server.is_in_state(moves, "queued"), "its job to have left it")
     server.stop()  # and it does not matter whether the server lives on
     server.start(round_s=30.0)
     assert nodes_up(server) == {"n1": True, "n10": False}
-    server.slurm.have_nodes([*FIRST, NEW])
+    server.slurm.set_nodes([*FIRST, NEW])
     for job_id, name, steps, ranks in ((moves, "moves", 900, 2), (stays, "stays", 2000, 1)):
         job = server.client.wait(job_id, timeout_s=120)
         assert (job["state"], job["steps_done"]) == ("finished", steps), server.log()

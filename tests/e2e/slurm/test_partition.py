@@ -61,7 +61,7 @@ def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
     restarted, taken = scene.cut()
     assert taken - restarted < 12.0
     scene.let_it_try_to_save()
-    far.mend_network()
+    far.restore_network()
     scene.finish()
     # Nothing stays behind: no lease, no job of Slurm's, no process of the old gang, no lost node.
     server.until(lambda: not list((server.data / "leases").iterdir()), "no lease to be left")

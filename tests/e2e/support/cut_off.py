@@ -50,7 +50,7 @@ class CutOff:
         steps = json.loads(saved.read_text())["steps"]
         assert "no checkpoint at step" in self._old.read_text()
         assert "refused" not in self._old.read_text()
-        self.far.mend_directories(self.server.data)
+        self.far.restore_directories(self.server.data)
         self.server.until(lambda: "refused: lease" in self._old.read_text(), "its checkpoint")
         assert "may write" in self._old.read_text()
         assert steps > 0

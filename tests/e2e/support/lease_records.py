@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.core import Scheduler
-from fairlead.model.commands import Launch, Suspend
+from fairlead.model.commands import Launch, Preempt
 from fairlead.model.events import Event, LeasesEnded
 
 _COLUMNS = (
@@ -45,7 +45,7 @@ def lease_records(events: Iterable[Event], core: Scheduler[Any]) -> dict[int, Le
                     saved = float(core.jobs.saved_steps[on.job])
                     job = core.jobs.ids[on.job]
                     found[lease] = LeaseRecord(job, tuple(on.devices), event.at, saved)
-            elif isinstance(command, Suspend):
+            elif isinstance(command, Preempt):
                 for lease in command.lease.tolist():
                     found[lease].told_at = event.at
         if isinstance(event, LeasesEnded):

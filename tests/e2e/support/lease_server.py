@@ -17,7 +17,7 @@ class LeaseServer:
         """ranks that get no good answer, as if they could not reach it"""
         self.valid_s = 0.4
         self.renewals: list[dict[str, Any]] = []
-        self._final: dict[int, dict[int, int]] = {}
+        self._final_steps: dict[int, dict[int, int]] = {}
         self.world_size = 1
         outer = self
 
@@ -53,9 +53,9 @@ class LeaseServer:
         if lease in self.over:
             return 409, {}
         from_steps = self.leave_from.get(lease)
-        if from_steps is None or (body["steps"] < from_steps and not self._final.get(lease)):
+        if from_steps is None or (body["steps"] < from_steps and not self._final_steps.get(lease)):
             return 200, {"valid_s": self.valid_s, "leave": False, "leave_after": None}
-        final = self._final.setdefault(lease, {})
+        final = self._final_steps.setdefault(lease, {})
         if body["leaving"]:
             final[body["rank"]] = body["started"]
         after = max(final.values()) if len(final) == self.world_size else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.faults.checks.commands import SaidChecks
+from tests.faults.checks.commands import CommandChecks
 from tests.faults.checks.core import CoreChecks
 from tests.faults.checks.jobs import JobChecks
 from tests.faults.checks.plans import PlanChecks
@@ -17,6 +17,6 @@ class Checks(Record):
         super().__init__(stop, now)
         self.jobs = JobChecks(self)
         self.core = CoreChecks(self)
-        self.said = SaidChecks(self)
+        self.said = CommandChecks(self)
         self.plans = PlanChecks(self)
         self.server = ServerChecks(self)

@@ -20,7 +20,7 @@ class Held:
     leaving: bool = False
 
 
-class SaidChecks:
+class CommandChecks:
     """Keeps books of leases and rounds, from commands and ends of leases alone, and compares."""
 
     def __init__(self, record: Record) -> None:
@@ -53,7 +53,7 @@ class SaidChecks:
         books = {number: (one.job, one.devices, one.leaving) for number, one in self._books()}
         self._require(found == books, f"the core has leases {found} and has said {books}")
         leaving = sum(one.leaving for one in self._leases.values())
-        self._require(leaving == scheduler.leases.n_leaving, f"{leaving} leases leave")
+        self._require(leaving == scheduler.leases.leaving_count, f"{leaving} leases leave")
         holds = {one.job: number for number, one in self._books()}
         for job, lease in enumerate(scheduler.jobs.lease[: len(scheduler.jobs)].tolist()):
             self._require(lease == holds.get(job, -1), f"job {job} has lease {lease} of {holds}")
@@ -85,7 +85,7 @@ class SaidChecks:
                     self._require(good, f"lease {lease} is renewed, which is over or leaves")
                     if good:
                         self._leases[lease].until = command.until
-            case cmd.Suspend():
+            case cmd.Preempt():
                 for lease in command.lease.tolist():
                     good = lease in self._leases and not self._leases[lease].leaving
                     self._require(good, f"lease {lease} is told to leave, which is over or does")
@@ -95,7 +95,7 @@ class SaidChecks:
                 self._computes = True
             case cmd.SetTimer():
                 self._timers[command.event] = command.at
-            case cmd.Consolidate():
+            case cmd.MergeCopies():
                 self._require(False, "a job is merged that was never forked")
 
     def settled(self, live: Any) -> None:

@@ -57,7 +57,7 @@ class JobChecks:
             found.steps in (me.wants_saved, job.total)
             or found.steps == me.ends_epoch
             or self._record.now() - since > CHECKPOINT_S
-            or me.told_to_leave
+            or me.leave_requested
             or self._record.now() >= me.valid_until
             or me.lease in self._record.parting
         )
@@ -75,7 +75,7 @@ class JobChecks:
         assert me is not None
         over = self._record.now() >= me.valid_until
         self._require(
-            over or me.told_to_leave or me.lease in self._record.parting,
+            over or me.leave_requested or me.lease in self._record.parting,
             f"{me.name} parts before its lease is over",
         )
         started = int(path.split(".")[-2])
@@ -148,13 +148,13 @@ class JobChecks:
         )
         late_s = self._record.now() - valid_until - process.stalled_s
         self._require(
-            late_s < _NOTICES_S or process.told_to_leave or parts,
+            late_s < _NOTICES_S or process.leave_requested or parts,
             f"{process.name} goes on {late_s:.1f} s after its lease",
         )
-        self._require(not process.told_it_is_over, f"{process.name} goes on without a lease")
+        self._require(not process.lease_end_announced, f"{process.name} goes on without a lease")
         silent_s = self._record.now() - process.asks_by - process.stalled_s
         self._require(
-            silent_s < _ASKS_S or process.asking or process.told_to_leave or parts,
+            silent_s < _ASKS_S or process.asking or process.leave_requested or parts,
             f"{process.name} goes on, and should have asked for {silent_s:.1f} s",
         )
         order = process.order
@@ -190,11 +190,11 @@ class JobChecks:
                     saved or later, f"{process.name} left, {truth.committed} of {made} steps saved"
                 )
         self._require(
-            process.returncode != LEFT or not process.told_it_is_over,
+            process.returncode != LEFT or not process.lease_end_announced,
             f"{process.name} left as if its lease had been good",
         )
         total = process.order.total_steps
-        undisturbed = process.lease not in self._record.touched and not process.told_to_leave
+        undisturbed = process.lease not in self._record.touched and not process.leave_requested
         if process.returncode == 0 and undisturbed:
             last = not self._record.truth[process.order.job].train or process.told_steps == total
             self._require(last, f"{process.name} is done, and last told of {process.told_steps}")
@@ -206,7 +206,7 @@ class JobChecks:
         left = process.returncode in (LEFT, FAILED_TO_SAVE)
         if left and process.lease not in self._record.died:
             self._record.left.add(process.lease)
-        if left and not process.told_to_leave:
+        if left and not process.leave_requested:
             over = self._record.now() >= process.valid_until
             # It leaves as well when it cannot save: there is no room, or a later lease has saved.
             later = self._record.truth[process.order.job].committed_by > process.lease

@@ -71,7 +71,7 @@ class PlanChecks:
         limited = {tenant.id for tenant in jobs.tenants if tenant.limit}
         closed = nodes.taken | np.isin(nodes.cluster.node_of, list(nodes.cordoned))
         for one in commands:
-            for lease in one.lease.tolist() if isinstance(one, cmd.Suspend) else ():
+            for lease in one.lease.tolist() if isinstance(one, cmd.Preempt) else ():
                 mine = (leases.lease[leases.holder] == lease) & (leases.holder >= 0)
                 pinned = bool((mine.any(axis=0) & closed).any())
                 tenant = jobs.jobs[int(leases.job[lease & (SLOTS - 1)])].tenant

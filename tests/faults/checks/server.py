@@ -63,7 +63,7 @@ class ServerChecks:
     def heard(self, live: Any, taken: Mapping[str, tuple[int, ...]]) -> None:
         """Require that a server knows which devices others hold."""
         for node, numbers in taken.items():
-            known = live.scheduler.nodes.taken_of(node)
+            known = live.scheduler.nodes.taken_on(node)
             self._require(known == numbers, f"others hold {numbers} of {node}, not {known}")
 
     def adopted(self, live: Any, root: Path, ended: set[int]) -> None:
@@ -111,7 +111,7 @@ class ServerChecks:
         removed = {live.scheduler.cluster.nodes[node].id for node in nodes.removed}
         back = self._record.removed - removed
         self._require(not back, f"{back} were removed and are there again")
-        taken = {node.id: nodes.taken_of(node.id) for node in nodes.cluster.nodes}
+        taken = {node.id: nodes.taken_on(node.id) for node in nodes.cluster.nodes}
         told = (
             {node: had.get(node, ()) for node in taken}
             for had in (self._record.taken_written, self._record.taken)

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tests.faults.machine.virtual_time import Fibre, Fibres, VirtualLoop
+from tests.faults.machine.virtual_time import Fibres, SimulatedThread, VirtualLoop
 
 from fairlead.engines.base import Order
 
@@ -27,7 +27,7 @@ class Process:
         self.parent = parent
         self.nodes = nodes
         """where it runs: cut off when any of these is"""
-        self.fibres: list[Fibre] = []
+        self.fibres: list[SimulatedThread] = []
         self.children: list[Process] = []
         self.alive = True
         self.returncode: int | None = None
@@ -46,8 +46,8 @@ class Process:
         """steps that must be saved before it makes another: it has asked for that"""
         self.ends_epoch = -1
         """steps after which it saves because its data has come to an end"""
-        self.told_to_leave = False
-        self.told_it_is_over = False
+        self.leave_requested = False
+        self.lease_end_announced = False
         self.began_at = 0.0
         self.ended_at = 0.0
         self.stalled_s = 0.0
@@ -60,7 +60,7 @@ class Process:
         """when it is to ask the server again: as it was told, or soon when nobody answered"""
         self.woken = False
         """it was sent the signal to look whether it is to leave while it waited for an answer"""
-        self.told_to_stop = False
+        self.stop_requested = False
         """it was sent the signal to stop"""
         self.told_steps = -1
         """of which the server has heard from it"""
@@ -103,7 +103,7 @@ class Machine:
         self.keepers: dict[int, Process] = {}
         """all that were ever started"""
         self.on_exit: Callable[[Process], None] = lambda _: None
-        self.on_untold: Callable[[Process], None] = lambda _: None
+        self.on_missed_stop: Callable[[Process], None] = lambda _: None
         """told of a member that hears nothing of what its keeper was told"""
         self._next_pid = _FIRST_PID
         self._next_descriptor = _FIRST_PID
@@ -126,14 +126,14 @@ class Machine:
         self.processes[process.pid] = process
         if parent is not None:
             parent.children.append(process)
-        main = Fibre(process, lambda: target(process))
+        main = SimulatedThread(process, lambda: target(process))
         if after_s > 0:
             self.loop.call_later(after_s, self._start, process, main)
         else:
             self._start(process, main)
         return process
 
-    def _start(self, process: Process, fibre: Fibre) -> None:
+    def _start(self, process: Process, fibre: SimulatedThread) -> None:
         if process.alive:
             self.fibres.start(fibre)
 
@@ -172,7 +172,7 @@ class Machine:
         if reader is not None:
             reader()
 
-    def _fibre_ended(self, fibre: Fibre, error: BaseException | None) -> None:
+    def _fibre_ended(self, fibre: SimulatedThread, error: BaseException | None) -> None:
         process: Process = fibre.process
         if fibre is not process.fibres[0]:
             return
@@ -217,7 +217,7 @@ class Machine:
         if not process.alive:
             return
         if number == signal.SIGTERM:
-            process.told_to_stop = True
+            process.stop_requested = True
         if number == signal.SIGKILL:
             self._end(process, -number)
         elif process.masked:
@@ -248,8 +248,8 @@ class Machine:
         keeper = member.parent
         assert keeper is not None
         whole = keeper.alive and all(one.alive for one in keeper.children)
-        if whole and not member.told_to_stop and member.stalled_s == stalled_s:
-            self.on_untold(member)
+        if whole and not member.stop_requested and member.stalled_s == stalled_s:
+            self.on_missed_stop(member)
 
     def unmask(self, process: Process) -> None:
         """Let signals through that have waited."""

@@ -64,9 +64,9 @@ class Network:
         if self.server is not server:
             raise ConnectionResetError
         if status != 200:
-            me.told_it_is_over = True
+            me.lease_end_announced = True
         elif answer["leave"]:
-            me.told_to_leave = True
+            me.leave_requested = True
         else:
             me.valid_until = machine.loop.time() + float(str(answer["valid_s"]))
         return status, dict(answer)

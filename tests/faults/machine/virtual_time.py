@@ -17,7 +17,7 @@ class StalledError(AssertionError):
     """Nothing would ever happen again."""
 
 
-class _Ahead(selectors.BaseSelector):
+class _VirtualSelector(selectors.BaseSelector):
     """Selects nothing: to wait is to move the time on."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _clock_resolution: float
 
     def __init__(self) -> None:
-        self._ahead = _Ahead()
+        self._ahead = _VirtualSelector()
         super().__init__(self._ahead)
         self.readers: dict[int, Callable[[], object]] = {}
 
@@ -117,7 +117,7 @@ class KilledError(BaseException):
     """Unwinds a thread whose process was killed."""
 
 
-class Fibre:
+class SimulatedThread:
     """A thread of a simulated process: it runs only while the loop waits for it."""
 
     def __init__(self, process: Any, target: Callable[[], object]) -> None:
@@ -152,19 +152,21 @@ _idle: list[_Worker] = []
 class Fibres:
     """Passes the baton: at any moment the loop runs, or one fibre."""
 
-    def __init__(self, loop: VirtualLoop, on_end: Callable[[Fibre, BaseException | None], None]):
+    def __init__(
+        self, loop: VirtualLoop, on_end: Callable[[SimulatedThread, BaseException | None], None]
+    ):
         self._loop = loop
         self._on_end = on_end
         self._back = allocate_lock()
         self._back.acquire()
-        self.running: Fibre | None = None
+        self.running: SimulatedThread | None = None
 
-    def start(self, fibre: Fibre) -> None:
+    def start(self, fibre: SimulatedThread) -> None:
         """Have a fibre begin soon."""
         fibre.process.fibres.append(fibre)
         self._loop.call_soon(self._begin, fibre)
 
-    def _begin(self, fibre: Fibre) -> None:
+    def _begin(self, fibre: SimulatedThread) -> None:
         if fibre.killed or fibre.done:
             return
         worker = _idle.pop() if _idle else None
@@ -175,7 +177,7 @@ class Fibres:
         worker.job = lambda: self._run(fibre, worker)
         self._resume(fibre)
 
-    def _run(self, fibre: Fibre, worker: _Worker) -> None:
+    def _run(self, fibre: SimulatedThread, worker: _Worker) -> None:
         error: BaseException | None = None
         try:
             fibre.target()
@@ -188,7 +190,7 @@ class Fibres:
         _idle.append(worker)
         self._back.release()
 
-    def _resume(self, fibre: Fibre) -> None:
+    def _resume(self, fibre: SimulatedThread) -> None:
         assert fibre.worker is not None
         self.running = fibre
         fibre.worker.go.release()
@@ -208,12 +210,12 @@ class Fibres:
         if fibre.killed:
             raise KilledError
 
-    def wake(self, fibre: Fibre, ticket: int) -> None:
+    def wake(self, fibre: SimulatedThread, ticket: int) -> None:
         """Let a fibre go on, if it still waits where it did when it gave the ticket."""
         if fibre.ticket == ticket and fibre.worker is not None and not fibre.killed:
             self._resume(fibre)
 
-    def kill(self, fibre: Fibre) -> None:
+    def kill(self, fibre: SimulatedThread) -> None:
         """Unwind a fibre; called by the loop, never by a fibre."""
         fibre.killed = True
         if fibre.worker is not None:
@@ -242,7 +244,7 @@ class Event:
         self._fibres = fibres
         self._loop = loop
         self._is_set = False
-        self._waiting: list[tuple[Fibre, int]] = []
+        self._waiting: list[tuple[SimulatedThread, int]] = []
 
     def is_set(self) -> bool:
         """Tell whether it was set."""

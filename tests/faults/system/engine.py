@@ -10,7 +10,7 @@ from fairlead.engines.base import (
     DevicesTaken,
     Ended,
     NodeDown,
-    NodeFound,
+    NodeJoined,
     NodeUp,
     Order,
     Progressed,
@@ -129,7 +129,7 @@ class FaultyEngine:
         """Hear nothing more."""
         if self._listening is not None:
             self._listening.cancel()
-        for descriptor in self._local._watched.values():
+        for descriptor in self._local._pidfds.values():
             self._loop.remove_reader(descriptor)
 
     def lose(self, node: str) -> None:
@@ -182,7 +182,7 @@ class FaultyEngine:
 
     def join(self, node: Node) -> None:
         """Report a node that this engine has never had before."""
-        self._joining[node.id] = NodeFound(node)
+        self._joining[node.id] = NodeJoined(node)
         self.find(node.id)
 
     def take(self, node: str, numbers: tuple[int, ...]) -> None:
@@ -209,7 +209,7 @@ class FaultyEngine:
 
     def _later(self, report: Report) -> None:
         server, loop = self._server, self._loop
-        if not server.trouble or isinstance(report, NodeDown | NodeUp | NodeFound | DevicesTaken):
+        if not server.trouble or isinstance(report, NodeDown | NodeUp | NodeJoined | DevicesTaken):
             self._reports.put_nowait(report)
             return
         for _ in range(1 + (server.rng.random() < server.trouble)):

@@ -11,7 +11,7 @@ from tests.faults.checks.checks import Checks
 from tests.faults.machine.machine import Machine, Process
 from tests.faults.machine.virtual_time import Event
 from tests.faults.record import Truth
-from tests.faults.scenario import Happening
+from tests.faults.scenario import Fault
 
 from fairlead.engines.base import Order
 from fairlead.engines.keeper import keeper, lease_dir
@@ -31,7 +31,7 @@ class Jobs:
         self._machine = machine
         self._checks = checks
         self._rng = rng
-        self._met: dict[int, _Meeting] = {}
+        self._met: dict[int, _Barrier] = {}
         self.slow_s: dict[str, float] = {}
         """job → how much longer a step takes"""
         self.damaged: set[str] = set()
@@ -40,7 +40,7 @@ class Jobs:
         """leases whose keepers begin late → when they have begun at the latest"""
         self.slow_to_begin: dict[int, float] = {}
         """lease → how long its keeper lives before it does anything"""
-        self.late: Happening | None = None
+        self.late: Fault | None = None
         """how the next keeper begins late, if it does"""
         self.cut_node: Callable[[str, float], object] = lambda *_: None
         self.cancel: Callable[[str, float], object] = lambda *_: None
@@ -194,7 +194,7 @@ class Jobs:
         model["rank"] = me.rank
         gang = len(order.devices)
         if gang > 1 and order.lease not in self._met:
-            self._met[order.lease] = _Meeting(self._machine.fibres.event, gang)
+            self._met[order.lease] = _Barrier(self._machine.fibres.event, gang)
         for i in _in_epochs(run, order.total_steps or 0):
             self._checks.jobs.stepped(me, i + 1)
             more_s = self.slow_s.get(order.job)
@@ -239,7 +239,7 @@ class _Model:
         self._state.update(state)
 
 
-class _Meeting:
+class _Barrier:
     """A collective operation: nobody goes on before all members of the gang are there."""
 
     def __init__(self, event: Callable[[], Event], gang: int) -> None:

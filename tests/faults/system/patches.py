@@ -13,7 +13,7 @@ from typing import Any
 from tests.faults.machine.disk import Disk
 from tests.faults.machine.machine import Machine
 from tests.faults.machine.network import Network
-from tests.faults.machine.virtual_time import Fibre
+from tests.faults.machine.virtual_time import SimulatedThread
 from tests.faults.system.jobs import Jobs
 
 from fairlead.engines.keeper import keeper, lease_dir
@@ -34,7 +34,7 @@ from fairlead.live.nodes import inventory
 _MISSING = object()
 
 
-class _Over:
+class _PatchedModule:
     """A module with some of its names replaced."""
 
     def __init__(self, module: Any, **names: Any) -> None:
@@ -45,7 +45,7 @@ class _Over:
         return getattr(self._module, name)
 
 
-class _NoLock:
+class _NullLock:
     """Fibres do not interrupt one another, so a lock around a few lines has nothing to do."""
 
     def __enter__(self) -> None:
@@ -62,7 +62,7 @@ class _Thread:
         self._machine = machine
         assert machine.me is not None
         self._done = machine.fibres.event()
-        self._fibre = Fibre(machine.me, lambda: self._run(target))
+        self._fibre = SimulatedThread(machine.me, lambda: self._run(target))
 
     def _run(self, target: Callable[[], object]) -> None:
         try:
@@ -100,7 +100,7 @@ class _Selector(selectors.BaseSelector):
         return self._keys
 
 
-class _Silent:
+class _NullLog:
     """A log that nobody reads."""
 
     def __getattr__(self, _: str) -> Callable[..., None]:
@@ -120,18 +120,18 @@ def on_simulated_machine(
 ) -> Iterator[None]:
     """Have the live system, engine, keepers and job library run on these meanwhile."""
     fibres, loop = machine.fibres, machine.loop
-    times = _Over(time, monotonic=loop.time, time=wall, sleep=fibres.sleep)
+    times = _PatchedModule(time, monotonic=loop.time, time=wall, sleep=fibres.sleep)
     threads = SimpleNamespace(
-        Lock=_NoLock,
+        Lock=_NullLock,
         Event=fibres.event,
         Thread=lambda target, **_: _Thread(machine, target),
         current_thread=lambda: fibres.running,
         main_thread=lambda: machine.me.fibres[0] if machine.me else None,
     )
     # Waiting for other ranks' files takes thousands of looks; ten times fewer show the same.
-    patient = _Over(times, sleep=lambda for_s: fibres.sleep(10 * for_s))
+    patient = _PatchedModule(times, sleep=lambda for_s: fibres.sleep(10 * for_s))
     names: list[tuple[Any, str, Any]] = [
-        (crash, "point", point),
+        (failpoints, "point", point),
         (checkpoint, "os", disk),
         (checkpoint, "open", disk.open_file),
         (checkpoint, "fcntl", disk),
@@ -148,21 +148,25 @@ def on_simulated_machine(
         (leased, "_say", lambda _: None),
         (keeper, "os", _keeper_os(machine)),
         (keeper, "signal", _signals(machine)),
-        (keeper, "subprocess", _Over(subprocess, Popen=jobs.spawn_member)),
-        (keeper, "selectors", _Over(selectors, DefaultSelector=lambda: _Selector(machine))),
+        (keeper, "subprocess", _PatchedModule(subprocess, Popen=jobs.spawn_member)),
+        (
+            keeper,
+            "selectors",
+            _PatchedModule(selectors, DefaultSelector=lambda: _Selector(machine)),
+        ),
         (keeper, "time", times),
-        (keeper, "LogFile", lambda *_: _Silent()),
+        (keeper, "LogFile", lambda *_: _NullLog()),
         (keeper, "rendezvous", lambda _: {}),
-        (keeper, "_listens", machine.listens),
-        (keeper, "left_by", lambda _: {}),
+        (keeper, "_has_sigterm_handler", machine.listens),
+        (keeper, "orphans_of", lambda _: {}),
         (keeper, "_TICK_S", 0.5),
         (local, "os", _engine_os(machine, jobs)),
-        (local, "_end_leftovers", lambda directory: jobs.end_leftovers(int(directory.name))),
-        (local, "signal", _Over(signal, pidfd_send_signal=_sender(machine))),
+        (local, "_kill_orphans", lambda directory: jobs.end_leftovers(int(directory.name))),
+        (local, "signal", _PatchedModule(signal, pidfd_send_signal=_sender(machine))),
         (clock, "time", times),
-        (driver, "log", _Silent()),
-        (inventory, "log", _Silent()),
-        (rounds, "log", _Silent()),
+        (driver, "log", _NullLog()),
+        (inventory, "log", _NullLog()),
+        (rounds, "log", _NullLog()),
         (driver, "_EVENTS_PER_STATE", events_per_state),
     ]
     with _replaced(names):
@@ -184,19 +188,19 @@ def _replaced(names: list[tuple[Any, str, Any]]) -> Iterator[None]:
                 setattr(owner, name, value)
 
 
-def _signals(machine: Machine) -> _Over:
+def _signals(machine: Machine) -> _PatchedModule:
     def handle(number: int, handler: Any) -> None:
         me = machine.me
         assert me is not None
         me.handlers[number] = handler
-        if number == signal.SIGTERM and me.parent is not None and me.parent.told_to_stop:
+        if number == signal.SIGTERM and me.parent is not None and me.parent.stop_requested:
             machine.expect_told(me)
 
     def unmask(*_: Any) -> None:
         assert machine.me is not None
         machine.unmask(machine.me)
 
-    return _Over(signal, signal=handle, pthread_sigmask=unmask)
+    return _PatchedModule(signal, signal=handle, pthread_sigmask=unmask)
 
 
 def _sender(machine: Machine) -> Callable[[int, int], None]:
@@ -205,13 +209,13 @@ def _sender(machine: Machine) -> Callable[[int, int], None]:
     )
 
 
-def _keeper_os(machine: Machine) -> _Over:
+def _keeper_os(machine: Machine) -> _PatchedModule:
     def kill_group(pid: int, number: int) -> None:
         assert number == signal.SIGKILL
         if pid in machine.processes:
             machine.kill_slowly(machine.processes[pid])
 
-    return _Over(
+    return _PatchedModule(
         os,
         environ={},
         getpid=lambda: machine.me.pid if machine.me else 1,
@@ -222,13 +226,13 @@ def _keeper_os(machine: Machine) -> _Over:
     )
 
 
-def _engine_os(machine: Machine, jobs: Jobs) -> _Over:
+def _engine_os(machine: Machine, jobs: Jobs) -> _PatchedModule:
     def kill(pid: int, number: int) -> None:
         if pid not in machine.processes:
             raise ProcessLookupError(pid)
         machine.send_from_outside(machine.processes[pid], number)
 
-    return _Over(
+    return _PatchedModule(
         os,
         posix_spawn=lambda _, command, *__, **___: jobs.spawn_keeper(command[-1]),
         pidfd_open=machine.open_descriptor,

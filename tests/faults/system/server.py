@@ -11,7 +11,7 @@ from tests.faults.checks.checks import Checks
 from tests.faults.system.engine import FaultyEngine
 
 from fairlead.core import state_bytes
-from fairlead.engines.base import NodeDown, NodeFound, NodeUp, Report
+from fairlead.engines.base import NodeDown, NodeJoined, NodeUp, Report
 from fairlead.live.clock import Clock
 from fairlead.live.driver import Live, Setting
 from fairlead.model import commands as cmd
@@ -57,7 +57,7 @@ class Server:
         self.on_death: Callable[[str], None] = lambda _: None
         self.next_write: str | None = None
         """how the next write to the store fails"""
-        self.expects_break = False
+        self.expects_violation = False
         self.in_flight: tuple[Callable[..., Any], tuple[object, ...]] | None = None
         self.clients: set[asyncio.Task[Any]] = set()
         token = store.acquire("server")
@@ -166,7 +166,7 @@ class WatchedLive(Live):
         checks = self.server.checks
         if isinstance(report, NodeUp):
             checks.server.reached(report.node)
-        elif isinstance(report, NodeFound):
+        elif isinstance(report, NodeJoined):
             checks.server.found(report.node.id)
         super()._report(report)
         if isinstance(report, NodeDown):
@@ -202,7 +202,7 @@ class WatchedLive(Live):
         super()._finished(task)
         if task.cancelled() or task.exception() is None or not self.server.up:
             return
-        if not self.server.expects_break:
+        if not self.server.expects_violation:
             text = "".join(traceback.format_exception(task.exception()))
             self.server.checks.require(False, f"the driver broke: {text}")
         self.server.on_death("it broke")
@@ -221,12 +221,12 @@ class FaultyWorkers:
         await server.wait()
         fails, server.next_write = server.next_write, None
         if fails == "before":
-            server.expects_break = True
+            server.expects_violation = True
             raise OSError(errno.ENOSPC, "no space left for the simulated store")
         server.in_flight = None  # who dies from here on has its transaction rolled back
         answer = call(*given)
         if fails == "after":
-            server.expects_break = True
+            server.expects_violation = True
             raise OSError(errno.EIO, "the simulated store was cut off")
         await server.wait()
         return answer

@@ -14,7 +14,7 @@ from fairlead.mechanisms.gandiva import Gandiva
 from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
-from fairlead.model.lease import NOTHING, Placement, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
@@ -57,7 +57,7 @@ class BinPacking:
             there = free[min(fits)[1]]
             found.append(Placement(int(snap.job[row]), 0, tuple(there[:gang])))
             del there[:gang]
-        return Placements.of(found) if found else NOTHING
+        return Placements.of(found) if found else NO_PLACEMENTS
 
 
 def mix(seed: int) -> list[Job]:

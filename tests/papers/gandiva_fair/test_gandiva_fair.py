@@ -12,13 +12,13 @@ import pytest
 from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Mechanism
 from fairlead.mechanisms.gandiva_fair.mechanism import GandivaFair
-from fairlead.mechanisms.gandiva_fair.stride import Local
+from fairlead.mechanisms.gandiva_fair.stride import NodeStride
 from fairlead.mechanisms.gandiva_fair.trading import ledger
 from fairlead.mechanisms.lottery import Lottery
 from fairlead.model import events as ev
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import ComputePlan, Suspend
+from fairlead.model.commands import ComputePlan, Preempt
 from fairlead.model.job import Job, Tenant
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
@@ -91,7 +91,7 @@ class Bench:
 
     def _send(self, event: ev.Event) -> None:
         for command in self.scheduler.handle(event):
-            if isinstance(command, Suspend):
+            if isinstance(command, Preempt):
                 left = np.zeros(len(command.lease))
                 self._send(ev.LeasesEnded(event.at, command.lease, left, "left"))
             elif isinstance(command, ComputePlan):
@@ -137,7 +137,7 @@ def test_table_2_gang_aware_stride_is_exact_over_six_intervals() -> None:
 
 
 def test_table_2_stride_of_one_node_alone_is_exact_too() -> None:
-    local = Local(4)
+    local = NodeStride(4)
     for job, gang in enumerate((1, 1, 2, 2, 4, 4)):
         local = local.joined(job, gang, tickets=50.0)
     runs = np.zeros(6)

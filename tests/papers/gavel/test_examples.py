@@ -7,7 +7,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.job import Tenant
 from fairlead.model.snapshot import snapshot_of
-from fairlead.policies._levels.hierarchy import TOP, Tree, TreePath
+from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
 from fairlead.policies.base import effective_speed
 from fairlead.policies.hierarchical import Hierarchical
 from fairlead.policies.max_min import MaxMin
@@ -91,7 +91,7 @@ def test_section_4_3_hierarchy_raises_by_weight_and_then_redistributes(
     rest = 1.0 if gpus == 4 else first
     np.testing.assert_allclose(share, [1.0, rest, rest, rest], atol=1e-9)
 
-    tree = Tree(
+    tree = TenantTree(
         parent=np.array([TOP, 0, 0, 0, 0]),
         weight=np.array([1.0, 3.0, 1.0, 1.0, 1.0]),
         turn=np.arange(5),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.support.shared_data import needs_shared, shared
 
-from fairlead.cli.research.runs import Setup, run_simulation
+from fairlead.cli.research.runs import SimulationOptions, run_simulation
 from fairlead.core import Scheduler
 from fairlead.files import read_speeds
 from fairlead.mechanisms.factory import realise
@@ -79,7 +79,7 @@ def test_a_gang_of_four_runs_on_three_v100_and_three_k80(policy: str, tmp_path: 
     )
 
     def run(policy: str) -> Result:
-        setup = Setup(
+        setup = SimulationOptions(
             cluster="v100=3/1,k80=3/1",
             speeds=str(tmp_path / "speeds.csv"),
             policy=policy,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairlead.files import read_cluster, read_instance, read_speeds, read_trace
 from fairlead.files.traces.convert import convert
-from fairlead.files.traces.formats import FORMS, Form
+from fairlead.files.traces.formats import LOG_FORMATS, Form
 from fairlead.model.errors import InputError
 
 Reader = Callable[[Path], object]
@@ -28,7 +28,7 @@ READERS: dict[str, Reader] = {
     "speeds": read_speeds,
     "trace": read_trace,
     "instance": read_instance,
-    **{f"convert {form}": converter(form) for form in (None, *FORMS)},
+    **{f"convert {form}": converter(form) for form in (None, *LOG_FORMATS)},
 }
 SEEDS = [
     b"job_id,arrival_s,workload,gang,total_steps,accelerators\na,0,LSTM,1,10,v100;k80\n",

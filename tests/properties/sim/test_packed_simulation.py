@@ -14,7 +14,7 @@ from fairlead.mechanisms.units import Units
 from fairlead.model import events as ev
 from fairlead.model.allocation import Allocation, Column
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import Command, ComputePlan, Launch, Suspend
+from fairlead.model.commands import Command, ComputePlan, Launch, Preempt
 from fairlead.model.events import Event, LeasesEnded, NodeLost, NodeReturned
 from fairlead.model.job import Job
 from fairlead.model.snapshot import Snapshot
@@ -283,7 +283,7 @@ def _drive_with_random_order(seed: int, rng: np.random.Generator) -> int:
                             assert other not in leaving, "it starts beside one that must go"
                             shared += 1
                     held[lease] = unit.job, unit.devices
-            elif isinstance(command, Suspend):
+            elif isinstance(command, Preempt):
                 leaving.extend(command.lease.tolist())
             elif isinstance(command, ComputePlan):
                 plan, memory = mechanism.plan(command.snapshot, command.memory)

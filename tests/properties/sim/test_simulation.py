@@ -12,7 +12,7 @@ from fairlead.core import Scheduler, decode_event, encode_event, replay, state_b
 from fairlead.mechanisms.factory import realise
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import Command, ComputePlan, Launch, Suspend
+from fairlead.model.commands import Command, ComputePlan, Launch, Preempt
 from fairlead.model.errors import InputError
 from fairlead.model.events import Event, NodeLost, NodeReturned, PlanReady
 from fairlead.model.job import Job
@@ -193,7 +193,7 @@ def _drive_with_random_order(
                         assert device not in holder, "a device is held twice"
                         holder[device] = assignment.job
                     job_of[lease] = assignment.job
-            elif isinstance(command, Suspend):
+            elif isinstance(command, Preempt):
                 leaving.extend(command.lease.tolist())
             elif isinstance(command, ComputePlan):
                 plan, memory = mechanism.plan(command.snapshot, command.memory)

@@ -5,7 +5,7 @@ import pytest
 
 from fairlead.solve import MaxMinProblem, solver
 from fairlead.solve.max_min.class_table import ClassTable
-from fairlead.solve.max_min_many.crossover import fill_guessed
+from fairlead.solve.max_min_many.crossover import fill_from_guessed_prices
 
 
 @pytest.mark.parametrize("width", [2, 3, 5])
@@ -24,7 +24,7 @@ def test_guessed_prices_lead_to_the_answer_of_simplex(
         count = rng.integers(0, 40, 60).astype(float)
         capacity = np.full(width, (count * size).sum() / load / width)
         right = solver.solve_max_min(MaxMinProblem(gain, size, count, capacity))
-        mine = fill_guessed(ClassTable.of(gain, size, capacity > 0), count, capacity)
+        mine = fill_from_guessed_prices(ClassTable.of(gain, size, capacity > 0), count, capacity)
         if mine is None:
             continue
         found += 1

@@ -54,5 +54,5 @@ def test_a_crowded_solver_goes_on_and_proves_it() -> None:
         found = solver.solve(problem, range(26))
         assert found.certificate.gap < 1e-9
         assert solver._warm is not None
-        went_on += solver._warm._onward is not None
+        went_on += solver._warm._warm_start is not None
     assert went_on > 180

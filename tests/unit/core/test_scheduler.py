@@ -11,7 +11,7 @@ from fairlead.core import Scheduler
 from fairlead.core.jobs import JobState
 from fairlead.model import events as ev
 from fairlead.model.cluster import Accelerator, Cluster
-from fairlead.model.commands import ComputePlan, Launch, Renew, SetTimer, Suspend
+from fairlead.model.commands import ComputePlan, Launch, Preempt, Renew, SetTimer
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placement, Placements
@@ -105,7 +105,7 @@ def lease_of(made: Scheduler[int], job: int) -> int:
 
 
 def suspended(commands: Sequence[object]) -> set[int]:
-    return {int(n) for c in commands if isinstance(c, Suspend) for n in c.lease}
+    return {int(n) for c in commands if isinstance(c, Preempt) for n in c.lease}
 
 
 def test_first_arrival_asks_for_a_plan_at_once() -> None:
@@ -245,7 +245,7 @@ def test_a_lease_that_left_untold_while_a_plan_was_made_is_not_told_to_leave() -
     commands = answer(made, asked, 362.0, plan(2, 1, -1, -1, until=720.0))
     assert suspended(commands) == set()
     assert launched(commands) == {2: (0,)}
-    assert made.leases.n_leaving == 0
+    assert made.leases.leaving_count == 0
     assert not made.leases.leaving.any()
 
 

@@ -163,6 +163,6 @@ def test_use_by_speed_charges_more_where_a_job_gains_more() -> None:
             )
         scheduler.jobs.received_s[0] = [10.0, 0.0]
         scheduler.jobs.received_s[1] = [0.0, 10.0]
-        used[measure] = scheduler._sight.used(0.0, scheduler.usage).tolist()
+        used[measure] = scheduler._snapshot_builder.used(0.0, scheduler.usage).tolist()
     assert used["devices"] == [10.0, 10.0]
     assert used["speed"] == pytest.approx([15.0, 5.0])

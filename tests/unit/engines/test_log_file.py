@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines.keeper.log_file import (
-    MOST_PARTS,
+    MAX_PARTS,
     LogFile,
     end_of,
     read_leases,
@@ -76,13 +76,13 @@ def test_all_that_is_kept_is_shown_and_the_rest_keeps_its_place(
     tmp_path: Path, opened: Open
 ) -> None:
     log = opened("1.0.log", 4 * LINE)
-    for number in range(4 * MOST_PARTS):
+    for number in range(4 * MAX_PARTS):
         log.write(line(number))
-    assert follow(tmp_path) == (b"".join(map(line, range(4 * MOST_PARTS))), log.end)
-    for number in range(4 * MOST_PARTS, 50):
+    assert follow(tmp_path) == (b"".join(map(line, range(4 * MAX_PARTS))), log.end)
+    for number in range(4 * MAX_PARTS, 50):
         log.write(line(number))
-    assert sizes(tmp_path) == [4 * LINE] * (MOST_PARTS - 1) + [2 * LINE]
-    kept = b"".join(map(line, range(50 - 4 * MOST_PARTS + 2, 50)))
+    assert sizes(tmp_path) == [4 * LINE] * (MAX_PARTS - 1) + [2 * LINE]
+    kept = b"".join(map(line, range(50 - 4 * MAX_PARTS + 2, 50)))
     assert follow(tmp_path) == follow(tmp_path, 7) == (kept, 50 * LINE)
     assert follow(tmp_path, 49 * LINE + 3) == (line(49)[3:], 50 * LINE)
 
@@ -112,7 +112,7 @@ def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path, opene
         log.write(line(number))
         log.close()
     assert follow(tmp_path, 12 * LINE) == (b"".join(map(line, range(12, 20))), 20 * LINE)
-    assert len(sizes(tmp_path)) == MOST_PARTS
+    assert len(sizes(tmp_path)) == MAX_PARTS
 
 
 def test_a_part_that_cannot_be_begun_loses_output_only_until_it_can(
@@ -189,7 +189,7 @@ while True:
         assert after == end_of(tmp_path / "1.0.log")
         kept = [int(at) for at in follow(tmp_path)[0].split()]
         assert kept == list(range(kept[0], after, LINE))
-        assert len(sizes(tmp_path)) <= MOST_PARTS + 1  # killed before the oldest went
+        assert len(sizes(tmp_path)) <= MAX_PARTS + 1  # killed before the oldest went
     assert seen > 10
 
 

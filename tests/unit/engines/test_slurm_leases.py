@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines.base import Ended, Ending, NodeDown, NodeUp, Order
+from fairlead.engines.base import Ended, LeaseOutcome, NodeDown, NodeUp, Order
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.shared.multi_node import split, together
 from fairlead.engines.slurm.commands import (
@@ -17,7 +17,7 @@ from fairlead.engines.slurm.commands import (
     read_node,
 )
 from fairlead.engines.slurm.leases import listed, remove, write
-from fairlead.engines.slurm.nodes import NodeWatch, inventory
+from fairlead.engines.slurm.nodes import SlurmNodeStatus, inventory
 from fairlead.model.cluster import Node
 
 LINE = (
@@ -105,15 +105,15 @@ def test_ranks_run_through_the_nodes_and_kinds_stay_with_their_devices() -> None
     ],
 )
 def test_the_worst_part_says_how_a_lease_ended(
-    endings: tuple[Ending, ...], steps: float | None, ending: Ending
+    endings: tuple[LeaseOutcome, ...], steps: float | None, ending: LeaseOutcome
 ) -> None:
     parts = [Ended(5, one, steps, f"was {one}") for one in endings]
     found = together(order(("a", 0), ("b", 0)), parts)
     assert (found.ending, found.steps) == (ending, steps)
 
 
-def watch(path: Path) -> NodeWatch:
-    return NodeWatch(path / "down.json", reserved=False)
+def watch(path: Path) -> SlurmNodeStatus:
+    return SlurmNodeStatus(path / "down.json", reserved=False)
 
 
 KNOWN = (Node("n1", ("v100", "v100")),)

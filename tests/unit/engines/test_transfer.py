@@ -13,10 +13,10 @@ import pytest
 from fairlead.engines.base import Order
 from fairlead.engines.keeper.log_file import LogFile, read_leases
 from fairlead.engines.ray.leases import Watched, write
-from fairlead.engines.ray.transfer import Freight
+from fairlead.engines.ray.transfer import RayTransfer
 from fairlead.engines.shared.multi_node import split
-from fairlead.engines.shared.nodes.files import Shelf, with_own_files
-from fairlead.engines.slurm.transfer import Carrier, copy
+from fairlead.engines.shared.nodes.files import NodeFiles, with_node_paths
+from fairlead.engines.slurm.transfer import CheckpointTransfer, copy
 from fairlead.job import checkpoint
 
 
@@ -77,9 +77,9 @@ class ByRay(Transport):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._shelves = {name: Shelf(root / name) for name in ("a", "b")}
+        self._shelves = {name: NodeFiles(root / name) for name in ("a", "b")}
         self._leases: dict[int, Watched] = {}
-        self._freight = Freight(self._ask, lambda node: str(root / node), piece=1000)
+        self._freight = RayTransfer(self._ask, lambda node: str(root / node), piece=1000)
 
     async def _ask(self, node: str, method: str, *arguments: object) -> object:
         if method == "write":
@@ -115,7 +115,7 @@ class BySlurm(Transport):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._carriers: dict[int, list[Carrier]] = {}
+        self._carriers: dict[int, list[CheckpointTransfer]] = {}
 
     def _copy(self, source: Path, target: Path) -> None:
         copy(source, target)
@@ -126,7 +126,8 @@ class BySlurm(Transport):
         checkpoint.raise_fence(order.checkpoint_dir, order.lease)  # as every keeper does
         gang = split(order)
         self._carriers[order.lease] = made = [
-            Carrier(part, gang, self.root / part.devices[0][0], self._copy) for part in gang
+            CheckpointTransfer(part, gang, self.root / part.devices[0][0], self._copy)
+            for part in gang
         ]
         for carrier in made:
             carrier.bring()
@@ -231,7 +232,7 @@ def save_with_others(where: str, rank: int, done: list[object]) -> None:
         checkpoint.commit(where, 1, 5, 3, wait_s=20.0)
         done.append("committed")
     else:
-        done.append(checkpoint.await_commit(where, 1, 5, wait_s=20.0))
+        done.append(checkpoint.wait_for_commit(where, 1, 5, wait_s=20.0))
 
 
 def test_a_gang_over_nodes_saves_together(transport: Transport) -> None:
@@ -259,13 +260,13 @@ def test_a_gang_over_nodes_saves_together(transport: Transport) -> None:
 
 
 def test_an_order_s_own_files_are_on_the_node(tmp_path: Path) -> None:
-    own = with_own_files(ByRay(tmp_path).order(1, ("a", 0)), "/home/of/a")
+    own = with_node_paths(ByRay(tmp_path).order(1, ("a", 0)), "/home/of/a")
     assert own.checkpoint_dir == "/home/of/a/jobs/j1/checkpoint"
     assert own.log_dir == "/home/of/a/jobs/j1/logs"
 
 
 def test_a_shelf_s_paths_do_not_lead_out_of_it(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "home")
+    shelf = NodeFiles(tmp_path / "home")
     for method, arguments in (("read", (0, 1)), ("write", (0, b"x"))):
         with pytest.raises(ValueError, match="is not in"):
             getattr(shelf, method)("../outside", *arguments)
@@ -275,16 +276,16 @@ class Prints:
     """A member on node *a* whose log is brought by Ray."""
 
     def __init__(self, root: Path) -> None:
-        shelf = Shelf(root / "a")
+        shelf = NodeFiles(root / "a")
 
         async def ask(_: str, method: str, *arguments: object) -> object:
             return getattr(shelf, method)(*arguments)
 
-        self._freight = Freight(ask, lambda node: str(root / node))
+        self._freight = RayTransfer(ask, lambda node: str(root / node))
         self._one = write(root / "1", ByRay(root).order(1, ("a", 0)))
         (self._part,) = self._one.parts
         self.brought = Path(self._one.order.log_dir)
-        self._own = Path(with_own_files(self._part.order, str(root / "a")).log_dir, "1.0.log")
+        self._own = Path(with_node_paths(self._part.order, str(root / "a")).log_dir, "1.0.log")
         self._own.parent.mkdir(parents=True)
 
     def say(self, *lines: str) -> None:

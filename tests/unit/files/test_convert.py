@@ -12,7 +12,7 @@ from fairlead.files import check_trace, read_cluster, read_speeds, read_trace
 from fairlead.files.parsing.text import Text
 from fairlead.files.speeds.table import parse_speeds
 from fairlead.files.traces.convert import convert
-from fairlead.files.traces.workload_sampling import Draw, Shape, reference_accelerator
+from fairlead.files.traces.workload_sampling import Draw, JobShape, reference_accelerator
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.speeds.table import SpeedTable
 
@@ -240,7 +240,7 @@ def test_the_reference_is_v100_else_the_fastest_for_most(speeds: SpeedTable) -> 
 
 def test_max_gang_bounds_the_gangs_of_any_table() -> None:
     draw = Draw(read_speeds("gandiva-fair"), max_gang=4)
-    job = draw.job(Shape("a", 0.0, n_devices=64, duration_s=10.0))
+    job = draw.job(JobShape("a", 0.0, n_devices=64, duration_s=10.0))
     assert (job.gang, job.duration_s) == (4, 160)
 
 

@@ -106,7 +106,7 @@ def test_gavels_pairs_agree_from_both_sides() -> None:
 def test_gavels_older_table_of_single_devices_reads_too() -> None:
     speeds = read_speeds(shared("data/gavel/oracle_throughputs_2019.json.gz"))
     assert speeds.speed("ResNet-50 (batch size 16)", ("p100",)) == 8.108348261420462
-    assert not speeds.measures_gangs
+    assert not speeds.has_gang_speeds
 
 
 @needs_shared

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.job import lease as leases
-from fairlead.job.gang_exit import Parting
+from fairlead.job.gang_exit import GangExit
 from fairlead.live.leases.open_leases import Load, OpenLease
 
 NUMBER = 7
@@ -39,7 +39,7 @@ class Member(leases.Lease):
     """A member that talks to the server without a network."""
 
     def __init__(self, server: Server, rank: int, directory: Path, members: int = 2) -> None:
-        parting = Parting(str(directory), NUMBER, rank, members)
+        parting = GangExit(str(directory), NUMBER, rank, members)
         super().__init__("http://x", NUMBER, "t", rank=rank, valid_s=60.0, parting=parting)
         self._server = server
 
@@ -61,7 +61,7 @@ def leave_all(server: Server, members: list[Member]) -> None:
             assert member.may_start()
     server.leave()
     for member in members:
-        member.ask_to_leave()
+        member.check_now()
     making = [threading.Thread(target=make_all, args=(one,), daemon=True) for one in members]
     for thread in making:
         thread.start()
@@ -93,7 +93,7 @@ def test_members_that_share_no_directory_with_all_the_others_go_by_the_servers_w
 
 def test_members_that_say_different_counts_go_on_to_the_greatest(tmp_path: Path) -> None:
     first, second, other = (
-        Parting(str(tmp_path), lease, rank, 2) for lease, rank in ((7, 0), (7, 1), (70, 1))
+        GangExit(str(tmp_path), lease, rank, 2) for lease, rank in ((7, 0), (7, 1), (70, 1))
     )
     assert not first.has_begun()
     assert other.last_step(99) is None
@@ -107,6 +107,6 @@ def test_members_that_say_different_counts_go_on_to_the_greatest(tmp_path: Path)
 
 
 def test_what_cannot_be_written_is_not_agreed_upon(tmp_path: Path) -> None:
-    alone = Parting(str(tmp_path / "none"), 7, 0, 1)
+    alone = GangExit(str(tmp_path / "none"), 7, 0, 1)
     assert not alone.has_begun()
     assert alone.last_step(5) is None

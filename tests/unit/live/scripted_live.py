@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.base import Ended, Ending, Order, Report
+from fairlead.engines.base import Ended, LeaseOutcome, Order, Report
 from fairlead.files import parse_cluster
 from fairlead.live.driver import Live, Setting
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.cluster import Cluster
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
-from fairlead.server.config.scheduling import make_rules, remake_rules
+from fairlead.server.config.scheduling import build_scheduling_config, load_scheduling_config
 from fairlead.store import Store
 
 SPEEDS = SpeedTable(
@@ -55,7 +55,7 @@ class ScriptedEngine:
         while True:
             yield await self._reports.get()
 
-    def end(self, lease: int, ending: Ending, message: str = "") -> None:
+    def end(self, lease: int, ending: LeaseOutcome, message: str = "") -> None:
         del self.open[lease]
         self._reports.put_nowait(Ended(lease, ending, None, message))
 
@@ -105,8 +105,8 @@ async def scripted_live(
     assert token is not None
     setting = Setting(
         cluster=cluster,
-        rules=make_rules(policy, None, 60.0, speeds),
-        remake=remake_rules,
+        rules=build_scheduling_config(policy, None, 60.0, speeds),
+        remake=load_scheduling_config,
         data=data,
         environment=lambda *_: {},
     )

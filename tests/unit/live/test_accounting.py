@@ -36,7 +36,7 @@ class Site:
                 self.send(ev.PlanReady(event.at, command.version, plan, memory))
             elif isinstance(command, Launch):
                 self.lease = int(command.lease[0])
-                self.ledger.note_launch(command, event.at, self.scheduler.jobs, ("v100",))
+                self.ledger.count_launch(command, event.at, self.scheduler.jobs, ("v100",))
 
     def end(self, outcome: ev.Outcome) -> None:
         self.send(ev.LeasesEnded(9.0, np.array([self.lease]), np.array([5.0]), outcome))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.nodes import Nodes
-from fairlead.live.nodes.inventory import Inventory, require_some_known
+from fairlead.live.nodes.inventory import NodeReconciler, require_matching_nodes
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import UsageError
 from fairlead.model.events import Event, NodeAdded, NodeLost, NodeReturned
@@ -26,8 +26,8 @@ class Site:
 
     def start(self, *found: Node) -> list[Event]:
         """Start a server whose engine has these nodes; return the events that follow."""
-        inventory = Inventory(self.store, Cluster(found))
-        events = inventory.all_found(0.0, self.nodes, found)
+        inventory = NodeReconciler(self.store, Cluster(found))
+        events = inventory.reconcile_all(0.0, self.nodes, found)
         for event in events:
             match event:
                 case NodeAdded(_, node):
@@ -49,7 +49,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def test_the_cluster_of_the_first_start_is_the_one_before_all_events(site: Site) -> None:
     assert site.start(A) == []
-    assert Inventory(site.store, Cluster((B, A))).first == Cluster((A,))
+    assert NodeReconciler(site.store, Cluster((B, A))).first == Cluster((A,))
 
 
 def test_nodes_that_joined_while_no_server_ran_are_added_after_those_known(site: Site) -> None:
@@ -79,9 +79,9 @@ def test_a_drained_node_that_the_engine_has_no_more_is_missing_until_it_has(site
     site.start(A, B)
     site.nodes.lose("b")
     assert site.start(A) == []
-    assert Inventory(site.store, Cluster((A,))).missing == {"b"}
+    assert NodeReconciler(site.store, Cluster((A,))).missing == {"b"}
     assert site.start(A, B) == [NodeReturned(0.0, "b")]
-    assert Inventory(site.store, Cluster((A, B))).missing == set()
+    assert NodeReconciler(site.store, Cluster((A, B))).missing == set()
 
 
 def test_a_removed_node_never_returns(site: Site) -> None:
@@ -103,6 +103,6 @@ def test_a_node_with_other_devices_than_before_is_not_used(site: Site) -> None:
 
 def test_a_cluster_of_which_every_node_has_changed_is_refused() -> None:
     changed = Cluster((Node("a", ("v100", "k80", "k80")),))
-    require_some_known(Cluster((A,)), Cluster((A, B)))
+    require_matching_nodes(Cluster((A,)), Cluster((A, B)))
     with pytest.raises(UsageError, match=r"v100=1,k80=2 now and had v100=2"):
-        require_some_known(Cluster((A,)), changed)
+        require_matching_nodes(Cluster((A,)), changed)

@@ -21,10 +21,10 @@ def test_devices_of_removed_nodes_count_no_more(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_live(tmp_path) as site:
             nodes = site.live.scheduler.nodes
-            assert nodes.lasting_by_name == {"v100": 2, "k80": 2}
+            assert nodes.permanent_by_name == {"v100": 2, "k80": 2}
             for node in [one.id for one in nodes.cluster.nodes if "v100" in one.devices]:
                 await site.live.nodes.remove(node, "operator")
-            assert nodes.lasting_by_name == {"k80": 2}
+            assert nodes.permanent_by_name == {"k80": 2}
             assert b'fairlead_devices{accelerator="v100"} 0.0' in render(site.live)
             await site.lease(await site.submit())
             assert [share.received for share in share_views(site.live)] == [0.5]

@@ -8,17 +8,17 @@ from fairlead.live.leases.open_leases import Load, OpenLease
 @pytest.mark.parametrize("valid_s", [0.0, 1.0, 15.0, 60.0])
 @pytest.mark.parametrize("members", [1, 500, 4000, 100_000])
 def test_a_lease_can_be_renewed_twice_before_it_ends(valid_s: float, members: int) -> None:
-    again_s = Load(members).renew_again_s(valid_s)
+    again_s = Load(members).renewal_interval_s(valid_s)
     assert 0.05 <= again_s <= max(valid_s / 2, 0.05)
 
 
 def test_few_members_renew_every_few_seconds() -> None:
-    assert Load(8).renew_again_s(60.0) == 5.0
-    assert Load(8).renew_again_s(8.0) == 1.0
+    assert Load(8).renewal_interval_s(60.0) == 5.0
+    assert Load(8).renewal_interval_s(8.0) == 1.0
 
 
 def test_many_members_together_renew_so_many_times_a_second() -> None:
-    assert 4000 / Load(4000).renew_again_s(60.0) == pytest.approx(200.0)
+    assert 4000 / Load(4000).renewal_interval_s(60.0) == pytest.approx(200.0)
 
 
 def test_members_told_to_leave_say_their_steps_at_once_and_then_wait_by_their_number() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.selection import Choice
 
 weights = st.integers(1, 4).flatmap(
@@ -37,7 +37,7 @@ def test_where_devices_would_stay_free_the_assignment_has_the_greatest_total_wei
     free = room[: weight.shape[1]]
     row, column = weight.nonzero()
     choice = Choice.of(np.ones(len(weight), dtype=np.int64), list(free))
-    choice.assign(Entries(row, column, weight[row, column]))
+    choice.assign(CandidateEntries(row, column, weight[row, column]))
     chosen = (choice.wanted >= 0).nonzero()[0].tolist()
     columns = choice.wanted[chosen].tolist()
     assert (weight[chosen, columns] > 0).all()
@@ -49,7 +49,9 @@ def test_where_devices_would_stay_free_the_assignment_has_the_greatest_total_wei
 
 def test_a_gang_runs_whole_or_not_at_all() -> None:
     choice = Choice.of(np.array([2, 2, 1]), [3])
-    choice.assign(Entries(np.arange(3), np.zeros(3, dtype=np.int64), np.array([3.0, 2.0, 1.0])))
+    choice.assign(
+        CandidateEntries(np.arange(3), np.zeros(3, dtype=np.int64), np.array([3.0, 2.0, 1.0]))
+    )
     assert choice.wanted.tolist() == [0, -1, 0]
     assert choice.free == [0]
 

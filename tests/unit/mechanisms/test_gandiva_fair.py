@@ -13,7 +13,7 @@ from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.mechanisms.factory import realise
 from fairlead.mechanisms.gandiva_fair.deficits import raised
 from fairlead.mechanisms.gandiva_fair.effective_tickets import Pool
-from fairlead.mechanisms.gandiva_fair.gang_contention import Crowd, Part
+from fairlead.mechanisms.gandiva_fair.gang_contention import Part, SiteLoad
 from fairlead.mechanisms.gandiva_fair.mechanism import GandivaFair
 from fairlead.mechanisms.gandiva_fair.memory import FairMemory
 from fairlead.mechanisms.lottery import Lottery
@@ -58,7 +58,7 @@ def test_who_needs_less_is_satisfied_and_the_rest_divided_by_tickets(
     all_of_it, grown = pool.demand.copy(), pool.demand.copy()
     all_of_it[0], grown[0] = 1e6, grown[0] + more
     wish = _by_bisection(tickets, all_of_it, devices)[0]
-    assert pool.prospect(0) == pytest.approx(wish, abs=1e-5)
+    assert pool.entitlement_if_all_usable(0) == pytest.approx(wish, abs=1e-5)
     part = _by_bisection(tickets, grown, devices)[0] / grown[0]
     assert pool.time(0, more) == pytest.approx(part, abs=1e-5)
 
@@ -78,14 +78,14 @@ def test_weights_of_tenants_and_of_their_jobs_both_count() -> None:
 
 def test_load_counts_the_time_of_those_who_cannot_run_side_by_side() -> None:
     gang, one = Part(4, 2.4), Part(1, 0.6)
-    crowd = Crowd.of(4, [one, gang])
+    crowd = SiteLoad.of(4, [one, gang])
     assert crowd.load == pytest.approx(0.6 + 0.6)  # not 3.0 tickets over 4 devices
     assert crowd.gap == 3
     full = crowd.joined(one).joined(one).joined(one)
     assert full.load == pytest.approx(1.2)
     assert full.gap == 0
     assert full.without(gang).load == pytest.approx(0.6)
-    assert Crowd.of(4, [Part(2, 1.0), one, one]).load == pytest.approx(2.2 / 4)
+    assert SiteLoad.of(4, [Part(2, 1.0), one, one]).load == pytest.approx(2.2 / 4)
 
 
 # -- what is owed ---------------------------------------------------------------------------------

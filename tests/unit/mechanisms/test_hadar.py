@@ -19,17 +19,17 @@ from fairlead.mechanisms.hadar.devices import choose_devices, renamed
 from fairlead.mechanisms.hadar.find_alloc import (
     Bid,
     Cells,
-    Deal,
+    DeviceDeal,
     Market,
 )
 from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.mechanisms.hadar.mechanism import Hadar
 from fairlead.mechanisms.hadar.prices import Prices, horizon_s
-from fairlead.mechanisms.hadar.utilities import UTILITIES, Terms
+from fairlead.mechanisms.hadar.utilities import UTILITIES, UtilityTerms
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster, Node
-from fairlead.model.commands import Consolidate, Launch, Suspend
+from fairlead.model.commands import Launch, MergeCopies, Preempt
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.job import Job
@@ -67,7 +67,7 @@ def scenario(cluster: Cluster, jobs: list[Job], mechanism: Any, **more: Any) -> 
 @pytest.mark.parametrize("name", UTILITIES)
 def test_no_utility_grows_with_the_completion_time(name: str) -> None:
     column = np.array([[100.0], [7.0]])
-    terms = Terms(column, column, column / 2, column * 0 + 3.0, column * 0 + 2.0)
+    terms = UtilityTerms(column, column, column / 2, column * 0 + 3.0, column * 0 + 2.0)
     later = UTILITIES[name](terms, np.array([[4.0, 10.0, 1e6]]))
     assert (np.diff(later, axis=1) < 0).all()
     assert (later > 0).all()
@@ -182,7 +182,7 @@ def test_a_gang_larger_than_what_is_up_holds_up_nobody() -> None:
 
 def test_equal_nodes_are_renamed_so_that_jobs_stay() -> None:
     cells = Cells.of(Cluster.of({"v100": 4}, per_node=2), range(4))
-    swapped = {0: Deal(((1, 2),), 1.0, 0.0), 1: Deal(((0, 1),), 1.0, 0.0)}
+    swapped = {0: DeviceDeal(((1, 2),), 1.0, 0.0), 1: DeviceDeal(((0, 1),), 1.0, 0.0)}
     held = {0: (0, 1), 1: (3,)}
     deals = renamed(cells, swapped, held)
     assert choose_devices(cells, deals, held, {0, 1, 2, 3}) == held
@@ -354,22 +354,22 @@ def test_steps_of_copies_add_up_and_count_once() -> None:
 def test_the_last_copy_to_leave_has_the_job_merged() -> None:
     made, (a, b, c) = forked()
     first = made.handle(ev.LeasesEnded(50.0, np.array([b]), np.array([30.0]), "left"))
-    assert not any(isinstance(command, Consolidate) for command in first)
+    assert not any(isinstance(command, MergeCopies) for command in first)
     last = made.handle(ev.LeasesEnded(60.0, np.array([a, c]), np.array([20.0, 10.0]), "left"))
-    assert [command.job for command in last if isinstance(command, Consolidate)] == [0]
+    assert [command.job for command in last if isinstance(command, MergeCopies)] == [0]
 
 
 def test_copies_wait_until_those_of_the_round_before_are_merged() -> None:
     made, (a, b, c) = forked()
     commands = start_copies(made, 60.0, (a, b, c))
-    assert any(isinstance(command, Suspend) for command in commands)
+    assert any(isinstance(command, Preempt) for command in commands)
     assert not any(isinstance(command, Launch) for command in commands)
     for lease in (a, b):
         commands = made.handle(ev.LeasesEnded(61.0, np.array([lease]), np.array([9.0]), "left"))
         assert not any(isinstance(command, Launch) for command in commands)
     commands = made.handle(ev.LeasesEnded(62.0, np.array([c]), np.array([9.0]), "left"))
-    kinds = [type(command) for command in commands if isinstance(command, (Consolidate, Launch))]
-    assert kinds == [Consolidate, Launch]
+    kinds = [type(command) for command in commands if isinstance(command, (MergeCopies, Launch))]
+    assert kinds == [MergeCopies, Launch]
 
 
 def test_a_job_is_done_when_its_copies_have_made_all_its_steps() -> None:

@@ -8,8 +8,8 @@ from fairlead.mechanisms._queues.serving import (
     by_arrival,
     holding,
     idle_devices,
-    preempting,
-    refilling,
+    serve_idle_devices,
+    serve_preemptively,
 )
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import NOBODY
@@ -71,62 +71,62 @@ def rows(*order: int) -> np.ndarray:
 
 def test_jobs_are_served_in_order_until_devices_are_used_up() -> None:
     snap = snapshot([1] * 6)
-    wanted = preempting(snap, rows(5, 4, 3, 2, 1, 0))
+    wanted = serve_preemptively(snap, rows(5, 4, 3, 2, 1, 0))
     assert (wanted[2:] >= 0).all()
     assert wanted[:2].tolist() == [-1, -1]
 
 
 def test_gang_that_does_not_fit_waits_and_lets_others_pass() -> None:
-    wanted = preempting(snapshot([2, 2, 1, 1], devices=(3, 1)), rows(0, 1, 2, 3))
+    wanted = serve_preemptively(snapshot([2, 2, 1, 1], devices=(3, 1)), rows(0, 1, 2, 3))
     assert wanted[1] == -1
     assert (wanted[[0, 2, 3]] >= 0).all()
 
 
 def test_head_of_the_order_takes_its_gang_from_those_behind_it() -> None:
     snap = snapshot([1, 1, 1, 1, 2], on=[V100, V100, K80, K80, -1])
-    wanted = preempting(snap, rows(4, 0, 2, 1, 3))
+    wanted = serve_preemptively(snap, rows(4, 0, 2, 1, 3))
     assert wanted[4] >= 0
     assert np.count_nonzero(wanted >= 0) == 3
 
 
 def test_jobs_that_go_on_stay_where_they_are() -> None:
     snap = snapshot([1, 1, 1, 1], on=[K80, K80, V100, -1])
-    wanted = preempting(snap, rows(3, 2, 1, 0))
+    wanted = serve_preemptively(snap, rows(3, 2, 1, 0))
     assert wanted.tolist() == [K80, K80, V100, V100]
 
 
 def test_jobs_move_only_where_a_gang_needs_their_accelerator_whole() -> None:
     snap = snapshot([1, 1, 2], on=[V100, K80, -1])
-    wanted = preempting(snap, rows(2, 0, 1))
+    wanted = serve_preemptively(snap, rows(2, 0, 1))
     assert (wanted >= 0).all()
     assert wanted[0] == wanted[1] != wanted[2]
 
 
 def test_without_speeds_a_job_takes_the_accelerator_with_most_left() -> None:
-    assert preempting(snapshot([1], devices=(2, 3)), rows(0)).tolist() == [K80]
+    assert serve_preemptively(snapshot([1], devices=(2, 3)), rows(0)).tolist() == [K80]
 
 
 def test_with_speeds_it_takes_the_fastest_with_room_and_moves_there() -> None:
     snap = snapshot([1, 1], devices=(1, 3), on=[K80, -1])
-    assert preempting(snap, rows(0, 1), fastest=True).tolist() == [V100, K80]
+    assert serve_preemptively(snap, rows(0, 1), fastest=True).tolist() == [V100, K80]
 
 
 def test_job_is_never_put_where_it_cannot_run() -> None:
     snap = snapshot([1, 1, 1], devices=(1, 3), speed=[(1.0, 0.0)] * 3)
-    assert preempting(snap, rows(0, 1, 2)).tolist() == [V100, -1, -1]
-    assert preempting(snap, rows(0, 1, 2), fastest=True).tolist() == [V100, -1, -1]
+    assert serve_preemptively(snap, rows(0, 1, 2)).tolist() == [V100, -1, -1]
+    assert serve_preemptively(snap, rows(0, 1, 2), fastest=True).tolist() == [V100, -1, -1]
 
 
 def test_only_devices_that_are_up_are_given() -> None:
     snap = snapshot([1] * 4, down=[0, 2])
-    assert np.count_nonzero(preempting(snap, rows(0, 1, 2, 3)) >= 0) == 2
+    assert np.count_nonzero(serve_preemptively(snap, rows(0, 1, 2, 3)) >= 0) == 2
 
 
 def test_refill_starts_those_who_hold_nothing_on_idle_devices_only() -> None:
     snap = snapshot([1, 2, 1], on=[V100, -1, -1])
     idle = idle_devices(snap)
     assert idle.tolist() == [1, 2, 3]
-    more = refilling(snap, rows(0, 1, 2), idle)
+    more = serve_idle_devices(snap, rows(0, 1, 2), idle)
     assert {p.job: p.devices for p in more} == {1: (2, 3), 2: (1,)}
 
 

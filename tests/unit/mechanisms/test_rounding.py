@@ -8,7 +8,7 @@ import pytest
 from tests.properties.mechanisms.test_rounding import Watch, watched
 
 from fairlead.mechanisms.factory import realise
-from fairlead.mechanisms.rounding.apportionment import payable
+from fairlead.mechanisms.rounding.apportionment import payable_deviations
 from fairlead.mechanisms.rounding.mechanism import Rounding
 from fairlead.mechanisms.rounding.memory import Deviations
 from fairlead.model.cluster import Cluster, Node
@@ -171,9 +171,9 @@ def test_debts_are_cut_only_where_they_cannot_be_paid() -> None:
     """One device, two tenants with half of it each: only one can be owed the next round."""
     half, one, single = np.full((2, 1), 0.5), np.ones(2, dtype=np.int64), np.array([1])
     fine = np.array([[0.5], [-0.5]])
-    np.testing.assert_array_equal(payable(fine, half, one, single), fine)
+    np.testing.assert_array_equal(payable_deviations(fine, half, one, single), fine)
     too_much = np.array([[0.6], [0.6]])
-    kept = payable(too_much, half, one, single)
+    kept = payable_deviations(too_much, half, one, single)
     assert kept[:, 0] == pytest.approx([0.5, 0.5], abs=0.01)
 
 

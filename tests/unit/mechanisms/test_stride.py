@@ -2,10 +2,16 @@
 
 from collections import Counter
 
-from fairlead.mechanisms.gandiva_fair.stride import Aggregate, Central, Large, Local, gang_aware
+from fairlead.mechanisms.gandiva_fair.stride import (
+    Aggregate,
+    CentralStride,
+    Large,
+    NodeStride,
+    gang_aware_stride,
+)
 
 
-def _runs(local: Local, quanta: int) -> Counter[int]:
+def _runs(local: NodeStride, quanta: int) -> Counter[int]:
     count: Counter[int] = Counter()
     for _ in range(quanta):
         chosen = local.choose()
@@ -15,35 +21,35 @@ def _runs(local: Local, quanta: int) -> Counter[int]:
 
 
 def test_time_is_proportional_to_tickets_on_one_device() -> None:
-    local = Local(1).joined(0, 1, 3.0).joined(1, 1, 2.0).joined(2, 1, 1.0)
+    local = NodeStride(1).joined(0, 1, 3.0).joined(1, 1, 2.0).joined(2, 1, 1.0)
     assert _runs(local, 600) == {0: 300, 1: 200, 2: 100}
 
 
 def test_a_gang_that_does_not_fit_is_passed_over_and_runs_next() -> None:
-    local = Local(4).joined(0, 1, 1.0).joined(1, 4, 1.0)
+    local = NodeStride(4).joined(0, 1, 1.0).joined(1, 4, 1.0)
     assert local.choose() == (0,)
     local = local.charged((0,))
     assert local.choose() == (1,)
 
 
 def test_equal_passes_are_settled_by_the_smaller_gang_then_by_arrival() -> None:
-    assert gang_aware([0.0, 0.0, 0.0], [2, 1, 1], 2) == [1, 2]
+    assert gang_aware_stride([0.0, 0.0, 0.0], [2, 1, 1], 2) == [1, 2]
 
 
 def test_sums_of_strides_that_differ_by_rounding_only_are_equal() -> None:
     assert sum([0.1] * 3) != 0.3
-    assert gang_aware([sum([0.1] * 3), 0.3], [1, 1], 1) == [0]
+    assert gang_aware_stride([sum([0.1] * 3), 0.3], [1, 1], 1) == [0]
 
 
 def test_one_and_four_device_jobs_leave_devices_idle_rather_than_be_unfair() -> None:
     """§3.3: both get the same device time, although three devices are idle meanwhile."""
-    local = Local(4).joined(0, 1, 1.0).joined(1, 4, 1.0)
+    local = NodeStride(4).joined(0, 1, 1.0).joined(1, 4, 1.0)
     runs = _runs(local, 500)
     assert runs[0] == 4 * runs[1] == 400
 
 
 def test_a_new_job_joins_at_the_least_pass_and_gets_nothing_for_the_past() -> None:
-    local = Local(1).joined(0, 1, 1.0)
+    local = NodeStride(1).joined(0, 1, 1.0)
     for _ in range(100):
         local = local.charged(local.choose())
     runs = _runs(local.joined(1, 1, 1.0), 10)
@@ -51,19 +57,19 @@ def test_a_new_job_joins_at_the_least_pass_and_gets_nothing_for_the_past() -> No
 
 
 def test_who_ran_ahead_elsewhere_joins_behind_the_least_pass() -> None:
-    local = Local(1).joined(0, 1, 1.0).joined(1, 1, 0.5, late=1.5)
+    local = NodeStride(1).joined(0, 1, 1.0).joined(1, 1, 0.5, late=1.5)
     assert local.passes == (0.0, 3.0)
     assert [_runs(local, n)[1] for n in (3, 4, 5)] == [0, 0, 1]
 
 
 def test_part_of_a_quantum_is_charged_in_part() -> None:
-    local = Local(2).joined(0, 2, 0.5).charged((0,), 0.25)
+    local = NodeStride(2).joined(0, 2, 0.5).charged((0,), 0.25)
     assert local.passes == (1.0,)
-    assert local.without(0) == Local(2)
+    assert local.without(0) == NodeStride(2)
 
 
-def _central(due: dict[str, float]) -> Central:
-    return Central(
+def _central(due: dict[str, float]) -> CentralStride:
+    return CentralStride(
         {0: 4, 1: 4},
         (Large(9, {0: 4, 1: 4}, due["large"]),),
         (Aggregate(0, 4, due["a"]), Aggregate(1, 4, due["b"])),
@@ -77,12 +83,12 @@ def test_a_large_job_runs_only_when_it_is_due_on_all_its_nodes() -> None:
 
 
 def test_small_jobs_use_what_a_large_one_leaves_of_a_node() -> None:
-    central = Central({0: 4, 1: 4}, (Large(9, {0: 4, 1: 2}, 0.0),), (Aggregate(1, 3, 1.0),))
+    central = CentralStride({0: 4, 1: 4}, (Large(9, {0: 4, 1: 2}, 0.0),), (Aggregate(1, 3, 1.0),))
     turn = central.choose()
     assert (turn.large, turn.left) == ([9], {1: 2})
 
 
 def test_a_large_job_runs_beside_small_ones_that_cannot_use_the_rest() -> None:
-    central = Central({0: 4, 1: 4}, (Large(9, {0: 4, 1: 2}, 1.0),), (Aggregate(1, 2, 0.0),))
+    central = CentralStride({0: 4, 1: 4}, (Large(9, {0: 4, 1: 2}, 1.0),), (Aggregate(1, 2, 0.0),))
     turn = central.choose()
     assert (turn.large, turn.left) == ([9], {1: 2})

@@ -7,7 +7,7 @@ import pytest
 from tests.support.tenant_instances import random_cluster, random_table
 
 from fairlead.mechanisms.factory import realise
-from fairlead.mechanisms.tenants import TenantJobs, Tenants, job_rows
+from fairlead.mechanisms.tenants import TenantJobShares, Tenants, job_rows
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import UsageError
 from fairlead.model.instance import Instance, InstanceJob
@@ -55,7 +55,7 @@ def test_shares_fit_and_no_device_is_idle_that_a_job_could_use(
 ) -> None:
     for seed in range(60):
         snap = crowd(seed, jobs_each)
-        share = TenantJobs(policy).allocate(snap).share
+        share = TenantJobShares(policy).allocate(snap).share
         time = share.sum(axis=1)
         assert (share >= 0).all()
         assert (time <= 1 + 1e-9).all()
@@ -87,7 +87,7 @@ def test_tenants_have_the_policys_devices_where_demand_allows(
             for number in range(40)
         )
         snap = snapshot_of(Instance(Cluster.of(cluster), jobs))
-        share = TenantJobs(policy).allocate(snap).share
+        share = TenantJobShares(policy).allocate(snap).share
         wanted = policy.allocate(snap)
         devices = np.zeros_like(wanted.share)
         np.add.at(devices, snap.tenant, share * snap.gang[:, None])
@@ -109,7 +109,7 @@ def jobs_of_two(first: str) -> Snapshot:
 
 def test_what_a_tenant_cannot_use_goes_to_the_others() -> None:
     """b is entitled to half of all devices and has one job of one device."""
-    share = TenantJobs(Oef()).allocate(jobs_of_two("fairness")).share
+    share = TenantJobShares(Oef()).allocate(jobs_of_two("fairness")).share
     np.testing.assert_allclose(share[3], [0, 1], atol=1e-9)
     np.testing.assert_allclose((2 * share[:3]).sum(axis=0), [3, 3], atol=1e-6)
     np.testing.assert_allclose(share[:3], 0.5, atol=1e-6)
@@ -117,7 +117,7 @@ def test_what_a_tenant_cannot_use_goes_to_the_others() -> None:
 
 def test_first_come_jobs_have_all_their_time_first_on_the_fastest_devices() -> None:
     """a2 came first; gpu2 is faster, and a's jobs hold three of its devices."""
-    share = TenantJobs(Oef()).allocate(jobs_of_two("fifo")).share
+    share = TenantJobShares(Oef()).allocate(jobs_of_two("fifo")).share
     assert share[:3] == pytest.approx(np.array([[1, 0], [0.5, 0.5], [0, 1]]), abs=1e-6)
 
 
@@ -127,7 +127,7 @@ def test_jobs_have_time_in_proportion_to_their_weights_up_to_all_of_it() -> None
         for i, weight in enumerate([4.0, 1.0, 1.0])
     )
     snap = snapshot_of(Instance(Cluster.of({"gpu1": 2}), jobs))
-    share = TenantJobs(Oef()).allocate(snap).share
+    share = TenantJobShares(Oef()).allocate(snap).share
     np.testing.assert_allclose(share[:, 0], [1.0, 0.5, 0.5])
 
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from fairlead.core import Scheduler, decode_event, encode_event
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount, shares_of_units
-from fairlead.mechanisms._rounds.unit_selection import UnitChoice
+from fairlead.mechanisms._rounds.unit_selection import UnitSelection
 from fairlead.mechanisms.gavel import Gavel
 from fairlead.mechanisms.shares import Shares
 from fairlead.mechanisms.units import Units
 from fairlead.model import events as ev
 from fairlead.model.allocation import Allocation, Column
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import ComputePlan, Renew, Suspend
+from fairlead.model.commands import ComputePlan, Preempt, Renew
 from fairlead.model.errors import UsageError
 from fairlead.model.job import Job, Tenant
 from fairlead.model.lease import Placement
@@ -25,7 +25,7 @@ from fairlead.model.plan import Plan
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
-from fairlead.placement import move_units
+from fairlead.placement import plan_unit_moves
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 
@@ -178,14 +178,14 @@ def test_reallocation_carries_what_is_owed_to_units_that_remain() -> None:
 def test_job_whose_partner_changes_keeps_its_lease() -> None:
     """b leaves, c joins a where a is, whichever device that is."""
     snap = snapshot(V2, [1, 1, 1], [[-1, 0], [-1, 1]])
-    stop, start = move_units(snap, [[0, 2]], [0])
+    stop, start = plan_unit_moves(snap, [[0, 2]], [0])
     assert stop.tolist() == [101]
     assert list(start) == [Placement(2, 0, (1,))]
 
 
 def test_of_two_units_that_claim_devices_the_one_with_more_jobs_there_stays() -> None:
     snap = snapshot(V2, [1, 1, 1, 1], [[0, -1], [1, -1], [2, -1]])
-    stop, start = move_units(snap, [[0, 3], [1, 2]], [0, 0])
+    stop, start = plan_unit_moves(snap, [[0, 3], [1, 2]], [0, 0])
     assert stop.tolist() == [100]
     assert {p.job: p.devices for p in start} == {0: (1,), 3: (1,)}
 
@@ -193,7 +193,7 @@ def test_of_two_units_that_claim_devices_the_one_with_more_jobs_there_stays() ->
 def test_unit_with_two_places_leaves_the_contested_one_to_the_other() -> None:
     """a and b share device 0, c is on 1; for a+c and b alone only a has to move."""
     snap = snapshot(V2, [1, 1, 1], [[0, 2], [1, -1]])
-    stop, start = move_units(snap, [[0, 2], [1]], [0, 0])
+    stop, start = plan_unit_moves(snap, [[0, 2], [1]], [0, 0])
     assert stop.tolist() == [100]
     assert list(start) == [Placement(0, 0, (1,))]
 
@@ -207,7 +207,7 @@ def test_placed_units_hold_what_they_want_and_others_nothing() -> None:
         gang = rng.choice([1, 2], size=8)
         before = _random_units(rng, gang)
         empty = snapshot(cluster, gang.tolist())
-        _, start = move_units(empty, *before)
+        _, start = plan_unit_moves(empty, *before)
         lanes = np.full((2, 8), -1)
         for p in start:
             lane = int((lanes[0, list(p.devices)] >= 0).any())
@@ -215,7 +215,7 @@ def test_placed_units_hold_what_they_want_and_others_nothing() -> None:
         snap = snapshot(cluster, gang.tolist(), lanes.tolist())
         held = {p.job: p.devices for p in start}
         units, wanted = _random_units(rng, gang)
-        stop, start = move_units(snap, units, wanted)
+        stop, start = plan_unit_moves(snap, units, wanted)
         goes_on = {r: d for r, d in held.items() if 100 + r not in stop.tolist()}
         starts = {p.job: p.devices for p in start}
         assert not goes_on.keys() & starts.keys()
@@ -266,7 +266,9 @@ def test_choice_is_feasible_maximal_and_near_the_best() -> None:
             continue
         row, column = np.array(listed).T
         weight = rng.uniform(3.0, 8.0, size=len(row))
-        choice = UnitChoice(members, gang[row], Entries(row, column, weight), [2, 1], n)
+        choice = UnitSelection(
+            members, gang[row], CandidateEntries(row, column, weight), [2, 1], n
+        )
         choice.assign()
         chosen = [listed.index(pair) for pair in choice.wanted.items()]
         assert _feasible(chosen, listed, units, gang)
@@ -410,7 +412,7 @@ def test_partner_that_stays_is_not_stopped_by_what_happens_before_the_plan_start
     _decide(made, 350.0)
     made.handle(ev.JobSubmitted(355.0, Job(id="d", workload="m", total_steps=10**6)))
     commands = made.handle(ev.RoundEnd(360.0))
-    told = [n for c in commands if isinstance(c, Suspend) for n in c.lease.tolist()]
+    told = [n for c in commands if isinstance(c, Preempt) for n in c.lease.tolist()]
     assert told == [b]
     assert any(isinstance(c, Renew) and c.lease.tolist() == [a] for c in commands)
 

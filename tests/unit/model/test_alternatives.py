@@ -22,12 +22,12 @@ from fairlead.insight.advice import advise
 from fairlead.insight.counterfactuals import with_jobs
 from fairlead.insight.explain.explain import explain
 from fairlead.live.job_spec import JobSpec, read_spec
-from fairlead.mechanisms.factory import realise, realise_live
+from fairlead.mechanisms.factory import create_live_mechanism, realise
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Job, read_accelerators, written_accelerators
+from fairlead.model.job import Job, format_accelerators, parse_accelerators
 from fairlead.model.snapshot import snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.policies.rules.priority import policy_named
@@ -58,16 +58,16 @@ def either(name: str = "a", **settings: Any) -> Job:
 
 
 def test_a_number_stands_behind_its_accelerator() -> None:
-    assert read_accelerators(["v100", " k80 = 2"]) == (("v100", "k80"), {"k80": 2})
-    assert written_accelerators(either()) == ("v100", "k80=2")
-    assert written_accelerators(job()) is None
+    assert parse_accelerators(["v100", " k80 = 2"]) == (("v100", "k80"), {"k80": 2})
+    assert format_accelerators(either()) == ("v100", "k80=2")
+    assert format_accelerators(job()) is None
     assert (either().gang_on("v100"), either().gang_on("k80")) == (1, 2)
 
 
 @pytest.mark.parametrize("entry", ["k80=0", "k80=x", "k80=", "k80=-1", "k80=1.5", "=2", "k80=٢"])
 def test_what_is_no_number_of_devices_is_refused(entry: str) -> None:
     with pytest.raises(InputError) as refused:
-        read_accelerators(["v100", entry])
+        parse_accelerators(["v100", entry])
     assert refused.value.field == "accelerators"
     assert repr(entry) in refused.value.problem
 
@@ -75,7 +75,7 @@ def test_what_is_no_number_of_devices_is_refused(entry: str) -> None:
 def test_an_accelerator_with_two_numbers_is_refused() -> None:
     for listed in (["k80=2", "k80=4"], ["k80", "k80=4"], ["k80=2", "k80"]):
         with pytest.raises(InputError, match="once"):
-            read_accelerators(listed)
+            parse_accelerators(listed)
 
 
 def test_numbers_that_are_all_alike_are_a_gang() -> None:
@@ -172,7 +172,7 @@ def test_a_trace_is_checked_with_the_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["gandiva", "gandiva-fair", "hadar", "oef", "trading"])
 def test_others_refuse_such_a_job_whole(name: str) -> None:
-    scheduler: Scheduler[Any] = Scheduler(CLUSTER, SPEEDS, realise_live(name))
+    scheduler: Scheduler[Any] = Scheduler(CLUSTER, SPEEDS, create_live_mechanism(name))
     before = state_bytes(scheduler)
     with pytest.raises(InputError, match="different numbers") as refused:
         scheduler.handle(ev.JobSubmitted(0.0, either(tenant="new")))
@@ -204,7 +204,7 @@ def test_logs_and_saved_states_hold_the_numbers_and_others_no_more_than_before()
     assert decode_event(encode_event(event), type(None)) == event
     assert "gangs" in encode_event(event)
     assert "gangs" not in encode_event(ev.JobSubmitted(0.0, job()))
-    mechanism = realise_live("max-min")
+    mechanism = create_live_mechanism("max-min")
     first: Scheduler[Any] = Scheduler(CLUSTER, SPEEDS, mechanism)
     first.handle(event)
     second: Scheduler[Any] = Scheduler(CLUSTER, SPEEDS, mechanism)

@@ -7,7 +7,7 @@ from tests.conformance.registered import NAMES, made
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job, Tenant
 from fairlead.model.profiles import Profiles
-from fairlead.model.tenants.limits import where_allowed
+from fairlead.model.tenants.limits import within_tenant_limits
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 from fairlead.testing.mechanisms.scenarios import SPEEDS
@@ -36,14 +36,14 @@ def test_a_gang_runs_where_limits_allow_it(
 ) -> None:
     tenants = [Tenant("outer", limit=limit), Tenant("a", parent="outer")]
     given = profiles(gang, 1)
-    found = where_allowed(given, tenants, KINDS)
+    found = within_tenant_limits(given, tenants, KINDS)
     assert found.speed.tolist() == [speed]
     assert (found is given) == (speed == [9.0, 3.0])
 
 
 def test_an_elastic_gang_may_shrink_to_its_limit() -> None:
     given = profiles(2, 0, min_gang=1)
-    assert where_allowed(given, [Tenant("a", limit={"v100": 1.0})], KINDS) is given
+    assert within_tenant_limits(given, [Tenant("a", limit={"v100": 1.0})], KINDS) is given
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairlead.policies._levels.hierarchy import TOP, Tree, TreePath
+from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
 
 
 def _tree(
@@ -11,10 +11,10 @@ def _tree(
     weight: list[float],
     fifo: list[bool],
     members: list[float] | None = None,
-) -> Tree:
+) -> TenantTree:
     """Tenants first, then one class for each further parent; turns in the order given."""
     classes = len(parent) - len(fifo)
-    return Tree(
+    return TenantTree(
         np.array(parent),
         np.array(weight),
         np.arange(len(parent)),
@@ -60,13 +60,13 @@ def test_members_of_a_class_count_with_their_number() -> None:
         np.testing.assert_allclose(merged.rate(theta), apart.rate(theta)[[0, 2]])
 
 
-def _random_tree(rng: np.random.Generator) -> tuple[Tree, np.ndarray]:
+def _random_tree(rng: np.random.Generator) -> tuple[TenantTree, np.ndarray]:
     tenants, classes = int(rng.integers(1, 8)), int(rng.integers(1, 15))
     parent = [
         TOP if i == 0 or rng.random() < 0.4 else int(rng.integers(i)) for i in range(tenants)
     ]
     home = rng.integers(tenants, size=classes).tolist()
-    tree = Tree(
+    tree = TenantTree(
         np.array(parent + home),
         rng.choice([0.5, 1.0, 2.0], tenants + classes),
         rng.permutation(tenants + classes),
@@ -76,7 +76,7 @@ def _random_tree(rng: np.random.Generator) -> tuple[Tree, np.ndarray]:
     return tree, rng.choice([0.0, 0.5, 1.0, 1.0, 2.7], classes)
 
 
-def _poured(tree: Tree, cap: np.ndarray, theta: float) -> np.ndarray:
+def _poured(tree: TenantTree, cap: np.ndarray, theta: float) -> np.ndarray:
     """Hand the water down node by node, the slow way: λ by bisection."""
     tenants = tree.tenants
     limit = np.concatenate([np.zeros(tenants), cap * tree.members])

@@ -12,7 +12,7 @@ from fairlead.model.errors import UsageError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import job_allocation
-from fairlead.policies.rules.priority import Ranked
+from fairlead.policies.rules.priority import PriorityPolicy
 
 HALF = np.full((2, 2), 0.5)
 
@@ -30,7 +30,7 @@ class Given:
 def asked(share: FloatArray, **cluster: int) -> Allocation:
     jobs = tuple(InstanceJob(id=name, speeds={"v100": 2.0, "k80": 1.0}) for name in ("a", "b"))
     snap = snapshot_of(Instance(Cluster.of(cluster or {"v100": 1, "k80": 1}), jobs))
-    return Ranked(Given(share), "mine").allocate(snap)
+    return PriorityPolicy(Given(share), "mine").allocate(snap)
 
 
 def test_shares_that_a_cluster_can_give_are_taken_as_they_are() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from fairlead.server.access import rate_limits as module
-from fairlead.server.access.rate_limits import Buckets, BusyError, retry_after
-from fairlead.server.logs import without_secrets
+from fairlead.server.access.rate_limits import BusyError, TokenBuckets, retry_after
+from fairlead.server.logs import redact_secrets
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
 
-def taken(buckets: Buckets, key: str, times: int) -> int:
+def taken(buckets: TokenBuckets, key: str, times: int) -> int:
     count = 0
     for _ in range(times):
         try:
@@ -27,7 +27,7 @@ def taken(buckets: Buckets, key: str, times: int) -> int:
 
 def test_a_burst_is_allowed_then_the_rate() -> None:
     clock = Clock()
-    buckets = Buckets(10.0, 50, clock)
+    buckets = TokenBuckets(10.0, 50, clock)
     assert taken(buckets, "a", 80) == 50
     clock.now += 2.0
     assert taken(buckets, "a", 80) == 20
@@ -36,14 +36,14 @@ def test_a_burst_is_allowed_then_the_rate() -> None:
 
 
 def test_keys_do_not_hinder_each_other() -> None:
-    buckets = Buckets(1.0, 5, Clock())
+    buckets = TokenBuckets(1.0, 5, Clock())
     assert taken(buckets, "a", 9) == 5
     assert taken(buckets, "b", 9) == 5
 
 
 def test_the_wait_that_is_told_suffices() -> None:
     clock = Clock()
-    buckets = Buckets(0.25, 2, clock)
+    buckets = TokenBuckets(0.25, 2, clock)
     taken(buckets, "a", 2)
     with pytest.raises(BusyError) as caught:
         buckets.take("a")
@@ -55,9 +55,9 @@ def test_the_wait_that_is_told_suffices() -> None:
 def test_memory_is_bounded_and_the_emptiest_buckets_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_KEYS", 100)
+    monkeypatch.setattr(module, "_MAX_KEYS", 100)
     clock = Clock()
-    buckets = Buckets(1.0, 50, clock)
+    buckets = TokenBuckets(1.0, 50, clock)
     taken(buckets, "greedy", 50)
     for i in range(1000):
         buckets.take(f"passer-by {i}")
@@ -73,7 +73,7 @@ def test_secrets_are_blotted_out_of_log_lines() -> None:
         "token": "abc",
         "status": 200,
     }
-    assert without_secrets(None, "info", fields) == {
+    assert redact_secrets(None, "info", fields) == {
         "event": "request",
         "path": "/v1/tokens/fl_…",
         "url": "postgresql+psycopg://me:…@db/x",

@@ -23,9 +23,9 @@ from fairlead.sim.physics.effects import (
     Contention,
     Costs,
     Locality,
-    Nature,
     Physics,
     Topology,
+    WorkloadPhysics,
 )
 from fairlead.sim.physics.gandiva import gandiva_physics
 from fairlead.sim.physics.reader import read_physics
@@ -75,7 +75,9 @@ def test_vgg16_keeps_60_per_cent_across_sockets_and_resnet_all() -> None:
 
 def test_switches_sockets_nodes_and_racks_each_have_their_factor() -> None:
     far = Locality(switches=0.9, sockets=0.8, nodes=0.7, racks=0.6)
-    physics = Physics(natures={"*": Nature(locality=far)}, topology=Topology(per_socket=3))
+    physics = Physics(
+        natures={"*": WorkloadPhysics(locality=far)}, topology=Topology(per_socket=3)
+    )
     pairs = {(0, 1): 1.0, (1, 2): 0.9, (2, 3): 0.8, (3, 4): 0.7, (7, 8): 0.6}
     found = {pair: speed(pair, "GNMT", physics=physics) for pair in pairs}
     assert found == pytest.approx(pairs)
@@ -90,7 +92,7 @@ def test_measured_spread_speed_replaces_the_factor_of_nodes() -> None:
 def test_mixed_gang_runs_at_its_slowest_member_and_pays_for_being_spread() -> None:
     """Hadar Eq. 1b."""
     mixed = Cluster((Node("a", ("p100", "k80")), Node("b", ("p100",))))
-    physics = Physics(natures={"*": Nature(locality=Locality(nodes=0.8))})
+    physics = Physics(natures={"*": WorkloadPhysics(locality=Locality(nodes=0.8))})
     truth = Truth(mixed, SPEEDS, [job("VAE", 2)], physics)
     assert truth.speed_with(0, np.array([0, 1]), ()) == pytest.approx(5.0)
     assert truth.speed_with(0, np.array([1, 2]), ()) == pytest.approx(5.0 * 0.8)
@@ -207,7 +209,7 @@ def test_elastic_gang_runs_as_measured_at_its_size_or_is_scaled_from_its_own() -
     sizes = [Placements.of([Placement(0, 0, tuple(range(n)))]) for n in (1, 2, 3)]
     alone = [truth.speed(units, truth.entry(units))[0] for units in sizes]
     assert alone == pytest.approx([10.0, 20.0, 30.0])
-    bent = Physics(natures={"*": Nature(scaling=0.5)})
+    bent = Physics(natures={"*": WorkloadPhysics(scaling=0.5)})
     truth = Truth(CLUSTER, SPEEDS, [elastic], bent)
     assert truth.speed_with(0, np.arange(3), ()) == pytest.approx(20.0 * math.sqrt(1.5))
 
@@ -243,14 +245,14 @@ def test_resume_and_migration_cost_what_they_cost(device: int, cost: float) -> N
             speeds=SPEEDS,
             jobs=[job("VAE", steps=150.0)],
             mechanism=Moves((0, device)),
-            physics=Physics(natures={"*": Nature(costs=costs)}),
+            physics=Physics(natures={"*": WorkloadPhysics(costs=costs)}),
         )
     )
     assert record.finished_at == pytest.approx([25.0 + cost])
 
 
 def test_first_start_preloads_and_checkpoints_take_their_time() -> None:
-    physics = Physics(natures={"*": Nature(costs=COSTS)})
+    physics = Physics(natures={"*": WorkloadPhysics(costs=COSTS)})
     record = run((job("VAE"), (0,)), physics=physics, checkpoint_s=95.0)
     assert record.finished_at == pytest.approx([7.0 + 100 / 0.95])
 
@@ -286,7 +288,7 @@ def test_devices_are_free_when_whoever_leaves_has_left(
             speeds=SPEEDS,
             jobs=[job("VAE", steps=steps), job("VAE", steps=1000.0, name=1)],
             mechanism=Turns(),
-            physics=Physics(natures={"*": Nature(costs=Costs(leave_s=2.0))}),
+            physics=Physics(natures={"*": WorkloadPhysics(costs=Costs(leave_s=2.0))}),
         )
     )
     assert record.finished_at[0] == pytest.approx(finished_at)
@@ -317,7 +319,7 @@ def test_physics_with_every_effect_off_changes_nothing() -> None:
     assert np.array_equal(plain.device_s, off.device_s)
 
 
-HARSH = Nature(
+HARSH = WorkloadPhysics(
     costs=COSTS,
     locality=Locality(nodes=0.5),
     switch=Contention(sensitivity=0.5),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairlead.model.arrays import FloatArray
-from fairlead.policies._levels.hierarchy import TOP, Tree, TreePath
+from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
 from fairlead.policies.finish_time import RatioPath
 from fairlead.solve import (
     Columns,
@@ -12,7 +12,7 @@ from fairlead.solve import (
     MaxMinProblem,
     Path,
     climb,
-    climb_once,
+    climb_first_stage,
     path_bound,
     solve_lp,
     solve_max_min,
@@ -59,7 +59,7 @@ def _tree_path(rng: np.random.Generator, problem: MaxMinProblem) -> TreePath:
     parent = [
         TOP if i == 0 or rng.random() < 0.5 else int(rng.integers(i)) for i in range(tenants)
     ]
-    tree = Tree(
+    tree = TenantTree(
         np.array(parent + rng.integers(tenants, size=classes).tolist()),
         rng.choice([1.0, 2.0, 3.0], tenants + classes),
         rng.permutation(tenants + classes),
@@ -201,7 +201,7 @@ def test_one_scaled_program_stays_on_the_way_and_says_how_far_behind() -> None:
     for number in range(20):
         problem = _problem(rng, 30, 2.0)
         path = (_tree_path if number % 2 else _ratio_path)(rng, problem)
-        rough, exact = climb_once(problem, path), climb(problem, path)
+        rough, exact = climb_first_stage(problem, path), climb(problem, path)
         _assert_feasible(problem, rough.share)
         assert 0 < rough.reached() <= exact.theta * (1 + 1e-6)
         assert rough.certificate.bound >= exact.theta * (1 - 1e-9)

@@ -99,12 +99,12 @@ def set_tenant(
     body.update({key: value for key, value in given.items() if value is not None})
     if parent is not None:
         body["parent"] = parent or None
-    _change(body["guarantee"], guarantee, "--guarantee")
-    _change(body["limit"], limit, "--limit")
+    _apply_quota_option(body["guarantee"], guarantee, "--guarantee")
+    _apply_quota_option(body["limit"], limit, "--limit")
     found = server.ask("PUT", f"/v1/tenants/{quote(tenant, safe='')}", body)
     if as_json:
         print_json(found)
-    if weight is not None and (hint := _weights_hint(server)):
+    if weight is not None and (hint := _weights_note(server)):
         typer.echo(hint, err=True)
 
 
@@ -224,7 +224,7 @@ def shares(as_json: Json = False) -> None:
     ]
     heads = ["tenant", "weight", "entitled", "holds now", "device hours", "jobs"]
     table("shares", heads, rows)
-    if hint := _weights_hint(server):
+    if hint := _weights_note(server):
         typer.echo(hint)
 
 
@@ -335,7 +335,7 @@ def _turn(node: str, what: str, as_json: bool) -> None:
         typer.echo(f"{node}: {_standing(found)}")
 
 
-def _weights_hint(server: "Client") -> str:
+def _weights_note(server: "Client") -> str:
     """Return a line on tenants' weights where they do not count, else nothing."""
     about = server.get("/v1/about")
     if about.get("divides_among_tenants", True):
@@ -352,7 +352,7 @@ def _standing(node: dict[str, Any]) -> str:
     return "down" if not node["up"] else "cordoned" if node["cordoned"] else "up"
 
 
-def _change(quota: dict[str, float], given: list[str] | None, option: str) -> None:
+def _apply_quota_option(quota: dict[str, float], given: list[str] | None, option: str) -> None:
     """Enter what an option says into a tenant's quota."""
     from fairlead.model.errors import UsageError
 

@@ -85,7 +85,7 @@ def job(
     if as_json:
         print_json(found)
     else:
-        rows = [[key, _shown(key, value)] for key, value in found.items()]
+        rows = [[key, _format_field(key, value)] for key, value in found.items()]
         table(f"job {job_id}", ["", "value"], rows, figures=False)
     if wait and found["state"] != "finished":
         raise typer.Exit(1)
@@ -180,7 +180,7 @@ def _act(job_id: str, what: str, as_json: bool) -> None:
         typer.echo(f"{job_id}: {found['state']}")
 
 
-def _shown(key: str, value: object) -> str:
+def _format_field(key: str, value: object) -> str:
     if isinstance(value, float) and key.endswith("_at"):
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     if isinstance(value, dict):

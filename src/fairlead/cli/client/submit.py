@@ -158,7 +158,7 @@ def _said(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Sequen
         raise UsageError("there is nothing to run; give a Python file, a command or --file")
     where = Path(body.get("directory") or ".").absolute()
     body["directory"] = str(where)
-    body["command"] = _runnable(list(body["command"]), where)
+    body["command"] = _command_with_interpreter(list(body["command"]), where)
     body["environment"] = {**body.get("environment", {}), **_variables(flags["env"] or [])}
     if isinstance(body.get("accelerators"), str):
         body["accelerators"] = [kind.strip() for kind in body["accelerators"].split(",")]
@@ -166,7 +166,7 @@ def _said(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Sequen
     return body, swept
 
 
-def _runnable(command: list[str], where: Path) -> list[str]:
+def _command_with_interpreter(command: list[str], where: Path) -> list[str]:
     """Return the command, with this interpreter in front of a Python file."""
     first = Path(command[0])
     if first.suffix != ".py":
@@ -187,10 +187,10 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 
 
 def _check_accelerators(listed: Sequence[str]) -> None:
-    from fairlead.model.job import read_accelerators
+    from fairlead.model.job import parse_accelerators
 
     try:
-        read_accelerators(listed)
+        parse_accelerators(listed)
     except InputError as error:
         raise UsageError(f"--accelerators: {error.problem}; {error.fix}") from None
 

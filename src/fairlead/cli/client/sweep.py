@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from fairlead.files.job_file import MOST_JOBS
+from fairlead.files.job_file import MAX_JOBS
 from fairlead.model.errors import InputError
 
 _WHERE = ("command", "name", "environment")
@@ -21,10 +21,10 @@ def expand(values: Mapping[str, Any], array: Mapping[str, Sequence[str]]) -> lis
     count = 1
     for listed in array.values():
         count *= len(listed)
-    if count > MOST_JOBS:
-        raise InputError(f"{count:,} jobs are too many", fix=f"give at most {MOST_JOBS:,}")
+    if count > MAX_JOBS:
+        raise InputError(f"{count:,} jobs are too many", fix=f"give at most {MAX_JOBS:,}")
     for label in array:
-        if label != "index" and not _mentions(values, label):
+        if label != "index" and not _uses_variable(values, label):
             raise InputError(
                 f"{{{label}}} stands nowhere, so all jobs would be the same",
                 fix=f"write {{{label}}} in the command, name or environment",
@@ -41,7 +41,7 @@ def expand(values: Mapping[str, Any], array: Mapping[str, Sequence[str]]) -> lis
     return found
 
 
-def _mentions(values: Mapping[str, Any], label: str) -> bool:
+def _uses_variable(values: Mapping[str, Any], label: str) -> bool:
     return any(f"{{{label}}}" in str(values.get(key, "")) for key in _WHERE)
 
 

@@ -28,7 +28,7 @@ class DemoEngine(StrEnum):
     RAY = "ray"
 
 
-class AbsentError(FairleadError):
+class UnavailableError(FairleadError):
     """What the demo was to run on cannot be started here."""
 
     code = "absent"
@@ -75,7 +75,7 @@ def _slurm(root: Path) -> Iterator[Site]:
     problem = missing()
     if problem:
         fix = _DEBIAN if "not installed" in problem else "run it as root, in a container perhaps"
-        raise AbsentError(f"{problem}; {fix}")
+        raise UnavailableError(f"{problem}; {fix}")
     cluster = SlurmCluster(root / "slurm-private", _nodes())
     try:
         cluster.start()
@@ -90,10 +90,12 @@ def _ray() -> Iterator[Site]:
     try:
         from fairlead.private_clusters.ray import RayCluster, missing
     except ImportError as error:
-        raise AbsentError(f"Ray is not installed ({error}); pip install 'fairlead[ray]'") from None
+        raise UnavailableError(
+            f"Ray is not installed ({error}); pip install 'fairlead[ray]'"
+        ) from None
     problem = missing()
     if problem:
-        raise AbsentError(f"{problem}; pip install 'fairlead[ray]'")
+        raise UnavailableError(f"{problem}; pip install 'fairlead[ray]'")
     cluster = RayCluster(_nodes())
     try:
         cluster.start()

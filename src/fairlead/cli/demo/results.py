@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from fairlead.demo.contention import Contention
     from fairlead.demo.scenario import DemoJob
 
-_MOST_OF_A_ROUND = 0.8
+_MAX_ROUND_FRACTION = 0.8
 
 
 def conclude(
@@ -39,7 +39,7 @@ def _completion(
     costs = {name: about[name] or 0.0 for name in ("start_s", "end_s")}
     lease_s = sum(costs.values())
     said = f"A lease cost {lease_s:.2f} s beside its steps"
-    if lease_s < _MOST_OF_A_ROUND * round_s:
+    if lease_s < _MAX_ROUND_FRACTION * round_s:
         said += "; the simulator reckons with it."
         for policy in ("max-min", "max-min:agnostic"):
             lead_s = plan_lead_s(round_s)

@@ -45,9 +45,9 @@ def doctor(
 
     from fairlead.cli.shared.json_output import print_json
     from fairlead.cli.shared.output import printable, results
-    from fairlead.server.checkup import check_up
+    from fairlead.server.checkup import run_checkup
 
-    found = check_up(data, config, python, engine)
+    found = run_checkup(data, config, python, engine)
     wrong = any(one.level == "wrong" for one in found)
     if as_json:
         print_json({"well": not wrong, "findings": [asdict(one) for one in found]})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairlead.files.parsing.text import Text
     from fairlead.insight.audit.audit import Audit
     from fairlead.model.snapshot import Snapshot
-    from fairlead.policies.rules.priority import Ranked
+    from fairlead.policies.rules.priority import PriorityPolicy
 
 
 class By(StrEnum):
@@ -89,7 +89,7 @@ def audit(
               "--round": round_s}  # fmt: skip
     instances: Sequence[Path | Text] = instance or []
     if live:
-        policy, instances = _ask_server(policy, instance, trace)
+        policy, instances = _fetch_from_server(policy, instance, trace)
     if not policy:
         raise UsageError("audit needs --policy POLICY, see `fairlead policies`")
     audits = [
@@ -103,7 +103,7 @@ def audit(
         raise AuditError("; ".join(broken))
 
 
-def _ask_server(
+def _fetch_from_server(
     policy: list[str] | None, instance: list[Path] | None, trace: str | None
 ) -> "tuple[list[str], list[Text]]":
     """Return the policy that a server runs, unless others were named, and its jobs."""
@@ -148,7 +148,7 @@ def _audits(
 
 def _snapshots(
     spec: str,
-    policy: "Ranked",
+    policy: "PriorityPolicy",
     instances: "Sequence[Path | Text]",
     trace: str | None,
     moment: Mapping[str, object],
@@ -168,15 +168,15 @@ def _snapshots(
     at = moment["--at"]
     if not isinstance(at, float):
         raise UsageError("--trace needs --at SECONDS: the moment to audit")
-    yield f"{Path(trace).name} at {at:g} s", _moment(spec, trace, at, moment)
+    yield f"{Path(trace).name} at {at:g} s", _snapshot_at(spec, trace, at, moment)
 
 
-def _moment(spec: str, trace: str, at: float, asked: Mapping[str, object]) -> "Snapshot":
-    from fairlead.cli.research.runs import Setup, scenario_of
+def _snapshot_at(spec: str, trace: str, at: float, asked: Mapping[str, object]) -> "Snapshot":
+    from fairlead.cli.research.runs import SimulationOptions, scenario_of
     from fairlead.insight.sim_snapshot import snapshot_at
 
     mechanism, round_s = asked["--mechanism"], asked["--round"]
-    setup = Setup(
+    setup = SimulationOptions(
         cluster=str(asked["--cluster"] or DEFAULT_CLUSTER),
         speeds=str(asked["--speeds"] or DEFAULT_SPEEDS),
         policy=spec,

@@ -18,7 +18,7 @@ from fairlead.cli.shared.options import (
     SpeedsOption,
     WindowOption,
 )
-from fairlead.cli.shared.threads import one_thread
+from fairlead.cli.shared.threads import use_one_thread
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.errors import InputError, UsageError
 
@@ -101,7 +101,7 @@ def compare(
 
     Example:  fairlead compare --policies max-min,max-min:agnostic,fifo --seeds 3 --loads 2,3,4
     """
-    one_thread()
+    use_one_thread()
     from fairlead.sim.compare import compare as run_all
     from fairlead.sim.compare import split_policies
     from fairlead.sim.report.parameters import Asked

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.files import (
-    Tenancy,
+    TenantsFile,
     check_trace,
     read_cluster,
     read_node_events,
@@ -35,7 +35,7 @@ from fairlead.sim.scenario import Scenario
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
+class SimulationOptions:
     """A simulation as it is asked for on the command line."""
 
     cluster: str
@@ -54,7 +54,7 @@ class Setup:
     intervals: bool = False
 
 
-def scenario_of(setup: Setup) -> Scenario:
+def scenario_of(setup: SimulationOptions) -> Scenario:
     """Read the files that a setup names and check that they fit each other."""
     mechanism = realise(setup.policy, setup.mechanism, setup.round_s)
     physics = read_physics(setup.physics)
@@ -67,7 +67,7 @@ def scenario_of(setup: Setup) -> Scenario:
     alternatives = getattr(mechanism, "takes_alternatives", False)
     check_trace(trace, speeds, cluster, mixes=mixes, alternatives=alternatives)
     window = parse_window(setup.window, len(trace))
-    tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else Tenancy()
+    tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else TenantsFile()
     return Scenario(
         cluster=cluster,
         speeds=speeds,
@@ -101,12 +101,12 @@ def parse_window(text: str | None, n_jobs: int) -> tuple[int, int] | None:
 
 
 def run_simulation(
-    setup: Setup, *, log: Path | None = None, show_progress: bool = False
+    setup: SimulationOptions, *, log: Path | None = None, show_progress: bool = False
 ) -> Result:
     """Run a setup and return its figures; CPU time counts from the start of the process."""
     started = time.perf_counter()
     scenario = scenario_of(setup)
-    _warn(scenario)
+    _warn_if_endless(scenario)
     with (
         _progress(scenario, show_progress) as on_progress,
         _event_log(log, setup, scenario) as note,
@@ -120,7 +120,7 @@ def run_simulation(
     return replace(result, cpu_s=time.process_time(), wall_s=time.perf_counter() - started)
 
 
-def _warn(scenario: Scenario) -> None:
+def _warn_if_endless(scenario: Scenario) -> None:
     """Say so where a simulation may never end."""
     round_s = getattr(scenario.mechanism, "round_s", math.inf)
     if scenario.restore_cost_s >= round_s:
@@ -189,7 +189,9 @@ def _progress(scenario: Scenario, shown: bool) -> Iterator[Any]:
 
 
 @contextmanager
-def _event_log(path: Path | None, setup: Setup, scenario: Scenario) -> Iterator[EventLog | None]:
+def _event_log(
+    path: Path | None, setup: SimulationOptions, scenario: Scenario
+) -> Iterator[EventLog | None]:
     if path is None:
         yield None
         return

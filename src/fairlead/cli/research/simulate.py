@@ -17,7 +17,7 @@ from fairlead.cli.shared.options import (
     TenantsOption,
     WindowOption,
 )
-from fairlead.cli.shared.threads import one_thread
+from fairlead.cli.shared.threads import use_one_thread
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def simulate(
 
     Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
     """
-    one_thread()
-    from fairlead.cli.research.runs import Setup, run_simulation
+    use_one_thread()
+    from fairlead.cli.research.runs import SimulationOptions, run_simulation
     from fairlead.cli.shared.json_output import print_json
 
-    setup = Setup(
+    setup = SimulationOptions(
         cluster=cluster,
         speeds=speeds,
         trace=trace,

@@ -206,7 +206,7 @@ def validate(
     table = read_speeds(speeds) if speeds is not None else None
     held = read_cluster(cluster) if cluster is not None else None
     if table is not None:
-        check_trace(found, table, held or _ample(table.accelerators, found))
+        check_trace(found, table, held or _large_cluster(table.accelerators, found))
     summary = summarise(found, table, held)
     if as_json:
         _print_json({"trace": str(trace), **summary.as_json()})
@@ -242,7 +242,7 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise UsageError(f"--deadlines: {error.problem}; give factors: 1.2,2,10") from None
 
 
-def _ample(accelerators: Sequence[str], jobs: "Sequence[Job]") -> "Cluster":
+def _large_cluster(accelerators: Sequence[str], jobs: "Sequence[Job]") -> "Cluster":
     """Return a cluster that no gang is too large for."""
     from fairlead.model.cluster import Cluster
 

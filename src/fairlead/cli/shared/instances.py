@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fairlead.files.parsing.text import Text
     from fairlead.model.snapshot import Snapshot
-    from fairlead.policies.rules.priority import Ranked
+    from fairlead.policies.rules.priority import PriorityPolicy
 
 
-def snapshot_for(policy: "Ranked", given: "Path | Text") -> "Snapshot":
+def snapshot_for(policy: "PriorityPolicy", given: "Path | Text") -> "Snapshot":
     """Return the snapshot of an instance that tells all that the policy reads."""
     from fairlead.files.instance import parse_instance
     from fairlead.files.parsing.text import read_text

@@ -3,7 +3,7 @@
 import os
 
 
-def one_thread() -> None:
+def use_one_thread() -> None:
     """Let numpy compute on this thread only, to be called before it is imported.
 
     Our arrays are small: the threads of a pool would only wait, busily, and how many there are

@@ -9,7 +9,7 @@ _SESSION, _PAGES = 3, 21
 """where a process's session and resident pages stand in its stat, after its name"""
 
 
-def gib_above(limit_gib: float, sessions: Collection[int]) -> float | None:
+def memory_above_limit_gib(limit_gib: float, sessions: Collection[int]) -> float | None:
     """Return how much all processes in these sessions hold if that is above the limit, else None.
 
     What several of them share counts once. That is looked up only if they hold more than the
@@ -26,11 +26,11 @@ def gib_above(limit_gib: float, sessions: Collection[int]) -> float | None:
             continue
     held = sum(resident.values())
     if held > limit_gib and len(resident) > 1:
-        held = sum(_own_gib(pid, most) for pid, most in resident.items())
+        held = sum(_proportional_gib(pid, most) for pid, most in resident.items())
     return held if held > limit_gib else None
 
 
-def _own_gib(pid: int, resident: float) -> float:
+def _proportional_gib(pid: int, resident: float) -> float:
     """Return a process's memory with its part of what it shares; ``resident`` if unknown."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()

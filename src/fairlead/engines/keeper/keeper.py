@@ -19,34 +19,41 @@ from contextlib import suppress
 from pathlib import Path
 
 from fairlead import failpoints
-from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.base import Ended, LeaseOutcome, Order
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import environment_of, rendezvous
-from fairlead.engines.keeper.host_memory import gib_above
+from fairlead.engines.keeper.host_memory import memory_above_limit_gib
 from fairlead.engines.keeper.log_file import LogFile
-from fairlead.engines.keeper.orphans import end, left_by
+from fairlead.engines.keeper.orphans import end, orphans_of
 from fairlead.job import checkpoint
 from fairlead.job.exit_status import FAILED_TO_SAVE, LEFT, REFUSED
 
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
-_WEIGH_S = 1.0
-_SEARCHES_S = 1.0
+_MEMORY_CHECK_S = 1.0
+_PATTERN_TIMEOUT_S = 1.0
 """how long the lines of one piece of output are searched for steps at most"""
-_REST_S = 0.1
+_DESCENDANT_POLL_S = 0.1
 """between looks at what members have left behind"""
-_LISTENS_S = 10.0
+_HANDLER_TIMEOUT_S = 10.0
 """within which a member of a gang has begun to listen to the signal to stop, if it will"""
-ENDS_S = 0.02
+EXIT_POLL_S = 0.02
 """between looks at members that print no more: most are about to end, and others wait for it"""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+_RESOURCE_ERRNOS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.ENOMEM,
+    errno.EAGAIN,
+    errno.EMFILE,
+    errno.ENFILE,
+)
 """the machine's failures, which do not count against a job's retries"""
 
 
 class NotStartedError(Exception):
     """A gang cannot be started; ``ending`` says how its lease ends."""
 
-    def __init__(self, ending: Ending, why: str) -> None:
+    def __init__(self, ending: LeaseOutcome, why: str) -> None:
         super().__init__(f"it did not start: {why}")
         self.ending = ending
 
@@ -67,7 +74,7 @@ class Keeper:
         """members that were told to stop; None: none are to be"""
         self._started_at = 0.0
         self._kill_at = float("inf")
-        self._weigh_at = 0.0
+        self._memory_check_at = 0.0
         """when to look next at the memory that members hold"""
         self._why = ""
 
@@ -92,19 +99,19 @@ class Keeper:
         began = time.monotonic()
         limit_s = order.time_limit_s or float("inf")
         while any(member.poll() is None for member in self._members):
-            self._pump(_TICK_S)
+            self._copy_output(_TICK_S)
             self.tick()
-            self._pass_on_stop()
+            self._forward_stop()
             now = time.monotonic()
             if now >= self._kill_at:
                 self._kill()
             elif not self._stopping:
                 self._watch(now - began > limit_s)
         stopped = self._stopping  # what comes later finds nobody to stop
-        self._pump(0.0)
+        self._copy_output(0.0)
         if stopped:
-            self._await_rest()
-        self._sweep()
+            self._wait_for_descendants()
+        self._kill_descendants()
         self.finish()
         return self._ended(stopped=stopped)
 
@@ -130,9 +137,9 @@ class Keeper:
             self._start()
         except (OSError, ValueError) as error:  # ValueError: what no process can be given
             self._kill()
-            self._await_end()  # a device is free when nobody is on it
-            self._sweep()
-            no_room = isinstance(error, OSError) and error.errno in _NO_ROOM
+            self._wait_for_members()  # a device is free when nobody is on it
+            self._kill_descendants()
+            no_room = isinstance(error, OSError) and error.errno in _RESOURCE_ERRNOS
             raise NotStartedError("lost" if no_room else "failed", str(error)) from error
 
     def _start(self) -> None:
@@ -149,7 +156,7 @@ class Keeper:
             member = subprocess.Popen(
                 order.command,
                 cwd=order.directory or None,
-                env={**shared, **environment_of(order, index), **self._says(index)},
+                env={**shared, **environment_of(order, index), **self._status_path(index)},
                 stdin=subprocess.DEVNULL,
                 stdout=writing,
                 stderr=subprocess.STDOUT,
@@ -170,11 +177,11 @@ class Keeper:
         lease_dir.write_json(self._directory / "members.json", known)
         failpoints.point("keeper.members.known")
 
-    def _says(self, index: int) -> Mapping[str, str]:
+    def _status_path(self, index: int) -> Mapping[str, str]:
         """Return where a member says how it left, which a shell around it may hide."""
         return {"FAIRLEAD_STATUS_FILE": str(self._directory / f"status.{index}")}
 
-    def _codes(self) -> list[int | None]:
+    def _exit_codes(self) -> list[int | None]:
         """Return members → its exit code, or what it has said instead; None while it runs."""
         codes = [member.poll() for member in self._members]
         for index, code in enumerate(codes):
@@ -192,9 +199,9 @@ class Keeper:
             self._why = why
             self._kill_at = time.monotonic() + self._order.grace_s
             self._told = set()
-            self._pass_on_stop()
+            self._forward_stop()
 
-    def _pass_on_stop(self) -> None:
+    def _forward_stop(self) -> None:
         """Send the signal to stop to members that listen to it, and after a while to all.
 
         A gang leaves together: if one dies of the signal while it loads, those that run wait for
@@ -203,9 +210,11 @@ class Keeper:
         if self._told is None:
             return
         alone = (self._order.world_size or len(self._order.devices)) == 1
-        all_at_once = alone or self._why or time.monotonic() > self._started_at + _LISTENS_S
+        all_at_once = (
+            alone or self._why or time.monotonic() > self._started_at + _HANDLER_TIMEOUT_S
+        )
         for member in self._members:
-            if member.pid not in self._told and (all_at_once or _listens(member.pid)):
+            if member.pid not in self._told and (all_at_once or _has_sigterm_handler(member.pid)):
                 self._told.add(member.pid)
                 if member.poll() is None:
                     member.send_signal(signal.SIGTERM)
@@ -215,27 +224,27 @@ class Keeper:
             if member.poll() is None:
                 _kill_group(member.pid)
 
-    def _await_end(self) -> None:
+    def _wait_for_members(self) -> None:
         while any(member.poll() is None for member in self._members):
-            self._pump(ENDS_S)
+            self._copy_output(EXIT_POLL_S)
 
-    def _await_rest(self) -> None:
+    def _wait_for_descendants(self) -> None:
         """Let what members have started leave, too, if they were told to: a shell ends first."""
         told: set[int] = set()
-        while time.monotonic() < self._kill_at and (left := left_by(self._order)):
+        while time.monotonic() < self._kill_at and (left := orphans_of(self._order)):
             # Their own children they tell themselves: a trainer's helpers must not die before it.
             first = {pid for pid, parent in left.items() if parent not in left} - told
             for pid in first:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
             told |= first
-            time.sleep(_REST_S)
-            self._pump(0.0)
+            time.sleep(_DESCENDANT_POLL_S)
+            self._copy_output(0.0)
             self.tick()
 
     def _watch(self, late: bool) -> None:
         """Stop everyone when one member has left or failed, time is over, or memory is."""
-        codes = self._codes()
+        codes = self._exit_codes()
         bad = [code for code in codes if code not in (None, 0, LEFT, FAILED_TO_SAVE)]
         if bad and None in codes:
             self._stop(f"a member of the gang exited with {bad[0]}")
@@ -246,16 +255,18 @@ class Keeper:
             self._kill_at = time.monotonic() + self._order.grace_s
         elif late:
             self._stop(f"time limit of {self._order.time_limit_s:g} s")
-        elif self._order.memory_gib is not None and time.monotonic() >= self._weigh_at:
-            self._weigh_at = time.monotonic() + _WEIGH_S
-            held = gib_above(self._order.memory_gib, {member.pid for member in self._members})
+        elif self._order.memory_gib is not None and time.monotonic() >= self._memory_check_at:
+            self._memory_check_at = time.monotonic() + _MEMORY_CHECK_S
+            held = memory_above_limit_gib(
+                self._order.memory_gib, {member.pid for member in self._members}
+            )
             if held is not None:
                 self._stop(f"memory limit: {held:.2f} of {self._order.memory_gib:g} GiB")
 
-    def _pump(self, wait_s: float) -> None:
+    def _copy_output(self, wait_s: float) -> None:
         """Pass what members print to their logs."""
         if not self._selector.get_map():
-            time.sleep(min(wait_s, ENDS_S))
+            time.sleep(min(wait_s, EXIT_POLL_S))
             return
         for key, _ in self._selector.select(wait_s):
             source = key.fd
@@ -281,7 +292,7 @@ class Keeper:
         *lines, rest = re.split(rb"[\r\n]", text)  # bars on terminals begin their line anew
         before = self._steps
         try:
-            self._look_for_steps(lines)
+            self._parse_progress(lines)
         except TimeoutError:
             self._pattern = re.compile("(?!)")
             sys.stderr.write("the progress pattern takes too long: it is given up\n")
@@ -290,9 +301,9 @@ class Keeper:
                 lease_dir.write_json(self._directory / "progress.json", {"steps": self._steps})
         return rest[-4096:]
 
-    def _look_for_steps(self, lines: list[bytes]) -> None:
+    def _parse_progress(self, lines: list[bytes]) -> None:
         """Take the last number of steps that lines tell of; TimeoutError if that takes long."""
-        signal.setitimer(signal.ITIMER_REAL, _SEARCHES_S)
+        signal.setitimer(signal.ITIMER_REAL, _PATTERN_TIMEOUT_S)
         try:
             for line in lines:
                 found = self._pattern.search(line.decode(errors="replace"))
@@ -301,9 +312,9 @@ class Keeper:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    def _sweep(self) -> None:
+    def _kill_descendants(self) -> None:
         """End what members have left behind, in their process groups or elsewhere."""
-        left = left_by(self._order)
+        left = orphans_of(self._order)
         for member in self._members:
             _kill_group(member.pid)
         end(left)
@@ -315,12 +326,14 @@ class Keeper:
         return self._steps if found is None else float(found.steps)
 
     def _ended(self, *, stopped: bool) -> Ended:
-        codes = tuple(code for code in self._codes() if code is not None)
+        codes = tuple(code for code in self._exit_codes() if code is not None)
         steps = self._saved()
         ending = self._ending(codes, steps, stopped=stopped)
         return Ended(self._order.lease, ending, steps, self._why if stopped else "", codes)
 
-    def _ending(self, codes: tuple[int, ...], steps: float | None, *, stopped: bool) -> Ending:
+    def _ending(
+        self, codes: tuple[int, ...], steps: float | None, *, stopped: bool
+    ) -> LeaseOutcome:
         total = self._order.total_steps
         if REFUSED in codes:
             return "refused"
@@ -354,7 +367,7 @@ def _kill_group(group: int) -> None:
         return
 
 
-def _listens(pid: int) -> bool:
+def _has_sigterm_handler(pid: int) -> bool:
     """Tell whether a process has a handler for SIGTERM; if nobody knows, as if it had."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-MOST_BYTES = 32 << 20
+MAX_PART_BYTES = 32 << 20
 """of a part"""
-MOST_PARTS = 4
+MAX_PARTS = 4
 """of a log, with the one that is written to"""
 
 Parts = list[tuple[int, Path]]
@@ -25,7 +25,7 @@ Parts = list[tuple[int, Path]]
 class LogFile:
     """Appends to a log; when a part is full another one begins, and the oldest goes."""
 
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path, most_bytes: int = MAX_PART_BYTES) -> None:
         self._path = path
         self._most = most_bytes
         self._begin, newest = (_parts(path) or [(0, path)])[-1]
@@ -62,7 +62,7 @@ class LogFile:
         with suppress(OSError):
             full.close()
         with suppress(OSError):
-            for _, old in _parts(self._path)[:-MOST_PARTS]:
+            for _, old in _parts(self._path)[:-MAX_PARTS]:
                 old.unlink()
 
 

@@ -13,7 +13,7 @@ from fairlead.engines.keeper import lease_dir
 _LOOK_S, _LONGEST_S = 0.02, 10.0
 
 
-def left_by(order: Order) -> dict[int, int]:
+def orphans_of(order: Order) -> dict[int, int]:
     """Return the processes of a lease on its order's nodes → their parents.
 
     One that is just dying has no environment. A gang's other nodes, which have keepers of their

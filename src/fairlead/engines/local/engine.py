@@ -12,13 +12,13 @@ from pathlib import Path
 from fairlead import failpoints
 from fairlead.engines.base import Ended, Order, Progressed, Report, Started
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.keeper.orphans import left_by
-from fairlead.engines.shared.recovery import never_started
+from fairlead.engines.keeper.orphans import orphans_of
+from fairlead.engines.shared.recovery import lost_before_start
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
 
 _POLL_S = 1.0
-_BEGINS_S = 0.05
+_START_POLL_S = 0.05
 
 
 class LocalEngine:
@@ -30,9 +30,9 @@ class LocalEngine:
         self._cluster = cluster
         self._visible = visible
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
-        self._watched: dict[int, int] = {}
+        self._pidfds: dict[int, int] = {}
         """lease → pidfd of its keeper"""
-        self._to_stop: set[int] = set()
+        self._stops_requested: set[int] = set()
         """leases told to stop before their keepers were found"""
         self._progress: dict[int, float] = {}
         self._polling: asyncio.Task[None] | None = None
@@ -46,7 +46,7 @@ class LocalEngine:
         """Start the keeper of a lease, once."""
         directory = self._directory(order.lease)
         if (directory / "order.json").exists():
-            if order.lease not in self._watched:
+            if order.lease not in self._pidfds:
                 self._watch(order.lease)
             return
         if self._visible:
@@ -63,14 +63,14 @@ class LocalEngine:
             os.kill(keeper, signal.SIGKILL)
             os.waitpid(keeper, 0)
             raise
-        self._look_at_progress(order)
+        self._poll_progress_of(order)
         self._reports.put_nowait(Started(order.lease))
 
     async def stop(self, lease: int) -> None:
         """Tell the keeper to stop its processes; it kills them after the grace of its order."""
-        found = self._watched.get(lease)
+        found = self._pidfds.get(lease)
         if found is None:
-            self._to_stop.add(lease)
+            self._stops_requested.add(lease)
             return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(found, signal.SIGTERM)
@@ -78,7 +78,7 @@ class LocalEngine:
 
     async def running(self) -> frozenset[int]:
         """Return the leases whose keepers live."""
-        return frozenset(self._watched)
+        return frozenset(self._pidfds)
 
     async def adopt(self, leases: Collection[int]) -> None:
         """Keep these leases, stop every other keeper on this machine, report who has ended."""
@@ -87,17 +87,17 @@ class LocalEngine:
             lease = int(directory.name)
             if lease in wanted:
                 wanted.discard(lease)
-                if lease not in self._watched:
+                if lease not in self._pidfds:
                     self._watch(lease)
             else:
                 self._stop_stranger(directory)
         for lease in wanted:  # ordered and logged, but the crash came before its directory
-            self._reports.put_nowait(never_started(lease))
+            self._reports.put_nowait(lost_before_start(lease))
 
     async def forget(self, leases: Collection[int]) -> None:
         """Remove the directories of leases that have ended; those of living keepers stay."""
         for lease in leases:
-            self._to_stop.discard(lease)
+            self._stops_requested.discard(lease)
             lease_dir.remove(self._directory(lease))
 
     def reports(self) -> AsyncIterator[Report]:
@@ -107,10 +107,10 @@ class LocalEngine:
     async def close(self) -> None:
         """Stop watching; keepers go on."""
         loop = asyncio.get_running_loop()
-        for watched in self._watched.values():
+        for watched in self._pidfds.values():
             loop.remove_reader(watched)
             os.close(watched)
-        self._watched.clear()
+        self._pidfds.clear()
         if self._polling:
             self._polling.cancel()
 
@@ -131,21 +131,21 @@ class LocalEngine:
         if members is not None and lease_dir.is_alive(directory):
             with suppress(ProcessLookupError):
                 self._follow(lease, int(members["keeper"]), own=False)
-                self._look_at_progress(lease_dir.read_order(directory))
+                self._poll_progress_of(lease_dir.read_order(directory))
                 return
         self._report_end(lease)
 
     def _follow(self, lease: int, pid: int, *, own: bool) -> None:
         watched = os.pidfd_open(pid)
-        self._watched[lease] = watched
-        if lease in self._to_stop:
+        self._pidfds[lease] = watched
+        if lease in self._stops_requested:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(watched, signal.SIGTERM)
 
         def gone() -> None:
             asyncio.get_running_loop().remove_reader(watched)
             os.close(watched)
-            self._watched.pop(lease, None)
+            self._pidfds.pop(lease, None)
             self._progress.pop(lease, None)
             if own:
                 os.waitpid(pid, 0)
@@ -159,13 +159,13 @@ class LocalEngine:
         try:
             held = lease_dir.hold(directory)
             if held is None:  # its keeper has just begun: look again in a moment
-                asyncio.get_running_loop().call_later(_BEGINS_S, self._watch, lease)
+                asyncio.get_running_loop().call_later(_START_POLL_S, self._watch, lease)
                 return
             with held:
                 ended = lease_dir.read_ended(directory)
                 if ended is None:
-                    if _end_leftovers(directory):  # a device is free when nobody is on it
-                        asyncio.get_running_loop().call_later(_BEGINS_S, self._watch, lease)
+                    if _kill_orphans(directory):  # a device is free when nobody is on it
+                        asyncio.get_running_loop().call_later(_START_POLL_S, self._watch, lease)
                         return
                     ended = Ended(lease, "lost", _saved(directory), "its keeper died")
                     # A keeper that the last server started may still be about to begin.
@@ -174,7 +174,7 @@ class LocalEngine:
             asyncio.get_running_loop().call_later(_POLL_S, self._watch, lease)
             return
         failpoints.point("server.end.seen")
-        self._to_stop.discard(lease)
+        self._stops_requested.discard(lease)
         self._reports.put_nowait(ended)
 
     def _stop_stranger(self, directory: Path) -> None:
@@ -187,15 +187,15 @@ class LocalEngine:
             if members is not None:
                 with suppress(ProcessLookupError):
                     os.kill(int(members["keeper"]), signal.SIGTERM)
-            again_s = _BEGINS_S if members is None else _POLL_S  # it may have just begun
-        elif lease_dir.read_ended(directory) is None and _end_leftovers(directory):
-            again_s = _BEGINS_S
+            again_s = _START_POLL_S if members is None else _POLL_S  # it may have just begun
+        elif lease_dir.read_ended(directory) is None and _kill_orphans(directory):
+            again_s = _START_POLL_S
         else:
             lease_dir.remove(directory)
             return
         asyncio.get_running_loop().call_later(again_s, self._stop_stranger, directory)
 
-    def _look_at_progress(self, order: Order) -> None:
+    def _poll_progress_of(self, order: Order) -> None:
         """From now on look how far a job without the library says it is, if it says so."""
         if order.progress_pattern is not None:
             self._progress[order.lease] = -1.0
@@ -231,7 +231,7 @@ def start_keeper(directory: Path, module: str, environment: Mapping[str, str]) -
     )
 
 
-def _end_leftovers(directory: Path) -> bool:
+def _kill_orphans(directory: Path) -> bool:
     """Kill what a dead keeper has left, members' own children too; tell whether any is there yet.
 
     A member that is just dying holds its device until it is gone.
@@ -240,7 +240,7 @@ def _end_leftovers(directory: Path) -> bool:
         order = lease_dir.read_order(directory)
     except FileNotFoundError:
         return False
-    left = left_by(order)
+    left = orphans_of(order)
     for pid in left:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

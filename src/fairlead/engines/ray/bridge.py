@@ -36,11 +36,11 @@ _THREADS = 64
 """for calls to Ray that wait: one for each lease that waits for its devices"""
 
 
-class Bridge:
+class RayBridge:
     """What the scheduler asks of Ray, one method for each."""
 
     def __init__(self) -> None:
-        self._wardens: dict[str, Any] = {}
+        self._agents: dict[str, Any] = {}
         """Ray's number of a node → its supervising actor"""
 
     async def nodes(self) -> list[dict[str, Any]]:
@@ -100,19 +100,19 @@ class Bridge:
 
     async def call(self, node: str, method: str, *arguments: object) -> Any:
         """Return what the supervising actor of a node answers; it is started if there is none."""
-        warden = self._wardens.get(node)
+        warden = self._agents.get(node)
         if warden is None:
-            warden = self._wardens[node] = _warden(node)
+            warden = self._agents[node] = _node_agent(node)
         try:
             return await getattr(warden, method).remote(*arguments)
         except ray.exceptions.RayActorError:
-            if self._wardens.get(node) is warden:
-                del self._wardens[node]
+            if self._agents.get(node) is warden:
+                del self._agents[node]
             raise
 
     async def end(self, node: str) -> None:
         """Have Ray kill the supervising actor of a node, which does not answer."""
-        warden = self._wardens.pop(node, None) or _warden(node)
+        warden = self._agents.pop(node, None) or _node_agent(node)
         await asyncio.to_thread(ray.kill, warden)
 
 
@@ -135,15 +135,15 @@ def _nodes() -> list[dict[str, Any]]:
     ]
 
 
-def _tell_gpus() -> list[str]:
+def _visible_gpus() -> list[str]:
     found = ray.get_runtime_context().get_accelerator_ids()
     return [str(one) for one in found.get("GPU", ())]
 
 
-_gpus = ray.remote(num_cpus=0, max_calls=0)(_tell_gpus)
+_gpus = ray.remote(num_cpus=0, max_calls=0)(_visible_gpus)
 
 
-def _warden(node: str) -> Any:
+def _node_agent(node: str) -> Any:
     """Return the supervising actor of a node: there is one, whoever asks first starts it."""
     return (
         ray.remote(Warden)
@@ -163,7 +163,7 @@ async def _serve(answers: int) -> None:
     """Answer until the scheduler closes the pipe or is dead."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
-    bridge, tasks = Bridge(), set[asyncio.Task[None]]()
+    bridge, tasks = RayBridge(), set[asyncio.Task[None]]()
 
     async def answer(number: int, method: str, arguments: tuple[Any, ...]) -> None:
         said: tuple[int, str | None, Any]

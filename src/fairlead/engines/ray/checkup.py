@@ -14,7 +14,7 @@ from fairlead.engines.plugin import Site
 from fairlead.engines.ray.nodes import RayNode
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.engines.shared.checkup.nodes import check_nodes
-from fairlead.engines.shared.nodes.registry import natural
+from fairlead.engines.shared.nodes.registry import natural_sort_key
 
 _PATIENCE_S = 60.0
 
@@ -44,7 +44,7 @@ def check_ray(site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
 
     chosen = [name for name in str(options.get("accelerators", "")).split("+") if name]
     listed = (RayNode.read(one, chosen) for one in json.loads(done.stdout))
-    nodes = sorted(listed, key=lambda node: natural(node.name))
+    nodes = sorted(listed, key=lambda node: natural_sort_key(node.name))
     yield Finding("Ray", "ok", f"Ray {ray.__version__} at {address}")
     yield from _devices(nodes)
     asked = [node.name for node in nodes if node.alive and node.devices]

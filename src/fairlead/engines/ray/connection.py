@@ -18,7 +18,7 @@ from fairlead.model.errors import FairleadError
 
 _AGAIN_S = 1.0
 """between two tries to reach Ray"""
-_CONNECTS_S = 60.0
+_CONNECT_TIMEOUT_S = 60.0
 """by then a process that tries has connected or never will"""
 _OPEN: dict[tuple[str, str], "Connection"] = {}
 
@@ -66,11 +66,11 @@ class Connection:
 
     def wait(self) -> bool:
         """Wait for a try to connect that is under way; tell whether there is a connection now."""
-        self._tried.wait(_CONNECTS_S)
+        self._tried.wait(_CONNECT_TIMEOUT_S)
         return self.since is not None
 
     async def ask(self, method: str, *arguments: object) -> Any:
-        """Return what the process answers; see ``ray_bridge.Bridge``."""
+        """Return what the process answers; see ``ray_bridge.RayBridge``."""
         return await asyncio.wrap_future(self.submit(method, *arguments))
 
     def submit(self, method: str, *arguments: object) -> "Future[Any]":
@@ -129,7 +129,7 @@ class Connection:
                     self._process = process
                     if self._closed:
                         return
-                late = threading.Timer(_CONNECTS_S, process.kill)
+                late = threading.Timer(_CONNECT_TIMEOUT_S, process.kill)
                 late.start()
                 while (said := receive(process.stdout.fileno())) is not None:
                     late.cancel()

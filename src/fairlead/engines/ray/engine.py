@@ -26,15 +26,15 @@ from fairlead.engines.ray.nodes import (
     alive,
     inventory,
 )
-from fairlead.engines.ray.transfer import Freight
+from fairlead.engines.ray.transfer import RayTransfer
 from fairlead.engines.shared.multi_node import split
-from fairlead.engines.shared.recovery import sort_out, tag
+from fairlead.engines.shared.recovery import classify_leases, tag
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
 
 log = structlog.get_logger("fairlead.ray")
 
-_LAUNCHES_S = 20.0
+_LAUNCH_TIMEOUT_S = 20.0
 """for a warden to start a keeper"""
 
 
@@ -86,8 +86,8 @@ class RayEngine:
             head_within_s=self.head_within_s,
         )
         if self.node_dir:
-            self._watch.freight = Freight(self._ask_shelf, self._home_on)
-        self._to_stop: set[int] = set()
+            self._watch.freight = RayTransfer(self._call_node_files, self._home_on)
+        self._stops_requested: set[int] = set()
         """leases told to stop before they were launched"""
 
     # -- the protocol ---------------------------------------------------------------------------
@@ -120,8 +120,8 @@ class RayEngine:
             return
         one = ray_leases.write(directory, order)
         self._watch.leases[lease] = one
-        if lease in self._to_stop:
-            self._to_stop.discard(lease)
+        if lease in self._stops_requested:
+            self._stops_requested.discard(lease)
             self._watch.stop(one, order.grace_s, "")
         try:
             await self._start(one)
@@ -140,7 +140,7 @@ class RayEngine:
         if one is not None:
             self._watch.stop(one, one.order.grace_s, "")
         elif not (self._root / str(lease)).exists():
-            self._to_stop.add(lease)
+            self._stops_requested.add(lease)
 
     async def running(self) -> frozenset[int]:
         """Return the leases that have not ended."""
@@ -151,7 +151,7 @@ class RayEngine:
         if not self._watch.known:
             await self.inventory()
         listed = (path for path in self._root.iterdir() if (path / "order.json").exists())
-        found = sort_out(listed, leases)
+        found = classify_leases(listed, leases)
         for directory in found.wanted:
             if int(directory.name) not in self._watch.leases:
                 self._take_up(directory, ours=True)
@@ -205,13 +205,13 @@ class RayEngine:
             return str(Path(self.node_dir.replace("{node}", node)) / self._watch.prefix[:-1])
         return str(self._home / "nodes" / node)
 
-    async def _ask_shelf(self, name: str, method: str, *arguments: object) -> object:
+    async def _call_node_files(self, name: str, method: str, *arguments: object) -> object:
         node = self._watch.nodes.get(name)
         if node is None or not node.alive:
             raise RayError(f"node {name} is not there")
         home = self._home_on(name)
         return await self._ray.call(
-            node.id, "shelf", home, method, *arguments, within_s=_LAUNCHES_S
+            node.id, "shelf", home, method, *arguments, within_s=_LAUNCH_TIMEOUT_S
         )
 
     async def _start(self, one: Watched) -> None:
@@ -226,12 +226,12 @@ class RayEngine:
         ]
         if not await self._ray.reserve(name, bundles, self.start_within_s):
             raise RayError(f"Ray did not give its devices in {self.start_within_s:g} s")
-        await self._choose_gpus(one, nodes, name)
+        await self._assign_gpus(one, nodes, name)
         if self._watch.freight is not None:
-            await self._bring(one, self._watch.freight)
+            await self._upload_checkpoint(one, self._watch.freight)
         meets_at = ""
         if len(one.parts) > 1:
-            port = await self._ray.call(nodes[0].id, "port", within_s=_LAUNCHES_S)
+            port = await self._ray.call(nodes[0].id, "port", within_s=_LAUNCH_TIMEOUT_S)
             meets_at = f"{nodes[0].address}:{port}"
         if self._is_over(one):
             await self._ray.ask("release", name)
@@ -241,7 +241,9 @@ class RayEngine:
             part.begun = True
             part.order = replace(part.order, meets_at=meets_at)
             home = self._home_on(part.node)
-            calls.append(self._ray.call(node.id, "launch", home, part.order, within_s=_LAUNCHES_S))
+            calls.append(
+                self._ray.call(node.id, "launch", home, part.order, within_s=_LAUNCH_TIMEOUT_S)
+            )
         await asyncio.gather(*calls)
         one.has_started = True
         log.info(
@@ -256,7 +258,7 @@ class RayEngine:
             grace_s, one.grace_s = one.grace_s, None
             self._watch.stop(one, grace_s, "")
 
-    async def _bring(self, one: Watched, freight: Freight) -> None:
+    async def _upload_checkpoint(self, one: Watched, freight: RayTransfer) -> None:
         try:
             await asyncio.gather(*(freight.bring(one.order, part) for part in one.parts))
         except checkpoint.FencedError as error:
@@ -292,7 +294,7 @@ class RayEngine:
         self._watch.conclude(one)
         return True
 
-    async def _choose_gpus(self, one: Watched, nodes: list[RayNode], name: str) -> None:
+    async def _assign_gpus(self, one: Watched, nodes: list[RayNode], name: str) -> None:
         """Take the GPUs that Ray has given, of the number and kind that we asked for."""
         counts = {
             index: len(part.order.devices)

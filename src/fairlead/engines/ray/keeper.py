@@ -18,7 +18,7 @@ from fairlead.engines.keeper.keeper import Keeper, keep
 
 RAYLET = "FAIRLEAD_RAYLET_PID"
 """where a keeper finds the process number of its node's Ray"""
-_LAST_S = 2.0
+_GRACE_AFTER_RAYLET_S = 2.0
 """how long members have to save when the Ray of their node is dead"""
 
 
@@ -28,9 +28,9 @@ class RayKeeper(Keeper):
     def __init__(self, directory: Path, order: Order) -> None:
         super().__init__(directory, order)
         self._grace_s: float | None = None
-        self._raylet_dies = select.poll()
+        self._kill_after_raylet = select.poll()
         try:
-            self._raylet_dies.register(os.pidfd_open(int(os.environ[RAYLET])), select.POLLIN)
+            self._kill_after_raylet.register(os.pidfd_open(int(os.environ[RAYLET])), select.POLLIN)
             self._raylet = True
         except ProcessLookupError:
             self._raylet = False
@@ -43,11 +43,11 @@ class RayKeeper(Keeper):
     def tick(self) -> None:
         """Look whether to stop, and whether Ray lives."""
         self._heed_stop()
-        if not self._raylet or self._raylet_dies.poll(0):
+        if not self._raylet or self._kill_after_raylet.poll(0):
             self._stop("")
-            self._kill_at = min(self._kill_at, time.monotonic() + _LAST_S)
+            self._kill_at = min(self._kill_at, time.monotonic() + _GRACE_AFTER_RAYLET_S)
             self._raylet = True
-            self._raylet_dies = select.poll()
+            self._kill_after_raylet = select.poll()
 
     def _on_stop(self, *_: object) -> None:
         self._heed_stop()

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.base import Ended, LeaseOutcome, Order
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.shared import multi_node as parts
 from fairlead.engines.shared.multi_node import saved_steps, split
@@ -52,7 +52,7 @@ class Watched:
         """Return its part on a node, None if it has none or that has ended."""
         return next((p for p in self.parts if p.node == node and p.ended is None), None)
 
-    def give_up(self, part: Part, ending: Ending, why: str) -> None:
+    def give_up(self, part: Part, ending: LeaseOutcome, why: str) -> None:
         """End a part of which nothing is heard: nobody can write for it any more."""
         order = self.order
         with suppress(checkpoint.FencedError):  # a later lease of the job has begun

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from fairlead.engines.base import Ended, Ending, NodeFound, Progressed, Report
+from fairlead.engines.base import Ended, LeaseOutcome, NodeJoined, Progressed, Report
 from fairlead.engines.ray.connection import Connection, RayError
 from fairlead.engines.ray.leases import Part, Watched
 from fairlead.engines.ray.node_agent import News
@@ -23,7 +23,7 @@ from fairlead.engines.ray.nodes import (
     alive,
     taken,
 )
-from fairlead.engines.ray.transfer import Freight
+from fairlead.engines.ray.transfer import RayTransfer
 from fairlead.engines.shared.multi_node import saved_steps
 from fairlead.engines.shared.nodes.files import Saved
 from fairlead.model.cluster import Cluster, Node
@@ -31,11 +31,11 @@ from fairlead.model.cluster import Cluster, Node
 log = structlog.get_logger("fairlead.ray")
 
 _LOOK_S = 0.25
-_NEWS_S = 1.0
+_REPORTS_TIMEOUT_S = 1.0
 """how long a warden that has nothing to tell waits before it says so"""
 _BEGINS = 6
 """times the silence that a node's first warden may take to begin"""
-_BEGINS_AGAIN = 2
+_RECONCILE_RETRY_S = 2
 """times the silence that a warden may take which follows one that died"""
 _AGAIN_S = 0.3
 _SLACK_S = 10.0
@@ -46,7 +46,7 @@ _BAD = ("failed", "lost", "refused")
 
 
 @dataclass
-class Link:
+class AgentLink:
     """What is known of a node from its warden."""
 
     name: str
@@ -76,7 +76,7 @@ class Watch:
     silence_s: float
     poll_s: float
     head_within_s: float
-    freight: Freight | None = None
+    freight: RayTransfer | None = None
     """carries checkpoints and logs, where nodes share no directory with us"""
     leases: dict[int, Watched] = field(default_factory=dict)
     reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
@@ -86,7 +86,7 @@ class Watch:
     """all leases of ours are in the table, so groups of others under our name are strays"""
 
     def __post_init__(self) -> None:
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, AgentLink] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._answered_at: float | None = None
@@ -105,7 +105,7 @@ class Watch:
             self._add(node)
 
     def _add(self, node: Node) -> None:
-        link = self.links[node.id] = Link(node.id, heard_at=time.monotonic())
+        link = self.links[node.id] = AgentLink(node.id, heard_at=time.monotonic())
         self._tasks.append(asyncio.create_task(self._follow(link)))
 
     async def close(self) -> None:
@@ -113,7 +113,7 @@ class Watch:
         for task in self._tasks:
             task.cancel()
         if self._calls:
-            await asyncio.wait(self._calls, timeout=_NEWS_S)
+            await asyncio.wait(self._calls, timeout=_REPORTS_TIMEOUT_S)
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._calls, return_exceptions=True)
@@ -142,7 +142,7 @@ class Watch:
 
     # -- wardens --------------------------------------------------------------------------------
 
-    async def _follow(self, link: Link) -> None:
+    async def _follow(self, link: AgentLink) -> None:
         """Hear what a node's warden has to tell, for ever."""
         while True:
             node = self.nodes.get(link.name)
@@ -157,10 +157,10 @@ class Watch:
                 link.ready.clear()
                 log.warning("ray.warden", node=link.name, error=str(error))
                 if link.limit == 1 and "ActorDied" in str(error):
-                    link.limit = _BEGINS_AGAIN
+                    link.limit = _RECONCILE_RETRY_S
                 await asyncio.sleep(_AGAIN_S)
 
-    async def _hear(self, link: Link, node: RayNode) -> None:
+    async def _hear(self, link: AgentLink, node: RayNode) -> None:
         home, ray = self.home(link.name), self.ray
         private = self.freight is not None
         last = await ray.call(
@@ -171,13 +171,13 @@ class Watch:
         first = True
         while first or link.ready.is_set():  # a node that was given up is taken up from the start
             # The first answer says which keepers live: only then is the node known.
-            wait_s = 0.0 if first else _NEWS_S
-            within_s = _NEWS_S + self.silence_s
+            wait_s = 0.0 if first else _REPORTS_TIMEOUT_S
+            within_s = _REPORTS_TIMEOUT_S + self.silence_s
             news: News = await ray.call(node.id, "news", home, last, wait_s, within_s=within_s)
             link.heard_at, link.limit = time.monotonic(), 1
             link.alive, last = news.alive, news.last
             if self.freight is not None:
-                await self._gather(self.freight, link.name, news)
+                await self._download(self.freight, link.name, news)
                 link.heard_at = time.monotonic()
             for report in news.reports:
                 self._note(link.name, report)
@@ -185,7 +185,7 @@ class Watch:
                 link.ready.set()
                 first = False
 
-    def _wanted(self, link: Link) -> dict[int, float | None]:
+    def _wanted(self, link: AgentLink) -> dict[int, float | None]:
         """lease → how much grace it has to stop, None if it is to go on; of those on a node."""
         return {
             one.lease: one.grace_s
@@ -195,7 +195,7 @@ class Watch:
             )
         }
 
-    async def _gather(self, freight: Freight, node: str, news: News) -> None:
+    async def _download(self, freight: RayTransfer, node: str, news: News) -> None:
         """Have here what members have saved and printed, before what is told of them counts."""
         for report in news.reports:
             one = self.leases.get(report.lease) if isinstance(report, Saved) else None
@@ -224,10 +224,10 @@ class Watch:
             report = replace(report, steps=saved_steps(one.order))
             self.do(self.freight.clear(one.order, node))
         part.ended = report
-        self._tell_others(one, report)
+        self._stop_rest_of_gang(one, report)
         self.conclude(one)
 
-    def _tell_others(self, one: Watched, ended: Ended) -> None:
+    def _stop_rest_of_gang(self, one: Watched, ended: Ended) -> None:
         """Have the rest of a gang leave of which a part has ended before its time."""
         if ended.ending in _BAD:
             why = ended.message or f"members elsewhere exited with {ended.exit_codes}"
@@ -281,7 +281,7 @@ class Watch:
         elif self._away_since is None:
             self._away_since = now
         for node in self.known:
-            self._judge_node(node, self.links[node.id], now)
+            self._check_node(node, self.links[node.id], now)
         for one in list(self.leases.values()):
             late = one.stop_at is not None and now > one.stop_at + (one.grace_s or 0.0) + _SLACK_S
             if late:
@@ -290,7 +290,7 @@ class Watch:
                     if part.ended is None:
                         self._call(part.node, "kill", one.lease)
 
-    def _judge_node(self, node: Node, link: Link, now: float) -> None:
+    def _check_node(self, node: Node, link: AgentLink, now: float) -> None:
         found = self.nodes.get(node.id)
         quiet_s = now - max(link.heard_at, self.ray.since or 0.0)
         if self._away_since is not None:
@@ -312,7 +312,7 @@ class Watch:
             up = found.devices == node.devices and (clean or node.id not in self.told.down)
             self._tell(self.told.standing(node.id, up, now))
 
-    def _lose(self, link: Link, why: str, now: float) -> None:
+    def _lose(self, link: AgentLink, why: str, now: float) -> None:
         """Give up all leases of a node."""
         link.ready.clear()
         self._tell(self.told.standing(link.name, False, now))
@@ -321,12 +321,12 @@ class Watch:
             if part is not None:
                 self.give_up(one, part, "lost", why)
 
-    def give_up(self, one: Watched, part: Part, ending: Ending, why: str) -> None:
+    def give_up(self, one: Watched, part: Part, ending: LeaseOutcome, why: str) -> None:
         """End a part of which nothing is heard, and with it its lease."""
         log.warning("ray.given-up", lease=one.lease, node=part.node, why=why)
         one.give_up(part, ending, why)
         assert part.ended is not None
-        self._tell_others(one, part.ended)
+        self._stop_rest_of_gang(one, part.ended)
         for other in one.parts:
             if other.ended is None and not other.begun:
                 other.ended = Ended(one.lease, ending, None, why)
@@ -345,16 +345,16 @@ class Watch:
         groups = await self.ray.groups(self.prefix)
         self.nodes = alive(RayNode.read(one, self.accelerators) for one in found)
         self._answered_at = time.monotonic()
-        self._look_for_new()
+        self._register_new_nodes()
         ours: dict[str, Counter[str]] = {}
         for group in groups:
             for index, node in group["nodes"].items():
                 ours.setdefault(node, Counter()).update(group["bundles"][index])
         for node in self.known:
-            self._look_for_others(node, ours)
+            self._update_taken_devices(node, ours)
         self._compare({int(group["name"].removeprefix(self.prefix)) for group in groups})
 
-    def _look_for_new(self) -> None:
+    def _register_new_nodes(self) -> None:
         if any(
             node.alive and node.devices and name not in self.links
             for name, node in self.nodes.items()
@@ -363,9 +363,9 @@ class Watch:
             for node in self.known:
                 if node.id not in self.links:
                     self._add(node)
-                    self._tell([NodeFound(node)])
+                    self._tell([NodeJoined(node)])
 
-    def _look_for_others(self, node: Node, ours: dict[str, Counter[str]]) -> None:
+    def _update_taken_devices(self, node: Node, ours: dict[str, Counter[str]]) -> None:
         found = self.nodes.get(node.id)
         if found is None or not found.alive or found.devices != node.devices:
             return

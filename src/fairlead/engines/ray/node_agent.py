@@ -20,11 +20,11 @@ from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import free_port
 from fairlead.engines.local.engine import LocalEngine, start_keeper
 from fairlead.engines.ray.keeper import RAYLET
-from fairlead.engines.shared.nodes.files import Saved, Shelf
-from fairlead.engines.shared.recovery import never_started
+from fairlead.engines.shared.nodes.files import NodeFiles, Saved
+from fairlead.engines.shared.recovery import lost_before_start
 from fairlead.model.cluster import Cluster, Node
 
-_SAVED_S = 0.1
+_CHECKPOINT_POLL_S = 0.1
 """how often to look for checkpoints that are on this node only"""
 _IDLE_S = 900.0
 """after which a warden that nobody asks and that keeps nothing ends itself"""
@@ -41,12 +41,12 @@ class News:
     """leases whose keepers live"""
 
 
-class Office(LocalEngine):
+class SchedulerAgent(LocalEngine):
     """One scheduler's leases on this node."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home, Cluster((Node(home.name, ("any",)),)))
-        self.shelf = Shelf(home)
+        self.shelf = NodeFiles(home)
         self._private = False
         """checkpoints are on this node only: tell of them"""
         self._told: list[Report | Saved] = []
@@ -65,23 +65,23 @@ class Office(LocalEngine):
         self.shelf.forget()
         if private and not self._private:
             self._private = True
-            self._saving = asyncio.create_task(self._look_for_checkpoints())
+            self._saving = asyncio.create_task(self._poll_checkpoints())
         for lease in wanted:
             directory = self._directory(lease)
             if not (directory / "order.json").exists():
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
                 if lease_dir.read_ended(directory) is None:
-                    lease_dir.write_ended(directory, never_started(lease))
+                    lease_dir.write_ended(directory, lost_before_start(lease))
         for directory in self._root.iterdir():
             lease = int(directory.name)
-            if lease in self._watched:
+            if lease in self._pidfds:
                 pass
             elif lease in wanted or lease_dir.is_alive(directory):
                 self._watch(lease)
             if lease not in wanted:
                 await self.tell_to_stop(lease, 0.0, "")
                 # What was never to start stays marked, for its launch may yet come.
-                if lease not in self._watched and (directory / "order.json").exists():
+                if lease not in self._pidfds and (directory / "order.json").exists():
                     lease_dir.remove(directory)
         for lease, grace_s in wanted.items():
             if grace_s is not None:
@@ -90,16 +90,16 @@ class Office(LocalEngine):
 
     async def tell_to_stop(self, lease: int, grace_s: float, why: str) -> None:
         """Have a keeper stop its members; after the grace it kills them."""
-        if lease in self._watched:
+        if lease in self._pidfds:
             said = {"grace_s": grace_s, "why": why}
             lease_dir.write_json(self._directory(lease) / "stop", said)
             await self.stop(lease)
 
     async def kill(self, lease: int) -> None:
         """End a keeper that does not stop; its members end with it."""
-        if lease in self._watched:
+        if lease in self._pidfds:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._watched[lease], signal.SIGKILL)
+                signal.pidfd_send_signal(self._pidfds[lease], signal.SIGKILL)
 
     async def news(self, after: int, wait_s: float) -> News:
         """Return what was reported after this number, as soon as there is something."""
@@ -114,22 +114,22 @@ class Office(LocalEngine):
         self._first += known
         reports = tuple(self._told)
         last = self._first + len(self._told)
-        return News(last, reports, frozenset(self._watched))
+        return News(last, reports, frozenset(self._pidfds))
 
     async def _listen(self) -> None:
         async for report in self.reports():
             if isinstance(report, Ended) and self._private:
-                self._look_for_checkpoint(report.lease)  # first what it saved, then its end
+                self._report_checkpoint(report.lease)  # first what it saved, then its end
             self._told.append(report)
             self._new.set()
 
-    async def _look_for_checkpoints(self) -> None:
+    async def _poll_checkpoints(self) -> None:
         while True:
-            for lease in tuple(self._watched):
-                self._look_for_checkpoint(lease)
-            await asyncio.sleep(_SAVED_S)
+            for lease in tuple(self._pidfds):
+                self._report_checkpoint(lease)
+            await asyncio.sleep(_CHECKPOINT_POLL_S)
 
-    def _look_for_checkpoint(self, lease: int) -> None:
+    def _report_checkpoint(self, lease: int) -> None:
         try:
             order = lease_dir.read_order(self._directory(lease))
         except FileNotFoundError:  # it was never started
@@ -150,54 +150,56 @@ class Office(LocalEngine):
 class Warden:
     """All schedulers' leases on this node, by their homes."""
 
-    _offices: dict[str, Office] = field(default_factory=dict)
-    _asked_at: float = field(default_factory=time.monotonic)
+    _schedulers: dict[str, SchedulerAgent] = field(default_factory=dict)
+    _last_call_at: float = field(default_factory=time.monotonic)
     _idle: "asyncio.Task[None] | None" = None
 
     async def begin(self, home: str, wanted: Mapping[int, float | None], private: bool) -> int:
-        """Take up a scheduler's leases; see ``Office.begin``."""
-        return await self._office(home).begin(wanted, private)
+        """Take up a scheduler's leases; see ``SchedulerAgent.begin``."""
+        return await self._scheduler_agent(home).begin(wanted, private)
 
     async def shelf(self, home: str, method: str, *arguments: object) -> object:
-        """Do something with a scheduler's own files here; see ``Shelf``."""
-        return await asyncio.to_thread(getattr(self._office(home).shelf, method), *arguments)
+        """Do something with a scheduler's own files here; see ``NodeFiles``."""
+        return await asyncio.to_thread(
+            getattr(self._scheduler_agent(home).shelf, method), *arguments
+        )
 
     async def launch(self, home: str, order: Order) -> None:
         """Start the keeper of a part, once."""
-        await self._office(home).launch(order)
+        await self._scheduler_agent(home).launch(order)
 
     async def stop(self, home: str, lease: int, grace_s: float, why: str) -> None:
         """Have a keeper stop its members."""
-        await self._office(home).tell_to_stop(lease, grace_s, why)
+        await self._scheduler_agent(home).tell_to_stop(lease, grace_s, why)
 
     async def kill(self, home: str, lease: int) -> None:
         """End a keeper that does not stop."""
-        await self._office(home).kill(lease)
+        await self._scheduler_agent(home).kill(lease)
 
     async def forget(self, home: str, leases: Collection[int]) -> None:
         """Remove what is left of leases whose ends are written down."""
-        await self._office(home).forget(leases)
+        await self._scheduler_agent(home).forget(leases)
 
     async def news(self, home: str, after: int, wait_s: float) -> News:
         """Return what is new, as soon as there is something."""
-        return await self._office(home).news(after, wait_s)
+        return await self._scheduler_agent(home).news(after, wait_s)
 
     async def port(self) -> int:
         """Return a port of this node that is free, for a gang to meet."""
         return free_port("")
 
-    def _office(self, home: str) -> Office:
-        self._asked_at = time.monotonic()
+    def _scheduler_agent(self, home: str) -> SchedulerAgent:
+        self._last_call_at = time.monotonic()
         if self._idle is None:
-            self._idle = asyncio.create_task(self._end_when_idle())
-        found = self._offices.get(home)
+            self._idle = asyncio.create_task(self._exit_when_idle())
+        found = self._schedulers.get(home)
         if found is None:
-            found = self._offices[home] = Office(Path(home))
+            found = self._schedulers[home] = SchedulerAgent(Path(home))
         return found
 
-    async def _end_when_idle(self) -> None:
+    async def _exit_when_idle(self) -> None:
         while True:
             await asyncio.sleep(_IDLE_S / 10)
-            busy = [one for one in self._offices.values() if await one.running()]
-            if not busy and time.monotonic() - self._asked_at > _IDLE_S:
+            busy = [one for one in self._schedulers.values() if await one.running()]
+            if not busy and time.monotonic() - self._last_call_at > _IDLE_S:
                 os._exit(0)

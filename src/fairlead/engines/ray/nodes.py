@@ -9,12 +9,12 @@ from typing import Any
 
 from fairlead.engines.base import DevicesTaken
 from fairlead.engines.shared.nodes.registry import register
-from fairlead.engines.shared.nodes.status import Standing
+from fairlead.engines.shared.nodes.status import NodeStatus
 from fairlead.model.cluster import Cluster, Node
 
 GPU = "GPU"
 _TYPE = "accelerator_type:"
-_LOOKS_LIKE_A_TYPE = re.compile(r"[A-Za-z]{1,4}-?\d{1,4}[A-Za-z]{0,4}(-[\w.]+)?")
+_ACCELERATOR_NAME = re.compile(r"[A-Za-z]{1,4}-?\d{1,4}[A-Za-z]{0,4}(-[\w.]+)?")
 """what custom resources that are accelerators are called: V100, K80, A10G, MI300X, H200-3g.71gb"""
 
 
@@ -70,7 +70,7 @@ def _accelerators(totals: Mapping[str, float], chosen: Collection[str]) -> dict[
         types = [name.removeprefix(_TYPE) for name in totals if name.startswith(_TYPE)]
         found[types[0].lower() if types else "gpu"] = GPU
     for name in sorted(totals):
-        counts = name in chosen if chosen else _LOOKS_LIKE_A_TYPE.fullmatch(name) is not None
+        counts = name in chosen if chosen else _ACCELERATOR_NAME.fullmatch(name) is not None
         if counts and name != GPU and totals[name] >= 1:
             found.setdefault(name.lower(), name)
     return found
@@ -107,7 +107,7 @@ def taken(node: Node, found: RayNode, held: Collection[int], ours: Counter[str])
 
 
 @dataclass
-class Told(Standing):
+class Told(NodeStatus):
     """Remembers what was told about each node."""
 
     taken: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fairlead.engines.ray.bridge import Bridge
+from fairlead.engines.ray.bridge import RayBridge
 from fairlead.engines.shared.checkup.probe import answer
 
 _PATIENCE_S = 25.0
@@ -28,7 +28,7 @@ def main() -> None:
         logging_level="warning",
         **({"_node_ip_address": here} if here else {}),
     )
-    nodes = asyncio.run(Bridge().nodes())
+    nodes = asyncio.run(RayBridge().nodes())
     if rest:
         # Under a name that lives others may have lived before.
         alive = {one["name"]: one["id"] for one in nodes if one["alive"]}

@@ -18,30 +18,30 @@ from fairlead.engines.keeper.log_file import LogFile, end_of
 from fairlead.engines.ray.leases import Part, Watched
 from fairlead.engines.shared.nodes.files import (
     Saved,
+    checkpoint_files,
     checkpoint_path,
-    files_for,
-    names_of,
-    with_own_files,
+    files_to_restore,
+    with_node_paths,
 )
 from fairlead.job import checkpoint
 from fairlead.job.checkpoint import Latest
 
 log = structlog.get_logger("fairlead.ray")
 
-PIECE = 32 << 20
-_LOG_PIECE = 1 << 20
+CHUNK_BYTES = 32 << 20
+_LOG_CHUNK_BYTES = 1 << 20
 
 Ask = Callable[..., Awaitable[object]]
 """(node's name, method of its warden, arguments) → its answer"""
 
 
 @dataclass
-class Freight:
+class RayTransfer:
     """All that travels for one scheduler."""
 
     ask: Ask
     home: Callable[[str], str]
-    piece: int = PIECE
+    piece: int = CHUNK_BYTES
     _logs: dict[tuple[int, int], int] = field(default_factory=dict)
     """(lease, rank) → how much of its log we have"""
 
@@ -52,14 +52,14 @@ class Freight:
         checkpoint.raise_fence(order.checkpoint_dir, order.lease)
         found, node = checkpoint.latest(order.checkpoint_dir), part.node
         if found is not None:
-            wanted = files_for(part.order, found)
+            wanted = files_to_restore(part.order, found)
             missing = await self.ask(node, "missing", order.job, wanted)
             assert isinstance(missing, list)
             for name in missing:
                 source = Path(order.checkpoint_dir) / name
                 await self._send(source, node, checkpoint_path(order.job, name + ".part"))
         await self.ask(node, "install", order.job, order.lease, found)
-        part.order = with_own_files(part.order, self.home(node))
+        part.order = with_node_paths(part.order, self.home(node))
 
     async def _send(self, source: Path, node: str, path: str) -> None:
         offset = 0
@@ -75,11 +75,11 @@ class Freight:
     async def take(self, one: Watched, part: Part, saved: Saved) -> None:
         """Have here what the members of a part have saved, in force once all have."""
         order, parts = one.order, one.parts
-        names = names_of(part.order, saved.steps)
+        names = checkpoint_files(part.order, saved.steps)
         if len(parts) > 1 or saved.in_force:
             for name in names:
                 await self._fetch(order, part.node, name)
-        gang = [name for each in parts for name in names_of(each.order, saved.steps)]
+        gang = [name for each in parts for name in checkpoint_files(each.order, saved.steps)]
         if saved.in_force:
             found = Latest(order.lease, saved.steps, tuple(gang))
             try:
@@ -92,14 +92,14 @@ class Freight:
             for other in parts:
                 if other is not part and other.ended is None:
                     await self.ask(other.node, "install", order.job, order.lease, found)
-        elif len(parts) > 1 and self._has(order, gang):
+        elif len(parts) > 1 and self._has_all(order, gang):
             await self.ask(parts[0].node, "mark", order.job, gang)
 
     async def clear(self, order: Order, node: str) -> None:
         """Remove from a node what a lease that has ended saved there: it is here."""
         await self.ask(node, "empty", order.job, order.lease)
 
-    def _has(self, order: Order, names: list[str]) -> bool:
+    def _has_all(self, order: Order, names: list[str]) -> bool:
         return all(Path(order.checkpoint_dir, f"{name}.part").exists() for name in names)
 
     async def _fetch(self, order: Order, node: str, name: str) -> None:
@@ -119,7 +119,7 @@ class Freight:
             offset += len(piece)
             if not piece:
                 break
-        if not await asyncio.to_thread(checkpoint.is_whole, str(aside)):
+        if not await asyncio.to_thread(checkpoint.is_intact, str(aside)):
             raise OSError(f"checkpoint {name} arrived damaged from {node}")
         aside.replace(target)
 
@@ -137,7 +137,7 @@ class Freight:
                 known = await asyncio.to_thread(end_of, target)
             path, whole = f"jobs/{order.job}/logs/{name}", True
             while whole:
-                found = await self.ask(part.node, "read_log", path, known, _LOG_PIECE)
+                found = await self.ask(part.node, "read_log", path, known, _LOG_CHUNK_BYTES)
                 assert isinstance(found, tuple)
                 at, piece = found
                 if not piece:

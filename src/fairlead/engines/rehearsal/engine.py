@@ -18,7 +18,7 @@ from fairlead.engines.base import Ended, Order, Report, Started
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError
 
-_BEGINS_S = 20.0
+_START_POLL_S = 20.0
 _LONGEST_LINE = 1 << 26
 
 
@@ -113,7 +113,7 @@ class RehearsalEngine:
         path = self._root / "socket"
         process: subprocess.Popen[bytes] | None = None
         loop = asyncio.get_running_loop()
-        until = loop.time() + _BEGINS_S
+        until = loop.time() + _START_POLL_S
         while loop.time() < until:
             with suppress(OSError):
                 return await asyncio.open_unix_connection(str(path), limit=_LONGEST_LINE)
@@ -136,11 +136,11 @@ class RehearsalEngine:
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Take in what the members' process tells; when it dies all leases are lost."""
         while line := await reader.readline():
-            self._heard(json.loads(line))
+            self._handle_report(json.loads(line))
         for lease in sorted(self._open):
-            self._heard({"ended": lease, "ending": "lost", "steps": None})
+            self._handle_report({"ended": lease, "ending": "lost", "steps": None})
 
-    def _heard(self, told: dict[str, Any]) -> None:
+    def _handle_report(self, told: dict[str, Any]) -> None:
         if "started" in told:
             self._reports.put_nowait(Started(told["started"]))
             return

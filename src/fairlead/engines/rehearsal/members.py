@@ -22,7 +22,7 @@ from typing import Any
 from fairlead.engines.rehearsal.http_client import Connection
 from fairlead.job.lease import next_renewal_s
 
-_ALONE_S = 60.0
+_EXIT_WITHOUT_ENGINE_S = 60.0
 _RETRY_S = 0.5
 _AGAIN_S = 0.05
 _KEPT = 50_000
@@ -94,7 +94,7 @@ class Nodes:
         self.ended: dict[int, dict[str, object]] = {}
         """what could not be told yet, or may be asked for again"""
         self.figures = Figures()
-        self.alone_since: float | None = time.monotonic()
+        self.disconnected_since: float | None = time.monotonic()
         self._engine: asyncio.StreamWriter | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -105,14 +105,17 @@ class Nodes:
         server = await asyncio.start_unix_server(self._serve, str(path), limit=_LONGEST_LINE)
         (self.root / "pid").write_text(str(os.getpid()), encoding="ascii")
         async with server:
-            while self.alone_since is None or time.monotonic() - self.alone_since < _ALONE_S:
+            while (
+                self.disconnected_since is None
+                or time.monotonic() - self.disconnected_since < _EXIT_WITHOUT_ENGINE_S
+            ):
                 await asyncio.sleep(1.0)
                 aside = self.root / "figures.tmp"
                 aside.write_text(json.dumps(self.figures.written()), encoding="ascii")
                 aside.replace(self.root / "figures.json")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._engine, self.alone_since = writer, None
+        self._engine, self.disconnected_since = writer, None
         while line := await reader.readline():
             told = json.loads(line)
             if "launch" in told:
@@ -125,7 +128,7 @@ class Nodes:
             else:
                 self._adopt(told["adopt"])
         if self._engine is writer:
-            self._engine, self.alone_since = None, time.monotonic()
+            self._engine, self.disconnected_since = None, time.monotonic()
 
     def _tell(self, what: dict[str, object]) -> None:
         if self._engine is not None:

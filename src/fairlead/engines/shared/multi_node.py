@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.base import Ended, LeaseOutcome, Order
 from fairlead.engines.keeper import lease_dir
 from fairlead.job import checkpoint
 
-_WORST_FIRST: tuple[Ending, ...] = ("refused", "lost", "failed", "left", "finished")
+_OUTCOMES_WORST_FIRST: tuple[LeaseOutcome, ...] = ("refused", "lost", "failed", "left", "finished")
 
 
 def together(order: Order, parts: list[Ended]) -> Ended:
@@ -16,7 +16,7 @@ def together(order: Order, parts: list[Ended]) -> Ended:
     if len(parts) == 1:
         return parts[0]
     steps = max((one.steps for one in parts if one.steps is not None), default=None)
-    ending = min((one.ending for one in parts), key=_WORST_FIRST.index)
+    ending = min((one.ending for one in parts), key=_OUTCOMES_WORST_FIRST.index)
     if ending == "left" and any(one.ending == "finished" for one in parts):
         done = order.total_steps is not None and (steps or 0.0) >= order.total_steps
         ending = "finished" if done else "left"

@@ -22,7 +22,7 @@ class Found:
     """of leases that are wanted and were never started: the crash came before their directories"""
 
 
-def sort_out(directories: Iterable[Path], wanted: Collection[int]) -> Found:
+def classify_leases(directories: Iterable[Path], wanted: Collection[int]) -> Found:
     """Return what there is of these leases and of others."""
     listed = {int(path.name): path for path in sorted(directories)}
     others = {lease: path for lease, path in listed.items() if lease not in wanted}
@@ -31,11 +31,11 @@ def sort_out(directories: Iterable[Path], wanted: Collection[int]) -> Found:
         wanted=[path for lease, path in listed.items() if lease in wanted],
         strays=[path for lease, path in others.items() if lease not in over],
         over=over,
-        never=[never_started(lease) for lease in wanted if lease not in listed],
+        never=[lost_before_start(lease) for lease in wanted if lease not in listed],
     )
 
 
-def never_started(lease: int) -> Ended:
+def lost_before_start(lease: int) -> Ended:
     """Return the end of a lease that was ordered and never reached its node."""
     return Ended(lease, "lost", None, "it was never started")
 

@@ -16,11 +16,19 @@ _AT_ONCE = 8
 _PATIENCE_S = 60.0
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_]*)=(.*?)(?=\s+[A-Za-z][A-Za-z0-9_]*=|\s*$)")
 _GPU = re.compile(r"\bgpu(?::([A-Za-z][^:,()]*))?[:=](\d+)")
-_TAKES_JOBS = frozenset({"IDLE", "MIXED", "ALLOCATED"})
-_FOR_OTHERS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "SLURM_CONF")
-_UNSURE = frozenset({"NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"})
+_USABLE_STATES = frozenset({"IDLE", "MIXED", "ALLOCATED"})
+_OTHER_USER_VARIABLES = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "SLURM_CONF",
+)
+_UNCERTAIN_STATES = frozenset({"NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"})
 _FINE = frozenset({"COMPLETING", "CLOUD", "DYNAMIC_NORM", "PLANNED", "POWERED_UP", "POWER_SAVING"})
-_OURS_IF_RESERVED = frozenset({"RESERVED", "MAINTENANCE", "MAINT"})
+_RESERVED_STATES = frozenset({"RESERVED", "MAINTENANCE", "MAINT"})
 
 
 class SlurmError(FairleadError):
@@ -51,10 +59,10 @@ class SlurmNode:
         Slurm is unsure of a node that has not answered it for a moment, and of all nodes when its
         controller has just started.
         """
-        rest = self.states - _TAKES_JOBS - _FINE - (_OURS_IF_RESERVED if reserved else set())
-        if rest - _UNSURE:
+        rest = self.states - _USABLE_STATES - _FINE - (_RESERVED_STATES if reserved else set())
+        if rest - _UNCERTAIN_STATES:
             return "down"
-        return "unsure" if rest or not self.states & _TAKES_JOBS else "up"
+        return "unsure" if rest or not self.states & _USABLE_STATES else "up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +235,7 @@ def environment_of(server: Mapping[str, str], *, for_others: bool) -> dict[str, 
     what they need to start and no more.
     """
     if for_others:
-        return {name: server[name] for name in _FOR_OTHERS if name in server}
+        return {name: server[name] for name in _OTHER_USER_VARIABLES if name in server}
     ours = ("FAIRLEAD_", "SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SALLOC_", "SINFO_")
     return {
         name: value

@@ -19,14 +19,14 @@ import structlog
 
 from fairlead.engines.base import Order, Report
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.shared.recovery import sort_out, tag
+from fairlead.engines.shared.recovery import classify_leases, tag
 from fairlead.engines.slurm import leases as slurm_leases
 from fairlead.engines.slurm.commands import Slurm, SlurmError, environment_of
 from fairlead.engines.slurm.foreign_jobs import Others
 from fairlead.engines.slurm.leases import Part, Watched
 from fairlead.engines.slurm.monitor import Watch
 from fairlead.engines.slurm.node_selection import Choice
-from fairlead.engines.slurm.nodes import NodeWatch
+from fairlead.engines.slurm.nodes import SlurmNodeStatus
 from fairlead.model.cluster import Cluster
 
 log = structlog.get_logger("fairlead.slurm")
@@ -69,10 +69,10 @@ class SlurmEngine:
         for path in (self.data, self._home, self._root):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.users:
-            _let_others_in(self.data)
+            _allow_traversal(self.data)
         self._prefix = f"fairlead-{tag(self._home / 'tag')}-"
         self._slurm = Slurm(environment_of(os.environ, for_others=self.users))
-        nodes = NodeWatch(self._home / "down.json", bool(self.reservation))
+        nodes = SlurmNodeStatus(self._home / "down.json", bool(self.reservation))
         nodes.recall()
         self._choice = Choice(
             self._slurm, self._home / "nodes.json", self.partition, self.reservation
@@ -89,7 +89,7 @@ class SlurmEngine:
             start_within_s=self.start_within_s,
             poll_s=self.poll_s,
         )
-        self._to_stop: set[int] = set()
+        self._stops_requested: set[int] = set()
         """leases told to stop before they were launched"""
         self._submissions: set[asyncio.Future[list[None]]] = set()
         """under way"""
@@ -120,8 +120,8 @@ class SlurmEngine:
         watched = Watched(order, directory, parts, time.monotonic())
         self._watch.leases[lease] = watched
         self._watch.begin()
-        if lease in self._to_stop:
-            self._to_stop.discard(lease)
+        if lease in self._stops_requested:
+            self._stops_requested.discard(lease)
             watched.submitted = True
             await self.stop(lease)
             return
@@ -144,19 +144,19 @@ class SlurmEngine:
             "slurm.submitted", job=order.job, lease=lease, nodes=[part.node for part in parts]
         )
         if watched.stop_at is not None:  # it was stopped while it was being submitted
-            await self._stop_jobs(watched)
+            await self._stop_slurm_jobs(watched)
 
     async def stop(self, lease: int) -> None:
         """Tell the keepers of a lease to stop their members; after the grace these are killed."""
         watched = self._watch.leases.get(lease)
         if watched is None:
             if not (self._root / str(lease)).exists():
-                self._to_stop.add(lease)
+                self._stops_requested.add(lease)
         elif watched.stop_at is None:
             watched.stop_at = time.monotonic()
             watched.tell_to_stop(watched.order.grace_s)
             if watched.submitted:
-                await self._stop_jobs(watched)
+                await self._stop_slurm_jobs(watched)
 
     async def running(self) -> frozenset[int]:
         """Return the leases that have not ended."""
@@ -167,7 +167,7 @@ class SlurmEngine:
         if not self._choice.known:
             await self.inventory()
         listed = await asyncio.to_thread(slurm_leases.listed, self._root)
-        found = sort_out(listed, leases)
+        found = classify_leases(listed, leases)
         for directory in found.wanted:
             if int(directory.name) not in self._watch.leases:
                 self._take_up(directory, ours=True)
@@ -236,7 +236,7 @@ class SlurmEngine:
                 options.append(f"--{name}={getattr(self, name)}")
         if self.users:
             user = pwd.getpwnam(order.tenant)
-            _hand_over(part, user)
+            _chown_to_tenant(part, user)
             options += [f"--uid={user.pw_uid}", f"--gid={user.pw_gid}"]
             own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
             script += [f"export {name}={shlex.quote(value)}" for name, value in own.items()]
@@ -251,7 +251,7 @@ class SlurmEngine:
         name = self._prefix[:-1] + (f"-{tenant}" if self.users else "")
         return str(Path(self.node_dir.replace("{node}", node)) / name)
 
-    async def _stop_jobs(self, watched: Watched) -> None:
+    async def _stop_slurm_jobs(self, watched: Watched) -> None:
         """Have Slurm drop what waits and signal what runs, so that nobody waits for a look."""
         calls = []
         for part in watched.parts:
@@ -260,7 +260,7 @@ class SlurmEngine:
                 act = self._slurm.signal if begun else self._slurm.cancel_waiting
                 calls.append(act(part.name))
         await self._watch.quietly(*calls)
-        self._watch.ask_soon()
+        self._watch.poll_soon()
 
     def _take_up(self, directory: Path, *, ours: bool) -> None:
         """Follow a lease that was submitted before, or report how it ended."""
@@ -276,7 +276,7 @@ class SlurmEngine:
         self._watch.leases[order.lease] = watched
 
 
-def _let_others_in(data: Path) -> None:
+def _allow_traversal(data: Path) -> None:
     """Let tenants' processes pass to their own directories, and see nothing else here."""
     for path in data.iterdir():
         if path.is_file():
@@ -286,7 +286,7 @@ def _let_others_in(data: Path) -> None:
         path.chmod(0o711)
 
 
-def _hand_over(part: Part, user: pwd.struct_passwd) -> None:
+def _chown_to_tenant(part: Part, user: pwd.struct_passwd) -> None:
     """Give a tenant's user the directories of a lease and its job."""
     order = part.order
     part.directory.parent.chmod(0o711)

@@ -51,7 +51,7 @@ class Others:
             found = nodes.get(node.id)
             if found is None or found.devices != node.devices:
                 continue
-            theirs = self._theirs(found, held.get(node.id, Counter()))
+            theirs = self._foreign_counts(found, held.get(node.id, Counter()))
             before, self._seen[node.id] = self._seen.get(node.id), theirs
             if before not in (None, theirs):
                 continue  # a job of ours may have come or gone between Slurm's two answers
@@ -61,7 +61,7 @@ class Others:
                 reports.append(DevicesTaken(node.id, taken))
         return reports
 
-    def _theirs(self, node: SlurmNode, ours: Counter[str]) -> tuple[Counter[str], int]:
+    def _foreign_counts(self, node: SlurmNode, ours: Counter[str]) -> tuple[Counter[str], int]:
         """Return how many devices are theirs, and how many more have no cores to go with them."""
         theirs = Counter(node.used) - ours
         free = len(node.devices) - ours.total() - theirs.total()

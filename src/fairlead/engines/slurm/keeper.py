@@ -18,34 +18,34 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.base import Ended, LeaseOutcome, Order
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import free_port
 from fairlead.engines.keeper.keeper import (
-    ENDS_S,
+    EXIT_POLL_S,
     Keeper,
     NotStartedError,
     keep,
 )
-from fairlead.engines.slurm.transfer import Carrier, DamagedError
+from fairlead.engines.slurm.transfer import CheckpointTransfer, DamagedError
 from fairlead.job.checkpoint import FencedError
 
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 _LOOK_S = 0.05
-_GATHER_S = 600.0
-_TELLS_S = 60.0
+_GANG_TIMEOUT_S = 600.0
+_REPORT_RETRY_S = 60.0
 """how long the end of a part may wait for the directory; by then it has long been given up"""
-_STAYS_S = 1.0
+_HOLD_DEVICES_S = 1.0
 """how long it holds its devices, with nobody on them, for who comes next to be in Slurm's queue"""
 _BAD = ("failed", "lost", "refused")
 
 
-class NodeKeeper(Keeper):
+class SlurmKeeper(Keeper):
     """Keeps the members of a gang that run on one node."""
 
     def __init__(self, directory: Path, order: Order) -> None:
-        super().__init__(directory, with_slurms_devices(order))
-        self._beaten_at = -BEAT_S
+        super().__init__(directory, with_allocated_devices(order))
+        self._last_heartbeat_at = -HEARTBEAT_S
         self._looked_at = 0.0
         self._grace_s: float | None = None
 
@@ -54,7 +54,7 @@ class NodeKeeper(Keeper):
         first = self._order.first_rank == 0
         here = {"port": free_port("") if first else 0}
         lease_dir.write_json(self._directory / "here.json", here)
-        until = time.monotonic() + _GATHER_S
+        until = time.monotonic() + _GANG_TIMEOUT_S
         while True:
             self.tick()
             if self._stopping or time.monotonic() > until:
@@ -76,40 +76,40 @@ class NodeKeeper(Keeper):
         by those who do not hear of us, and members cannot save: then it is the fence that decides.
         """
         now = time.monotonic()
-        if now - self._beaten_at >= BEAT_S:
-            self._beaten_at = now
+        if now - self._last_heartbeat_at >= HEARTBEAT_S:
+            self._last_heartbeat_at = now
             with suppress(OSError):
                 beat(self._directory)
         with suppress(OSError):
             self._heed_stop(now)
-        if now - self._looked_at >= BEAT_S and not self._stopping:
+        if now - self._looked_at >= HEARTBEAT_S and not self._stopping:
             self._looked_at = now
             with suppress(OSError):
-                self._look_at_others(now)
+                self._check_other_parts(now)
 
     def tell(self, ended: Ended) -> None:
         """Write down how the part ended once the directory can be reached, if nobody else has."""
-        until = time.monotonic() + _TELLS_S
+        until = time.monotonic() + _REPORT_RETRY_S
         while True:
             try:
                 if lease_dir.read_ended(self._directory) is None:
                     super().tell(ended)
-                    self._stay()
+                    self._hold_devices()
                 return
             except OSError:
                 if time.monotonic() > until:
                     raise
-            time.sleep(BEAT_S)
+            time.sleep(HEARTBEAT_S)
 
-    def _stay(self) -> None:
+    def _hold_devices(self) -> None:
         """Hold the devices until what the server starts on them is in Slurm's queue.
 
         Slurm starts what waits for a job's devices when that job's epilog ends; for what is
         submitted later it looks once a second at best.
         """
-        over, until = self._directory.parent / "over", time.monotonic() + _STAYS_S
+        over, until = self._directory.parent / "over", time.monotonic() + _HOLD_DEVICES_S
         while not over.exists() and time.monotonic() < until:
-            time.sleep(ENDS_S)
+            time.sleep(EXIT_POLL_S)
 
     def _heed_stop(self, now: float) -> None:
         found = lease_dir.read_json(self._directory / "stop")
@@ -120,7 +120,7 @@ class NodeKeeper(Keeper):
             self._grace_s = float(found["grace_s"])
             self._kill_at = min(self._kill_at, now + self._grace_s)
 
-    def _look_at_others(self, now: float) -> None:
+    def _check_other_parts(self, now: float) -> None:
         others = [lease_dir.read_ended(part) for part in self._parts() if part != self._directory]
         bad = [ended for ended in others if ended is not None and ended.ending in _BAD]
         if bad:
@@ -135,13 +135,13 @@ class NodeKeeper(Keeper):
         return [self._directory.parent / str(number) for number in range(count)]
 
 
-class CarryingKeeper(NodeKeeper):
+class TransferringKeeper(SlurmKeeper):
     """Keeps members that save on their node's own disk."""
 
     def __init__(self, directory: Path, order: Order, home: Path) -> None:
         super().__init__(directory, order)
         gang = [lease_dir.read_order(part) for part in self._parts()]
-        self._carrier = Carrier(order, gang, home)
+        self._transfer = CheckpointTransfer(order, gang, home)
 
     def gather(self) -> bool:
         """Wait for the rest of the gang, and for the checkpoint that members start from."""
@@ -151,7 +151,7 @@ class CarryingKeeper(NodeKeeper):
 
         def bring() -> None:
             try:
-                self._carrier.bring()
+                self._transfer.bring()
             except (OSError, FencedError) as error:
                 failed.append(error)
 
@@ -161,7 +161,10 @@ class CarryingKeeper(NodeKeeper):
             self.tick()
             bringing.join(_LOOK_S)
         for error in failed:
-            kinds: dict[type[Exception], Ending] = {FencedError: "refused", DamagedError: "failed"}
+            kinds: dict[type[Exception], LeaseOutcome] = {
+                FencedError: "refused",
+                DamagedError: "failed",
+            }
             raise NotStartedError(kinds.get(type(error), "lost"), str(error)) from error
         return not self._stopping
 
@@ -169,16 +172,16 @@ class CarryingKeeper(NodeKeeper):
         """Carry what members saved last, before their end is told."""
         with suppress(OSError):
             (self._directory / "carrying").touch()
-        self._carrier.end()
-        while self._carrier.is_busy():
+        self._transfer.end()
+        while self._transfer.is_busy():
             self.tick()
             time.sleep(_LOOK_S)
 
     def _start(self) -> None:
-        own = {**self._order.environment, "FAIRLEAD_NODE_CHECKPOINT_DIR": self._carrier.own}
+        own = {**self._order.environment, "FAIRLEAD_NODE_CHECKPOINT_DIR": self._transfer.own}
         self._order = replace(self._order, environment=own)
         super()._start()
-        self._carrier.begin()
+        self._transfer.begin()
 
 
 def beat(directory: Path) -> None:
@@ -188,7 +191,7 @@ def beat(directory: Path) -> None:
     os.utime(path)
 
 
-def with_slurms_devices(order: Order) -> Order:
+def with_allocated_devices(order: Order) -> Order:
     """Return the order with the devices that Slurm has given, of the kinds that we asked for."""
     given = [part for part in os.environ.get("SLURM_JOB_GPUS", "").split(",") if part]
     if len(given) != len(order.devices) or not all(part.isdigit() for part in given):
@@ -208,8 +211,8 @@ def main() -> int:
     if not directory.exists():
         return 0  # Slurm may be late: where the directory is gone the lease has ended
     if len(sys.argv) > 2:
-        return keep(directory, partial(CarryingKeeper, home=Path(sys.argv[2])))
-    return keep(directory, NodeKeeper)
+        return keep(directory, partial(TransferringKeeper, home=Path(sys.argv[2])))
+    return keep(directory, SlurmKeeper)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fairlead.engines.base import Ended, Ending, Order
+from fairlead.engines.base import Ended, LeaseOutcome, Order
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.shared import multi_node as parts
 from fairlead.engines.shared.multi_node import saved_steps, split
@@ -23,7 +23,7 @@ from fairlead.job import checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PartFiles:
     """What the files of a part say."""
 
     ended: Ended | None
@@ -46,7 +46,7 @@ class Part:
     """members have ended, and what they saved is on its way to the data directory"""
     beat: int | None = None
     """when the keeper last showed life, by the clock of whoever keeps the files"""
-    beat_seen_at: float | None = None
+    heartbeat_seen_at: float | None = None
     """when we last saw that change, by our own clock; None: it never began"""
     runs_since: float | None = None
     """when Slurm first said, to us, that it runs"""
@@ -56,18 +56,18 @@ class Part:
         """Where it runs."""
         return self.order.devices[0][0]
 
-    def read(self) -> Seen | None:
+    def read(self) -> PartFiles | None:
         """Return what its files say, None once it has ended; changes nothing."""
         if self.ended is not None:
             return None
-        return Seen(
+        return PartFiles(
             lease_dir.read_ended(self.directory),
             self.has_started or (self.directory / "members.json").exists(),
             (self.directory / "carrying").exists(),
-            _changed_at(self.directory / "beat"),
+            _mtime_ns(self.directory / "beat"),
         )
 
-    def note(self, seen: Seen | None, now: float, age_s: Callable[[int], float]) -> None:
+    def note(self, seen: PartFiles | None, now: float, age_s: Callable[[int], float]) -> None:
         """Take in what its files say; ``age_s`` tells how old a beat that we did not see is."""
         if seen is None or self.ended is not None:
             return
@@ -75,10 +75,10 @@ class Part:
         self.has_started = seen.has_started
         self.carries = seen.carries
         if seen.beat is not None and seen.beat != self.beat:
-            self.beat_seen_at = now - (age_s(seen.beat) if self.beat is None else 0.0)
+            self.heartbeat_seen_at = now - (age_s(seen.beat) if self.beat is None else 0.0)
             self.beat = seen.beat
 
-    def last_words(self) -> str:
+    def last_output_line(self) -> str:
         """Return the last line that its keeper, or Slurm in its place, has printed."""
         try:
             lines = (self.directory / "keeper.log").read_text(errors="replace").split("\n")
@@ -88,7 +88,7 @@ class Part:
 
     def quiet_s(self, now: float) -> float:
         """Return for how long nothing was heard of a keeper that should be there."""
-        last = [at for at in (self.beat_seen_at, self.runs_since) if at is not None]
+        last = [at for at in (self.heartbeat_seen_at, self.runs_since) if at is not None]
         return now - max(last) if last else 0.0
 
 
@@ -130,7 +130,7 @@ class Watched:
             if part.ended is None:
                 lease_dir.write_json(part.directory / "stop", {"grace_s": grace_s})
 
-    def give_up(self, part: Part, ending: Ending, why: str) -> None:
+    def give_up(self, part: Part, ending: LeaseOutcome, why: str) -> None:
         """End a part of which nothing is heard; nobody can run it or write for it any more."""
         order = self.order
         with suppress(checkpoint.FencedError):  # a later lease of the job has begun
@@ -200,14 +200,14 @@ def remove(directory: Path) -> bool:
     return True
 
 
-def time_there(path: Path) -> int:
+def file_server_time_ns(path: Path) -> int:
     """Return the time by the clock of whoever keeps the files, in nanoseconds."""
     path.touch()
     os.utime(path)
     return path.stat().st_mtime_ns
 
 
-def _changed_at(path: Path) -> int | None:
+def _mtime_ns(path: Path) -> int | None:
     """Return when a file was last changed; it is opened, for a network file system's sake."""
     try:
         with path.open("rb") as file:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from fairlead.engines.base import Ending, NodeFound, Progressed, Report, Started
+from fairlead.engines.base import LeaseOutcome, NodeJoined, Progressed, Report, Started
 from fairlead.engines.slurm import leases as slurm_leases
 from fairlead.engines.slurm.commands import (
     Slurm,
@@ -23,20 +23,20 @@ from fairlead.engines.slurm.commands import (
 from fairlead.engines.slurm.foreign_jobs import Others, Ours
 from fairlead.engines.slurm.leases import (
     Part,
-    Seen,
+    PartFiles,
     Watched,
-    time_there,
+    file_server_time_ns,
 )
 from fairlead.engines.slurm.node_selection import Choice
-from fairlead.engines.slurm.nodes import NodeWatch
+from fairlead.engines.slurm.nodes import SlurmNodeStatus
 from fairlead.model.cluster import Node
 
 log = structlog.get_logger("fairlead.slurm")
 
 _LOOK_S = 0.2
-_GONE_S = 2.0
+_MISSING_JOB_S = 2.0
 """how long a keeper whose job Slurm has cleared away may be silent before it is taken for dead"""
-_SETTLES_S = 5.0
+_SETTLE_S = 5.0
 """within which what a scheduler that died has submitted shows up in Slurm's queue"""
 _SLACK_S = 10.0
 """after the grace of a lease, before Slurm is asked to end it"""
@@ -57,7 +57,7 @@ class Watch:
     clock: Path
     """a file of which only the time matters, where the keepers' files are"""
     choice: Choice
-    nodes: NodeWatch
+    nodes: SlurmNodeStatus
     others: Others
     silence_s: float
     start_within_s: float
@@ -91,7 +91,7 @@ class Watch:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
-    def ask_soon(self) -> None:
+    def poll_soon(self) -> None:
         """Look at Slurm without waiting for the next time."""
         self._ask.set()
 
@@ -126,7 +126,7 @@ class Watch:
         watched = list(self.leases.values())
         if not watched:
             return
-        seen, there = await asyncio.to_thread(_read_all, watched, self.clock)
+        seen, there = await asyncio.to_thread(_read_lease_dirs, watched, self.clock)
         now = time.monotonic()
 
         def age_s(beat: int) -> float:
@@ -169,7 +169,7 @@ class Watch:
         jobs = await self.slurm.jobs(self.prefix)
         now = time.monotonic()
         # Nodes first: whoever hears that a lease is lost must not place its job there again.
-        self._tell_of_nodes(nodes, joined, jobs.values(), now)
+        self._report_nodes(nodes, joined, jobs.values(), now)
         for one in list(self.leases.values()):
             for part in one.parts:
                 if part.ended is None and one.submitted and one.since < asked_at:
@@ -179,11 +179,11 @@ class Watch:
         ):
             log.debug("slurm.taken", node=taken.node, devices=taken.numbers)
             self.reports.put_nowait(taken)
-        await self._leave_to_others(jobs)
-        await self._end_strays(jobs.values())
-        await self._clear_away(jobs)
+        await self._yield_to_others(jobs)
+        await self._cancel_orphans(jobs.values())
+        await self._remove_ended(jobs)
 
-    def _tell_of_nodes(
+    def _report_nodes(
         self,
         nodes: Mapping[str, SlurmNode],
         joined: Collection[Node],
@@ -192,10 +192,10 @@ class Watch:
     ) -> None:
         for node in joined:
             log.info("slurm.node-found", node=node.id, devices=len(node.devices))
-            self.reports.put_nowait(NodeFound(node))
+            self.reports.put_nowait(NodeJoined(node))
         leased: dict[str, bool] = {}
         for part in (part for one in self.leases.values() for part in one.parts):
-            heard = part.beat_seen_at is not None and part.quiet_s(now) <= self.silence_s
+            heard = part.heartbeat_seen_at is not None and part.quiet_s(now) <= self.silence_s
             leased[part.node] = leased.get(part.node, False) or heard
         for report in self.nodes.judge(nodes, self.choice.known, jobs, leased, now):
             log.info("slurm.node", report=str(report))
@@ -213,7 +213,7 @@ class Watch:
         nodes = running.keys() | waiting.keys()
         return {name: Ours(running.get(name, ()), waiting.get(name, ())) for name in nodes}
 
-    async def _leave_to_others(self, jobs: Mapping[str, SlurmJob]) -> None:
+    async def _yield_to_others(self, jobs: Mapping[str, SlurmJob]) -> None:
         """Give up what waits for devices that others were given before us."""
         for one in list(self.leases.values()):
             for part in one.parts:
@@ -230,7 +230,7 @@ class Watch:
             and not part.carries
         )
         if job is None:
-            await self._judge_without_job(one, part, late, now)
+            await self._check_missing_job(one, part, late, now)
         elif job.state == "PENDING":
             if now - one.since > self.start_within_s:
                 why = f"Slurm did not start it in {self.start_within_s:g} s: {job.reason}"
@@ -239,21 +239,21 @@ class Watch:
             part.runs_since = now
         else:
             part.runs_since = part.runs_since or now
-            begun = part.beat_seen_at is not None
+            begun = part.heartbeat_seen_at is not None
             if part.quiet_s(now) > self.silence_s * (1 if begun else _BEGINS):
                 await self._lose(one, part, now)
             elif late:
                 await self.quietly(self.slurm.cancel(part.name))
 
-    async def _judge_without_job(self, one: Watched, part: Part, late: bool, now: float) -> None:
-        if part.beat_seen_at is None:
-            if now - one.since > _SETTLES_S or one.fresh:
+    async def _check_missing_job(self, one: Watched, part: Part, late: bool, now: float) -> None:
+        if part.heartbeat_seen_at is None:
+            if now - one.since > _SETTLE_S or one.fresh:
                 if one.stop_at is not None:
                     await self._give_up(one, part, "left", "it was stopped before it began")
                 else:
                     why = _with("it ended before it began", part)
                     await self._give_up(one, part, "lost", why)
-        elif part.quiet_s(now) > _GONE_S:
+        elif part.quiet_s(now) > _MISSING_JOB_S:
             await self._give_up(one, part, "lost", _with("its keeper died", part))
         elif late:
             await self._give_up(one, part, "lost", "its keeper does not stop")
@@ -271,7 +271,8 @@ class Watch:
             if its.node == part.node and its.ended is None and its is not part
         ]
         if any(
-            its.beat_seen_at is not None and its.quiet_s(now) <= self.silence_s for _, its in there
+            its.heartbeat_seen_at is not None and its.quiet_s(now) <= self.silence_s
+            for _, its in there
         ):
             await self._give_up(one, part, "lost", "its keeper is silent")
             return
@@ -281,7 +282,7 @@ class Watch:
         for other, its in [(one, part), *there]:
             await self._give_up(other, its, "lost", f"node {part.node} is silent")
 
-    async def _give_up(self, one: Watched, part: Part, ending: Ending, why: str) -> None:
+    async def _give_up(self, one: Watched, part: Part, ending: LeaseOutcome, why: str) -> None:
         one.give_up(part, ending, why)
         if ending == "lost":
             # A gang without all its members can save nothing together: no grace.
@@ -290,7 +291,7 @@ class Watch:
         log.warning("slurm.given-up", lease=one.lease, node=part.node, why=why)
         await self.quietly(self.slurm.cancel(part.name))
 
-    async def _end_strays(self, jobs: Collection[SlurmJob]) -> None:
+    async def _cancel_orphans(self, jobs: Collection[SlurmJob]) -> None:
         """End jobs under our name that belong to no lease, once they were seen twice."""
         if not self.complete:
             return
@@ -299,7 +300,7 @@ class Watch:
         await self.quietly(*(self.slurm.cancel(name) for name in strays & self._strays))
         self._strays = strays
 
-    async def _clear_away(self, jobs: Collection[str]) -> None:
+    async def _remove_ended(self, jobs: Collection[str]) -> None:
         """Remove the directories of leases whose ends are written down and whose jobs are gone.
 
         Slurm starts nothing that its queue does not show, and a keeper that begins late all the
@@ -317,14 +318,14 @@ class Watch:
 
 def _with(why: str, part: Part) -> str:
     """Return why a part has ended, with what its keeper said last: its log does not stay."""
-    said = part.last_words()
+    said = part.last_output_line()
     return f"{why}: {said}" if said else why
 
 
-def _read_all(
+def _read_lease_dirs(
     watched: Sequence[Watched], clock: Path
-) -> tuple[list[tuple[list[Seen | None], float | None]], int]:
+) -> tuple[list[tuple[list[PartFiles | None], float | None]], int]:
     """Read what keepers have written, and the time there; shared file systems may be slow."""
     seen = [([part.read() for part in one.parts], one.printed_steps()) for one in watched]
     unseen = any(part.beat is None for one in watched for part in one.parts)
-    return seen, time_there(clock) if unseen else 0
+    return seen, file_server_time_ns(clock) if unseen else 0

@@ -37,7 +37,7 @@ class Choice:
         known = registered(self.path)
         try:
             nodes = await self.locate()
-            await self._register(nodes, await self._ours(nodes))
+            await self._register(nodes, await self._selected(nodes))
         except SlurmError as error:
             if not known:
                 raise
@@ -54,14 +54,14 @@ class Choice:
     async def look(self) -> tuple[Mapping[str, SlurmNode], list[Node]]:
         """Return the nodes that are ours, by name, and which of them have joined since."""
         listed = {node.name: node for node in await self.locate()}
-        ours = await self._ours(listed.values())
+        ours = await self._selected(listed.values())
         before = {node.id for node in self.known}
         if any(listed[name].devices for name in ours & listed.keys() - before):
             await self._register(listed.values(), ours)
         joined = [node for node in self.known if node.id not in before]
         return {name: node for name, node in listed.items() if name in ours}, joined
 
-    async def _ours(self, nodes: Iterable[SlurmNode]) -> frozenset[str]:
+    async def _selected(self, nodes: Iterable[SlurmNode]) -> frozenset[str]:
         if self.reservation:
             return await self._in_reservation()
         self.partition = self.partition or await self.slurm.default_partition()

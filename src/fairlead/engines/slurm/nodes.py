@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairlead.engines.base import NodeDown, NodeUp
 from fairlead.engines.shared.nodes.registry import register
-from fairlead.engines.shared.nodes.status import Standing
+from fairlead.engines.shared.nodes.status import NodeStatus
 from fairlead.engines.slurm.commands import SlurmJob, SlurmNode
 from fairlead.model.cluster import Cluster, Node
 
@@ -19,13 +19,13 @@ _ANSWERS_S = 15.0
 
 
 @dataclass
-class NodeWatch(Standing):
+class SlurmNodeStatus(NodeStatus):
     """Remembers what was told about each node, and why it cannot be used."""
 
     reserved: bool = False
     silent: set[str] = field(default_factory=set)
     """whose keepers do not answer though Slurm says they run"""
-    _unsure_since: dict[str, float] = field(default_factory=dict)
+    _uncertain_since: dict[str, float] = field(default_factory=dict)
     """node → since when Slurm is unsure of it"""
 
     def judge(
@@ -60,10 +60,10 @@ class NodeWatch(Standing):
         standing = node.standing(reserved=self.reserved)
         if standing == "unsure":
             # What its keepers say counts for more; else it has a while to answer.
-            if heard or now - self._unsure_since.setdefault(node.name, now) < _ANSWERS_S:
+            if heard or now - self._uncertain_since.setdefault(node.name, now) < _ANSWERS_S:
                 return node.name not in self.down
             return False
-        self._unsure_since.pop(node.name, None)
+        self._uncertain_since.pop(node.name, None)
         if standing == "down":
             return False
         if node.name in self.silent:

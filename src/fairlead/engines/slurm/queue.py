@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fairlead.engines.shared.nodes.registry import natural
+from fairlead.engines.shared.nodes.registry import natural_sort_key
 from fairlead.engines.slurm.commands import SlurmNode, read_fields, read_node
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import InputError
@@ -21,7 +21,7 @@ _HELD_ON = re.compile(r"\sNodes=(\S+)\s+CPU_IDs=\S*\s+Mem=\S*\s+GRES=(\S*)")
 _INDEX = re.compile(r"gpu(?::([A-Za-z][^:,()]*))?:\d+\(IDX:([\d,-]*)\)")
 _NAMES = re.compile(r"([^\[,]+)(?:\[([^\]]*)\]([^,]*))?(?:,|$)")
 _ONCE = ("UserId", "Account", "JobState", "Reason", "SubmitTime", "Partition", "NumNodes", "TRES")
-_SOME_STEPS = 3600.0
+_ASSUMED_STEPS = 3600.0
 """Slurm does not know how much is left of a job: all are alike in that"""
 
 
@@ -79,7 +79,7 @@ def read_queue(
 
 
 def _by_name(node: SlurmNode) -> list[tuple[str, int]]:
-    return natural(node.name)
+    return natural_sort_key(node.name)
 
 
 def _read_job(
@@ -104,7 +104,7 @@ def _read_job(
     job = Job(
         id=found["JobId"],
         workload=next((name for name in named if name in workloads), ""),
-        total_steps=_SOME_STEPS,
+        total_steps=_ASSUMED_STEPS,
         gang=count,
         arrival_at=_seconds(found.get("SubmitTime", "")),
         tenant=_tenant(found),

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from fairlead.engines.base import Order
 from fairlead.engines.shared.nodes.files import (
+    NodeFiles,
     Saved,
-    Shelf,
-    files_for,
-    names_of,
-    with_own_files,
+    checkpoint_files,
+    files_to_restore,
+    with_node_paths,
 )
 from fairlead.job import checkpoint
 from fairlead.job.checkpoint import Latest
@@ -48,7 +48,7 @@ def copy(source: Path, target: Path) -> None:
         os.fsync(writing.fileno())
 
 
-class Carrier:
+class CheckpointTransfer:
     """What travels for the members of one part; looks for it in a thread of its own."""
 
     def __init__(
@@ -58,10 +58,10 @@ class Carrier:
         home: Path,
         copy: Callable[[Path, Path], None] = copy,
     ) -> None:
-        self._order = with_own_files(part, str(home))
+        self._order = with_node_paths(part, str(home))
         self._gang = gang
         self._shared = Path(part.checkpoint_dir)
-        self._shelf = Shelf(home)
+        self._shelf = NodeFiles(home)
         self._copy = copy
         self._waits: int | None = None
         """steps that are saved here and not yet in force, for the rest of the gang is to save"""
@@ -84,8 +84,8 @@ class Carrier:
         found = checkpoint.latest(str(self._shared))
         if found is not None:
             Path(self.own).mkdir(parents=True, exist_ok=True, mode=0o700)
-            for name in self._shelf.missing(order.job, files_for(order, found)):
-                self._carry(self._shared / name, Path(self.own) / f"{name}.part")
+            for name in self._shelf.missing(order.job, files_to_restore(order, found)):
+                self._copy_verified(self._shared / name, Path(self.own) / f"{name}.part")
         self._shelf.install(order.job, order.lease, found)
 
     # -- while members run ----------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Carrier:
         now = time.monotonic()
         if now - self._fence_at >= _FENCE_S or self._ending.is_set():
             self._fence_at = now
-            if self._heed_fence():
+            if self._apply_fence():
                 return
         saved = self._shelf.saved(self._order)
         if saved is not None:
@@ -143,17 +143,17 @@ class Carrier:
         order, alone = self._order, len(self._gang) == 1
         if alone and not saved.in_force:
             return
-        for name in names_of(order, saved.steps):
+        for name in checkpoint_files(order, saved.steps):
             target = self._shared / f"{name}.part"
             if not target.exists():
-                self._carry(Path(self.own) / name, target)
+                self._copy_verified(Path(self.own) / name, target)
         self._waits = None if saved.in_force else saved.steps
         if saved.in_force:
             found = Latest(order.lease, saved.steps, tuple(self._all_names(saved.steps)))
             try:
                 checkpoint.install(str(self._shared), order.lease, found)
             except checkpoint.FencedError:
-                self._heed_fence()
+                self._apply_fence()
 
     def _meet(self, steps: int) -> None:
         """Let rank 0 know that all have saved, and the others that it has put that in force."""
@@ -170,9 +170,9 @@ class Carrier:
             self._waits = None
 
     def _all_names(self, steps: int) -> list[str]:
-        return [name for part in self._gang for name in names_of(part, steps)]
+        return [name for part in self._gang for name in checkpoint_files(part, steps)]
 
-    def _heed_fence(self) -> bool:
+    def _apply_fence(self) -> bool:
         """Refuse members here what they would be refused in the data directory."""
         fence = checkpoint.fence(str(self._shared))
         if fence <= self._order.lease:
@@ -181,15 +181,15 @@ class Carrier:
             checkpoint.raise_fence(self.own, fence)
         return True
 
-    def _carry(self, source: Path, target: Path) -> None:
+    def _copy_verified(self, source: Path, target: Path) -> None:
         """Copy a file, again if it arrives damaged; only a whole one gets its name."""
         aside = target.with_suffix(".coming")
         for _ in range(_TRIES):
             self._copy(source, aside)
-            if checkpoint.is_whole(str(aside)):
+            if checkpoint.is_intact(str(aside)):
                 aside.replace(target)
                 return
-        if not checkpoint.is_whole(str(source)):
+        if not checkpoint.is_intact(str(source)):
             raise DamagedError(f"checkpoint {source} is damaged: its checksum does not match")
         said = f"checkpoint {source} arrived damaged {_TRIES} times"
         raise OSError(errno.EIO, said, str(target.parent))

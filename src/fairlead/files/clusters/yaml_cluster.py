@@ -36,7 +36,7 @@ def parse_cluster_yaml(text: Text) -> tuple[tuple[Node, ...], dict[str, Accelera
             if total > MAX_COUNT:
                 raise _at(item, "there are too many devices", f"give at most {MAX_COUNT:,}")
             nodes += added
-        _refuse_repeats(nodes, top["nodes"])
+        _require_unique(nodes, top["nodes"])
         details = {}
         if "accelerators" in top:
             held = dict.fromkeys(device for node in nodes for device in node.devices)
@@ -87,7 +87,7 @@ def _accelerator(label: str, item: yaml.Node) -> Accelerator:
     return Accelerator(accelerator(label), values.get("memory_gib"), values.get("usd_per_hour"))
 
 
-def _refuse_repeats(nodes: list[Node], item: yaml.Node) -> None:
+def _require_unique(nodes: list[Node], item: yaml.Node) -> None:
     seen: set[str] = set()
     for node in nodes:
         if node.id in seen:

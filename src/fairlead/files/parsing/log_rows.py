@@ -46,7 +46,7 @@ def time_s(value: object) -> float:
     return not_negative(number)(value)
 
 
-def moment_s(value: object) -> float:
+def date_time_s(value: object) -> float:
     """Return a local date and time in seconds; only differences mean something."""
     try:
         return datetime.fromisoformat(str(value).strip()).replace(tzinfo=UTC).timestamp()

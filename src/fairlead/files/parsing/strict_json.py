@@ -63,7 +63,7 @@ def array(value: object) -> list[object]:
     return value
 
 
-def _no_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -74,8 +74,8 @@ def _no_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _no_constant(text: str) -> NoReturn:
+def _reject_nan(text: str) -> NoReturn:
     raise InputError(f"{text} is not a finite number", fix="give a finite number or null")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_repeats, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_nan)

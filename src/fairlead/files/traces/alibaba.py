@@ -11,7 +11,7 @@ from fairlead.files.parsing.log_rows import (
 )
 from fairlead.files.parsing.table import read_table
 from fairlead.files.parsing.text import Text
-from fairlead.files.traces.workload_sampling import Shape
+from fairlead.files.traces.workload_sampling import JobShape
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT
 
@@ -19,7 +19,7 @@ COLUMNS = ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "sc
 OTHERS = ("cpu_milli", "memory_mib", "gpu_spec", "qos", "pod_phase")
 
 
-def alibaba_shapes(text: Text) -> Iterator[tuple[int, Shape | None]]:
+def alibaba_shapes(text: Text) -> Iterator[tuple[int, JobShape | None]]:
     """Yield line and shape of each pod; None for pods without GPUs and pods that never ran.
 
     The class of service is the tenant. A part of a GPU is the job's utilisation, and the GPUs
@@ -28,7 +28,7 @@ def alibaba_shapes(text: Text) -> Iterator[tuple[int, Shape | None]]:
     yield from rows_of(read_table(text, required=COLUMNS, optional=OTHERS), _shape)
 
 
-def _shape(cells: Cells) -> Shape | None:
+def _shape(cells: Cells) -> JobShape | None:
     n_devices = cells.read("num_gpu", not_negative(whole))
     arrival_s = cells.read("creation_time", time_s)
     if n_devices == 0 or not cells.text("scheduled_time") or not cells.text("deletion_time"):
@@ -40,7 +40,7 @@ def _shape(cells: Cells) -> Shape | None:
         )
     if duration_s == 0:
         return None
-    return Shape(
+    return JobShape(
         id=cells.read("name", name),
         arrival_s=arrival_s,
         n_devices=n_devices,

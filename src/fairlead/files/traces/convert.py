@@ -13,13 +13,13 @@ from fairlead.files.parsing.text import (
 )
 from fairlead.files.traces import itp, philly
 from fairlead.files.traces.alibaba import alibaba_shapes
-from fairlead.files.traces.formats import FORMS, Form, detect
+from fairlead.files.traces.formats import LOG_FORMATS, Form, detect_format
 from fairlead.files.traces.gavel import parse_gavel_trace
 from fairlead.files.traces.helios import helios_shapes
 from fairlead.files.traces.jobs import Trace, by_arrival
 from fairlead.files.traces.sacct import sacct_shapes
 from fairlead.files.traces.trace import parse_trace
-from fairlead.files.traces.workload_sampling import Draw, Shape
+from fairlead.files.traces.workload_sampling import Draw, JobShape
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
@@ -76,11 +76,11 @@ def convert(
 
 def _told(text: Text) -> Form:
     """Return the form of a log, or refuse what is none that we know."""
-    form = detect(text)
+    form = detect_format(text)
     lines = (line for line in text.body.splitlines() if line.strip() and line[0] != "#")
     first = next(lines, "")
     if form == "trace" and "job_id" not in first and not first.lstrip().startswith("{"):
-        known = ", ".join(one for one in FORMS if one != "trace")
+        known = ", ".join(one for one in LOG_FORMATS if one != "trace")
         raise InputError(
             f"{quoted(first)} is the first line of no log that is known",
             fix=f"give a log of {known}, or name columns as a trace does: job_id, arrival_s, …",
@@ -93,7 +93,7 @@ def _jobs_of(form: Form, text: Text, speeds: SpeedTable) -> Trace:
     return parse_gavel_trace(text, speeds) if form == "gavel" else parse_trace(text)
 
 
-def _shapes(form: Form, cluster: str, text: Text) -> Iterator[tuple[int, Shape | None]]:
+def _shapes(form: Form, cluster: str, text: Text) -> Iterator[tuple[int, JobShape | None]]:
     if form == "philly":
         return philly.philly_shapes(text)
     if form == "itp":
@@ -106,7 +106,7 @@ def _shapes(form: Form, cluster: str, text: Text) -> Iterator[tuple[int, Shape |
 
 
 def _drawn(
-    shapes: Iterable[tuple[Text, int, Shape | None]],
+    shapes: Iterable[tuple[Text, int, JobShape | None]],
     draw: Draw,
     *,
     form: Form,

@@ -6,10 +6,10 @@ from fairlead.files.parsing.text import Text
 from fairlead.files.traces.gavel import is_gavel_trace
 
 Form = Literal["gavel", "philly", "itp", "sacct", "helios", "alibaba", "trace"]
-FORMS: tuple[Form, ...] = get_args(Form)
+LOG_FORMATS: tuple[Form, ...] = get_args(Form)
 
 
-def detect(text: Text) -> Form:
+def detect_format(text: Text) -> Form:
     """Return which system's log a text is; ``trace``, our own form, when none is recognised."""
     if is_gavel_trace(text):
         return "gavel"

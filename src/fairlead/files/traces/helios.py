@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from fairlead.files.parsing.fields import name, number, whole
 from fairlead.files.parsing.log_rows import (
     Cells,
-    moment_s,
+    date_time_s,
     not_negative,
     rows_of,
 )
 from fairlead.files.parsing.table import read_table
 from fairlead.files.parsing.text import Text
-from fairlead.files.traces.workload_sampling import Shape
+from fairlead.files.traces.workload_sampling import JobShape
 
 COLUMNS = ("job_id", "vc", "gpu_num", "submit_time", "duration")
 OTHERS = ("user", "cpu_num", "node_num", "state", "start_time", "end_time", "queue")
 
 
-def helios_shapes(text: Text) -> Iterator[tuple[int, Shape | None]]:
+def helios_shapes(text: Text) -> Iterator[tuple[int, JobShape | None]]:
     """Yield line and shape of each job; None for jobs without GPUs and jobs that never ran.
 
     The virtual cluster is the tenant.
@@ -25,14 +25,14 @@ def helios_shapes(text: Text) -> Iterator[tuple[int, Shape | None]]:
     yield from rows_of(read_table(text, required=COLUMNS, optional=OTHERS), _shape)
 
 
-def _shape(cells: Cells) -> Shape | None:
+def _shape(cells: Cells) -> JobShape | None:
     n_devices = cells.read("gpu_num", not_negative(whole))
     duration_s = cells.read("duration", not_negative(number))
     if n_devices == 0 or duration_s == 0:
         return None
-    return Shape(
+    return JobShape(
         id=cells.read("job_id", name),
-        arrival_s=cells.read("submit_time", moment_s),
+        arrival_s=cells.read("submit_time", date_time_s),
         n_devices=n_devices,
         duration_s=duration_s,
         tenant=cells.read("vc", name),

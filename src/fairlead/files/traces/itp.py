@@ -15,7 +15,7 @@ from fairlead.files.parsing.log_rows import (
 )
 from fairlead.files.parsing.table import read_table
 from fairlead.files.parsing.text import MAX_BYTES, Text, decode
-from fairlead.files.traces.workload_sampling import Shape
+from fairlead.files.traces.workload_sampling import JobShape
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT
 
@@ -50,7 +50,7 @@ def unpack(data: bytes, source: str) -> list[tuple[str, Text]]:
     return sorted(found, key=lambda pair: pair[0])
 
 
-def itp_shapes(text: Text, cluster: str = DEFAULT_TENANT) -> Iterator[tuple[int, Shape]]:
+def itp_shapes(text: Text, cluster: str = DEFAULT_TENANT) -> Iterator[tuple[int, JobShape]]:
     """Yield line and shape of each job; the cluster the log is of is its tenant.
 
     Arrivals are in the log's own time, the same for all clusters.
@@ -60,7 +60,7 @@ def itp_shapes(text: Text, cluster: str = DEFAULT_TENANT) -> Iterator[tuple[int,
         yield line, replace(shape, tenant=cluster)
 
 
-def _shape(cells: Cells) -> Shape:
+def _shape(cells: Cells) -> JobShape:
     arrival_s = cells.read("submission_time", time_s)
     deadline_s = None
     if cells.text("deadline"):
@@ -72,7 +72,7 @@ def _shape(cells: Cells) -> Shape:
     workload = cells.text("model_name")
     if workload and cells.text("batch_size"):
         workload += f" (batch size {cells.text('batch_size')})"
-    return Shape(
+    return JobShape(
         id=cells.read("job_id", name),
         arrival_s=arrival_s,
         n_devices=cells.read("num_gpu", positive(whole)),

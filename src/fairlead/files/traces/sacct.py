@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from fairlead.files.parsing.fields import name, number, quoted
-from fairlead.files.parsing.log_rows import Cells, moment_s, rows_of
+from fairlead.files.parsing.log_rows import Cells, date_time_s, rows_of
 from fairlead.files.parsing.table import Table
 from fairlead.files.parsing.text import Text
-from fairlead.files.traces.workload_sampling import Shape
+from fairlead.files.traces.workload_sampling import JobShape
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT
 
@@ -18,7 +18,7 @@ _COUNT = re.compile(r"(?:^|,)(?:gres/)?gpu(?:=|:(?:[^=:,]+[=:])?)(\d{1,6})(?=$|[
 _ELAPSED = re.compile(r"(?:(\d{1,6})-)?(\d{1,2}):(\d{2}):(\d{2})")
 
 
-def sacct_shapes(text: Text) -> Iterator[tuple[int, Shape | None]]:
+def sacct_shapes(text: Text) -> Iterator[tuple[int, JobShape | None]]:
     """Yield line and shape of each job; None for steps, jobs without GPUs and jobs never run.
 
     The account is the tenant, or the user where there is no account.
@@ -57,16 +57,16 @@ def _table(text: Text) -> Table:
     return Table(text.name, header, rows, [line for line, _ in lines[1:]])
 
 
-def _shape(cells: Cells) -> Shape | None:
+def _shape(cells: Cells) -> JobShape | None:
     label = cells.read("JobID", name)
     if "." in label or cells.text("Submit") in ("Unknown", "None", ""):
         return None
     n_devices, duration_s = _n_devices(cells), _elapsed_s(cells)
     if n_devices == 0 or duration_s <= 0:
         return None
-    return Shape(
+    return JobShape(
         id=label,
-        arrival_s=cells.read("Submit", moment_s),
+        arrival_s=cells.read("Submit", date_time_s),
         n_devices=n_devices,
         duration_s=duration_s,
         tenant=_tenant(cells),

@@ -16,11 +16,11 @@ from fairlead.files.parsing.fields import (
 )
 from fairlead.files.parsing.table import format_table, read_table
 from fairlead.files.parsing.text import Text, read_text, write_text
-from fairlead.files.traces.formats import detect
+from fairlead.files.traces.formats import detect_format
 from fairlead.files.traces.gavel import parse_gavel_trace
 from fairlead.files.traces.jobs import Trace, by_arrival
 from fairlead.model.errors import InputError
-from fairlead.model.job import Job, read_accelerators, written_accelerators
+from fairlead.model.job import Job, format_accelerators, parse_accelerators
 
 
 def _accelerators(value: object) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def read_trace(path: str | Path) -> Trace:
 
 def parse_trace(text: Text) -> Trace:
     """Return the jobs that a text holds, sorted by arrival."""
-    form = detect(text)
+    form = detect_format(text)
     if form == "gavel":
         return parse_gavel_trace(text)
     if form != "trace":
@@ -97,7 +97,7 @@ def _job(fields: dict[str, object]) -> Job:
         raise InputError("it has no value", fix="give one", field=column)
     listed = fields.get("accelerators")
     if listed:
-        fields["accelerators"], fields["gangs"] = read_accelerators(listed)  # type: ignore[arg-type]
+        fields["accelerators"], fields["gangs"] = parse_accelerators(listed)  # type: ignore[arg-type]
     return Job(**fields)  # type: ignore[arg-type]  # each value was read by its column's reader
 
 
@@ -161,7 +161,7 @@ def job_members(job: Job) -> dict[str, object]:
 
 def _written(job: Job, field: str) -> object:
     """Return a field's value as the file has it."""
-    return written_accelerators(job) if field == "accelerators" else getattr(job, field)
+    return format_accelerators(job) if field == "accelerators" else getattr(job, field)
 
 
 def _default(field: str) -> object:

@@ -6,7 +6,7 @@ from fairlead.files.parsing.fields import quoted, unknown
 from fairlead.files.traces.jobs import Trace
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
-from fairlead.model.job import Job, unsupported_alternatives
+from fairlead.model.job import Job, per_accelerator_gangs_error
 from fairlead.model.speeds.table import SpeedTable
 
 _LONGEST_S = 1e10
@@ -44,14 +44,14 @@ def check_trace(
             kind = (*needs, job.accelerators, job.memory_gib)
             if kind not in fine:
                 if job.gangs and not alternatives:
-                    raise unsupported_alternatives(job.id)
-                fine[kind] = _check_kind(job, speeds, counts, memory, mixes)
+                    raise per_accelerator_gangs_error(job.id)
+                fine[kind] = _check_job_class(job, speeds, counts, memory, mixes)
             _check_time(job, fine[kind])
         except InputError as error:
             raise trace.place(error, i) from None
 
 
-def _check_kind(
+def _check_job_class(
     job: Job,
     speeds: SpeedTable,
     counts: Mapping[str, int],

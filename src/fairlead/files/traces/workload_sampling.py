@@ -10,7 +10,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT, Job
 from fairlead.model.speeds.table import SpeedTable
 
-PREFERRED = "v100"
+PREFERRED_REFERENCE = "v100"
 
 
 def reference_accelerator(speeds: SpeedTable, wanted: str | None = None) -> str:
@@ -23,8 +23,8 @@ def reference_accelerator(speeds: SpeedTable, wanted: str | None = None) -> str:
         if wanted not in speeds.accelerators:
             raise unknown("accelerator", wanted, speeds.accelerators)
         return wanted
-    if PREFERRED in speeds.accelerators:
-        return PREFERRED
+    if PREFERRED_REFERENCE in speeds.accelerators:
+        return PREFERRED_REFERENCE
     total = dict.fromkeys(speeds.accelerators, 0.0)
     for workload, gangs in speeds.gangs.items():
         for gang in gangs:
@@ -36,7 +36,7 @@ def reference_accelerator(speeds: SpeedTable, wanted: str | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JobShape:
     """What a log tells of a job: when it came, how many devices it held and for how long."""
 
     id: str
@@ -75,7 +75,7 @@ class Draw:
         self.candidates = cache(self._candidates)
         self._measured = sorted({gang for gangs in speeds.gangs.values() for gang in gangs})
 
-    def job(self, shape: Shape) -> Job:
+    def job(self, shape: JobShape) -> Job:
         """Return the job whose steps take the shape's duration on the reference accelerator."""
         gang = self.gang(shape.n_devices)
         duration_s = shape.duration_s * shape.n_devices / gang
@@ -109,7 +109,7 @@ class Draw:
     def gang(self, n_devices: int) -> int:
         """Return the largest gang up to ``n_devices`` that some workload has."""
         limit = min(n_devices, self._max_gang or n_devices)
-        if not self._speeds.measures_gangs:
+        if not self._speeds.has_gang_speeds:
             return limit
         for gang in reversed(self._measured):
             if gang <= limit and self.candidates(gang):
@@ -124,7 +124,7 @@ class Draw:
         """Return the workloads that run with this gang on the reference accelerator."""
         found = []
         for workload in self._speeds.workloads:
-            known = gang in self._speeds.gangs[workload] or not self._speeds.measures_gangs
+            known = gang in self._speeds.gangs[workload] or not self._speeds.has_gang_speeds
             if known and self._speeds.speed(workload, (self.reference,) * gang) > 0:
                 found.append(workload)
         return tuple(found)

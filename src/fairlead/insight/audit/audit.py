@@ -8,23 +8,23 @@ import numpy as np
 
 from fairlead.insight.audit.fairness_metrics import (
     Envy,
-    Incentive,
+    SharingIncentive,
     Slack,
     efficiency,
     envy,
-    own_scale,
+    gain_scale,
     pareto,
     sharing_incentive,
 )
 from fairlead.insight.audit.misreport import (
     SOLVES,
-    Lie,
     Lies,
+    Misreport,
     search,
 )
-from fairlead.insight.audit.reported_speeds import Court, tell
-from fairlead.insight.bundles import Received, parties_of, received
-from fairlead.insight.participants import By, Parties
+from fairlead.insight.audit.reported_speeds import MisreportEvaluator, tell
+from fairlead.insight.bundles import Received, participants_of, received
+from fairlead.insight.participants import By, Participants
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy
 
@@ -36,15 +36,15 @@ class Audit:
     policy: str
     where: str
     """what was audited"""
-    parties: Parties
+    parties: Participants
     received: Received
     slack: Slack
     envy: Envy
-    incentive: Incentive
+    incentive: SharingIncentive
     lies: Lies | None
     """None when they were not searched for"""
     efficiency: float
-    court: Court
+    court: MisreportEvaluator
 
     def figures(self) -> dict[str, float]:
         """Return the figures by the names under which they can be limited."""
@@ -59,7 +59,7 @@ class Audit:
             found["under_report"] = self.lies.under.gain if self.lies.under else 0.0
         return found
 
-    def reported(self, lie: Lie) -> dict[str, dict[str, float]]:
+    def reported(self, lie: Misreport) -> dict[str, dict[str, float]]:
         """Return job → accelerator → the speed that a lie gives, where it is not the true one."""
         snap, jobs = self.court.snap, self.court.jobs_of(lie.who)
         told = tell(snap, jobs, lie.times).speed
@@ -117,7 +117,7 @@ class Audit:
             ],
         }
 
-    def _lie(self, lie: Lie | None) -> dict[str, Any]:
+    def _lie(self, lie: Misreport | None) -> dict[str, Any]:
         if lie is None:
             return {"best_gain": 0.0, "who": None, "lie": None}
         return {
@@ -144,9 +144,9 @@ def audit(
     how many solves are done, of how many.
     """
     allocation = policy.allocate(snap)
-    parties = parties_of(snap, allocation, by)
+    parties = participants_of(snap, allocation, by)
     got = received(snap, allocation, parties)
-    court = Court(snap, policy, parties, got, own_scale(parties, got))
+    court = MisreportEvaluator(snap, policy, parties, got, gain_scale(parties, got))
     return Audit(
         policy=name,
         where=where,

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.insight.bundles import Received
-from fairlead.insight.participants import Parties, most, most_without_harm
+from fairlead.insight.participants import Participants, max_total_value_above, most
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.solve import merge
 
-_NEXT_TO_NOTHING = 1e-6
+_NEGLIGIBLE = 1e-6
 _ROUNDING = 1e-8
 """slack below this is what the last digits of an allocation leave"""
 
@@ -43,7 +43,7 @@ class Envy:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Incentive:
+class SharingIncentive:
     """What an equal split would give, against what sharing gives."""
 
     equal: FloatArray
@@ -58,23 +58,23 @@ class Incentive:
         return float(self.gap[self.who])
 
 
-def own_scale(parties: Parties, got: Received) -> FloatArray:
+def gain_scale(parties: Participants, got: Received) -> FloatArray:
     """Return participants → what their gains are relative to: their own value, never 0."""
     equal = equal_values(parties)
-    scale: FloatArray = np.maximum(got.value, _NEXT_TO_NOTHING * np.where(equal > 0, equal, 1.0))
+    scale: FloatArray = np.maximum(got.value, _NEGLIGIBLE * np.where(equal > 0, equal, 1.0))
     return scale
 
 
-def equal_values(parties: Parties) -> FloatArray:
+def equal_values(parties: Participants) -> FloatArray:
     """Return participants → normalised speed with an equal split by weight."""
     split = parties.equal_split
     return np.array([float(parties.value(i, split[i : i + 1])[0]) for i in range(len(parties))])
 
 
-def pareto(parties: Parties, got: Received) -> Slack:
+def pareto(parties: Participants, got: Received) -> Slack:
     """Return the greatest total gain that hurts nobody, found by a linear program."""
     total = float(got.value.sum())
-    best = most_without_harm(parties, got.value)
+    best = max_total_value_above(parties, got.value)
     if best is None:
         return Slack(0.0, np.zeros(len(parties)), None)
     gain = np.maximum(best.value - got.value, 0.0)
@@ -83,17 +83,17 @@ def pareto(parties: Parties, got: Received) -> Slack:
     return Slack(slack if slack > _ROUNDING else 0.0, gain, best.use)
 
 
-def efficiency(parties: Parties, got: Received) -> float:
+def efficiency(parties: Participants, got: Received) -> float:
     """Return total normalised speed over the greatest there is when nobody need be spared."""
     greatest = float(most(parties, np.zeros(len(parties))).value.sum())
     return float(got.value.sum()) / greatest if greatest > 0 else 1.0
 
 
-def envy(parties: Parties, got: Received) -> Envy:
+def envy(parties: Participants, got: Received) -> Envy:
     """Return what everyone would gain from everyone else's devices, scaled to its own weight."""
     n = len(parties)
     table = np.zeros((n, n))
-    scale = own_scale(parties, got)
+    scale = gain_scale(parties, got)
     alike = _alike(parties)
     for first in np.unique(alike).tolist():
         # Bundles per unit of weight: who has twice the weight may have twice the devices.
@@ -110,14 +110,14 @@ def envy(parties: Parties, got: Received) -> Envy:
     return Envy(table, float(table[who, whom]), who, whom)
 
 
-def sharing_incentive(parties: Parties, got: Received) -> Incentive:
+def sharing_incentive(parties: Participants, got: Received) -> SharingIncentive:
     """Return how much better than now everybody would be off with an equal split."""
     equal = equal_values(parties)
-    gap = (equal - got.value) / own_scale(parties, got)
-    return Incentive(equal, gap, int(gap.argmax()))
+    gap = (equal - got.value) / gain_scale(parties, got)
+    return SharingIncentive(equal, gap, int(gap.argmax()))
 
 
-def _alike(parties: Parties) -> IntArray:
+def _alike(parties: Participants) -> IntArray:
     """Return participants → the first one that values devices in the same way."""
     n = len(parties)
     if len(parties.owner) > n:

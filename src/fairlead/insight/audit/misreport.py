@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from fairlead.insight.audit.reported_speeds import Court
+from fairlead.insight.audit.reported_speeds import MisreportEvaluator
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
 
@@ -28,18 +28,18 @@ SOLVES = 600
 """about how many times a search solves"""
 _GRID = (2.0, 1.1, 1.4, 5.0, 1.02, 1.2, 3.0, 10.0)
 """multipliers of over-reports, the most telling first; one over them for under-reports"""
-_FARTHEST = np.log(20.0)
+_MAX_LOG_MULTIPLIER = np.log(20.0)
 _WIDE = np.log(5.0)
 _CLIMBERS = 2
 _STEPS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 """by how much a climb changes logarithms"""
 _AS_GOOD = 0.99
-_BESIDE = 1e-3
+_NEAR_OTHER = 1e-3
 """how close a lie comes to another's speed-up"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lie:
+class Misreport:
     """A lie and what it gains, relative to what the truth gives."""
 
     who: int
@@ -52,8 +52,8 @@ class Lie:
 class Lies:
     """What the search found: None where no lie on that side gains anything."""
 
-    over: Lie | None
-    under: Lie | None
+    over: Misreport | None
+    under: Misreport | None
     solves: int
     asked: int
     """participants whose lies were tried, alike ones once"""
@@ -62,7 +62,10 @@ class Lies:
 
 
 def search(
-    court: Court, *, solves: int = SOLVES, progress: Callable[[int, int], None] | None = None
+    court: MisreportEvaluator,
+    *,
+    solves: int = SOLVES,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Lies:
     """Return the most profitable over-report and under-report found in so many solves."""
     found = _Search(court, solves, progress)
@@ -76,7 +79,7 @@ class _Search:
     """A search under way: what it may still spend, and the best lies so far."""
 
     def __init__(
-        self, court: Court, solves: int, progress: Callable[[int, int], None] | None
+        self, court: MisreportEvaluator, solves: int, progress: Callable[[int, int], None] | None
     ) -> None:
         self._court = court
         self._solves = solves
@@ -84,10 +87,10 @@ class _Search:
         self._alike = court.alike()
         self._best: dict[tuple[Side, int], tuple[float, FloatArray]] = {}
         self.done = 1
-        self._scaled = court.sees_scale()
+        self._scaled = court.depends_on_scale()
         slowest = court.slowest().tolist()
         self._views = {
-            i: _View.of(court.speed(i), slowest[i], self._scaled)
+            i: _MisreportSpace.of(court.speed(i), slowest[i], self._scaled)
             for i in set(self._alike.tolist())
         }
         self.asked = self._chosen()
@@ -128,7 +131,11 @@ class _Search:
         others = (self._views[k] for k in self.asked if k != i)
         beside = [lie for other in others for lie in view.beside(other) if (sign * lie >= 0).all()]
         beside.sort(key=lambda lie: float(np.abs(lie).sum()))
-        kinds = [grid, iter(beside), (sign * point for point in _evenly(len(view.directions[0])))]
+        kinds = [
+            grid,
+            iter(beside),
+            (sign * point for point in _low_discrepancy_points(len(view.directions[0]))),
+        ]
         while kinds:
             for kind in list(kinds):
                 lie = next(kind, None)
@@ -147,7 +154,7 @@ class _Search:
                     if self.done >= until:
                         return
                     lie = at + step * move
-                    lie = sign * np.clip(sign * lie, 0.0, _FARTHEST)
+                    lie = sign * np.clip(sign * lie, 0.0, _MAX_LOG_MULTIPLIER)
                     if not np.array_equal(lie, at):
                         self._try(side, i, lie)
                 better = self._best[side, i][0] > before + 1e-9
@@ -165,7 +172,7 @@ class _Search:
         if held is None or gain > held[0]:
             self._best[side, i] = gain, lie
 
-    def confirmed(self, side: Side) -> Lie | None:
+    def confirmed(self, side: Side) -> Misreport | None:
         """Return the best lie with the gain of one more solve, None where none gains.
 
         A rounder lie, nearer to the truth, is taken for it that gains all but as much.
@@ -185,9 +192,9 @@ class _Search:
             except SolveError:
                 continue
             if found >= _AS_GOOD * gain:
-                return Lie(who, times, found)
+                return Misreport(who, times, found)
         self.done += 1
-        return Lie(who, exact, self._court.gain(who, exact))
+        return Misreport(who, exact, self._court.gain(who, exact))
 
     def gains(self) -> dict[Side, FloatArray]:
         """Return side → participants → the greatest gain found for it or one like it."""
@@ -201,7 +208,7 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _View:
+class _MisreportSpace:
     """The lies open to one participant: logarithms of multipliers on the accelerators it may
     lie about, and of the scale in the last place where the policy sees that."""
 
@@ -215,7 +222,7 @@ class _View:
     directions: tuple[FloatArray, ...]
 
     @classmethod
-    def of(cls, speed: FloatArray, slowest: int, scaled: bool) -> "_View":
+    def of(cls, speed: FloatArray, slowest: int, scaled: bool) -> "_MisreportSpace":
         with np.errstate(divide="ignore"):
             log = np.where(speed > 0, np.log(speed), np.nan)
         free = np.array([j for j in np.flatnonzero(speed > 0) if j != slowest], np.int64)
@@ -235,19 +242,19 @@ class _View:
         times[self.free] = lie[: len(self.free)]
         return np.exp(times + (lie[-1] if self.scaled else 0.0))
 
-    def beside(self, other: "_View") -> Iterator[FloatArray]:
+    def beside(self, other: "_MisreportSpace") -> Iterator[FloatArray]:
         """Yield lies that come close to the speed-ups of somebody else, all or some of them."""
         gap = other.log_speedup - other.log_speedup[self.slowest] - self.log_speedup
         lie = np.nan_to_num(gap[self.free])
         whole = np.concatenate([lie, [0.0]]) if self.scaled else lie
         for way in self.directions:
             part = whole * way
-            for close in (1 - _BESIDE, 1 + _BESIDE):
+            for close in (1 - _NEAR_OTHER, 1 + _NEAR_OTHER):
                 if part.any():
                     yield np.where(part != 0, part + np.log(close), 0.0)
 
 
-def _evenly(width: int) -> Iterator[FloatArray]:
+def _low_discrepancy_points(width: int) -> Iterator[FloatArray]:
     """Yield points that cover a cube more and more densely; none where one line is all."""
     root = 2.0
     for _ in range(60):  # the root of x^(d + 1) = x + 1: multiples of its powers keep apart

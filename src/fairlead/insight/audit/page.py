@@ -9,7 +9,7 @@ from plotly.offline import get_plotlyjs
 
 from fairlead import __version__
 from fairlead.insight.audit.audit import Audit
-from fairlead.insight.audit.misreport import SIDES, Lie
+from fairlead.insight.audit.misreport import SIDES, Misreport
 from fairlead.insight.audit.summary import LABELS, details, worst_rows
 from fairlead.insight.audit.witnesses import percent, witness
 from fairlead.model.arrays import IntArray
@@ -235,7 +235,7 @@ def _incentive(audit: Audit) -> go.Figure:
     )
 
 
-def _lies(audit: Audit) -> dict[str, Lie]:
+def _lies(audit: Audit) -> dict[str, Misreport]:
     if audit.lies is None:
         return {}
     both = {"over": audit.lies.over, "under": audit.lies.under}
@@ -270,7 +270,7 @@ def _curves(audit: Audit) -> go.Figure:
     )
 
 
-def _gain(audit: Audit, lie: Lie, part: float) -> float | None:
+def _gain(audit: Audit, lie: Misreport, part: float) -> float | None:
     try:
         return audit.court.gain(lie.who, lie.times**part)
     except SolveError:

@@ -20,7 +20,7 @@ from fairlead.insight.bundles import (
     tenant_devices,
 )
 from fairlead.insight.counterfactuals import with_jobs
-from fairlead.insight.participants import Parties
+from fairlead.insight.participants import Participants
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
@@ -29,12 +29,12 @@ from fairlead.solve import merge
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Court:
+class MisreportEvaluator:
     """Tells what a lie is worth to who tells it, in true speeds."""
 
     snap: Snapshot
     policy: Policy
-    parties: Parties
+    parties: Participants
     got: Received
     """what the truth gives"""
     scale: FloatArray
@@ -96,7 +96,7 @@ class Court:
             after = normalised(self.snap, speed)[jobs].sum()
         return float((after - self.got.value[participant]) / self.scale[participant])
 
-    def sees_scale(self) -> bool:
+    def depends_on_scale(self) -> bool:
         """Tell whether it matters to the policy how fast jobs are, beyond their speed-ups."""
         factor = np.array([2.0, 0.5, 3.0])[np.arange(len(self.snap.profile)) % 3]
         told = self.snap

@@ -1,7 +1,7 @@
 """An audit in words: each figure with who and what shows it."""
 
 from fairlead.insight.audit.audit import Audit
-from fairlead.insight.audit.misreport import Lie
+from fairlead.insight.audit.misreport import Misreport
 from fairlead.sim.report.summary import listed
 
 _SHOWN = 3
@@ -65,7 +65,7 @@ def _incentive(audit: Audit) -> str:
     return f"{who} would go {percent(worst)} faster with an equal split"
 
 
-def _lie(audit: Audit, lie: Lie | None) -> str:
+def _lie(audit: Audit, lie: Misreport | None) -> str:
     if lie is None:
         return "no lie was found that gains anything"
     told = audit.reported(lie)

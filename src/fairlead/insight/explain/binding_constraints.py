@@ -27,7 +27,7 @@ class Binding:
 def bindings(snap: Snapshot, allocation: Allocation, subject: Subject) -> Iterator[Binding]:
     """Yield the limits that bind a job or tenant, its own before those it shares."""
     if allocation.rows == "jobs" and not subject.is_tenant:
-        yield from _own_time(snap, allocation, int(subject.rows[0]))
+        yield from _time_bound(snap, allocation, int(subject.rows[0]))
     yield from _quotas(snap, allocation, subject)
     full = used(snap, allocation) >= snap.devices * (1 - _CLOSE) - _CLOSE
     speed = snap.speed[subject.rows]
@@ -43,7 +43,7 @@ def bindings(snap: Snapshot, allocation: Allocation, subject: Subject) -> Iterat
             yield Binding("devices", f"every {name} is in use", name)
 
 
-def _own_time(snap: Snapshot, allocation: Allocation, row: int) -> Iterator[Binding]:
+def _time_bound(snap: Snapshot, allocation: Allocation, row: int) -> Iterator[Binding]:
     members = allocation.members == snap.job[row]
     time = float(allocation.share[members.any(axis=1)].sum())
     if allocation.measure == "time" and time >= 1 - _CLOSE:

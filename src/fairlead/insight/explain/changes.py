@@ -53,7 +53,9 @@ def _accelerator(snap: Snapshot, rows: IntArray, j: int) -> Iterator[Change]:
     """Yield the change that lets jobs use an accelerator that they do not use, if one can tell."""
     fits = (snap.gang_on <= snap.capacity)[rows, j]
     closed = rows[(snap.speed[rows, j] <= 0) & fits]
-    known = [(row, *found) for row in closed.tolist() if (found := _speed_there(snap, row, j))]
+    known = [
+        (row, *found) for row in closed.tolist() if (found := _speed_on_accelerator(snap, row, j))
+    ]
     if not known:
         return
     name = snap.cluster.accelerators[j]
@@ -71,7 +73,7 @@ def _accelerator(snap: Snapshot, rows: IntArray, j: int) -> Iterator[Change]:
     )
 
 
-def _speed_there(snap: Snapshot, row: int, j: int) -> tuple[float, str] | None:
+def _speed_on_accelerator(snap: Snapshot, row: int, j: int) -> tuple[float, str] | None:
     """Return a job's speed on an accelerator that it does not use, and how one knows."""
     needs = np.broadcast_to(snap.gang_on, snap.speed.shape)[:, j]
     workload, gang = _workload(snap, row), int(needs[row])

@@ -24,7 +24,7 @@ from fairlead.model.errors import InputError, SolveError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart, allocate
 
-WORTH_NAMING = 0.01
+MIN_GAIN_REPORTED = 0.01
 """a change is a way to raise a speed if it raises it by this part"""
 
 
@@ -72,13 +72,13 @@ class Explanation:
     @property
     def cheapest(self) -> Outcome | None:
         """The change that takes least of others and of money, if any raises the speed."""
-        return next((o for o in self.outcomes if o.gain >= WORTH_NAMING), None)
+        return next((o for o in self.outcomes if o.gain >= MIN_GAIN_REPORTED), None)
 
     @property
     def largest(self) -> Outcome | None:
         """The change that raises the speed most, if any does."""
         best = max(self.outcomes, key=lambda o: o.gain, default=None)
-        return best if best is not None and best.gain >= WORTH_NAMING else None
+        return best if best is not None and best.gain >= MIN_GAIN_REPORTED else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as the command line's JSON document."""
@@ -150,7 +150,12 @@ def explain(
     ]
     outcomes = [o for o in outcomes if abs(o.gain) > 1e-6]
     outcomes.sort(
-        key=lambda o: (o.gain < WORTH_NAMING, EFFORT.index(o.change.kind), -o.gain, o.change.what)
+        key=lambda o: (
+            o.gain < MIN_GAIN_REPORTED,
+            EFFORT.index(o.change.kind),
+            -o.gain,
+            o.change.what,
+        )
     )
     return Explanation(
         policy=name,
@@ -176,7 +181,7 @@ def find(snap: Snapshot, who: str, *, tenant: bool = False) -> Subject:
     if who in tenants:
         index = tenants[who]
         return Subject(who, index, np.flatnonzero(snap.tenant == index), is_tenant=True)
-    if inner := _inner(snap, who, tenants):
+    if inner := _descendants_with_jobs(snap, who, tenants):
         raise InputError(
             f"tenant {who!r} has no jobs of its own, only the tenants inside it",
             fix=f"ask about one of these: {', '.join(inner)}",
@@ -190,7 +195,7 @@ def find(snap: Snapshot, who: str, *, tenant: bool = False) -> Subject:
     )
 
 
-def _inner(snap: Snapshot, outer: str, having: Collection[str]) -> list[str]:
+def _descendants_with_jobs(snap: Snapshot, outer: str, having: Collection[str]) -> list[str]:
     """Return those of the tenants ``having`` jobs that stand inside another one, however deep."""
     inside = {outer}
     while more := {t.id for t in snap.tenants if t.parent in inside} - inside:

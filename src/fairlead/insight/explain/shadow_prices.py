@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.insight.bundles import Received, parties_of, received
+from fairlead.insight.bundles import Received, participants_of, received
 from fairlead.insight.explain.changes import Change
 from fairlead.insight.explain.subject import Subject, devices_of
-from fairlead.insight.participants import Parties
+from fairlead.insight.participants import Participants
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
@@ -70,7 +70,7 @@ def _per_speed(
         row = subject.rows[0]
         speed = snap.speed[row] / snap.gang_on[row]
     else:
-        parties = parties_of(snap, allocation, "tenants")
+        parties = participants_of(snap, allocation, "tenants")
         mine = parties.parts(parties.names.index(subject.name))
         speed = (parties.gain[mine] / parties.size[mine]).mean(axis=0)
     return tuple(
@@ -82,7 +82,7 @@ def _foretold(
     snap: Snapshot, allocation: Allocation, subject: Subject, price: FloatArray
 ) -> tuple[FloatArray | None, float | None]:
     """Return lift and stretch, None where the subject or the policy does not follow a level."""
-    parties = parties_of(snap, allocation, None)
+    parties = participants_of(snap, allocation, None)
     if subject.name not in parties.names or subject.is_tenant != (parties.by == "tenants"):
         return None, None
     got = received(snap, allocation, parties)
@@ -104,7 +104,7 @@ def _foretold(
     return price / (total * least), 1.0 - mine / total
 
 
-def _is_level(objective: float | None, least: float, parties: Parties) -> bool:
+def _is_level(objective: float | None, least: float, parties: Participants) -> bool:
     """Tell whether what the policy maximises is the least level, or all of it at that level."""
     if objective is None or least <= 0:
         return False
@@ -112,7 +112,9 @@ def _is_level(objective: float | None, least: float, parties: Parties) -> bool:
     return any(abs(objective - value) <= _CLOSE * value for value in of)
 
 
-def _costs(parties: Parties, got: Received, price: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _costs(
+    parties: Participants, got: Received, price: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return participants → least cost of what they have, and the cost of the next bit of it."""
     if not parties.timed:
         with np.errstate(divide="ignore", invalid="ignore"):

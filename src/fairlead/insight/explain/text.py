@@ -48,14 +48,14 @@ def _binding(found: Explanation) -> str:
     return f"What binds it: {'; '.join(own)}."
 
 
-def _all_free(allocation: Allocation) -> bool:
+def _has_zero_prices(allocation: Allocation) -> bool:
     """Tell whether an allocation has prices, which are all 0."""
     return allocation.prove is not None and not any(allocation.prove().prices)
 
 
 def _prices(found: Explanation) -> str:
     prices, kinds = found.prices, found.snap.cluster.accelerators
-    if prices is None and _all_free(found.allocation):
+    if prices is None and _has_zero_prices(found.allocation):
         return "No device is scarce for those at the least level, so the price of each is 0."
     if prices is None:
         return f"{found.policy} gives no prices, so there is no saying what a device is worth."

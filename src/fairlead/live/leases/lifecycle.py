@@ -13,24 +13,24 @@ from fairlead.engines.base import Ended, Engine
 from fairlead.live.clock import Clock
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import Load, OpenLease
-from fairlead.live.leases.orders import Orders
+from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
 from fairlead.model.lease import Placement
 
-_ACTS_AT_ONCE = 8
+_MAX_ENGINE_CALLS = 8
 """starts and stops between which reads get their turn"""
 
 
-class Launching:
+class LeaseLauncher:
     """Does what the core's commands say of leases, and answers their members."""
 
     def __init__(
         self,
         scheduler: Scheduler[Any],
         engine: Engine,
-        orders: Orders,
+        orders: LaunchOrderBuilder,
         specs: Mapping[str, JobSpec],
         clock: Clock,
     ) -> None:
@@ -38,21 +38,21 @@ class Launching:
         self._specs, self._clock = specs, clock
         self.open: dict[int, OpenLease] = {}
         """lease → what its members are told"""
-        self.on_start: Callable[[OpenLease], None] = lambda _: None
+        self.on_launched: Callable[[OpenLease], None] = lambda _: None
         """told of each lease when its processes are about to be started"""
-        self.on_no_start: Callable[[Ended], None] = lambda _: None
+        self.on_launch_failed: Callable[[Ended], None] = lambda _: None
         """told of each lease whose processes could not be started"""
         self._load = Load()
         self._outbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
-    async def work_off(self, spawn: Callable[[Awaitable[None]], None]) -> None:
+    async def run_engine_calls(self, spawn: Callable[[Awaitable[None]], None]) -> None:
         """Have the engine start and stop leases in the order in which that was asked for."""
         while True:
-            for _ in range(_ACTS_AT_ONCE):
+            for _ in range(_MAX_ENGINE_CALLS):
                 spawn((await self._outbox.get())())
             await asyncio.sleep(0)
 
-    def take_over(self, slots: Sequence[int]) -> None:
+    def recover_leases(self, slots: Sequence[int]) -> None:
         """Open the leases that an earlier server has left."""
         leases, until = self._scheduler.leases, self._scheduler.round_end_at
         for slot in slots:
@@ -82,7 +82,7 @@ class Launching:
             opened = OpenLease(lease, job_id, len(placement.devices), command.until)
             opened.launched_at = self._clock.now()
             self._add(opened)
-            self._outbox.put_nowait(partial(self._start_processes, opened, placement))
+            self._outbox.put_nowait(partial(self._launch_on_engine, opened, placement))
 
     def renew(self, command: cmd.Renew) -> None:
         """Let leases go on for longer."""
@@ -90,7 +90,7 @@ class Launching:
             if lease in self.open:
                 self.open[lease].until = command.until
 
-    def suspend(self, command: cmd.Suspend) -> None:
+    def suspend(self, command: cmd.Preempt) -> None:
         """Have leases leave."""
         for lease in command.lease.tolist():
             if lease in self.open:
@@ -105,17 +105,17 @@ class Launching:
         self.open[lease.number] = lease
         self._load.members += lease.ranks
 
-    async def _start_processes(self, lease: OpenLease, placement: Placement) -> None:
+    async def _launch_on_engine(self, lease: OpenLease, placement: Placement) -> None:
         if lease.number not in self.open:  # its node was lost meanwhile
             return
-        self.on_start(lease)
+        self.on_launched(lease)
         try:
             spec, cluster = self._specs[lease.job], self._scheduler.cluster
             order = self._orders.write(lease.number, spec, placement, cluster)
             await self._engine.launch(order)
         except (FairleadError, OSError) as error:
             why = f"it could not be started: {error}"
-            self.on_no_start(Ended(lease.number, "lost", None, why))
+            self.on_launch_failed(Ended(lease.number, "lost", None, why))
 
     # -- what members tell ----------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Launching:
         found = self.open.get(lease)
         if found is None:
             return None
-        self._load.leaving = self._scheduler.leases.n_leaving
+        self._load.leaving = self._scheduler.leases.leaving_count
         return found.renew(self._clock.now(), told, self._load)
 
     def progressed(self, lease: int, steps: float) -> None:

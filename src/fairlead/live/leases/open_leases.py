@@ -11,7 +11,7 @@ _SOONEST_S, _OFTEN_S = 0.05, 5.0
 _RENEWALS_PER_S = 200.0
 """of all members together, above which they are asked to renew less often"""
 _LEAVING_PER_S, _LEAVING_S = 500.0, 1.0
-_OF_LATE = 1000
+_RECENT_LEASES = 1000
 """leases whose costs are averaged"""
 _MOST_METRICS = 100
 """names of a lease that are kept; what further ones tell is dropped"""
@@ -35,7 +35,7 @@ class OpenLease:
     heard_at: float | None = None
     metrics: dict[str, float | None] = field(default_factory=dict)
     """the newest value of each name, of so many as came first"""
-    _final: dict[int, int] = field(default_factory=dict)
+    _final_steps: dict[int, int] = field(default_factory=dict)
     """rank → steps that it has started, once it starts no more"""
 
     def renew(self, at: float, told: Mapping[str, object], load: "Load") -> dict[str, object]:
@@ -57,17 +57,17 @@ class OpenLease:
             self._note_metrics(metrics)
         if not self.leaving:
             valid_s = max(min(self.until - at, _AWAY_S), 0.0)
-            again_s = load.renew_again_s(valid_s)
+            again_s = load.renewal_interval_s(valid_s)
             return {
                 "valid_s": valid_s, "again_s": again_s, "leave": False, "leave_after": None
             }  # fmt: skip
         if told.get("leaving"):
-            self._final[rank] = max(started, self._final.get(rank, 0))
-        after = max(self._final.values()) if len(self._final) == self.ranks else None
-        again_s = load.leave_again_s() if told.get("leaving") else 0.0
+            self._final_steps[rank] = max(started, self._final_steps.get(rank, 0))
+        after = max(self._final_steps.values()) if len(self._final_steps) == self.ranks else None
+        again_s = load.leave_poll_s() if told.get("leaving") else 0.0
         return {"valid_s": _AWAY_S, "again_s": again_s, "leave": True, "leave_after": after}
 
-    def made_steps(self, before: float) -> bool:
+    def has_progressed(self, before: float) -> bool:
         """Tell whether its job has made steps under it, beyond those it had ``before``."""
         return self.first_step_at is not None or self.steps > before
 
@@ -87,8 +87,8 @@ class Costs:
     """What leases cost beside their steps, as their members have told of late."""
 
     def __init__(self) -> None:
-        self._starts: deque[float] = deque(maxlen=_OF_LATE)
-        self._ends: deque[float] = deque(maxlen=_OF_LATE)
+        self._starts: deque[float] = deque(maxlen=_RECENT_LEASES)
+        self._ends: deque[float] = deque(maxlen=_RECENT_LEASES)
 
     def note(self, lease: OpenLease, at: float) -> None:
         """Count a lease that ends now, if it is known when it began and made its steps."""
@@ -118,12 +118,12 @@ class Load:
     leaving: int = 0
     """leases whose members were told to leave"""
 
-    def renew_again_s(self, valid_s: float) -> float:
+    def renewal_interval_s(self, valid_s: float) -> float:
         """Return when to renew a lease that is good for so long: several times before its end."""
         often_s = min(max(valid_s / 8, _SOONEST_S), _OFTEN_S)
         return min(max(often_s, self.members / _RENEWALS_PER_S), max(valid_s / 2, _SOONEST_S))
 
-    def leave_again_s(self) -> float:
+    def leave_poll_s(self) -> float:
         """Return when to ask again whether all of a gang have said that they leave."""
         return min(max(self.leaving / _LEAVING_PER_S, _SOONEST_S), _LEAVING_S)
 

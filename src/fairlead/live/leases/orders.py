@@ -14,7 +14,7 @@ Environment = Callable[[int, JobSpec, tuple[str, ...]], dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Orders:
+class LaunchOrderBuilder:
     """Writes orders for one data directory."""
 
     data: Path

@@ -17,7 +17,7 @@ from fairlead.model import events as ev
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 300.0
 """before a job that failed tries again, the first time and after many"""
-_SOON_LOST_S, _LOST_AGAIN_S = 5.0, 1.0
+_SOON_LOST_S, _LOST_RETRY_S = 5.0, 1.0
 """a lease lost so soon after its start may be lost again and again: its job waits so long"""
 _OUTCOME: dict[str, ev.Outcome] = {
     "finished": "finished",
@@ -28,7 +28,7 @@ _OUTCOME: dict[str, ev.Outcome] = {
 }
 
 
-class Ends:
+class LeaseOutcomes:
     """Turns ends of leases into events, and lets jobs that failed try again."""
 
     def __init__(
@@ -36,11 +36,11 @@ class Ends:
         scheduler: Scheduler[Any],
         specs: Mapping[str, JobSpec],
         ledger: Ledger,
-        held_by_user: Collection[str],
+        suspended_jobs: Collection[str],
         queue: Queue,
     ) -> None:
         self._scheduler, self._specs, self._ledger = scheduler, specs, ledger
-        self._held_by_user, self._queue = held_by_user, queue
+        self._held_by_user, self._queue = suspended_jobs, queue
         self._timers: dict[str, asyncio.TimerHandle] = {}
         """jobs that wait after a failure → what lets them try again"""
 
@@ -57,7 +57,7 @@ class Ends:
         outcome, steps = _OUTCOME[ended.ending], self.steps(lease, ended)
         ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
         if outcome == "lost" and again_s is None and at - lease.launched_at < _SOON_LOST_S:
-            again_s = _LOST_AGAIN_S
+            again_s = _LOST_RETRY_S
         active = jobs.state[number] in (JobState.ACTIVE, JobState.HELD)
         if not active or (outcome != "failed" and again_s is None):
             return [ends]
@@ -65,10 +65,10 @@ class Ends:
         if again_s is None:
             failures = self._ledger.of(spec.id).failures + 1
             if failures > spec.retries:
-                self.wait_no_more(spec.id)
+                self.cancel_backoff(spec.id)
                 return [ev.JobFailed(at, spec.id), ends]
             again_s = min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S)
-        self._release_later(spec.id, again_s)
+        self._schedule_retry(spec.id, again_s)
         return [ev.JobHeld(at, spec.id), ends]
 
     def steps(self, lease: OpenLease, ended: Ended) -> float:
@@ -82,28 +82,28 @@ class Ends:
             steps = max(steps, lease.steps)
         return steps
 
-    def release_waiting(self) -> None:
+    def resume_backoffs(self) -> None:
         """Let jobs try again whose wait after a failure an earlier server has begun."""
         jobs = self._scheduler.jobs
         for number in (jobs.state[: len(jobs)] == JobState.HELD).nonzero()[0].tolist():
             if jobs.ids[number] not in self._held_by_user:
-                self._release_later(jobs.ids[number], 0.0)
+                self._schedule_retry(jobs.ids[number], 0.0)
 
-    def wait_no_more(self, job_id: str) -> None:
+    def cancel_backoff(self, job_id: str) -> None:
         """Forget a job's wait after a failure: it was released, suspended or has ended."""
         timer = self._timers.pop(job_id, None)
         if timer is not None:
             timer.cancel()
 
-    def _release_later(self, job_id: str, wait_s: float) -> None:
+    def _schedule_retry(self, job_id: str, wait_s: float) -> None:
         """Let a job try again after this wait, and not after an earlier one."""
-        self.wait_no_more(job_id)
+        self.cancel_backoff(job_id)
         loop = asyncio.get_running_loop()
-        self._timers[job_id] = loop.call_later(wait_s, self._queue.put, self._releasing(job_id))
+        self._timers[job_id] = loop.call_later(wait_s, self._queue.put, self._retry_event(job_id))
 
-    def _releasing(self, job_id: str) -> Make:
+    def _retry_event(self, job_id: str) -> Make:
         def make(at: float) -> Sequence[ev.Event]:
-            self.wait_no_more(job_id)
+            self.cancel_backoff(job_id)
             jobs = self._scheduler.jobs
             held = jobs.state[jobs.number[job_id]] == JobState.HELD
             by_user = job_id in self._held_by_user

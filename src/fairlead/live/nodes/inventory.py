@@ -14,7 +14,7 @@ from fairlead.store import Change, Put, Remove, Store
 log = structlog.get_logger("fairlead.live")
 
 
-class Inventory:
+class NodeReconciler:
     """Turns what an engine has into events; nodes keep their numbers for as long as the log goes.
 
     The nodes of the very first start are a document, and all others came by events. So are nodes
@@ -35,7 +35,7 @@ class Inventory:
             body = json.dumps([[node.id, node.devices, node.rack] for node in nodes])
             self._changes.append(Put("cluster", "nodes", body))
 
-    def all_found(self, at: float, nodes: Nodes, found: Sequence[Node]) -> list[ev.Event]:
+    def reconcile_all(self, at: float, nodes: Nodes, found: Sequence[Node]) -> list[ev.Event]:
         """Return what follows when these are all nodes that the engine has."""
         events = self.found(at, nodes, found)
         here = {node.id for node in found}
@@ -79,7 +79,7 @@ class Inventory:
         return [] if index in nodes.down else [ev.NodeLost(at, node)]
 
 
-def require_some_known(cluster: Cluster, found: Cluster) -> None:
+def require_matching_nodes(cluster: Cluster, found: Cluster) -> None:
     """Refuse to go on with a cluster of which every node has other devices than before."""
     devices = {node.id: node.devices for node in cluster.nodes}
     for node in found.nodes:

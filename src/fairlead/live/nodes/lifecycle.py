@@ -5,30 +5,30 @@ from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.core.nodes import Nodes
-from fairlead.engines.base import DevicesTaken, NodeDown, NodeFound, NodeUp
+from fairlead.engines.base import DevicesTaken, NodeDown, NodeJoined, NodeUp
 from fairlead.live.clock import Clock
 from fairlead.live.inbox import Queue
-from fairlead.live.nodes.inventory import Inventory
+from fairlead.live.nodes.inventory import NodeReconciler
 from fairlead.model import events as ev
 from fairlead.model.cluster import Node
 from fairlead.model.errors import ProtocolError
 from fairlead.store import Audit, Change, Put, Remove
 
 
-class LiveNodes:
+class NodeController:
     """Turns what is said of nodes into events.
 
     A node is used when the engine has it and no operator has drained it.
     """
 
     def __init__(
-        self, scheduler: Scheduler[Any], inventory: Inventory, clock: Clock, queue: Queue
+        self, scheduler: Scheduler[Any], inventory: NodeReconciler, clock: Clock, queue: Queue
     ) -> None:
         self._scheduler, self._inventory = scheduler, inventory
         self._clock, self._queue = clock, queue
         self.drained: set[str] = set()
         """nodes that an operator has drained: only an operator takes them back"""
-        self._away: set[str] = set()
+        self._down: set[str] = set()
         """nodes that the engine has told to be down"""
 
     def rebuilt(self) -> None:
@@ -37,7 +37,7 @@ class LiveNodes:
         down = {nodes.cluster.nodes[number].id for number in nodes.down - nodes.removed}
         # Of those that are drained, too, only a document says so.
         away = (down - self.drained) | (down & self._inventory.away)
-        self._away = away - self._inventory.missing
+        self._down = away - self._inventory.missing
 
     # -- operators ------------------------------------------------------------------------------
 
@@ -61,13 +61,13 @@ class LiveNodes:
         audit = Audit(self._clock.now(), who, "return", node)
 
         def make(at: float) -> Sequence[ev.Event]:
-            nodes, away = self._scheduler.nodes, self._away | self._inventory.missing
+            nodes, away = self._scheduler.nodes, self._down | self._inventory.missing
             events: list[ev.Event] = []
             if node in {nodes.cluster.nodes[number].id for number in nodes.cordoned}:
                 events.append(ev.NodeCordoned(at, node, cordoned=False))
             return events if node in away else [*events, ev.NodeReturned(at, node)]
 
-        await self._queue.do(make, lambda: self._undrained(node, audit))
+        await self._queue.do(make, lambda: self._clear_drain(node, audit))
 
     async def remove(self, node: str, who: str) -> list[str]:
         """Give a node up for good; refuse while jobs run there that nobody told to leave.
@@ -80,7 +80,7 @@ class LiveNodes:
         stranded: list[str] = []
 
         def make(at: float) -> Sequence[ev.Event]:
-            there = self._scheduler.leases.holder[:, self._scheduler.nodes.of_node(node)] >= 0
+            there = self._scheduler.leases.holder[:, self._scheduler.nodes.devices_on(node)] >= 0
             if node not in self.drained and there.any():
                 raise ProtocolError(f"jobs run on node {node!r}: drain it first")
             before.update(jobs.stranded)
@@ -88,34 +88,34 @@ class LiveNodes:
 
         def changes() -> Sequence[Change]:
             stranded.extend(jobs.ids[job] for job in jobs.stranded if job not in before)
-            return self._undrained(node, audit)
+            return self._clear_drain(node, audit)
 
         await self._queue.do(make, changes)
         return stranded
 
-    def _undrained(self, node: str, audit: Audit) -> Sequence[Change]:
+    def _clear_drain(self, node: str, audit: Audit) -> Sequence[Change]:
         self.drained.discard(node)
         return [audit, Remove("drain", node)]
 
     # -- the engine -----------------------------------------------------------------------------
 
-    def engine_has(self, found: Sequence[Node]) -> None:
+    def reconcile_inventory(self, found: Sequence[Node]) -> None:
         """Take in which nodes the engine has, and no others, as it starts."""
-        self._compare(self._inventory.all_found, found)
+        self._compare(self._inventory.reconcile_all, found)
 
-    def report(self, report: NodeDown | NodeUp | NodeFound | DevicesTaken) -> None:
+    def report(self, report: NodeDown | NodeUp | NodeJoined | DevicesTaken) -> None:
         """Take in what the engine says of one node."""
         match report:
             case NodeDown(node):
-                self._away.add(node)
+                self._down.add(node)
                 self._queue.put(lambda at: [ev.NodeLost(at, node)], [Put("away", node, "")])
             case NodeUp(node):
-                self._away.discard(node)
+                self._down.discard(node)
                 self._queue.put(lambda at: self._back(at, node), [Remove("away", node)])
-            case NodeFound(found):
+            case NodeJoined(found):
                 self._compare(self._inventory.found, [found])
             case DevicesTaken(node, numbers):
-                self._queue.put(lambda at: self._taken(at, node, numbers))
+                self._queue.put(lambda at: self._taken_events(at, node, numbers))
 
     def _compare(
         self,
@@ -124,17 +124,17 @@ class LiveNodes:
     ) -> None:
         def make(at: float) -> Sequence[ev.Event]:
             events = compare(at, self._scheduler.nodes, found)
-            self._away -= self._inventory.missing  # those are back when the engine has them
-            return self._unless_drained(events)
+            self._down -= self._inventory.missing  # those are back when the engine has them
+            return self._skip_drained(events)
 
         self._queue.put(make, self._inventory.changes)
 
     def _back(self, at: float, node: str) -> Sequence[ev.Event]:
         if node in self._inventory.missing:
             return []  # what answers is another than the scheduler knows
-        return self._unless_drained([ev.NodeReturned(at, node)])
+        return self._skip_drained([ev.NodeReturned(at, node)])
 
-    def _unless_drained(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
+    def _skip_drained(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
         """Return the events without those that would take back what an operator has drained."""
         return [
             event
@@ -142,8 +142,8 @@ class LiveNodes:
             if not (isinstance(event, ev.NodeReturned) and event.node in self.drained)
         ]
 
-    def _taken(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
+    def _taken_events(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
         now = tuple(sorted(numbers))
-        if self._scheduler.nodes.taken_of(node) == now:
+        if self._scheduler.nodes.taken_on(node) == now:
             return []  # known before, as after a restart
         return [ev.DevicesTaken(at, node, now)]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, IntArray
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import NOBODY
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import place
@@ -73,7 +73,7 @@ def serve(room: Room, order: Iterable[int], wanted: IntArray) -> None:
                 wanted[row] = kind
 
 
-def preempting(snap: Snapshot, order: IntArray, *, fastest: bool = False) -> IntArray:
+def serve_preemptively(snap: Snapshot, order: IntArray, *, fastest: bool = False) -> IntArray:
     """Return rows → accelerator (-1: none) when jobs are served in this order from all devices.
 
     With ``fastest`` each job takes the fastest accelerator with room, and moves if that is
@@ -92,11 +92,11 @@ def preempting(snap: Snapshot, order: IntArray, *, fastest: bool = False) -> Int
         if kind >= 0:
             room.take(row, kind)
             wanted[row] = kind
-    kept = _in_place(snap, rows, wanted)
+    kept = _without_moves(snap, rows, wanted)
     return wanted if kept is None else kept
 
 
-def _in_place(snap: Snapshot, rows: list[int], chosen: IntArray) -> IntArray | None:
+def _without_moves(snap: Snapshot, rows: list[int], chosen: IntArray) -> IntArray | None:
     """Return the same choice of jobs with nobody moved, None where gangs then do not fit."""
     room = Room(snap, snap.capacity.tolist())
     goes_on = (chosen >= 0) & (snap.on >= 0)
@@ -113,7 +113,7 @@ def _in_place(snap: Snapshot, rows: list[int], chosen: IntArray) -> IntArray | N
     return wanted
 
 
-def refilling(
+def serve_idle_devices(
     snap: Snapshot, order: IntArray, idle: IntArray, *, fastest: bool = False
 ) -> Placements:
     """Return jobs that hold nothing, served in this order from idle devices only."""
@@ -129,7 +129,7 @@ def start_on(snap: Snapshot, idle: IntArray, wanted: IntArray) -> Placements:
     """Return placements on idle devices for all rows that want an accelerator."""
     rows = (wanted >= 0).nonzero()[0]
     if not len(rows):
-        return NOTHING
+        return NO_PLACEMENTS
     free = np.zeros(len(snap.cluster.node_of), dtype=bool)
     free[idle] = True
     return place(snap, free, rows, wanted[rows])

@@ -5,18 +5,18 @@ from typing import NamedTuple
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 
 
-class Entries(NamedTuple):
+class CandidateEntries(NamedTuple):
     """Rows that may run on columns, as a list of pairs with the weight of each."""
 
     row: IntArray
     column: IntArray
     weight: FloatArray
 
-    def heaviest_first(self) -> "Entries":
+    def by_falling_weight(self) -> "CandidateEntries":
         """Return the entries by falling weight, equal ones in the order they had."""
         order = (-self.weight).argsort(kind="stable")
-        return Entries(self.row[order], self.column[order], self.weight[order])
+        return CandidateEntries(self.row[order], self.column[order], self.weight[order])
 
-    def where(self, keep: BoolArray) -> "Entries":
+    def where(self, keep: BoolArray) -> "CandidateEntries":
         """Return the entries for which ``keep`` holds."""
-        return Entries(self.row[keep], self.column[keep], self.weight[keep])
+        return CandidateEntries(self.row[keep], self.column[keep], self.weight[keep])

@@ -5,11 +5,11 @@ from math import inf
 
 import numpy as np
 
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.model.arrays import BoolArray
 
-_LEAST_GAIN = 1e-9
-_MOST_EXCHANGES = 64
+_MIN_GAIN = 1e-9
+_MAX_EXCHANGES = 64
 """a guard; the gains shrink fast, and later rounds make up for what is left"""
 _NOBODY = -1
 
@@ -24,7 +24,7 @@ class Exchange:
     """
 
     def __init__(
-        self, entries: Entries, fixed: BoolArray | None, at: list[int], free: list[int]
+        self, entries: CandidateEntries, fixed: BoolArray | None, at: list[int], free: list[int]
     ) -> None:
         """Begin with who is where (below 0: nowhere); rows that are ``fixed`` stay there."""
         self._free = free
@@ -40,12 +40,12 @@ class Exchange:
         """node → node → what those who could move would add, rising"""
         self._movers: list[list[list[int]]] = []
         """node → node → who they are"""
-        self._list_movers(fixed)
+        self._index_movers(fixed)
         self._best = [[-inf] * (out + 1) for _ in range(out + 1)]
         """node → node → the greatest gain"""
         self._changed = set(range(out + 1))
 
-    def _list_movers(self, fixed: BoolArray | None) -> None:
+    def _index_movers(self, fixed: BoolArray | None) -> None:
         where = np.array(self._where)
         if fixed is not None:
             where[fixed] = _NOBODY
@@ -62,8 +62,8 @@ class Exchange:
 
     def improve(self) -> bool:
         """Exchange rows while a column has room and that adds weight; tell if anything changed."""
-        for turn in range(_MOST_EXCHANGES):
-            circle = self._gaining_circle() if any(self._free) else None
+        for turn in range(_MAX_EXCHANGES):
+            circle = self._improving_cycle() if any(self._free) else None
             if circle is None:
                 return turn > 0
             for a, b, row in circle:
@@ -87,7 +87,7 @@ class Exchange:
         if a < self._out and self._free[a]:
             best[self._out] = 0.0
 
-    def _gaining_circle(self) -> list[tuple[int, int, int]] | None:
+    def _improving_cycle(self) -> list[tuple[int, int, int]] | None:
         """Return the moves of a circle that gains, found by Bellman and Ford's algorithm."""
         for a in self._changed:
             self._look_at(a)
@@ -105,7 +105,7 @@ class Exchange:
         for _ in nodes:
             last = -1
             for a, b, more in arcs:
-                if best[a] + more > best[b] + _LEAST_GAIN:
+                if best[a] + more > best[b] + _MIN_GAIN:
                     best[b] = best[a] + more
                     came_from[b] = a
                     last = b

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.compiled import compiled
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.exchange import Exchange
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import place
 
@@ -66,7 +66,7 @@ class Choice:
         self.wanted[:] = chosen
         return count
 
-    def assign(self, entries: Entries) -> None:
+    def assign(self, entries: CandidateEntries) -> None:
         """Take entries by Algorithm 1 in the order of their weights, then use what is left free.
 
         If devices stay free while rows that want others wait, rows of one device are exchanged
@@ -79,7 +79,7 @@ class Choice:
             usable = (self.wanted == _NONE)[entries.row]
             usable &= (np.array(self.free) > 0)[entries.column]
             entries = entries.where(usable)
-        entries = entries.heaviest_first()
+        entries = entries.by_falling_weight()
         count = self.pick(entries.row, entries.column)
         if len(self.free) == 1 or count == len(entries.row) or not any(self.free):
             return
@@ -124,7 +124,7 @@ class Choice:
         wanted = self.wanted
         rows = (wanted >= 0).nonzero()[0]
         if not len(rows):
-            return NOTHING
+            return NO_PLACEMENTS
         is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
         is_idle[idle] = True
         return place(snap, is_idle, rows, wanted[rows])

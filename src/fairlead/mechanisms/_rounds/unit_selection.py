@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fairlead.mechanisms._rounds.candidates import Entries
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.model.arrays import IntArray
 from fairlead.model.plan import NOBODY
 
-_MOST_TRIALS = 32
+_MAX_TRIALS = 32
 """a guard; later rounds make up for what is left"""
-_LEAST_GAIN = 1e-9
+_MIN_GAIN = 1e-9
 
 
-class UnitChoice:
+class UnitSelection:
     """A round's choice under way: units for columns, no job twice, gangs whole.
 
     ``members`` is units × width → rows of jobs, ascending, then NOBODY; ``gang`` is entries →
@@ -22,7 +22,12 @@ class UnitChoice:
     """
 
     def __init__(
-        self, members: IntArray, gang: IntArray, entries: Entries, free: list[int], n_jobs: int
+        self,
+        members: IntArray,
+        gang: IntArray,
+        entries: CandidateEntries,
+        free: list[int],
+        n_jobs: int,
     ) -> None:
         size = (members >= 0).sum(axis=1)
         order = np.lexsort((-size[entries.row], -entries.weight))  # equal ones as they come
@@ -91,7 +96,7 @@ class UnitChoice:
                 continue
             trials += 1
             self._exchange(i, entries)
-            if trials == _MOST_TRIALS or not any(self.free):
+            if trials == _MAX_TRIALS or not any(self.free):
                 return
 
     def _exchange(self, i: int, entries: range) -> None:
@@ -102,7 +107,7 @@ class UnitChoice:
         self._take(i)
         taken = [i, *self._pick(entries)]
         gain = sum(self._weight[e] for e in taken) - sum(self._weight[e] for e in dropped)
-        if gain > _LEAST_GAIN:
+        if gain > _MIN_GAIN:
             return
         for entry in taken:
             self._drop(entry)

@@ -8,17 +8,17 @@ import numpy as np
 
 from fairlead.mechanisms.gandiva.grow_shrink import learn, resize
 from fairlead.mechanisms.gandiva.memory import Memory, Task, Unit, fresh, tasks_of
-from fairlead.mechanisms.gandiva.migration import away, defragment, to_vacated, together
-from fairlead.mechanisms.gandiva.packing import Fresh, judge, propose, unpack
+from fairlead.mechanisms.gandiva.migration import away, defragment, move_to_vacated, together
+from fairlead.mechanisms.gandiva.packing import Fresh, judge, start_trials, unpack
 from fairlead.mechanisms.gandiva.servers import Servers, home_of
 from fairlead.mechanisms.gandiva.time_slices import (
     held_devices,
     on_devices,
-    share_weight,
-    whose_turn,
+    record_unit_weight,
+    select_units,
 )
 from fairlead.model.arrays import IntArray
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import towards
@@ -65,14 +65,14 @@ class Gandiva:
         tasks, news = tasks_of(snap, memory), fresh(snap, memory)
         held = held_devices(snap)
         servers = Servers(snap)
-        units = self._remembered(servers, memory, tasks, held)
+        units = self._restored_units(servers, memory, tasks, held)
         self._learn(servers, units, news)
         failed = set(memory.failed)
         homeless = [Unit([task]) for task in self._without(units, tasks)]
         homeless += judge(units, news, failed)
         waiting = self._place(servers, homeless)
         if self.packing:
-            propose(servers, snap.cluster.memory_gib, failed, tries=self.tries)
+            start_trials(servers, snap.cluster.memory_gib, failed, tries=self.tries)
         if self.migration:
             self._migrate(servers, snap, memory, held)
         if self.packing:
@@ -84,8 +84,8 @@ class Gandiva:
         idle = self.growth and not waiting and not servers.overload
         resize(servers, changed_at, at, grow_after_s=self.grow_after_s, idle=idle)
         units = list(servers.all_units())
-        chosen = whose_turn(servers, units)
-        share_weight(units)
+        chosen = select_units(servers, units)
+        record_unit_weight(units)
         stop, start = towards(snap, on_devices(servers, chosen, held))
         after = Memory.of(snap, [*units, *waiting], failed, servers.load, changed_at)
         return Plan(stop, start, until, until), after
@@ -94,7 +94,7 @@ class Gandiva:
         """Return jobs for devices that fall idle: whose turn is next there, then new ones."""
         tasks, held = tasks_of(snap, memory), held_devices(snap)
         servers = Servers(snap)
-        units = self._remembered(servers, memory, tasks, held)
+        units = self._restored_units(servers, memory, tasks, held)
         holding = set(snap.job[snap.holds[snap.holds >= 0]].tolist())
         servers.by_devices = [idle[servers.of_device[idle] == s] for s in range(len(servers.size))]
         new = [Unit([task]) for task in self._without(units, tasks) if task.job not in holding]
@@ -112,12 +112,12 @@ class Gandiva:
         servers.size = np.array([len(devices) for devices in servers.by_devices])
         for unit in waits:
             unit.tasks[0].size = float(unit.need)
-        found = on_devices(servers, whose_turn(servers, waits), {})
-        return Placements.of(found) if found else NOTHING
+        found = on_devices(servers, select_units(servers, waits), {})
+        return Placements.of(found) if found else NO_PLACEMENTS
 
     # -- from plan to plan ----------------------------------------------------------------------
 
-    def _remembered(
+    def _restored_units(
         self,
         servers: Servers,
         memory: Memory,
@@ -198,7 +198,7 @@ class Gandiva:
             assert home is not None, "it had a home before"
             servers.arrive(unit, home)
         if snap.changes != memory.changes:
-            to_vacated(servers, set(held))
+            move_to_vacated(servers, set(held))
             together(servers)
         settle_s = 10 * self.round_s
         away(servers, at, loss=self.loss, settle_s=settle_s)

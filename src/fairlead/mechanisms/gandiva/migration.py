@@ -9,7 +9,7 @@ from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import BoolArray, IntArray
 
 
-def to_vacated(servers: Servers, running: set[int]) -> None:
+def move_to_vacated(servers: Servers, running: set[int]) -> None:
     """Lower the height of the cluster: move units from the most loaded servers to others.
 
     A move is made where the destination's load stays below what the source's was, so that the
@@ -109,7 +109,7 @@ def defragment(servers: Servers, *, part: float) -> None:
             return
         source = int(np.where(mostly, free, -1).argmax())
         passed[source] = True
-        if _quiet(servers, source):
+        if _has_no_displaced_job(servers, source):
             for unit in list(servers.units[source].values()):
                 _give(servers, unit, source)
 
@@ -121,11 +121,11 @@ def _give(servers: Servers, unit: Unit, source: int) -> None:
     good = (servers.kind == servers.kind[source]) & (free >= unit.need) & (servers.load > 0)
     good &= free <= free[source]
     good[source] = False
-    found = [s for s in good.nonzero()[0].tolist() if _quiet(servers, s)]
+    found = [s for s in good.nonzero()[0].tolist() if _has_no_displaced_job(servers, s)]
     if found:
         servers.move(unit, {min(found, key=lambda s: (int(free[s]), s)): unit.need})
 
 
-def _quiet(servers: Servers, server: int) -> bool:
+def _has_no_displaced_job(servers: Servers, server: int) -> bool:
     """Tell whether no job of a server had to be moved away from neighbours."""
     return not any(task.apart for unit in servers.units[server].values() for task in unit.tasks)

@@ -37,7 +37,7 @@ def judge(units: list[Unit], fresh: Fresh, failed: Failed) -> list[Unit]:
     return undone
 
 
-def propose(servers: Servers, memory_gib: FloatArray, failed: Failed, *, tries: int) -> None:
+def start_trials(servers: Servers, memory_gib: FloatArray, failed: Failed, *, tries: int) -> None:
     """Pack jobs on trial, the least utilised first, each onto the least utilised devices.
 
     Only during overload, and only as many as it takes to end it. Jobs must have been measured

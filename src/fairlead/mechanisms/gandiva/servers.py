@@ -77,18 +77,18 @@ class Servers:
 
     def move(self, unit: Unit, home: Home) -> None:
         """Let a unit belong elsewhere, as far behind or ahead there as it was before."""
-        lag = unit.pass_s - self.least_pass(unit.home, but=unit)
+        lag = unit.pass_s - self.min_pass(unit.home, but=unit)
         self.leave(unit)
         self.arrive(unit, home, lag)
 
     def arrive(self, unit: Unit, home: Home, lag: float = 0.0) -> None:
         """Let a unit belong here, its turn as far off as ``lag`` from the next one's."""
-        shift = self.least_pass(home) + lag - unit.pass_s
+        shift = self.min_pass(home) + lag - unit.pass_s
         for task in unit.tasks:
             task.pass_s += shift
         self.settle(unit, home)
 
-    def least_pass(self, home: Iterable[int], but: Unit | None = None) -> float:
+    def min_pass(self, home: Iterable[int], but: Unit | None = None) -> float:
         """Return the pass of the unit whose turn is next on these servers, 0 without any."""
         passes = [u.pass_s for server in home for u in self.units[server].values() if u is not but]
         return min(passes, default=0.0)

@@ -10,7 +10,7 @@ from fairlead.model.lease import Placement
 from fairlead.model.snapshot import Snapshot
 
 
-def whose_turn(servers: Servers, units: Sequence[Unit]) -> list[Unit]:
+def select_units(servers: Servers, units: Sequence[Unit]) -> list[Unit]:
     """Return the units that run in this slice: weighted round-robin on every server (§4.2).
 
     Higher ranks come first and so are never suspended for lower ones; of one rank whoever has had
@@ -118,7 +118,7 @@ def _placements(unit: Unit, devices: Iterable[int]) -> list[Placement]:
     return [Placement(task.job, 0, on) for task in unit.tasks]
 
 
-def share_weight(units: Iterable[Unit]) -> None:
+def record_unit_weight(units: Iterable[Unit]) -> None:
     """Note for every job the weight of the unit in which its next time counts."""
     for unit in units:
         weight = unit.weight

@@ -14,7 +14,7 @@ _WHOLE = 1.0 - 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Knowledge:
+class SpeedKnowledge:
     """What is known of speeds and accelerators."""
 
     speed: FloatArray
@@ -39,7 +39,7 @@ def newest_first(snap: Snapshot) -> tuple[int, ...]:
     return tuple(order)
 
 
-def allocate_all(homes: Homes, known: Knowledge, rows: IntArray) -> None:
+def allocate_all(homes: Homes, known: SpeedKnowledge, rows: IntArray) -> None:
     """Give homes to jobs without one, in the order and by the choices of Algorithm 2.
 
     The tenant that uses least for its tickets comes first (line 2), with its job of the highest
@@ -62,13 +62,13 @@ def allocate_all(homes: Homes, known: Knowledge, rows: IntArray) -> None:
         row = queues[tenant].pop()
         where = choose_home(homes, known, row)
         if where:
-            homes.settle_in(row, where)
+            homes.set_home(row, where)
             used[tenant] += int(homes.gang[row])
         if queues[tenant]:
             heapq.heappush(heap, (used[tenant] / weight[tenant], tenant))
 
 
-def choose_home(homes: Homes, known: Knowledge, row: int) -> Mapping[int, int]:
+def choose_home(homes: Homes, known: SpeedKnowledge, row: int) -> Mapping[int, int]:
     """Return sites → devices for a job: lines 4 to 11; empty where it fits nowhere now."""
     speed: list[float] = known.speed[homes.profile[row]].tolist()
     gang, devices = int(homes.gang[row]), homes.snap.capacity
@@ -76,7 +76,7 @@ def choose_home(homes: Homes, known: Knowledge, row: int) -> Mapping[int, int]:
     return choose_sites(homes, row, _choose_kind(homes, known, row, fits)) if fits else {}
 
 
-def _choose_kind(homes: Homes, known: Knowledge, row: int, fits: list[int]) -> int:
+def _choose_kind(homes: Homes, known: SpeedKnowledge, row: int, fits: list[int]) -> int:
     """Return the accelerator for a new job.
 
     A known speed decides by line 5, the least mini-batch time for the tickets. An unknown one

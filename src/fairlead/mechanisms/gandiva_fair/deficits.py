@@ -17,11 +17,11 @@ _TURNS = 2.0
 """turns of each of a tenant's jobs that may be missed or had ahead within a cycle of strides"""
 _MOST = 2.0
 """tickets are raised or lowered by at most this factor"""
-_FORGOTTEN = 0.001
+_MIN_OWED = 0.001
 """the part of what is owed that is forgotten in every quantum"""
 
 
-def owed_now(
+def owed_devices(
     snap: Snapshot, memory: FairMemory, sites: Sites, tenants: int, round_s: float
 ) -> FloatArray:
     """Return tenants × accelerators → devices × quanta due and not had until now."""
@@ -29,7 +29,7 @@ def owed_now(
     owed = np.zeros((tenants, kinds))
     if len(memory.due):
         quanta = (snap.starts_at - memory.starts_at) / round_s
-        owed[: len(memory.due)] = memory.owed * (1 - _FORGOTTEN) + memory.due * quanta
+        owed[: len(memory.due)] = memory.owed * (1 - _MIN_OWED) + memory.due * quanta
         stays = np.isin(memory.job, snap.job)
         rows = np.searchsorted(snap.job, memory.job[stays])
         had = (snap.received_s[rows] - memory.received_s[stays]) / round_s

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
 from fairlead.mechanisms.gandiva_fair.tickets import Sites
 from fairlead.model.arrays import IntArray
-from fairlead.model.lease import NOTHING, Placement, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.snapshot import Snapshot
 
 
@@ -38,10 +38,10 @@ class FreeDevices:
 
     def placements(self) -> Placements:
         """Return what was started."""
-        return Placements.of(self._start) if self._start else NOTHING
+        return Placements.of(self._start) if self._start else NO_PLACEMENTS
 
 
-def towards_homes(
+def moves_to_homes(
     snap: Snapshot, homes: Homes, chosen: Iterable[int]
 ) -> tuple[IntArray, Placements]:
     """Return the leases to stop and what to start so that just the chosen rows run, at home."""

@@ -75,9 +75,9 @@ class Pool:
             return 1.0
         if self.demand[tenant] > due[tenant] + 1e-9:
             return float(due[tenant]) / wish
-        return min(1.0, self.prospect(tenant) / wish)
+        return min(1.0, self.entitlement_if_all_usable(tenant) / wish)
 
-    def prospect(self, tenant: int) -> float:
+    def entitlement_if_all_usable(self, tenant: int) -> float:
         """Return what a tenant would be due if it could use all devices."""
         due = self.due
         if self.demand[tenant] > due[tenant] + 1e-9:

@@ -21,22 +21,22 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class SiteLoad:
     """The jobs at home on one site, the largest gang first."""
 
     size: int
     parts: tuple[Part, ...] = ()
 
     @classmethod
-    def of(cls, size: int, parts: Iterable[Part]) -> "Crowd":
+    def of(cls, size: int, parts: Iterable[Part]) -> "SiteLoad":
         """Return the crowd of these jobs."""
         return cls(size, tuple(sorted(parts, reverse=True)))
 
-    def joined(self, part: Part) -> "Crowd":
+    def joined(self, part: Part) -> "SiteLoad":
         """Return the crowd with one more job."""
-        return Crowd.of(self.size, (*self.parts, part))
+        return SiteLoad.of(self.size, (*self.parts, part))
 
-    def without(self, part: Part) -> "Crowd":
+    def without(self, part: Part) -> "SiteLoad":
         """Return the crowd without one such job."""
         left = list(self.parts)
         left.remove(part)
@@ -82,7 +82,7 @@ class Crowd:
         return theirs / (self.parts[0].time + theirs)
 
 
-def crowds_on(homes: Homes, kind: int, tickets: FloatArray) -> dict[int, Crowd]:
+def site_loads(homes: Homes, kind: int, tickets: FloatArray) -> dict[int, SiteLoad]:
     """Return site → its jobs, for the sites of an accelerator that are up."""
     sites = homes.sites
     up = ((sites.kind == kind) & (sites.size > 0)).nonzero()[0].tolist()
@@ -101,4 +101,4 @@ def crowds_on(homes: Homes, kind: int, tickets: FloatArray) -> dict[int, Crowd]:
             if site in parts:
                 worth = float(tickets[row]) * devices / int(homes.gang[row])
                 parts[site].append(Part(devices, worth))
-    return {site: Crowd.of(int(sites.size[site]), members) for site, members in parts.items()}
+    return {site: SiteLoad.of(int(sites.size[site]), members) for site, members in parts.items()}

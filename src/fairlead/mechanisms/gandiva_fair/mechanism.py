@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.allocation import Knowledge, allocate_all, newest_first
-from fairlead.mechanisms.gandiva_fair.deficits import bounded, owed_now, raised
+from fairlead.mechanisms.gandiva_fair.allocation import SpeedKnowledge, allocate_all, newest_first
+from fairlead.mechanisms.gandiva_fair.deficits import bounded, owed_devices, raised
 from fairlead.mechanisms.gandiva_fair.devices import (
     FreeDevices,
     count_by_site,
     held_by_row,
-    towards_homes,
+    moves_to_homes,
 )
 from fairlead.mechanisms.gandiva_fair.memory import (
     BUYER,
@@ -27,12 +27,18 @@ from fairlead.mechanisms.gandiva_fair.memory import (
 from fairlead.mechanisms.gandiva_fair.memory_update import (
     brought_forward,
     homes_and_passes,
-    seen_so_far,
+    profiled_so_far,
 )
 from fairlead.mechanisms.gandiva_fair.migration import migrate, migrate_traded
 from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
 from fairlead.mechanisms.gandiva_fair.passes import Passes
-from fairlead.mechanisms.gandiva_fair.stride import Aggregate, Central, Large, Local, gang_aware
+from fairlead.mechanisms.gandiva_fair.stride import (
+    Aggregate,
+    CentralStride,
+    Large,
+    NodeStride,
+    gang_aware_stride,
+)
 from fairlead.mechanisms.gandiva_fair.tickets import Sites
 from fairlead.mechanisms.gandiva_fair.trading import Market, entered, ledger
 from fairlead.model.arrays import FloatArray, IntArray
@@ -90,17 +96,17 @@ class GandivaFair:
             made = np.array(found).reshape(-1, TRADE_COLUMNS)
         floor = _FEW * snap.capacity / len(market.held)
         homes = Homes(snap, sites, np.maximum(market.held, floor))
-        _return_home(homes, before, needs)
+        _restore_homes(homes, before, needs)
         allocate_all(homes, known, (homes.home == NOWHERE).nonzero()[0])
-        owed = self._make_up(
-            homes, owed_now(snap, memory, sites, len(homes.tickets), self.round_s)
+        owed = self._compensate(
+            homes, owed_devices(snap, memory, sites, len(homes.tickets), self.round_s)
         )
         self._migrate(homes, known, made)
         asked = homes.job_tickets()
-        served = memory.tickets if _same(memory, homes, asked) else homes.served(asked)
-        after = before.rehomed(homes.home, served, homes.needs)
+        served = memory.tickets if _is_unchanged(memory, homes, asked) else homes.served(asked)
+        after = before.with_homes(homes.home, served, homes.needs)
         until = snap.starts_at + self.round_s
-        plan = Plan(*towards_homes(snap, homes, choose(after, homes)), until, until)
+        plan = Plan(*moves_to_homes(snap, homes, choose(after, homes)), until, until)
         undone = memory.trades[~stands]
         return plan, FairMemory(
             job=snap.job,
@@ -114,7 +120,7 @@ class GandivaFair:
             aggregate=after.aggregate,
             seen=known.seen,
             starts_at=snap.starts_at,
-            due=homes.dues(),
+            due=homes.entitled_devices(),
             owed=owed,
             trades=np.concatenate([memory.trades[stands], made]),
             ledger=entered(memory.ledger, snap.starts_at, undone, made),
@@ -139,7 +145,7 @@ class GandivaFair:
         for site, devices in free.at.items():
             rows = (waits[:-1] & (home == site)).nonzero()[0]
             columns = passes[rows].tolist(), snap.gang[rows].tolist()
-            for row in rows[gang_aware(*columns, len(devices))].tolist():
+            for row in rows[gang_aware_stride(*columns, len(devices))].tolist():
                 free.take(row, {site: int(snap.gang[row])})
         newest, speed = newest_first(snap), snap.speed
         order = sorted(free.at, key=lambda site: (newest.index(int(sites.kind[site])), site))
@@ -151,22 +157,22 @@ class GandivaFair:
                     break
         return free.placements()
 
-    def _known(self, snap: Snapshot, memory: FairMemory) -> Knowledge:
-        seen = seen_so_far(snap, memory)
+    def _known(self, snap: Snapshot, memory: FairMemory) -> SpeedKnowledge:
+        seen = profiled_so_far(snap, memory)
         if not self.profiling:
             seen[:] = True
-        return Knowledge(snap.profiles.speed, seen, newest_first(snap))
+        return SpeedKnowledge(snap.profiles.speed, seen, newest_first(snap))
 
-    def _make_up(self, homes: Homes, owed: FloatArray) -> FloatArray:
+    def _compensate(self, homes: Homes, owed: FloatArray) -> FloatArray:
         """Raise the tickets of those who missed something; return what stays owed."""
         quanta = self.make_up_s / self.round_s
         if not quanta:
             return np.zeros_like(owed)
-        due, demand = homes.dues(), homes.demands()
+        due, demand = homes.entitled_devices(), homes.demands()
         homes.owing = raised(owed, due, demand, quanta)
         return bounded(owed, due, demand, quanta)
 
-    def _migrate(self, homes: Homes, known: Knowledge, trades: FloatArray) -> None:
+    def _migrate(self, homes: Homes, known: SpeedKnowledge, trades: FloatArray) -> None:
         for trade in trades:
             for party, count in ((SELLER, 1.0), (BUYER, trade[PRICE])):
                 most = math.ceil(trade[DEVICES] * count)
@@ -179,7 +185,7 @@ def choose(passes: Passes, homes: Homes) -> list[int]:
     room: list[int] = homes.sites.size.tolist()
     local = local_schedulers(passes, room)
     contested = sorted({site for where in homes.needs.values() for site in where})
-    central = Central(
+    central = CentralStride(
         {site: room[site] for site in contested},
         tuple(Large(row, where, float(passes.at[row])) for row, where in homes.needs.items()),
         tuple(
@@ -195,7 +201,7 @@ def choose(passes: Passes, homes: Homes) -> list[int]:
     return chosen
 
 
-def local_schedulers(passes: Passes, room: list[int]) -> dict[int, Local]:
+def local_schedulers(passes: Passes, room: list[int]) -> dict[int, NodeStride]:
     """Return site → the scheduler of its small jobs, which are numbered by row."""
     columns: dict[int, list[tuple[int, int, float, float]]] = {}
     rows = (passes.home >= 0).nonzero()[0]
@@ -211,11 +217,11 @@ def local_schedulers(passes: Passes, room: list[int]) -> dict[int, Local]:
     made = {}
     for site, entries in columns.items():
         job, gangs, worth, due = zip(*entries, strict=True)
-        made[site] = Local(room[site], job, gangs, worth, due)
+        made[site] = NodeStride(room[site], job, gangs, worth, due)
     return made
 
 
-def _same(memory: FairMemory, homes: Homes, asked: FloatArray) -> bool:
+def _is_unchanged(memory: FairMemory, homes: Homes, asked: FloatArray) -> bool:
     """Return whether homes and tickets are those of the last quantum, to the last bit."""
     return (
         np.array_equal(memory.job, homes.snap.job)
@@ -225,16 +231,16 @@ def _same(memory: FairMemory, homes: Homes, asked: FloatArray) -> bool:
     )
 
 
-def _return_home(homes: Homes, before: Passes, needs: Mapping[int, Mapping[int, int]]) -> None:
+def _restore_homes(homes: Homes, before: Passes, needs: Mapping[int, Mapping[int, int]]) -> None:
     """Let jobs keep their homes; new ones that run already are at home where they run."""
     small = (before.home >= 0).nonzero()[0]
-    homes.settle_in_as_before(small, before.home[small])
+    homes.restore_homes(small, before.home[small])
     for row, where in needs.items():
-        homes.settle_in(row, where)
+        homes.set_home(row, where)
     for row, devices in held_by_row(homes.snap).items():
         where = count_by_site(homes.sites, devices)
         if homes.home[row] == NOWHERE and len(where) == 1:
-            homes.settle_in(row, where)
+            homes.set_home(row, where)
 
 
 def _spread(homes: Homes) -> IntArray:

@@ -60,7 +60,7 @@ def _needs(snap: Snapshot, memory: FairMemory) -> dict[int, dict[int, int]]:
     return needs
 
 
-def seen_so_far(snap: Snapshot, memory: FairMemory) -> BoolArray:
+def profiled_so_far(snap: Snapshot, memory: FairMemory) -> BoolArray:
     """Return profiles × accelerators → a job of the profile has run there."""
     seen = np.zeros(snap.profiles.speed.shape, dtype=bool)
     if len(memory.seen):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.allocation import Knowledge, choose_sites
-from fairlead.mechanisms.gandiva_fair.gang_contention import Crowd, Part, crowds_on
+from fairlead.mechanisms.gandiva_fair.allocation import SpeedKnowledge, choose_sites
+from fairlead.mechanisms.gandiva_fair.gang_contention import Part, SiteLoad, site_loads
 from fairlead.mechanisms.gandiva_fair.memory import NOWHERE
 from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
@@ -29,7 +29,7 @@ class Move(NamedTuple):
     """a row that moves the other way; -1: none"""
 
 
-def migrate(homes: Homes, known: Knowledge, threshold: float, most: int) -> None:
+def migrate(homes: Homes, known: SpeedKnowledge, threshold: float, most: int) -> None:
     """Move up to so many jobs, the best gain first, each gain above the threshold."""
     moved = np.zeros(len(homes.home), dtype=bool)
     for _ in range(most):
@@ -39,7 +39,7 @@ def migrate(homes: Homes, known: Knowledge, threshold: float, most: int) -> None
 
 
 def migrate_traded(
-    homes: Homes, known: Knowledge, threshold: float, tenant: int, most: int
+    homes: Homes, known: SpeedKnowledge, threshold: float, tenant: int, most: int
 ) -> None:
     """Move up to so many jobs of a party of a trade to what it now has more of."""
     moved = np.zeros(len(homes.home), dtype=bool)
@@ -58,13 +58,13 @@ def _perform_best(
         return False
     best = max(found, key=lambda move: (round(move.gain, 9), -move.row))
     row, gang, left = best.row, int(homes.gang[best.row]), int(homes.home[best.row])
-    homes.move_out(row)
+    homes.clear_home(row)
     here = best.site == NOWHERE
-    homes.settle_in(row, choose_sites(homes, row, best.kind) if here else {best.site: gang})
+    homes.set_home(row, choose_sites(homes, row, best.kind) if here else {best.site: gang})
     moved[row] = True
     if best.back >= 0:
-        homes.move_out(best.back)
-        homes.settle_in(best.back, {left: gang})
+        homes.clear_home(best.back)
+        homes.set_home(best.back, {left: gang})
         moved[best.back] = True
     return True
 
@@ -81,14 +81,14 @@ def between_nodes(homes: Homes) -> Iterator[Move]:
     tickets = homes.job_tickets()
     for kind, up in enumerate(homes.up):
         if len(up) > 1:
-            crowds = crowds_on(homes, kind, tickets)
-            yield from _levelled(homes, kind, crowds, tickets)
-            yield from _filled(homes, kind, crowds, tickets)
-            yield from _swapped(homes, kind, crowds)
+            crowds = site_loads(homes, kind, tickets)
+            yield from _load_levelling_moves(homes, kind, crowds, tickets)
+            yield from _gap_filling_moves(homes, kind, crowds, tickets)
+            yield from _swap_moves(homes, kind, crowds)
 
 
-def _levelled(
-    homes: Homes, kind: int, crowds: Mapping[int, Crowd], tickets: FloatArray
+def _load_levelling_moves(
+    homes: Homes, kind: int, crowds: Mapping[int, SiteLoad], tickets: FloatArray
 ) -> Iterator[Move]:
     load = {site: round(crowd.load, 9) for site, crowd in crowds.items()}
     hot = max(load, key=lambda site: (load[site], -site))
@@ -102,12 +102,12 @@ def _levelled(
         worst = max(crowds[hot].without(one).load, crowds[cool].joined(one).load, 1.0)
         by_part[one] = load[hot] / worst - 1.0
     gain = np.array([by_part[one] for one in parts])
-    best = int(rows[_first_best(gain, homes.snap.lease[rows] >= 0, -rows)])
+    best = int(rows[_argmax_with_ties(gain, homes.snap.lease[rows] >= 0, -rows)])
     yield Move(float(gain.max()), best, kind, cool)
 
 
-def _filled(
-    homes: Homes, kind: int, crowds: Mapping[int, Crowd], tickets: FloatArray
+def _gap_filling_moves(
+    homes: Homes, kind: int, crowds: Mapping[int, SiteLoad], tickets: FloatArray
 ) -> Iterator[Move]:
     gap = {site: crowd.gap for site, crowd in crowds.items() if crowd.gap > 0}
     if not gap:
@@ -125,7 +125,7 @@ def _filled(
             return
 
 
-def _swapped(homes: Homes, kind: int, crowds: Mapping[int, Crowd]) -> Iterator[Move]:
+def _swap_moves(homes: Homes, kind: int, crowds: Mapping[int, SiteLoad]) -> Iterator[Move]:
     owing = homes.owing[:, kind]
     if owing.max() <= owing.min() * _SWAP:
         return
@@ -135,17 +135,19 @@ def _swapped(homes: Homes, kind: int, crowds: Mapping[int, Crowd]) -> Iterator[M
     mine, here = owing[homes.tenant[rows]], load[homes.home[rows]]
     for gang in np.unique(homes.gang[rows]).tolist():
         same = homes.gang[rows] == gang
-        worst = rows[same][_first_best(np.where(here[same] > 1.0, mine[same], 0.0), rows[same])]
+        worst = rows[same][
+            _argmax_with_ties(np.where(here[same] > 1.0, mine[same], 0.0), rows[same])
+        ]
         better = same & (here < load[homes.home[worst]] * (1 - _EQUAL))
         if not better.any():
             continue
-        lucky = rows[better][_first_best(-mine[better], rows[better])]
+        lucky = rows[better][_argmax_with_ties(-mine[better], rows[better])]
         gain = owing[homes.tenant[worst]] / owing[homes.tenant[lucky]]
         if gain > _SWAP:
             yield Move(float(gain) - 1.0, int(worst), kind, int(homes.home[lucky]), int(lucky))
 
 
-def between_accelerators(homes: Homes, known: Knowledge, may: BoolArray) -> Iterator[Move]:
+def between_accelerators(homes: Homes, known: SpeedKnowledge, may: BoolArray) -> Iterator[Move]:
     """Give the best move of a job to another accelerator, of those that may move.
 
     The job must not get slower; the gain is the greater of its own and its tenant's. A profile
@@ -175,7 +177,7 @@ def between_accelerators(homes: Homes, known: Knowledge, may: BoolArray) -> Iter
 
 def _gain(
     homes: Homes,
-    known: Knowledge,
+    known: SpeedKnowledge,
     profile: int,
     source: int,
     kind: int,
@@ -195,13 +197,18 @@ def _gain(
     own = float(speed[kind] * there.time(tenant, gang) / (speed[source] * time)) - 1.0
     if own < -_EQUAL:
         return 0.0
-    lost = here.due[tenant] - min(here.prospect(tenant), here.demand[tenant] - gang)
-    won = min(there.prospect(tenant), there.demand[tenant] + gang) - there.due[tenant]
+    lost = here.due[tenant] - min(
+        here.entitlement_if_all_usable(tenant), here.demand[tenant] - gang
+    )
+    won = (
+        min(there.entitlement_if_all_usable(tenant), there.demand[tenant] + gang)
+        - there.due[tenant]
+    )
     change = (won * speed[kind] - lost * speed[source]) / speed.max()
     return max(own, float(change / total[tenant]))
 
 
-def _totals(homes: Homes, known: Knowledge) -> FloatArray:
+def _totals(homes: Homes, known: SpeedKnowledge) -> FloatArray:
     """Return tenants → devices it is due, each counted by its jobs' speed over their best."""
     rows = (homes.kind >= 0).nonzero()[0]
     tenant, kind, profile = homes.tenant[rows], homes.kind[rows], homes.profile[rows]
@@ -217,9 +224,9 @@ def _from_fullest(homes: Homes, rows: IntArray) -> int:
     load = np.zeros(len(homes.sites))
     load[homes.up[kind]] = homes.load(kind)
     here = np.where(homes.home[rows] >= 0, load[homes.home[rows]], 0.0)
-    return int(rows[_first_best(here, homes.snap.lease[rows] >= 0, -rows)])
+    return int(rows[_argmax_with_ties(here, homes.snap.lease[rows] >= 0, -rows)])
 
 
-def _first_best(value: FloatArray, *then: IntArray | BoolArray) -> int:
+def _argmax_with_ties(value: FloatArray, *then: IntArray | BoolArray) -> int:
     """Return where the value is greatest; of equals the least by the further columns."""
     return int(np.lexsort((*then[::-1], -value.round(9)))[0])

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.effective_tickets import Pool
 from fairlead.mechanisms.gandiva_fair.memory import NOWHERE, SPREAD
-from fairlead.mechanisms.gandiva_fair.tickets import Claims, Sites, settled
+from fairlead.mechanisms.gandiva_fair.tickets import SiteClaims, Sites, settled
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
@@ -44,7 +44,7 @@ class Homes:
 
     # -- coming and going -----------------------------------------------------------------------
 
-    def settle_in(self, row: int, where: Mapping[int, int]) -> None:
+    def set_home(self, row: int, where: Mapping[int, int]) -> None:
         """Make these sites (→ devices of each) the home of a job without one."""
         first = next(iter(where))
         self.home[row] = first if len(where) == 1 else SPREAD
@@ -53,7 +53,7 @@ class Homes:
             self.needs[row] = where
         self._count(row, where, 1)
 
-    def settle_in_as_before(self, rows: IntArray, site: IntArray) -> None:
+    def restore_homes(self, rows: IntArray, site: IntArray) -> None:
         """Give many small jobs the homes that they had."""
         kind, tenant = self.sites.kind[site], self.tenant[rows]
         self.home[rows], self.kind[rows] = site, kind
@@ -67,7 +67,7 @@ class Homes:
             at = tenant[here], self._column[site[here]]
             np.add.at(self._mass_at[k], at, self.mass[rows[here]])
 
-    def move_out(self, row: int) -> None:
+    def clear_home(self, row: int) -> None:
         """Take a job's home away."""
         site = int(self.home[row])
         where = self.needs.pop(row) if site == SPREAD else {site: int(self.gang[row])}
@@ -85,7 +85,7 @@ class Homes:
 
     # -- what follows ---------------------------------------------------------------------------
 
-    def dues(self) -> FloatArray:
+    def entitled_devices(self) -> FloatArray:
         """tenants × accelerators → devices that it is due."""
         return np.column_stack([pool.due for pool in self.pools])
 
@@ -95,7 +95,7 @@ class Homes:
 
     def _rates(self) -> FloatArray:
         """tenants × accelerators → tickets for one unit of mass: ticketsPerGPU of Eq. 1."""
-        tickets = self.dues() * self.owing
+        tickets = self.entitled_devices() * self.owing
         found: FloatArray = np.divide(
             tickets, self._mass, out=np.zeros_like(tickets), where=self._mass > 0
         )
@@ -127,5 +127,5 @@ class Homes:
         site = np.concatenate([self.home[small], more[:, 1]])
         devices = np.concatenate([self.gang[small], more[:, 2]])
         tenant = self.tenant[row] * len(self.pools) + self.sites.kind[site]
-        claims = Claims(row, site, devices, self.gang[row], tenant)
-        return settled(claims, self.sites, tickets, (self.dues() * self.owing).ravel())
+        claims = SiteClaims(row, site, devices, self.gang[row], tenant)
+        return settled(claims, self.sites, tickets, (self.entitled_devices() * self.owing).ravel())

@@ -45,7 +45,7 @@ class Passes:
         np.minimum.at(least, self.home[small], self.at[small])
         return least
 
-    def rehomed(
+    def with_homes(
         self, home: IntArray, tickets: FloatArray, needs: Mapping[int, Mapping[int, int]]
     ) -> "Passes":
         """Return the passes under new homes and tickets.

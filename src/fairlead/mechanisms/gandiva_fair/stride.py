@@ -1,9 +1,8 @@
 """Gang-aware stride and its split over nodes (Gandiva_fair §3.1, Algorithm 1), as plain values.
 
 A job's *pass* is the virtual time at which it is due next; each quantum that it runs moves its
-pass on by its *stride*, gang / tickets. Who is due first runs first. Each node has a scheduler
-of its own, a ``Local``, so that it can decide on the node itself; ``Central`` only settles which
-gangs that span nodes run, and what they leave to the nodes.
+pass on by its *stride*, gang / tickets. The job that is due first runs first. Each node has its
+own scheduler, a ``NodeStride``; ``CentralStride`` only decides which gangs that span nodes run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ _TIE = 9
 """passes that agree to so many decimals are equal: sums of strides carry rounding errors"""
 
 
-def gang_aware(passes: Sequence[float], gang: Sequence[int], devices: int) -> list[int]:
+def gang_aware_stride(passes: Sequence[float], gang: Sequence[int], devices: int) -> list[int]:
     """Return whom Algorithm 1 runs on so many devices: least pass first, each one that fits.
 
     Of equal passes the smaller gang comes first, then the earlier entry. Who does not fit keeps
@@ -30,7 +29,7 @@ def gang_aware(passes: Sequence[float], gang: Sequence[int], devices: int) -> li
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class NodeStride:
     """The scheduler of one node's small jobs; columns over these."""
 
     devices: int
@@ -49,7 +48,7 @@ class Local:
         """Devices that its jobs can use at once."""
         return sum(self.gang)
 
-    def joined(self, job: int, gang: int, tickets: float, late: float = 0.0) -> "Local":
+    def joined(self, job: int, gang: int, tickets: float, late: float = 0.0) -> "NodeStride":
         """Return the scheduler with one more job, due when the first of the others is.
 
         ``late`` is by how many of its strides it is due after that: 0 unless it comes from
@@ -64,10 +63,10 @@ class Local:
             passes=(*self.passes, at),
         )
 
-    def without(self, job: int) -> "Local":
+    def without(self, job: int) -> "NodeStride":
         """Return the scheduler without this job."""
         keep = [i for i, mine in enumerate(self.job) if mine != job]
-        return Local(
+        return NodeStride(
             self.devices,
             tuple(self.job[i] for i in keep),
             tuple(self.gang[i] for i in keep),
@@ -78,9 +77,9 @@ class Local:
     def choose(self, devices: int | None = None) -> tuple[int, ...]:
         """Return the jobs that run this quantum on so many devices, by default all."""
         free = self.devices if devices is None else devices
-        return tuple(self.job[i] for i in gang_aware(self.passes, self.gang, free))
+        return tuple(self.job[i] for i in gang_aware_stride(self.passes, self.gang, free))
 
-    def charged(self, ran: Iterable[int], quanta: float = 1.0) -> "Local":
+    def charged(self, ran: Iterable[int], quanta: float = 1.0) -> "NodeStride":
         """Return the scheduler after these jobs have run for so many quanta."""
         paid = set(ran)
         passes = tuple(
@@ -118,7 +117,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Central:
+class CentralStride:
     """The scheduler of large jobs, among which every node's small jobs count as one job."""
 
     room: Mapping[int, int]
@@ -126,14 +125,14 @@ class Central:
     large: tuple[Large, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
 
-    def choose(self) -> "Turn":
+    def choose(self) -> "CentralDecision":
         """Return what runs this quantum: Algorithm 1 over large jobs and aggregates.
 
         An aggregate takes what is free on its node, as far as its jobs can use it; the rest may
         go to a large job that is due later.
         """
         free = dict(self.room)
-        turn = Turn()
+        turn = CentralDecision()
         entries: list[Large | Aggregate] = [*self.aggregates, *self.large]
         for entry in sorted(entries, key=_by_pass):
             if isinstance(entry, Aggregate):
@@ -148,7 +147,7 @@ class Central:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CentralDecision:
     """What the central scheduler has decided for one quantum."""
 
     large: list[int] = field(default_factory=list)

@@ -40,7 +40,7 @@ class Sites:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Claims:
+class SiteClaims:
     """What every job can use where: one entry for each site that it is at home on."""
 
     row: IntArray
@@ -52,7 +52,7 @@ class Claims:
     """entries → tenant × accelerators + accelerator"""
 
 
-def settled(claims: Claims, sites: Sites, tickets: FloatArray, due: FloatArray) -> FloatArray:
+def settled(claims: SiteClaims, sites: Sites, tickets: FloatArray, due: FloatArray) -> FloatArray:
     """Return rows → devices' worth of tickets that its site can serve.
 
     Eq. 3 divides a tenant's tickets evenly over its jobs, which is fair when all nodes carry
@@ -79,7 +79,7 @@ def settled(claims: Claims, sites: Sites, tickets: FloatArray, due: FloatArray) 
     return served
 
 
-def _fill_sites(claims: Claims, sites: Sites, weight: FloatArray) -> FloatArray:
+def _fill_sites(claims: SiteClaims, sites: Sites, weight: FloatArray) -> FloatArray:
     """Return entries → devices: each site's divided by weight, none above what it can use."""
     count = len(sites)
     open_: BoolArray = np.ones(len(weight), dtype=bool)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.allocation import Knowledge
+from fairlead.mechanisms.gandiva_fair.allocation import SpeedKnowledge
 from fairlead.mechanisms.gandiva_fair.memory import (
     AT,
     BUYER,
@@ -36,7 +36,7 @@ _LEAST = 1e-9
 class Market:
     """What every tenant holds of each accelerator, by weight and by the trades in force."""
 
-    def __init__(self, snap: Snapshot, known: Knowledge) -> None:
+    def __init__(self, snap: Snapshot, known: SpeedKnowledge) -> None:
         self._newest = known.newest
         tenants = max(len(snap.tenants), int(snap.profiles.tenant.max(initial=-1)) + 1)
         self._wish = np.bincount(snap.tenant, snap.gang, tenants)
@@ -46,7 +46,7 @@ class Market:
         """tenants × accelerators → devices"""
         self._bids(snap, known)
 
-    def _bids(self, snap: Snapshot, known: Knowledge) -> None:
+    def _bids(self, snap: Snapshot, known: SpeedKnowledge) -> None:
         """Note, for every pair of accelerators, between what prices each tenant trades.
 
         A tenant whose jobs differ sells at the least of their speedups and buys at the

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.mechanisms.hadar.bids import Worth, held_devices
+from fairlead.mechanisms.hadar.bids import JobUtilities, held_devices
 from fairlead.mechanisms.hadar.devices import Devices, choose_devices, renamed
 from fairlead.mechanisms.hadar.dp_allocation import programme
-from fairlead.mechanisms.hadar.find_alloc import Cells, Deal, Market
+from fairlead.mechanisms.hadar.find_alloc import Cells, DeviceDeal, Market
 from fairlead.mechanisms.hadar.utilities import utility_named
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import Placement
@@ -83,7 +83,7 @@ class Auction:
         self.cells = Cells.of(snap.cluster, up)
         self.devices = {device for here in self.cells.devices for device in here}
         self.held = held_devices(snap, self.devices) if held is None else held
-        self.worth = Worth.of(
+        self.worth = JobUtilities.of(
             snap,
             utility_named(options.utility),
             restart_s=options.restart_s,
@@ -103,12 +103,12 @@ class Auction:
         held = {device for devices in self.held.values() for device in devices}
         kept = {**self.held, **self.beside(self.devices - held)}
         if again and self.held:
-            anew = self._anew()
-            if self.worth_of(anew) > self.worth_of(kept) * (1.0 + 1e-9):
+            anew = self._sell_all()
+            if self.total_worth(anew) > self.total_worth(kept) * (1.0 + 1e-9):
                 return anew
         return kept
 
-    def _anew(self) -> dict[int, Devices]:
+    def _sell_all(self) -> dict[int, Devices]:
         """Return who runs where when all devices are sold again."""
         deals = self.sell([len(devices) for devices in self.cells.devices], self._rows)
         deals = renamed(self.cells, deals, self.held)
@@ -120,7 +120,7 @@ class Auction:
         rows = [row for row in self._rows if row not in self.held]
         return choose_devices(self.cells, self.sell(free, rows), {}, idle)
 
-    def sell(self, free: Sequence[int], rows: Iterable[int]) -> dict[int, Deal]:
+    def sell(self, free: Sequence[int], rows: Iterable[int]) -> dict[int, DeviceDeal]:
         """Return row → deal for the free devices.
 
         What is left when nobody can pay any more is sold again as if it were the cluster and
@@ -131,7 +131,7 @@ class Auction:
         queue = self.worth.bids(rows, on)
         bidders = self.worth.bidders
         capacity: Sequence[int] = [len(devices) for devices in self.cells.devices]
-        sold: dict[int, Deal] = {}
+        sold: dict[int, DeviceDeal] = {}
         while queue and any(free):
             prices = bidders.prices(options.eta)
             market = Market(self.cells, capacity, prices, options.communication, options.mixed)
@@ -149,7 +149,7 @@ class Auction:
             free = capacity = left
         return sold
 
-    def worth_of(self, running: Mapping[int, Devices]) -> float:
+    def total_worth(self, running: Mapping[int, Devices]) -> float:
         """Return what a plan is worth in all: utilities less the cost of communication."""
         total = 0.0
         for row, devices in running.items():

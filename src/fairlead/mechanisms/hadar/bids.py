@@ -7,13 +7,13 @@ import numpy as np
 
 from fairlead.mechanisms.hadar.find_alloc import Bid
 from fairlead.mechanisms.hadar.prices import Bidders, horizon_s
-from fairlead.mechanisms.hadar.utilities import Terms, Utility
+from fairlead.mechanisms.hadar.utilities import Utility, UtilityTerms
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Worth:
+class JobUtilities:
     """jobs × accelerators → utility of running through from now on; 0 where it cannot run.
 
     The first axis of ``together`` and ``spread`` is 0 for a job that stays on its devices and 1
@@ -32,11 +32,11 @@ class Worth:
     @classmethod
     def of(
         cls, snap: Snapshot, utility: Utility, *, restart_s: float, round_s: float, horizon: float
-    ) -> "Worth":
+    ) -> "JobUtilities":
         """Return what a snapshot's jobs are worth; ``horizon`` 0 stands for Graham's bound."""
         alone, spread = _speeds(snap)
         fastest = np.maximum(alone, spread).max(axis=1)
-        terms = Terms.of(snap, fastest)
+        terms = UtilityTerms.of(snap, fastest)
         left = snap.steps_left[:, None]
         begun = snap.received_s.sum(axis=1, keepdims=True) > 0.0
         wait = [0.0 * begun, restart_s * begun]

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairlead.mechanisms.hadar.find_alloc import Cells, Deal
+from fairlead.mechanisms.hadar.find_alloc import Cells, DeviceDeal
 
 Devices = tuple[int, ...]
 
 
 def choose_devices(
-    cells: Cells, deals: Mapping[int, Deal], held: Mapping[int, Devices], idle: set[int]
+    cells: Cells, deals: Mapping[int, DeviceDeal], held: Mapping[int, Devices], idle: set[int]
 ) -> dict[int, Devices]:
     """Return job → devices, all of them ``idle``: in each cell first those it holds already."""
     chosen: dict[int, list[int]] = {row: [] for row in deals}
@@ -31,8 +31,8 @@ def choose_devices(
 
 
 def renamed(
-    cells: Cells, deals: Mapping[int, Deal], held: Mapping[int, Devices]
-) -> dict[int, Deal]:
+    cells: Cells, deals: Mapping[int, DeviceDeal], held: Mapping[int, Devices]
+) -> dict[int, DeviceDeal]:
     """Return the same deals with equal nodes exchanged so that jobs stay where they are.
 
     Nodes with the same devices are worth the same to everybody, so it is a matter of names

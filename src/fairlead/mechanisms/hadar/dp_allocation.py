@@ -5,18 +5,18 @@ from typing import NamedTuple
 
 from fairlead.mechanisms.hadar.find_alloc import (
     Bid,
-    Deal,
+    DeviceDeal,
     Market,
     State,
 )
 
 
-class _Trail(NamedTuple):
+class _Admitted(NamedTuple):
     """Who was admitted so far, last first."""
 
-    before: "_Trail | None"
+    before: "_Admitted | None"
     place: int
-    deal: Deal
+    deal: DeviceDeal
 
 
 class _Partial(NamedTuple):
@@ -24,12 +24,12 @@ class _Partial(NamedTuple):
 
     payoff: float
     state: State
-    trail: _Trail | None
+    trail: _Admitted | None
 
 
 def programme(
     market: Market, opening: State, queue: Sequence[Bid], *, width: int
-) -> list[tuple[int, Deal]]:
+) -> list[tuple[int, DeviceDeal]]:
     """Return (place in the queue, deal) of those admitted, so that the sum of payoffs is greatest.
 
     For each job in turn there are two choices, to admit it at FIND_ALLOC's deal or to pass it
@@ -40,7 +40,9 @@ def programme(
     """
     front = [_Partial(0.0, opening, None)]
     for place, bid in enumerate(queue):
-        ways: list[tuple[float, _Partial, Deal | None]] = [(p.payoff, p, None) for p in front]
+        ways: list[tuple[float, _Partial, DeviceDeal | None]] = [
+            (p.payoff, p, None) for p in front
+        ]
         for partial in front:
             deal = market.find(partial.state, bid)
             if deal is not None:
@@ -49,11 +51,11 @@ def programme(
             front = _best(market, ways, place, width)
         elif not any(partial.state.total for partial in front):
             break
-    return _unwound(front[0].trail)
+    return _admitted_list(front[0].trail)
 
 
 def _best(
-    market: Market, ways: list[tuple[float, _Partial, Deal | None]], place: int, width: int
+    market: Market, ways: list[tuple[float, _Partial, DeviceDeal | None]], place: int, width: int
 ) -> list[_Partial]:
     """Return the best ways, one for each set of devices left free."""
     ways.sort(key=lambda way: -way[0])
@@ -62,14 +64,14 @@ def _best(
         partial = before
         if deal is not None:
             state = market.sell(before.state, deal)
-            partial = _Partial(payoff, state, _Trail(before.trail, place, deal))
+            partial = _Partial(payoff, state, _Admitted(before.trail, place, deal))
         kept.setdefault(partial.state.free, partial)
         if len(kept) == width:
             break
     return list(kept.values())
 
 
-def _unwound(trail: _Trail | None) -> list[tuple[int, Deal]]:
+def _admitted_list(trail: _Admitted | None) -> list[tuple[int, DeviceDeal]]:
     found = []
     while trail is not None:
         found.append((trail.place, trail.deal))

@@ -25,7 +25,7 @@ class Bid(NamedTuple):
     """accelerators → utility when it is on several nodes"""
 
 
-class Deal(NamedTuple):
+class DeviceDeal(NamedTuple):
     """A gang's devices, as counts of cells, with what they are worth and what they cost."""
 
     take: tuple[tuple[int, int], ...]
@@ -106,7 +106,7 @@ class Market:
         price = [self._price(cell, left) for cell, left in enumerate(free)]
         return State(tuple(free), price, sum(free))
 
-    def sell(self, state: State, deal: Deal) -> State:
+    def sell(self, state: State, deal: DeviceDeal) -> State:
         """Return the state after a deal: fewer devices free, dearer (lines 10-12)."""
         free, price, total = list(state.free), state.price.copy(), state.total
         for cell, count in deal.take:
@@ -130,7 +130,7 @@ class Market:
             found.append(known[kind, of])
         return found
 
-    def find(self, state: State, bid: Bid) -> Deal | None:
+    def find(self, state: State, bid: Bid) -> DeviceDeal | None:
         """Return FIND_ALLOC: the deal with the greatest payoff above 0, None if there is none.
 
         The paper takes the cheapest allocation, as if all ended at the same time; a slower but
@@ -146,7 +146,7 @@ class Market:
                 best = deal
         return best
 
-    def _one_device(self, state: State, bid: Bid) -> Deal | None:
+    def _one_device(self, state: State, bid: Bid) -> DeviceDeal | None:
         price, best, found = state.price, 0.0, None
         for worth, (first, last) in zip(bid.together, self.cells.ranges, strict=False):
             if worth > best:
@@ -156,17 +156,17 @@ class Market:
         if found is None:
             return None
         first, worth, least = found
-        return Deal(((price.index(least, first), 1),), worth, least)
+        return DeviceDeal(((price.index(least, first), 1),), worth, least)
 
-    def _together(self, state: State, bid: Bid) -> Deal | None:
+    def _together(self, state: State, bid: Bid) -> DeviceDeal | None:
         """Return the best deal for which the gang stays on one node (line 24)."""
         free, price, gang = state.free, state.price, bid.gang
-        best: Deal | None = None
+        best: DeviceDeal | None = None
         for (first, last), worth in zip(self.cells.ranges, bid.together, strict=False):
             room = [(price[c], c) for c in range(first, last) if free[c] >= gang]
             if room and worth > 0.0:
                 least, cell = min(room)
-                best = _better(best, Deal(((cell, gang),), worth, gang * least))
+                best = _better(best, DeviceDeal(((cell, gang),), worth, gang * least))
         if self.mixed:
             for cells in self.cells.mixed_nodes:
                 for allowed in self._prefixes(bid.together):
@@ -175,7 +175,7 @@ class Market:
                     best = _better(best, deal)
         return best
 
-    def _spread(self, state: State, bid: Bid, enough: float) -> list[Deal]:
+    def _spread(self, state: State, bid: Bid, enough: float) -> list[DeviceDeal]:
         """Return deals on several nodes (line 25): the cheapest, and those on fewest nodes."""
         free, price, kind = state.free, state.price, self.cells.kind
         found = []
@@ -204,7 +204,7 @@ class Market:
 
     def _fill(
         self, state: State, bid: Bid, worth: Sequence[float], order: Iterable[int]
-    ) -> Deal | None:
+    ) -> DeviceDeal | None:
         """Take devices of the cells in this order until the gang is whole."""
         left, take, cost = bid.gang, [], 0.0
         for cell in order:
@@ -220,7 +220,7 @@ class Market:
         # The slowest member sets the pace (Eq. 1b).
         utility = min(worth[self.cells.kind[cell]] for cell, _ in take)
         nodes = len({self.cells.node[cell] for cell, _ in take})
-        return Deal(tuple(take), utility, cost + self.communication_cost(utility, nodes))
+        return DeviceDeal(tuple(take), utility, cost + self.communication_cost(utility, nodes))
 
     def communication_cost(self, utility: float, nodes: int) -> float:
         """Return what a gang pays for talking across nodes (line 27).
@@ -230,7 +230,7 @@ class Market:
         return self.communication * utility * (1.0 - 1.0 / nodes)
 
 
-def _better(best: Deal | None, deal: Deal | None) -> Deal | None:
+def _better(best: DeviceDeal | None, deal: DeviceDeal | None) -> DeviceDeal | None:
     if deal is None or deal.payoff <= (best.payoff if best else 0.0):
         return best
     return deal

@@ -23,7 +23,7 @@ def fork(
     running = {row: [devices] for row, devices in first.items()}
     taken = {device for devices in first.values() for device in devices}
     free = [[d for d in devices if d not in taken] for devices in auction.cells.devices]
-    offers = _Offers(snap, auction, first)
+    offers = _CopyOffers(snap, auction, first)
     while any(free) and most > 1:
         best = offers.best([len(here) for here in free])
         if best is None:
@@ -36,7 +36,7 @@ def fork(
     return running
 
 
-class _Offers:
+class _CopyOffers:
     """Rows × cells → what one more copy would be worth per device."""
 
     def __init__(self, snap: Snapshot, auction: Auction, first: Mapping[int, Devices]) -> None:

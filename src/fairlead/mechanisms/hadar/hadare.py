@@ -13,7 +13,7 @@ from fairlead.mechanisms.hadar.devices import Devices
 from fairlead.mechanisms.hadar.forking import fork
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.errors import UsageError
-from fairlead.model.lease import NOTHING, Placement, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 
@@ -56,7 +56,7 @@ class HadarE(Options):
 
     def initial(self) -> Tracker:
         """Return a tracker of nothing."""
-        return Tracker(NOTHING, NO_INTS, -math.inf, -1)
+        return Tracker(NO_PLACEMENTS, NO_INTS, -math.inf, -1)
 
     def plan(self, snap: Snapshot, memory: Tracker) -> tuple[Plan, Tracker]:
         """Return the round's first and further copies, and where these are."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.mechanisms.hadar.auction import Auction, Options
 from fairlead.model.arrays import IntArray
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import towards
@@ -62,6 +62,6 @@ class Hadar(Options):
         """Return waiting jobs for the idle devices, if they may start within a round."""
         del memory
         if not self.at_once:
-            return NOTHING
+            return NO_PLACEMENTS
         auction = Auction(self, snap)
         return Placements.of(auction.placements(auction.beside(set(idle.tolist()))))

@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Terms:
+class UtilityTerms:
     """What a utility may look at besides the completion time; columns of shape jobs × 1."""
 
     total_steps: FloatArray
@@ -23,7 +23,7 @@ class Terms:
     gang: FloatArray
 
     @classmethod
-    def of(cls, snap: Snapshot, fastest: FloatArray) -> "Terms":
+    def of(cls, snap: Snapshot, fastest: FloatArray) -> "UtilityTerms":
         """Return the terms of a snapshot's jobs, given the greatest speed of each."""
         columns = (
             snap.total_steps,
@@ -35,16 +35,16 @@ class Terms:
         return cls(*(column[:, None] for column in columns))
 
 
-Utility = Callable[[Terms, FloatArray], FloatArray]
+Utility = Callable[[UtilityTerms, FloatArray], FloatArray]
 """(terms, seconds from arrival to completion) → worth; never grows with the completion time"""
 
 
-def throughput(terms: Terms, jct_s: FloatArray) -> FloatArray:
+def throughput(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
     """Return the effective throughput, steps per second from arrival to completion (§III-A)."""
     return terms.total_steps / jct_s
 
 
-def normalised(terms: Terms, jct_s: FloatArray) -> FloatArray:
+def normalised(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
     """Return the time a job would take alone on the fastest devices over the time it takes.
 
     Unlike the effective throughput this does not depend on how large a step is.
@@ -52,13 +52,13 @@ def normalised(terms: Terms, jct_s: FloatArray) -> FloatArray:
     return terms.ideal_s / jct_s
 
 
-def completion(terms: Terms, jct_s: FloatArray) -> FloatArray:
+def completion(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
     """Return the inverse of the completion time, the same for large jobs as for small ones."""
     del terms
     return 1.0 / jct_s
 
 
-def makespan(terms: Terms, jct_s: FloatArray) -> FloatArray:
+def makespan(terms: UtilityTerms, jct_s: FloatArray) -> FloatArray:
     """Return a worth that prefers jobs with long to go, each where it is relatively fast.
 
     Per device it is the ideal time left × the ideal time left over the time it will take.

@@ -97,7 +97,9 @@ class Apportionment:
         return True
 
 
-def payable(dev: FloatArray, ideal: FloatArray, gang: IntArray, capacity: IntArray) -> FloatArray:
+def payable_deviations(
+    dev: FloatArray, ideal: FloatArray, gang: IntArray, capacity: IntArray
+) -> FloatArray:
     """Return the deviations, those above 0 cut on accelerators that cannot pay them in time.
 
     With T more rounds somebody may be left with at most its gang, so the gangs due by

@@ -14,7 +14,7 @@ from fairlead.mechanisms.rounding.spanning_gangs import span_idle, span_own
 from fairlead.mechanisms.tenants import job_rows
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import UsageError
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart
@@ -90,7 +90,7 @@ class Rounding:
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=len(snap.capacity))
         at, column = ((snap.speed[waits] > 0) & (free > 0)).nonzero()
         if not len(at):
-            return NOTHING
+            return NO_PLACEMENTS
         row = waits[at]
         tenant = snap.tenant[row]
         keys = (
@@ -118,7 +118,7 @@ class Rounding:
         else:
             round_.serve()
         round_.fill(memory.gain, first.tolist())
-        wanted = _stay_put(snap, round_.picked)
+        wanted = _assign_with_few_moves(snap, round_.picked)
         for row in [row for row, counts in spans.items() if len(counts) == 1]:
             wanted[row] = next(iter(spans.pop(row)))
         if self.spans == "idle" and any(round_.free):
@@ -168,7 +168,7 @@ def ranks(snap: Snapshot) -> FloatArray:
     return rank.ravel().astype(float)
 
 
-def _stay_put(snap: Snapshot, picked: Sequence[tuple[int, int, int]]) -> IntArray:
+def _assign_with_few_moves(snap: Snapshot, picked: Sequence[tuple[int, int, int]]) -> IntArray:
     """Return rows → accelerator, -1 for none, with as few moves as possible.
 
     Jobs of one virtual tenant can stand in for one another, so whoever already runs on one of the

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.mechanisms.rounding.apportionment import payable
+from fairlead.mechanisms.rounding.apportionment import payable_deviations
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart, allocate
@@ -143,7 +143,7 @@ class Deviations:
         kept[mine[known]], missed[mine[known]] = self.dev[known], self.missed[known]
         owed = _moved(kept, ideal, gain)
         gang = snap.profiles.gang[names]
-        dev = payable(np.minimum(owed, gang[:, None]), ideal, gang, snap.capacity)
+        dev = payable_deviations(np.minimum(owed, gang[:, None]), ideal, gang, snap.capacity)
         tenants = max(int(snap.profiles.tenant.max(initial=-1)) + 1, len(self.present_s))
         return replace(
             self,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, IntArray
-from fairlead.model.lease import NOTHING, Placement, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import held_devices, place
 
@@ -28,7 +28,7 @@ def settle(
     for devices in goal.values():
         free[list(devices)] = False
     starting = [row for row in (wanted >= 0).nonzero()[0].tolist() if row not in goal]
-    if not snap.cluster.one_node_each:
+    if not snap.cluster.has_one_node_per_accelerator:
         starting = _gangs_on_nodes(snap, wanted, starting, goal, free)
     rows = np.array(starting, dtype=np.int64)
     if len(rows):
@@ -43,7 +43,7 @@ def settle(
         for row, devices in goal.items()
         if held.get(row) != devices
     ]
-    return snap.lease[stop], Placements.of(start) if start else NOTHING, goal
+    return snap.lease[stop], Placements.of(start) if start else NO_PLACEMENTS, goal
 
 
 def _gangs_on_nodes(

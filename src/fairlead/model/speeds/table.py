@@ -31,7 +31,7 @@ class PairSpeeds:
     """How fast each workload of a table runs with each other one on the same devices."""
 
     def __init__(self, table: "SpeedTable", accelerators: tuple[str, ...]) -> None:
-        self._measures_gangs = table.measures_gangs
+        self._measures_gangs = table.has_gang_speeds
         self.index = {workload: i for i, workload in enumerate(table.workloads)}
         self._measured: dict[tuple[int, Placement], FloatArray] = {}
         column = {name: j for j, name in enumerate(accelerators)}
@@ -108,7 +108,7 @@ class SpeedTable:
         return {workload: tuple(sorted(gangs)) for workload, gangs in found.items()}
 
     @cached_property
-    def measures_gangs(self) -> bool:
+    def has_gang_speeds(self) -> bool:
         """Whether any gang above 1 was measured."""
         return any(key.gang > 1 for key in self.steps_per_s)
 
@@ -219,7 +219,7 @@ class SpeedTable:
                 fix=f"use {some} or add rows for it",
                 field="workload",
             )
-        if gang not in gangs and self.measures_gangs:
+        if gang not in gangs and self.has_gang_speeds:
             raise InputError(
                 f"the speeds table{self._named} has no gang of {gang} for {workload!r}",
                 fix=f"use one of {', '.join(map(str, gangs))} or add rows for it",
@@ -239,7 +239,7 @@ class SpeedTable:
         found = known.get(SpeedKey(workload, gang, accelerator, placement, partner))
         if found is None and placement == "spread":
             found = known.get(SpeedKey(workload, gang, accelerator, "consolidated", partner))
-        if found is None and gang > 1 and not self.measures_gangs:
+        if found is None and gang > 1 and not self.has_gang_speeds:
             found = gang * known.get(
                 SpeedKey(workload, 1, accelerator, "consolidated", partner), 0.0
             )

@@ -16,7 +16,7 @@ def whole(limit: float) -> float:
     return limit if math.isinf(limit) else math.ceil(limit - 1e-9)
 
 
-def where_allowed(
+def within_tenant_limits(
     profiles: Profiles, tenants: Sequence[Tenant], accelerators: Sequence[str]
 ) -> Profiles:
     """Return the profiles with speed 0 where their gang is larger than its tenants may ever hold.

@@ -27,7 +27,7 @@ TOP = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class TenantTree:
     """Tenants (nodes 0 to T - 1) and the classes of jobs in them (the nodes from T on)."""
 
     parent: IntArray
@@ -59,7 +59,7 @@ class Tree:
 class TreePath:
     """The levels of a tree's classes of jobs when the water stands at theta."""
 
-    def __init__(self, tree: Tree, cap: FloatArray, layers: Sequence[IntArray] = ()) -> None:
+    def __init__(self, tree: TenantTree, cap: FloatArray, layers: Sequence[IntArray] = ()) -> None:
         self._tree = tree
         self._layers = layers or tree.by_depth()
         whole = np.zeros(len(tree.parent))
@@ -67,7 +67,7 @@ class TreePath:
         for nodes in reversed(self._layers[1:]):
             np.add.at(whole, tree.parent[nodes], whole[nodes])
         self._cap = whole
-        self._siblings = [_Siblings(tree, nodes, whole) for nodes in self._layers[1:]]
+        self._siblings = [_TreeLevel(tree, nodes, whole) for nodes in self._layers[1:]]
 
     @property
     def top(self) -> float:
@@ -102,10 +102,10 @@ class TreePath:
         return TreePath(self._tree, cap, self._layers)
 
 
-class _Siblings:
+class _TreeLevel:
     """All nodes of one depth, side by side with their siblings in the order they fill up."""
 
-    def __init__(self, tree: Tree, nodes: IntArray, cap: FloatArray) -> None:
+    def __init__(self, tree: TenantTree, nodes: IntArray, cap: FloatArray) -> None:
         parent, weight = tree.parent[nodes], tree.weight[nodes]
         fifo = tree.fifo[parent]
         # Under fairness the child with the least cap for its weight fills up first.

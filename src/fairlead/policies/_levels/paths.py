@@ -8,11 +8,11 @@ from fairlead.model.errors import SolveError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import spread_evenly
 from fairlead.policies.base import job_allocation
-from fairlead.solve import MaxMinProblem, climb, climb_once
+from fairlead.solve import MaxMinProblem, climb, climb_first_stage
 from fairlead.solve.paths.path import Path
 
 
-def climbed_allocation(
+def path_allocation(
     snap: Snapshot, problem: MaxMinProblem, path: Path, class_of_job: IntArray, *, pooled: bool
 ) -> Allocation:
     """Return the shares at the end of the path, equal within each class.
@@ -31,7 +31,7 @@ def climbed_allocation(
     except SolveError:
         # Too ill-conditioned for all levels: a scheduler that goes on with the first is better
         # than one that stops. The certificate says what was reached.
-        solution = climb_once(asked, path)
+        solution = climb_first_stage(asked, path)
     share = solution.share
     if one_pool:
         share = share * (problem.capacity / problem.capacity.sum())

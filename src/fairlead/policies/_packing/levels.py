@@ -7,14 +7,14 @@ import numpy as np
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._packing.shares import as_asked, unit_allocation
+from fairlead.policies._packing.shares import as_job_shares, unit_allocation
 from fairlead.policies._packing.table import UnitRules, unit_table
 from fairlead.solve import Classes, FlatPath, OptionProblem, Path, fill_options
 
 PathOf = Callable[[Classes, OptionProblem], Path]
 
 
-def flat_units(
+def max_min_units(
     snap: Snapshot,
     scale: FloatArray,
     rules: UnitRules,
@@ -37,10 +37,10 @@ def flat_units(
         return solution.certify_least()
 
     found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
-    return as_asked(snap, found, rules)
+    return as_job_shares(snap, found, rules)
 
 
-def climbed_units(
+def path_units(
     snap: Snapshot,
     scale: FloatArray,
     distinct: FloatArray,
@@ -64,4 +64,4 @@ def climbed_units(
         return solution.certify_theta()
 
     found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
-    return as_asked(snap, found, rules)
+    return as_job_shares(snap, found, rules)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.table import UnitRules
-from fairlead.policies.rules.quotas import has_quotas
+from fairlead.policies.rules.quotas import any_quota
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class UnitPolicy:
     def _rules(self) -> UnitRules:
         return UnitRules(self.packed, self.placement)
 
-    def _by_units(self, snap: Snapshot) -> bool:
+    def _needs_unit_program(self, snap: Snapshot) -> bool:
         """Tell whether it needs the program over units.
 
         That is for units proper, for quotas, and where a job needs other numbers of devices on
         other accelerators.
         """
-        return self.packed or self.placement or snap.has_alternatives or has_quotas(snap)
+        return self.packed or self.placement or snap.has_per_accelerator_gangs or any_quota(snap)

@@ -60,7 +60,7 @@ def unit_allocation(
     )
 
 
-def as_asked(snap: Snapshot, found: Allocation, rules: UnitRules) -> Allocation:
+def as_job_shares(snap: Snapshot, found: Allocation, rules: UnitRules) -> Allocation:
     """Return the shares as plain jobs' where neither pairs nor placements were asked for."""
     if rules.packed or rules.placement:
         return found

@@ -16,7 +16,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import Placement
 from fairlead.policies.base import accelerator_columns
-from fairlead.policies.rules.quotas import Quotas, has_quotas
+from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve import ALONE, Classes, ExtraRows, OptionProblem, merge
 from fairlead.solve.classes import fractions, row_hash
 
@@ -96,7 +96,7 @@ def unit_table(
       relative speed's part of the time is as fast and leaves time over;
     - a spread gang that is no faster than a consolidated one.
     """
-    if not has_quotas(snap):
+    if not any_quota(snap):
         return _Builder(snap, distinct, rules, speed).table()
     distinct = np.column_stack([distinct.reshape(len(snap.job), -1), snap.tenant])
     table = _Builder(snap, distinct, rules, speed).table()
@@ -130,7 +130,7 @@ class _Builder:
         if workloads:
             of_profile[:] = [code[name] for name in snap.profiles.workload]
         workload = of_profile[snap.profile]
-        mark, names = self._marks()
+        mark, names = self._explicit_pair_marks()
         given = np.column_stack(
             [snap.speed if speed is None else speed, snap.gang, distinct.reshape(len(mark), -1)]
         )
@@ -183,7 +183,7 @@ class _Builder:
         if not self._rules.packed:
             return
         a, b, own, other = self._pairs(placement or "consolidated")
-        fits = _pay(own, other, speed[a], speed[b])
+        fits = _pays_off(own, other, speed[a], speed[b])
         if placement == "spread":
             near = self._alone("consolidated")
             _, _, own_near, other_near = self._pairs("consolidated")
@@ -223,7 +223,7 @@ class _Builder:
         """Return pairs of classes and pairs × accelerators → speed of the one and the other."""
         snap = self._snap
         if snap.pairs:
-            return self._given_pairs()
+            return self._explicit_pairs()
         if snap.speeds is None:
             none = np.zeros(0, dtype=np.int64)
             return none, none, np.zeros((0, len(snap.capacity))), np.zeros((0, len(snap.capacity)))
@@ -246,7 +246,7 @@ class _Builder:
         a, b, own, other = (np.concatenate(part) for part in zip(*parts, strict=True))
         return a, b, own, other
 
-    def _given_pairs(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    def _explicit_pairs(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         snap, class_of = self._snap, self._classes.index_of_member
         row = {snap.ids[number]: i for i, number in enumerate(snap.job.tolist())}
         kinds = snap.cluster.accelerators
@@ -268,7 +268,7 @@ class _Builder:
         shape = (len(known), len(kinds))
         return a, b, own.reshape(shape), other.reshape(shape)
 
-    def _marks(self) -> tuple[FloatArray, FloatArray]:
+    def _explicit_pair_marks(self) -> tuple[FloatArray, FloatArray]:
         """Return what sets jobs with pairs of their own apart, by row and by name; else 0."""
         snap = self._snap
         mark, names = np.zeros(len(snap.job)), np.zeros(len(snap.job))
@@ -287,7 +287,9 @@ def _shortened(values: FloatArray) -> FloatArray:
     return shortened
 
 
-def _pay(own: FloatArray, other: FloatArray, alone: FloatArray, others: FloatArray) -> BoolArray:
+def _pays_off(
+    own: FloatArray, other: FloatArray, alone: FloatArray, others: FloatArray
+) -> BoolArray:
     """Return pairs × accelerators → both run together and make more than by taking turns."""
     runs = (own > 0) & (other > 0) & (alone > 0) & (others > 0)
     relative = own / np.where(runs, alone, 1.0) + other / np.where(runs, others, 1.0)

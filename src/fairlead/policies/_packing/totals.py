@@ -8,7 +8,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._packing.shares import as_asked, class_speed, unit_allocation
+from fairlead.policies._packing.shares import as_job_shares, class_speed, unit_allocation
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import mean_speed
 from fairlead.solve import Best, OptionProblem
@@ -39,7 +39,7 @@ class Choices:
         proof = best.proof
         prove = None if proof is None else lambda: proof
         found = unit_allocation(snap, self.table, best.time, worth=worth, prove=prove)
-        return as_asked(snap, found, rules)
+        return as_job_shares(snap, found, rules)
 
     def class_speed(self, best: Best) -> FloatArray:
         """Return classes → steps per second of each member."""

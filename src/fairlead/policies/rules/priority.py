@@ -9,21 +9,21 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.instance import Instance
-from fairlead.model.job import unsupported_alternatives
+from fairlead.model.job import per_accelerator_gangs_error
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart, allocate, effective_speed
-from fairlead.policies.rules.quotas import Quotas, has_quotas
-from fairlead.policies.rules.validation import check_allocation, held, is_from_outside
+from fairlead.policies.rules.quotas import Quotas, any_quota
+from fairlead.policies.rules.validation import check_allocation, held, is_third_party
 from fairlead.registry import create
 
 
-def policy_named(spec: str) -> "Ranked":
+def policy_named(spec: str) -> "PriorityPolicy":
     """Return the policy that ``spec`` names, minding priorities."""
-    return Ranked(create("policies", spec), spec)
+    return PriorityPolicy(create("policies", spec), spec)
 
 
 @dataclass(frozen=True)
-class Ranked:
+class PriorityPolicy:
     """A policy that shares out the devices by rank: the next rank gets what the last one left.
 
     A job's rank is its tenant's priority, then its own. Without priorities this is the policy
@@ -79,14 +79,14 @@ class Ranked:
 
     def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
         """Return the same, with the solver state that the caller keeps."""
-        if not self.takes_alternatives and snap.has_alternatives:
+        if not self.takes_alternatives and snap.has_per_accelerator_gangs:
             row = int((snap.gang_on != snap.gang[:, None]).any(axis=1).argmax())
-            raise unsupported_alternatives(snap.ids[int(snap.job[row])])
-        ranks = _ranks(snap)
+            raise per_accelerator_gangs_error(snap.ids[int(snap.job[row])])
+        ranks = _rows_by_priority(snap)
         if len(ranks) <= 1:
             return self._asked(snap, warm)
         room, found = snap.devices, []
-        quotas = Quotas(snap) if has_quotas(snap) else None
+        quotas = Quotas(snap) if any_quota(snap) else None
         later = np.ones(len(snap.tenants), dtype=bool)
         for rows in ranks:
             offered = room
@@ -98,16 +98,16 @@ class Ranked:
             allocation = self._asked(part, warm)
             found.append((part, allocation))
             room = np.maximum(room - held(part, allocation), 0.0).round(12)
-        return _joined(snap, ranks, found)
+        return _merge_allocations(snap, ranks, found)
 
     def _asked(self, snap: Snapshot, warm: WarmStart) -> Allocation:
         allocation = allocate(self.policy, snap, warm)
-        if is_from_outside(self.policy):
+        if is_third_party(self.policy):
             check_allocation(self.name or type(self.policy).__name__, snap, allocation)
         return allocation
 
 
-def _ranks(snap: Snapshot) -> list[IntArray]:
+def _rows_by_priority(snap: Snapshot) -> list[IntArray]:
     """Return the rows of each rank, highest first, each in the snapshot's order.
 
     None at all: nobody has a priority.
@@ -120,7 +120,7 @@ def _ranks(snap: Snapshot) -> list[IntArray]:
     return [(rank.ravel() == r).nonzero()[0] for r in range(len(kinds))]
 
 
-def _joined(
+def _merge_allocations(
     snap: Snapshot, ranks: list[IntArray], found: Sequence[tuple[Snapshot, Allocation]]
 ) -> Allocation:
     first = found[0][1]

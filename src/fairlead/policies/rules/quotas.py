@@ -20,7 +20,7 @@ _SLACK = 1e-6
 """guarantees are kept up to this, relatively: they were found by a program with rounding"""
 
 
-def has_quotas(snap: Snapshot) -> bool:
+def any_quota(snap: Snapshot) -> bool:
     """Tell whether any tenant has a quota."""
     return any(tenant.guarantee or tenant.limit for tenant in snap.tenants)
 
@@ -70,7 +70,7 @@ class Quotas:
         return self._kept()
 
     @cached_property
-    def kept_speed(self) -> FloatArray:
+    def guaranteed_speed(self) -> FloatArray:
         """holders → normalised speed that its guaranteed devices alone would give it."""
         return np.array([self._speed_of(row) for row in range(len(self.holders))])
 
@@ -125,7 +125,7 @@ class Quotas:
 
         ``second`` is -1 for options with one member.
         """
-        tenant, normal = self.snap.tenant, self._normal()
+        tenant, normal = self.snap.tenant, self._normalised_per_speed()
         paired = second >= 0
         part = np.where(paired, 0.5, 1.0)
         mine = self.inside[:, tenant[first]]
@@ -142,9 +142,9 @@ class Quotas:
                 matrix.append(np.where(resource == kind, held[row], 0.0))
                 lower.append(low)
                 upper.append(self.limit[row, kind])
-            if by_speed and self.kept_speed[row] > 0:
+            if by_speed and self.guaranteed_speed[row] > 0:
                 matrix.append(value[row])
-                lower.append(self.kept_speed[row] * (1 - _SLACK))
+                lower.append(self.guaranteed_speed[row] * (1 - _SLACK))
                 upper.append(np.inf)
         dense = np.array(matrix).reshape(len(matrix), len(first))
         return ExtraRows(Columns.dense(dense), np.array(lower), np.array(upper))
@@ -161,7 +161,7 @@ class Quotas:
         nested: BoolArray = self.inside[:, at].sum(axis=0) > 1
         return nested
 
-    def _normal(self) -> FloatArray:
+    def _normalised_per_speed(self) -> FloatArray:
         """Return jobs → normalised speed per unit of speed, as max-min counts it."""
         normal = mean_speed(self.snap.gang_speed, self.snap.capacity)
         scale: FloatArray = self.snap.gang / np.where(normal > 0, normal, 1.0)
@@ -206,7 +206,9 @@ class Quotas:
         """Return the greatest normalised speed that a holder makes of its guarantee alone."""
         snap, kinds = self.snap, len(self.snap.capacity)
         rows = self.inside[row, snap.tenant].nonzero()[0]
-        value = np.where(self._runs(), snap.speed * self._normal()[:, None], 0.0)[rows]
+        value = np.where(self._runs(), snap.speed * self._normalised_per_speed()[:, None], 0.0)[
+            rows
+        ]
         gang = np.broadcast_to(snap.gang_on[rows].astype(float), value.shape)
         n = len(rows)
         if not n:
@@ -251,12 +253,12 @@ def _scaled(held: FloatArray, low: FloatArray, high: FloatArray, whole: FloatArr
     return found
 
 
-class QuotaRoom:
+class QuotaCapacity:
     """Devices given out one gang at a time, within everyone's quota."""
 
     def __init__(self, snap: Snapshot) -> None:
         self.free: list[float] = snap.devices.tolist()
-        self._quotas = Quotas(snap) if has_quotas(snap) else None
+        self._quotas = Quotas(snap) if any_quota(snap) else None
         if self._quotas is not None:
             self._tenant = snap.tenant.tolist()
             self._used = np.zeros_like(self._quotas.kept)

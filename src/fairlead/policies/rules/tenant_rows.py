@@ -16,7 +16,7 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import accelerator_columns
-from fairlead.policies.rules.quotas import Quotas, has_quotas
+from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve.classes import merge
 
 _DIGITS = 13
@@ -52,7 +52,7 @@ class TenantTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Division:
+class TenantDivision:
     """How many devices of each accelerator every virtual tenant gets."""
 
     table: TenantTable
@@ -85,12 +85,12 @@ class Division:
         )
 
 
-def within_quotas(snap: Snapshot, division: Division) -> Division:
+def within_quotas(snap: Snapshot, division: TenantDivision) -> TenantDivision:
     """Return the division with every tenant's devices brought within its quota.
 
     What the policy has proved holds without quotas only, so the certificate goes.
     """
-    if not has_quotas(snap):
+    if not any_quota(snap):
         return division
     table = division.table
     before = table.by_tenant(division.devices)[: len(snap.tenants)]
@@ -99,7 +99,7 @@ def within_quotas(snap: Snapshot, division: Division) -> Division:
     by_weight = table.weight / np.bincount(table.tenant, table.weight, table.tenants)[table.tenant]
     # Who had nothing of an accelerator divides what it is guaranteed by weight.
     part = np.where(before[table.tenant] > 0, part, by_weight[:, None])
-    return Division(table, part * after[table.tenant], trades=division.trades)
+    return TenantDivision(table, part * after[table.tenant], trades=division.trades)
 
 
 class TenantPolicy(ABC):
@@ -114,15 +114,15 @@ class TenantPolicy(ABC):
         return self.divide(snap).allocation()
 
     @abstractmethod
-    def divide(self, snap: Snapshot) -> Division:
+    def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
 
 
 @runtime_checkable
-class DividesDevices(Protocol):
+class SupportsDivision(Protocol):
     """A policy with rows of tenants that tells which of a tenant's jobs its devices are for."""
 
-    def divide(self, snap: Snapshot) -> Division:
+    def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
         ...
 
@@ -138,7 +138,7 @@ def tenant_table(snap: Snapshot) -> TenantTable:
     tenants = max(len(snap.tenants), int(profiles.tenant[used].max(initial=-1)) + 1)
     rank = _rank(snap.tenants, tenants)[profiles.tenant[used]]
     keys = np.column_stack([rank.astype(float), shape, usable])[runs]
-    kinds, index = _sorted_kinds(keys)
+    kinds, index = _distinct_rows(keys)
     row_of_profile = np.full(len(used), -1)
     row_of_profile[runs] = index
     row_of_job = row_of_profile[profile]
@@ -191,7 +191,7 @@ def _rank(tenants: Sequence[Tenant], count: int) -> IntArray:
     return rank
 
 
-def _sorted_kinds(rows: FloatArray) -> tuple[FloatArray, IntArray]:
+def _distinct_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
     """Return the distinct rows in lexicographic order, and rows → place among these."""
     classes = merge(rows)
     kinds = rows[classes.representative]

@@ -12,7 +12,7 @@ _SLACK = 1e-6
 """what a solver may be off by, relative"""
 
 
-def is_from_outside(policy: Policy) -> bool:
+def is_third_party(policy: Policy) -> bool:
     """Tell whether a policy's class is not one of this package, whose own are tested."""
     return type(policy).__module__.partition(".")[0] != "fairlead"
 

@@ -10,11 +10,11 @@ from fastapi import Depends, Request
 
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError
-from fairlead.server.access.rate_limits import Gates
-from fairlead.server.access.tokens import DeniedError, Principal, Tokens
+from fairlead.server.access.rate_limits import RateLimiters
+from fairlead.server.access.tokens import AuthError, Principal, Tokens
 
 
-class MissingError(FairleadError):
+class NotFoundError(FairleadError):
     """There is nothing of this name, or nothing that may be shown."""
 
     code = "missing"
@@ -30,15 +30,15 @@ async def _tokens(request: Request) -> Tokens:
     return found
 
 
-def gates_of(request: Request) -> Gates:
+def rate_limiters_of(request: Request) -> RateLimiters:
     """Return the server's limits on how often one may ask."""
-    found: Gates = request.app.state.gates
+    found: RateLimiters = request.app.state.gates
     return found
 
 
-def refused(request: Request, error: DeniedError) -> DeniedError:
+def refused(request: Request, error: AuthError) -> AuthError:
     """Count a token that is not good against its address, and return the refusal."""
-    gates_of(request).refusals.take(request.client.host if request.client else "")
+    rate_limiters_of(request).refusals.take(request.client.host if request.client else "")
     return error
 
 
@@ -46,23 +46,23 @@ def bearer(request: Request) -> str:
     """Return the token that a request shows."""
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer" or not text:
-        raise DeniedError("a token is needed: Authorization: Bearer …", known=False)
+        raise AuthError("a token is needed: Authorization: Bearer …", known=False)
     return text
 
 
-LiveNow = Annotated[Live, Depends(_live)]
-TokensNow = Annotated[Tokens, Depends(_tokens)]
+LiveDependency = Annotated[Live, Depends(_live)]
+TokensDependency = Annotated[Tokens, Depends(_tokens)]
 
 
 async def _who(request: Request) -> Principal:
     state, shown = request.app.state, bearer(request)
     try:
         found: Principal = state.tokens.recognise(shown, state.live.clock.now())
-    except DeniedError as error:
+    except AuthError as error:
         raise refused(request, error) from None
     request.state.who = found.name
     # Only the token itself counts, once it is known to be good: nobody can use up another's.
-    gates_of(request).requests.take(shown)
+    rate_limiters_of(request).requests.take(shown)
     return found
 
 
@@ -72,12 +72,12 @@ Who = Annotated[Principal, Depends(_who)]
 def find(live: Live, who: Principal, job_id: str) -> int:
     """Return a job's number if it exists and is shown to whoever asks."""
     number = live.scheduler.jobs.number.get(job_id)
-    if number is None or not who.may_see(live.scheduler.jobs.jobs[number].tenant):
-        raise MissingError(f"there is no job {job_id!r}")
+    if number is None or not who.can_see(live.scheduler.jobs.jobs[number].tenant):
+        raise NotFoundError(f"there is no job {job_id!r}")
     return number
 
 
-def owned(live: Live, who: Principal, job_id: str) -> int:
+def require_owned_job(live: Live, who: Principal, job_id: str) -> int:
     """Return a job's number if whoever asks may change it."""
     number = find(live, who, job_id)
     who.require_tenant(live.scheduler.jobs.jobs[number].tenant)

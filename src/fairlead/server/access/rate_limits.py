@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead.model.errors import FairleadError
 
-_MOST_KEYS = 20_000
+_MAX_KEYS = 20_000
 
 
 class BusyError(FairleadError):
@@ -35,7 +35,7 @@ class Limits:
     """of unknown tokens from one address: enough for mistakes, too few for guesses"""
 
 
-class Buckets:
+class TokenBuckets:
     """A token bucket for each key: ``burst`` at once, ``rate`` a second in the long run.
 
     Kept as the time at which a bucket will be full again: one number a key, no timers.
@@ -59,26 +59,26 @@ class Buckets:
             raise BusyError(
                 f"too many requests; the next one is welcome in {wait_s:.3g} s", wait_s=wait_s
             )
-        if len(self._full_at) >= _MOST_KEYS and key not in self._full_at:
+        if len(self._full_at) >= _MAX_KEYS and key not in self._full_at:
             self._forget(now)
         self._full_at[key] = full_at
 
     def _forget(self, now: float) -> None:
         """Drop buckets that are full, which is how unknown ones start; else the fullest half."""
         keep = {key: at for key, at in self._full_at.items() if at > now}
-        if len(keep) >= _MOST_KEYS:
-            emptiest = sorted(keep, key=keep.__getitem__, reverse=True)[: _MOST_KEYS // 2]
+        if len(keep) >= _MAX_KEYS:
+            emptiest = sorted(keep, key=keep.__getitem__, reverse=True)[: _MAX_KEYS // 2]
             keep = {key: keep[key] for key in emptiest}
         self._full_at = keep
 
 
-class Gates:
+class RateLimiters:
     """The buckets of one server."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
-        self.requests = Buckets(limits.requests_per_s, limits.requests_burst, clock)
-        self.renewals = Buckets(limits.renewals_per_s, 2 * limits.renewals_per_s + 1, clock)
-        self.refusals = Buckets(limits.refusals_per_s, 20 * limits.refusals_per_s, clock)
+        self.requests = TokenBuckets(limits.requests_per_s, limits.requests_burst, clock)
+        self.renewals = TokenBuckets(limits.renewals_per_s, 2 * limits.renewals_per_s + 1, clock)
+        self.refusals = TokenBuckets(limits.refusals_per_s, 20 * limits.refusals_per_s, clock)
 
 
 def retry_after(error: BusyError) -> str:
@@ -86,7 +86,7 @@ def retry_after(error: BusyError) -> str:
     return str(max(math.ceil(error.wait_s), 1))
 
 
-class BodyLimit:
+class BodyLimitMiddleware:
     """Refuses requests with bodies above a size, before they are read into memory."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:

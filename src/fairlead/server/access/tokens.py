@@ -14,7 +14,7 @@ from fairlead.store import Change, Put, Remove
 Role = Literal["admin", "tenant", "viewer"]
 
 
-class DeniedError(FairleadError):
+class AuthError(FairleadError):
     """Nobody we know, or somebody who may not do this."""
 
     code = "denied"
@@ -34,20 +34,20 @@ class Principal:
     sees: Sequence[str] = ()
     """other tenants whose jobs an admin has shared with it"""
 
-    def may_see(self, tenant: str) -> bool:
+    def can_see(self, tenant: str) -> bool:
         """Tell whether jobs of a tenant are shown to it."""
         return self.role != "tenant" or tenant == self.tenant or tenant in self.sees
 
     def require(self, *roles: Role) -> None:
         """Refuse whoever has none of these roles."""
         if self.role not in roles:
-            raise DeniedError(f"this needs the role {' or '.join(roles)}", known=True)
+            raise AuthError(f"this needs the role {' or '.join(roles)}", known=True)
 
     def require_tenant(self, tenant: str) -> None:
         """Refuse whoever may not change what belongs to a tenant."""
         self.require("admin", "tenant")
         if self.role == "tenant" and tenant != self.tenant:
-            raise DeniedError(
+            raise AuthError(
                 f"this belongs to tenant {tenant!r}, and your token to {self.tenant!r}", known=True
             )
 
@@ -123,9 +123,9 @@ class Tokens:
         # A digest is compared even for unknown ids, so that time does not tell them apart.
         known = hmac.compare_digest(_digest(secret), token.digest if token else _digest(""))
         if kind != "fl" or token is None or not known:
-            raise DeniedError("the token is not known", known=False)
+            raise AuthError("the token is not known", known=False)
         if token.has_expired(at):
-            raise DeniedError("the token has expired", known=False)
+            raise AuthError("the token has expired", known=False)
         return Principal(token.name, token.role, token.tenant, token.sees)
 
     def lease_token(self, lease: int) -> str:

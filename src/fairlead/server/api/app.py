@@ -12,13 +12,13 @@ from fairlead import __version__
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.server.access.rate_limits import (
-    BodyLimit,
+    BodyLimitMiddleware,
     BusyError,
-    Gates,
     Limits,
+    RateLimiters,
     retry_after,
 )
-from fairlead.server.access.tokens import DeniedError, Tokens
+from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.renewals import Renewals
 from fairlead.server.api.routes.access import access
@@ -28,7 +28,7 @@ from fairlead.server.api.routes.leases import leases
 from fairlead.server.api.routes.nodes import nodes
 from fairlead.server.api.routes.service import service
 from fairlead.server.api.routes.tenants import tenants
-from fairlead.server.logs import AccessLog
+from fairlead.server.logs import AccessLogMiddleware
 
 _STATUS = {"input": 422, "usage": 400, "protocol": 409, "missing": 404, "fenced": 503, "busy": 429}
 _TROUBLE: dict[int | str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ def make_app(
         title="Fairlead", version=__version__, responses=_TROUBLE, redirect_slashes=False
     )
     app.state.live, app.state.tokens, app.state.about = live, tokens, about
-    app.state.gates = Gates(limits)
+    app.state.gates = RateLimiters(limits)
     app.add_exception_handler(FairleadError, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _unusable)
@@ -58,13 +58,13 @@ def make_app(
     for router in (leases, jobs, tenants, nodes, access, insights, service):
         app.include_router(router)
     inner = Renewals(app, live, tokens, app.state.gates)
-    return AccessLog(BodyLimit(inner, limits.body_bytes), all_paths=log_all)
+    return AccessLogMiddleware(BodyLimitMiddleware(inner, limits.body_bytes), all_paths=log_all)
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FairleadError)
     status = _STATUS.get(error.code, 500)
-    if isinstance(error, DeniedError):
+    if isinstance(error, AuthError):
         status = 403 if error.known else 401
     field = error.field if isinstance(error, InputError) else None
     found = _problem(status, error.code, str(error), field)

@@ -14,20 +14,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairlead import failpoints
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError, ProtocolError
-from fairlead.server.access.rate_limits import Gates
-from fairlead.server.access.tokens import DeniedError, Tokens
+from fairlead.server.access.rate_limits import RateLimiters
+from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api.schemas import Renewal
 
 _PREFIX, _SUFFIX = "/v1/leases/", "/renew"
-_LONGEST_NUMBER = 20
+_MAX_LEASE_DIGITS = 20
 
 
 def renewed(
-    live: Live, tokens: Tokens, gates: Gates, lease: int, bearer: str, told: Renewal
+    live: Live, tokens: Tokens, gates: RateLimiters, lease: int, bearer: str, told: Renewal
 ) -> dict[str, object]:
     """Take in what a member tells and return its answer; refuse wrong tokens and ended leases."""
     if not tokens.is_lease_token(bearer, lease):
-        raise DeniedError("the token is not this lease's", known=False)
+        raise AuthError("the token is not this lease's", known=False)
     gates.renewals.take(lease)
     failpoints.point("server.renewal.heard")
     answer = live.renew(lease, dict(told))
@@ -40,7 +40,7 @@ def renewed(
 class Renewals:
     """Answers renewals itself and passes on every other request."""
 
-    def __init__(self, app: ASGIApp, live: Live, tokens: Tokens, gates: Gates) -> None:
+    def __init__(self, app: ASGIApp, live: Live, tokens: Tokens, gates: RateLimiters) -> None:
         self._app, self._live, self._tokens, self._gates = app, live, tokens, gates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,11 +52,11 @@ class Renewals:
         try:
             body = await _read(receive)
         except HTTPException as error:  # it is too large
-            await self._app(scope, _refusing(error), send)
+            await self._app(scope, _raising_receive(error), send)
             return
         try:
             told = Renewal.model_validate_json(body)
-            bearer = _bearer_of(scope)
+            bearer = _bearer_token(scope)
             answer = renewed(self._live, self._tokens, self._gates, lease, bearer, told)
         except (ValidationError, FairleadError):
             # Nothing has happened yet but a count against this lease's renewals.
@@ -77,10 +77,10 @@ def _lease_of(scope: Scope) -> int | None:
     if not (path.startswith(_PREFIX) and path.endswith(_SUFFIX)):
         return None
     number = path[len(_PREFIX) : -len(_SUFFIX)]
-    return int(number) if number.isdecimal() and len(number) < _LONGEST_NUMBER else None
+    return int(number) if number.isdecimal() and len(number) < _MAX_LEASE_DIGITS else None
 
 
-def _bearer_of(scope: Scope) -> str:
+def _bearer_token(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"authorization":
             kind, _, text = value.decode("latin-1").partition(" ")
@@ -97,7 +97,7 @@ async def _read(receive: Receive) -> bytes:
     return b"".join(parts)
 
 
-def _refusing(error: HTTPException) -> Receive:
+def _raising_receive(error: HTTPException) -> Receive:
     """Return what lets somebody else find out why a body cannot be read."""
 
     async def refuse() -> Message:

@@ -40,12 +40,12 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
     on = None if kind == NOBODY else "mixed" if kind == MIXED else kinds[kind]
     steps = max(float(jobs.steps[number]), lease.steps if lease else 0.0)
     # What an earlier lease had to say is no news once this one has made a step.
-    goes_on = lease is not None and lease.made_steps(float(jobs.saved_steps[number]))
+    goes_on = lease is not None and lease.has_progressed(float(jobs.saved_steps[number]))
     return {
         "id": job_id,
         "name": spec.name,
         "tenant": job.tenant,
-        "state": _state(state, lease_number, job_id in live.held_by_user),
+        "state": _state(state, lease_number, job_id in live.suspended_jobs),
         "workload": job.workload,
         "gang": job.gang,
         "weight": job.weight,
@@ -92,7 +92,7 @@ def listed(live: Live, tenants: BoolArray, state: State | None, after: int) -> I
     held = found[:, STATE] == JobState.HELD
     by_user = np.zeros(len(found), dtype=bool)
     for one in held.nonzero()[0].tolist():
-        by_user[one] = jobs.ids[after + one] in live.held_by_user
+        by_user[one] = jobs.ids[after + one] in live.suspended_jobs
     if state in ("queued", "running"):
         wanted &= (found[:, STATE] == JobState.ACTIVE) | (held & ~by_user)
         wanted &= (found[:, LEASE] != NOBODY) == (state == "running")

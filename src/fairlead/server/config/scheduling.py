@@ -5,43 +5,43 @@ from typing import Any
 
 from fairlead.live.scheduling_config import Rules
 from fairlead.mechanisms.base import Mechanism
-from fairlead.mechanisms.factory import realise_live
+from fairlead.mechanisms.factory import create_live_mechanism
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
-_FORM = 1
+_CONFIG_VERSION = 1
 
 
-def make_rules(
+def build_scheduling_config(
     policy: str, mechanism: str | None, round_s: float | None, speeds: SpeedTable
 ) -> Rules:
     """Return the rules that settings mean."""
     text = {
-        "form": _FORM,
+        "form": _CONFIG_VERSION,
         "policy": policy,
         "mechanism": mechanism,
         "round_s": round_s,
         "assumed": speeds.assumed,
         "speeds": [[*key, speed] for key, speed in speeds.steps_per_s.items()],
     }
-    made = realise_live(policy, mechanism, round_s)
+    made = create_live_mechanism(policy, mechanism, round_s)
     return Rules(
         beliefs=speeds,
         mechanism=made,
-        plan_lead_s=plan_lead_s(round_of(made)),
+        plan_lead_s=plan_lead_s(round_length_s(made)),
         text=json.dumps(text, separators=(",", ":")),
     )
 
 
-def remake_rules(text: str) -> Rules:
+def load_scheduling_config(text: str) -> Rules:
     """Return the rules that had this text."""
     found: dict[str, Any] = json.loads(text)
     speeds = SpeedTable(
         {SpeedKey(*key): speed for *key, speed in found["speeds"]}, assumed=found["assumed"]
     )
-    return make_rules(found["policy"], found["mechanism"], found["round_s"], speeds)
+    return build_scheduling_config(found["policy"], found["mechanism"], found["round_s"], speeds)
 
 
-def round_of(mechanism: Mechanism[Any]) -> float:
+def round_length_s(mechanism: Mechanism[Any]) -> float:
     """Return how long a mechanism's rounds are."""
     return float(getattr(mechanism, "round_s", 60.0))
 

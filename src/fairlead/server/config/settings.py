@@ -26,7 +26,7 @@ DEFAULT_DATA = "~/.fairlead"
 Positive = Field(gt=0, le=1e12, allow_inf_nan=False)
 
 
-def _about(text: str, **limits: Any) -> Any:
+def _option_help(text: str, **limits: Any) -> Any:
     return Field(description=text, **limits)
 
 
@@ -34,47 +34,52 @@ def _about(text: str, **limits: Any) -> Any:
 class ServeSettings:
     """All that ``fairlead serve`` can be told; descriptions say what is to be given."""
 
-    data: Annotated[Path, _about("a directory for the database, logs and checkpoints")]
+    data: Annotated[Path, _option_help("a directory for the database, logs and checkpoints")]
     host: Annotated[
-        str, _about("an address to listen on; elsewhere than here needs TLS", min_length=1)
+        str, _option_help("an address to listen on; elsewhere than here needs TLS", min_length=1)
     ] = "127.0.0.1"
-    port: Annotated[int, _about("a port from 1 to 65535", ge=1, le=65535)] = 8642
-    policy: Annotated[str, _about("a policy, see `fairlead policies`", min_length=1)] = "max-min"
-    mechanism: Annotated[str | None, _about("a mechanism, see `fairlead policies`")] = None
-    round_s: Annotated[float | None, Positive, _about("seconds above 0")] = None
+    port: Annotated[int, _option_help("a port from 1 to 65535", ge=1, le=65535)] = 8642
+    policy: Annotated[str, _option_help("a policy, see `fairlead policies`", min_length=1)] = (
+        "max-min"
+    )
+    mechanism: Annotated[str | None, _option_help("a mechanism, see `fairlead policies`")] = None
+    round_s: Annotated[float | None, Positive, _option_help("seconds above 0")] = None
     engine: Annotated[
         str,
-        _about(
+        _option_help(
             "an engine: local, rehearsal, or as in slurm:partition=gpu, ray:node-dir=D",
             min_length=1,
         ),
     ] = "local"
     emulate: Annotated[
-        str | None, _about("devices to emulate, as in v100=2,k80=4, or a YAML file")
+        str | None, _option_help("devices to emulate, as in v100=2,k80=4, or a YAML file")
     ] = None
-    speeds: Annotated[str | None, _about("a table of speeds, CSV or Gavel JSON")] = None
+    speeds: Annotated[str | None, _option_help("a table of speeds, CSV or Gavel JSON")] = None
     database: Annotated[
-        str | None, _about("an address such as postgresql+psycopg://user@host/name")
+        str | None, _option_help("an address such as postgresql+psycopg://user@host/name")
     ] = None
-    tls_certificate: Annotated[Path | None, _about("a PEM file")] = None
-    tls_key: Annotated[Path | None, _about("a PEM file")] = None
+    tls_certificate: Annotated[Path | None, _option_help("a PEM file")] = None
+    tls_key: Annotated[Path | None, _option_help("a PEM file")] = None
     standby_s: Annotated[
-        float, _about("seconds to wait for another scheduler's end, 0 or more", ge=0, le=1e12)
+        float,
+        _option_help("seconds to wait for another scheduler's end, 0 or more", ge=0, le=1e12),
     ] = 0.0
-    log_format: Annotated[Literal["text", "json"], _about("text or json")] = "text"
+    log_format: Annotated[Literal["text", "json"], _option_help("text or json")] = "text"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _about("debug, info, warning or error")
+        Literal["debug", "info", "warning", "error"], _option_help("debug, info, warning or error")
     ] = "info"
     requests_per_s: Annotated[
-        float, Positive, _about("requests a second that a token may make, above 0")
+        float, Positive, _option_help("requests a second that a token may make, above 0")
     ] = 1000.0
     requests_burst: Annotated[
-        int, _about("requests that a token may make at once, at least 1", ge=1, le=10**9)
+        int, _option_help("requests that a token may make at once, at least 1", ge=1, le=10**9)
     ] = 10_000
     renewals_per_s: Annotated[
-        float, Positive, _about("renewals a second that a lease may make, above 0")
+        float, Positive, _option_help("renewals a second that a lease may make, above 0")
     ] = 1000.0
-    body_mib: Annotated[float, Positive, _about("MiB that a request may hold, above 0")] = 4.0
+    body_mib: Annotated[float, Positive, _option_help("MiB that a request may hold, above 0")] = (
+        4.0
+    )
 
     @property
     def url(self) -> str:
@@ -161,7 +166,7 @@ def effective(
     values = {name: _checked(name, *given) for name, given in said.items()}
     values["data"] = values["data"].expanduser().absolute()
     settings = ServeSettings(**values)
-    _agree(settings)
+    _check_consistent(settings)
     listed = (
         Setting(name, getattr(settings, name), said[name][1] if name in said else "default")
         for name in NAMES
@@ -239,7 +244,7 @@ def placed(error: InputError, origin: str) -> InputError:
     return error if origin in ("flag", "default") else error.within(source=origin)
 
 
-def _agree(settings: ServeSettings) -> None:
+def _check_consistent(settings: ServeSettings) -> None:
     """Refuse settings that cannot go together."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if (certificate is None) != (key is None):

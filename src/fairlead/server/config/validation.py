@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fairlead.engines.plugin import engine_plugin
 from fairlead.files import read_cluster, read_speeds
-from fairlead.mechanisms.factory import realise_live
+from fairlead.mechanisms.factory import create_live_mechanism
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.server.config.settings import Effective, ServeSettings, placed
 
@@ -13,8 +13,8 @@ def verify(found: Effective) -> None:
     """Raise InputError for the first setting that names what does not exist or cannot be used."""
     settings = found.settings
     tries: dict[str, Callable[[ServeSettings], object]] = {
-        "policy": lambda s: realise_live(s.policy),
-        "mechanism": lambda s: realise_live(s.policy, s.mechanism, s.round_s),
+        "policy": lambda s: create_live_mechanism(s.policy),
+        "mechanism": lambda s: create_live_mechanism(s.policy, s.mechanism, s.round_s),
         "engine": lambda s: engine_plugin(s.engine),
         "emulate": lambda s: s.emulate and read_cluster(s.emulate),
         "speeds": lambda s: s.speeds and read_speeds(s.speeds),

@@ -6,14 +6,14 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease import Placements
 from fairlead.sim.cluster.measurements import Gauge
-from fairlead.sim.cluster.progress import Pace
+from fairlead.sim.cluster.progress import JobProgress
 from fairlead.sim.record import FIRST_STEPS, Record
 
 
 class Ledger:
     """Credits jobs with steps and with the time for which they held devices."""
 
-    def __init__(self, cluster: Cluster, pace: Pace, record: Record, gauge: Gauge) -> None:
+    def __init__(self, cluster: Cluster, pace: JobProgress, record: Record, gauge: Gauge) -> None:
         self._cluster = cluster
         self._pace = pace
         self._record = record
@@ -49,7 +49,7 @@ class Ledger:
                     held[i] = 0.0
         self._device_s[pace.entry[job]] += held
         if self._record.use is not None:
-            self._gauge.note_use(job, at)
+            self._gauge.record_utilization(job, at)
         pace.done[job] = after
 
     def _note_first_steps(self, job: IntArray, after: FloatArray) -> None:

@@ -10,13 +10,13 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.commands import Launch
 from fairlead.model.events import LeasesEnded, Outcome
 from fairlead.model.lease import Placement
-from fairlead.sim.cluster.progress import Pace
+from fairlead.sim.cluster.progress import JobProgress
 from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import FIRST_STEPS, Record
 
 
 @dataclass(slots=True)
-class _Copy:
+class _RunningCopy:
     """A copy under its lease."""
 
     unit: Placement
@@ -26,7 +26,7 @@ class _Copy:
     works_from: float
 
     @property
-    def part_done_at(self) -> float:
+    def done_at(self) -> float:
         """When it has made as many steps as it may."""
         return self.works_from + self.unit.max_steps / self.rate if self.rate else math.inf
 
@@ -45,7 +45,7 @@ class Copies:
     def __init__(
         self,
         truth: Truth,
-        pace: Pace,
+        pace: JobProgress,
         record: Record,
         *,
         restore_cost_s: float,
@@ -57,7 +57,7 @@ class Copies:
         self._record = record
         self._restore_cost_s = restore_cost_s
         self._checkpoint_s = checkpoint_s
-        self._of: dict[int, _Copy] = {}
+        self._of: dict[int, _RunningCopy] = {}
         """lease → copy"""
         self._leases: dict[int, list[int]] = {}
         """job → leases of its copies"""
@@ -67,7 +67,7 @@ class Copies:
     def __len__(self) -> int:
         return len(self._of)
 
-    def are_copies(self, lease: IntArray) -> BoolArray:
+    def is_copy(self, lease: IntArray) -> BoolArray:
         """leases → it is a copy's."""
         return np.array([number in self._of for number in lease.tolist()], dtype=bool)
 
@@ -83,9 +83,9 @@ class Copies:
         rate = self._truth.speed(units, self._truth.entry(units))
         rows = zip(command.lease.tolist(), units, rate.tolist(), works_from.tolist(), strict=True)
         for lease, unit, speed, begin in rows:
-            self._of[lease] = _Copy(unit, speed, at, begin)
+            self._of[lease] = _RunningCopy(unit, speed, at, begin)
             self._leases.setdefault(unit.job, []).append(lease)
-        self._foresee(np.unique(job).tolist())
+        self._schedule_finish(np.unique(job).tolist())
 
     def next_at(self) -> float:
         """Return when the next job or part of one is done."""
@@ -112,7 +112,7 @@ class Copies:
                 return job, list(self._leases[job])
             if part_at <= at:
                 mine = self._leases[job]
-                return None, [lease for lease in mine if self._of[lease].part_done_at <= at]
+                return None, [lease for lease in mine if self._of[lease].done_at <= at]
         raise LookupError("no copy is done now")
 
     def _end(self, lease: Iterable[int], at: float, outcome: Outcome = "left") -> FloatArray:
@@ -137,7 +137,7 @@ class Copies:
             self._credit(copy, at)
             self._leases[job].remove(number)
             touched[job] = None
-        self._foresee(touched)
+        self._schedule_finish(touched)
         return np.array(made)
 
     def settle(self, at: float) -> None:
@@ -150,7 +150,7 @@ class Copies:
         made = [copy.made(at) for copy in self._of.values()]
         return np.array(list(self._of), dtype=np.int64), np.array(made)
 
-    def _foresee(self, jobs: Iterable[int]) -> None:
+    def _schedule_finish(self, jobs: Iterable[int]) -> None:
         for job in jobs:
             mine = [self._of[lease] for lease in self._leases[job]]
             if not mine:
@@ -158,23 +158,23 @@ class Copies:
                 self._next.pop(job, None)
                 continue
             total = self._record.jobs[job].total_steps
-            part_at = min(copy.part_done_at for copy in mine)
-            self._next[job] = part_at, self._reaches(job, total)
+            part_at = min(copy.done_at for copy in mine)
+            self._next[job] = part_at, self._reaches_at(job, total)
 
-    def _reaches(self, job: int, goal: float) -> float:
+    def _reaches_at(self, job: int, goal: float) -> float:
         """Return when the steps of a job's copies add up to ``goal``; infinite if never.
 
         The sum is a polyline with corners where copies begin to work or have made their part.
         """
         mine = [self._of[lease] for lease in self._leases[job]]
         enough = goal - max(goal, 1.0) * 1e-9 - float(self._pace.done[job])
-        corners = sorted({t for copy in mine for t in (copy.works_from, copy.part_done_at)})
+        corners = sorted({t for copy in mine for t in (copy.works_from, copy.done_at)})
         before = 0.0
         for corner, following in zip(corners, [*corners[1:], math.inf], strict=True):
             before = sum(copy.made(corner) for copy in mine)
             if before >= enough:
                 return corner
-            rate = sum(c.rate for c in mine if c.works_from <= corner < c.part_done_at)
+            rate = sum(c.rate for c in mine if c.works_from <= corner < c.done_at)
             if rate and corner + (enough - before) / rate < following:
                 return corner + (enough - before) / rate
         return math.inf
@@ -182,17 +182,17 @@ class Copies:
     def _note_first_steps(self, job: int, at: float) -> None:
         record = self._record
         if np.isnan(record.first_steps_at[job]):
-            when = self._reaches(job, min(FIRST_STEPS, record.jobs[job].total_steps))
+            when = self._reaches_at(job, min(FIRST_STEPS, record.jobs[job].total_steps))
             if when <= at:
                 record.first_steps_at[job] = when
 
-    def _credit(self, copy: _Copy, at: float) -> None:
+    def _credit(self, copy: _RunningCopy, at: float) -> None:
         """Count the devices that a copy has held since it was last credited."""
         kinds = self._truth.cluster.accelerator_of[np.array(copy.unit.devices)]
         np.add.at(self._record.device_s[copy.unit.job], kinds, at - copy.held_from)
         copy.held_from = at
 
-    def _note_interval(self, copy: _Copy, at: float) -> None:
+    def _note_interval(self, copy: _RunningCopy, at: float) -> None:
         if self._record.intervals is not None:
             job, first = np.array([copy.unit.job]), np.array(copy.unit.devices[:1])
             start = np.array([copy.held_from])

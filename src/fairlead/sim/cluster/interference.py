@@ -6,8 +6,8 @@ from fairlead.model.arrays import IntArray
 from fairlead.model.commands import Launch
 from fairlead.model.lease import SLOTS
 from fairlead.sim.cluster.partners import Partners
-from fairlead.sim.cluster.progress import Pace
-from fairlead.sim.cluster.speed_changes import Settling
+from fairlead.sim.cluster.progress import JobProgress
+from fairlead.sim.cluster.speed_changes import SpeedChanges
 from fairlead.sim.physics.true_speeds import Truth
 
 _NO_LEASE = -SLOTS
@@ -21,7 +21,7 @@ class Sharing:
     """
 
     def __init__(
-        self, truth: Truth, pace: Pace, settling: Settling, *, checkpoint_s: float
+        self, truth: Truth, pace: JobProgress, settling: SpeedChanges, *, checkpoint_s: float
     ) -> None:
         devices = len(truth.cluster.node_of)
         self._truth = truth
@@ -36,20 +36,20 @@ class Sharing:
         """who shares devices, as soon as anybody does, or from the start if neighbours matter"""
         if self._crowded:
             self._partners = Partners(np.full(devices, -1))
-        self._touched: set[int] = set()
+        self._affected: set[int] = set()
         """jobs whose partners have changed at this instant, not yet at their new speed"""
-        self._touched_at = 0.0
+        self._affected_at = 0.0
 
     def start(self, command: Launch, at: float) -> None:
         """Take in jobs that have started."""
         if self._partners is None:
-            if not self._begins(command):
+            if not self._is_first_share(command):
                 return
             self._partners = Partners(self._job_on())
-        self._touched |= self._partners.start(command.on)
+        self._affected |= self._partners.start(command.on)
         if self._crowded:
-            self._touched |= self._near(command.on.device)
-        self._touched_at = at
+            self._affected |= self._near(command.on.device)
+        self._affected_at = at
 
     def end(self, job: IntArray, at: float) -> None:
         """Strike out jobs that have ended."""
@@ -58,23 +58,23 @@ class Sharing:
         ended = job.tolist()
         if self._crowded:
             held = np.concatenate([self._partners.devices(number) for number in ended])
-            self._touched |= self._near(held)
-        self._touched |= self._partners.end(ended)
-        self._touched -= set(ended)
-        self._touched_at = at
+            self._affected |= self._near(held)
+        self._affected |= self._partners.end(ended)
+        self._affected -= set(ended)
+        self._affected_at = at
 
-    def repace(self) -> None:
+    def update_speeds(self) -> None:
         """Let jobs whose partners have changed go on at their new speed, their steps kept.
 
         Partners leave and others come at the same instant, so this waits for both.
         """
-        if not self._touched:
+        if not self._affected:
             return
         assert self._partners is not None
         pace, partners = self._pace, self._partners
-        job = np.array(sorted(self._touched), dtype=np.int64)
-        self._touched.clear()
-        self._settling.settle(job, self._touched_at)
+        job = np.array(sorted(self._affected), dtype=np.int64)
+        self._affected.clear()
+        self._settling.settle(job, self._affected_at)
         for number in job.tolist():
             devices, beside = partners.devices(number), partners.beside(number)
             near = self._neighbours(number, devices, beside)
@@ -87,7 +87,7 @@ class Sharing:
         pace.finish_at[job] = pace.works_from[job] + pace.time_left(job)
         pace.expect(job, pace.until)
 
-    def _begins(self, command: Launch) -> bool:
+    def _is_first_share(self, command: Launch) -> bool:
         """Tell whether a device gets a second job, for the first time; else note who starts."""
         units, last = command.on, self._last_on
         device = units.device

@@ -2,7 +2,7 @@
 
 from fairlead.model.arrays import IntArray
 from fairlead.model.events import Measured
-from fairlead.sim.cluster.progress import Pace
+from fairlead.sim.cluster.progress import JobProgress
 from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import Record
 
@@ -10,7 +10,7 @@ from fairlead.sim.record import Record
 class Gauge:
     """Reads off a job's speed what it would report of itself."""
 
-    def __init__(self, truth: Truth, pace: Pace, record: Record) -> None:
+    def __init__(self, truth: Truth, pace: JobProgress, record: Record) -> None:
         self._truth = truth
         self._laws = truth.laws
         self._pace = pace
@@ -29,7 +29,7 @@ class Gauge:
             return Measured(at, lease, rate, own.utilization, own.memory_gib)
         return Measured(at, lease, rate, self._busy(job), self._laws.memory_gib(job))
 
-    def note_use(self, job: IntArray, at: float) -> None:
+    def record_utilization(self, job: IntArray, at: float) -> None:
         """Note how busy jobs have kept their devices at their present speed until now."""
         assert self._record.use is not None
         for number in job.tolist():

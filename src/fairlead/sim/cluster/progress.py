@@ -10,7 +10,7 @@ from fairlead.model.job import Job
 from fairlead.model.lease import SLOTS
 
 
-class Pace:
+class JobProgress:
     """Columns over jobs, most of them as of its present lease.
 
     When partners come or go, what was done so far is settled: ``held_from`` and ``works_from``
@@ -102,7 +102,7 @@ class Pace:
             heapq.heappop(heap)
         return np.inf
 
-    def pop_finishing(self) -> tuple[int, int]:
+    def pop_next_finish(self) -> tuple[int, int]:
         """Return the job that finishes next with its lease, and expect it no longer."""
         _, job, lease = heapq.heappop(self._finishing)
         return job, lease

@@ -6,11 +6,11 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.sim.cluster.accounting import Ledger
-from fairlead.sim.cluster.progress import Pace
+from fairlead.sim.cluster.progress import JobProgress
 
 
 @dataclass(slots=True)
-class _Settled:
+class _LeaseStart:
     """What a lease whose speed has changed was like when it began."""
 
     held_from: float
@@ -19,14 +19,14 @@ class _Settled:
     """steps that its last checkpoint holds"""
 
 
-class Settling:
+class SpeedChanges:
     """Enters what jobs have done before their speed changes; remembers how their lease began."""
 
-    def __init__(self, pace: Pace, ledger: Ledger, *, checkpoint_s: float) -> None:
+    def __init__(self, pace: JobProgress, ledger: Ledger, *, checkpoint_s: float) -> None:
         self._pace = pace
         self._ledger = ledger
         self._checkpoint_s = checkpoint_s
-        self._settled: dict[int, _Settled] = {}
+        self._settled: dict[int, _LeaseStart] = {}
         """jobs whose speed has changed during their present lease"""
         self.leaving: set[int] = set()
         """jobs that were told to leave and are about it: they make no more steps"""
@@ -37,7 +37,7 @@ class Settling:
         for number in job.tolist():
             if number not in self._settled:
                 began = pace.held_from[number], pace.works_from[number], pace.done[number]
-                self._settled[number] = _Settled(*map(float, began))
+                self._settled[number] = _LeaseStart(*map(float, began))
             self._settled[number].saved = self._last_checkpoint(number, at)
         self._ledger.enter(job, at, pace.made(job, at))
         pace.held_from[job] = at
@@ -64,7 +64,7 @@ class Settling:
                 began[i] = self._settled[number].held_from
         return began
 
-    def fall_back(self, job: IntArray, at: float, after: FloatArray) -> None:
+    def restore_checkpointed_steps(self, job: IntArray, at: float, after: FloatArray) -> None:
         """Correct the steps that lost jobs go on from, where their speed has changed before."""
         for i, number in enumerate(job.tolist()):
             if number in self._settled:

@@ -10,8 +10,8 @@ from fairlead.sim.cluster.accounting import Ledger
 from fairlead.sim.cluster.copies import Copies
 from fairlead.sim.cluster.interference import Sharing
 from fairlead.sim.cluster.measurements import Gauge
-from fairlead.sim.cluster.progress import Pace
-from fairlead.sim.cluster.speed_changes import Settling
+from fairlead.sim.cluster.progress import JobProgress
+from fairlead.sim.cluster.speed_changes import SpeedChanges
 from fairlead.sim.physics.true_speeds import Truth
 from fairlead.sim.record import Record, Use
 
@@ -45,10 +45,10 @@ class VirtualCluster:
         jobs, laws = record.jobs, truth.laws
         leave_s = np.zeros(len(jobs)) if laws is None else laws.leave_s()
         self._leaving_takes_time = bool(leave_s.any())
-        self._pace = Pace(jobs, leave_s, slots=2 * len(cluster.node_of))
+        self._pace = JobProgress(jobs, leave_s, slots=2 * len(cluster.node_of))
         self._gauge = Gauge(truth, self._pace, record)
         self._ledger = Ledger(cluster, self._pace, record, self._gauge)
-        self._settling = Settling(self._pace, self._ledger, checkpoint_s=checkpoint_s)
+        self._settling = SpeedChanges(self._pace, self._ledger, checkpoint_s=checkpoint_s)
         self._sharing = Sharing(truth, self._pace, self._settling, checkpoint_s=checkpoint_s)
         self._copies = Copies(
             truth,
@@ -63,7 +63,7 @@ class VirtualCluster:
 
         To be asked after all that happens at one instant, before time goes on.
         """
-        self._sharing.repace()
+        self._sharing.update_speeds()
         at = self._pace.next_finish_at()
         return min(at, self._copies.next_at()) if len(self._copies) else at
 
@@ -74,7 +74,7 @@ class VirtualCluster:
         """
         if len(self._copies) and self._copies.next_at() <= at:
             return self._copies.finish(at)
-        job, lease = self._pace.pop_finishing()
+        job, lease = self._pace.pop_next_finish()
         self._record.finished_at[job] = at
         return job, self._end(np.array([lease]), at, "finished")
 
@@ -129,14 +129,14 @@ class VirtualCluster:
         lease = command.lease
         self._pace.until = command.until
         if len(self._copies):
-            lease = lease[~self._copies.are_copies(lease)]
+            lease = lease[~self._copies.is_copy(lease)]
         self._pace.expect(self._pace.jobs_of(lease), command.until)
 
     def suspend(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
         """Stop leases that are still open; they have left, or were lost."""
         if not len(self._copies):
             return self._end(lease, at, outcome)
-        copy = self._copies.are_copies(lease)
+        copy = self._copies.is_copy(lease)
         ended = self._copies.suspend(lease[copy], at, outcome)
         if copy.all():
             return ended
@@ -145,7 +145,7 @@ class VirtualCluster:
         return LeasesEnded(at, both, np.concatenate([ended.steps, rest.steps]), outcome)
 
     @property
-    def leaves_at_once(self) -> bool:
+    def frees_devices_at_once(self) -> bool:
         """Whether devices are free the moment that their leases are told to leave.
 
         They are where jobs are forked: merging takes no time of its own.
@@ -187,7 +187,7 @@ class VirtualCluster:
                 worked = np.floor(worked / self._checkpoint_s) * self._checkpoint_s
             after = pace.done[job] + worked * pace.rate[job]
             if outcome == "lost":
-                self._settling.fall_back(job, at, after)
+                self._settling.restore_checkpointed_steps(job, at, after)
         self._ledger.enter(job, at, after)
         if self._record.intervals is not None:
             began = self._settling.held_from(job)

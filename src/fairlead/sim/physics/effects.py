@@ -70,7 +70,7 @@ class Contention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nature:
+class WorkloadPhysics:
     """What physics does to the jobs of one workload."""
 
     costs: Costs = Costs()
@@ -102,7 +102,7 @@ class Physics:
     """The effects that are switched on, and what they are for each workload."""
 
     effects: frozenset[str] = frozenset(EFFECTS)
-    natures: Mapping[str, Nature] = field(default_factory=lambda: MappingProxyType({}))
+    natures: Mapping[str, WorkloadPhysics] = field(default_factory=lambda: MappingProxyType({}))
     """workload → what physics does to it; ``*`` for all others"""
     topology: Topology = Topology()
 
@@ -111,7 +111,7 @@ class Physics:
         if unknown:
             raise UsageError(f"no effect is called {unknown[0]!r}; there are {', '.join(EFFECTS)}")
 
-    def of(self, workload: str) -> Nature:
+    def of(self, workload: str) -> WorkloadPhysics:
         """Return what physics does to jobs of a workload."""
         found = self.natures.get(workload)
         return found if found is not None else self.natures.get(OTHERS, _PLAIN)
@@ -121,4 +121,4 @@ class Physics:
         return replace(self, effects=self.effects - set(effects))
 
 
-_PLAIN = Nature()
+_PLAIN = WorkloadPhysics()

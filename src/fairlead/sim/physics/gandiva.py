@@ -13,9 +13,9 @@ from fairlead.sim.physics.effects import (
     Contention,
     Costs,
     Locality,
-    Nature,
     Physics,
     Topology,
+    WorkloadPhysics,
 )
 
 _IMAGES = Costs(resume_s=0.1, migrate_s=1.0)
@@ -25,28 +25,30 @@ _LANGUAGE = Costs(resume_s=1.0, migrate_s=2.0)
 _SPEECH = Costs(resume_s=1.0, migrate_s=3.5)
 """§6.1: the largest checkpoint, 1.4 GB, migrates in about 3.5 s"""
 
-_NATURES = {
-    OTHERS: Nature(costs=_IMAGES),
-    "VGG16": Nature(costs=_IMAGES, locality=Locality(switches=0.8, sockets=0.6, nodes=0.5)),
-    "ResNet-50": Nature(
+_WORKLOAD_PHYSICS = {
+    OTHERS: WorkloadPhysics(costs=_IMAGES),
+    "VGG16": WorkloadPhysics(
+        costs=_IMAGES, locality=Locality(switches=0.8, sockets=0.6, nodes=0.5)
+    ),
+    "ResNet-50": WorkloadPhysics(
         costs=_IMAGES,
         locality=Locality(nodes=0.9),
         network=Contention(sensitivity=0.47),
         switch=Contention(load=0.0),
     ),
-    "InceptionV3": Nature(
+    "InceptionV3": WorkloadPhysics(
         costs=_IMAGES, locality=Locality(nodes=0.8), network=Contention(sensitivity=0.30)
     ),
-    "DeepSpeech": Nature(costs=_SPEECH, network=Contention(sensitivity=0.05)),
-    "LanguageModel": Nature(costs=_LANGUAGE, switch=Contention(sensitivity=0.19)),
-    "GNMT": Nature(costs=_LANGUAGE, switch=Contention(sensitivity=0.10)),
+    "DeepSpeech": WorkloadPhysics(costs=_SPEECH, network=Contention(sensitivity=0.05)),
+    "LanguageModel": WorkloadPhysics(costs=_LANGUAGE, switch=Contention(sensitivity=0.19)),
+    "GNMT": WorkloadPhysics(costs=_LANGUAGE, switch=Contention(sensitivity=0.10)),
 }
 
 
 @cache
 def gandiva_physics() -> Physics:
     """Return all effects switched on, with Table 1's utilisation and gains of packing."""
-    natures = dict(_NATURES)
+    natures = dict(_WORKLOAD_PHYSICS)
     for workload, packing in gandiva_packing().items():
         known = natures.get(workload, natures[OTHERS])
         natures[workload] = replace(known, packed=packing.ratio, utilization=packing.utilization)

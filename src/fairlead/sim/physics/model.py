@@ -7,10 +7,10 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
-from fairlead.sim.physics.effects import Nature, Physics
+from fairlead.sim.physics.effects import Physics, WorkloadPhysics
 
 
-class Laws:
+class PhysicsModel:
     """What physics makes of placements, partners and neighbours."""
 
     def __init__(self, physics: Physics, cluster: Cluster, jobs: Sequence[Job]) -> None:
@@ -32,7 +32,7 @@ class Laws:
         self._socket = self._node * wide + place // physics.topology.per_socket
         self._on_node = [np.flatnonzero(self._node == n) for n in range(len(sizes))]
 
-    def nature(self, job: int) -> Nature:
+    def nature(self, job: int) -> WorkloadPhysics:
         """Return what physics does to a job."""
         return self._nature[job]
 

@@ -15,9 +15,9 @@ from fairlead.sim.physics.effects import (
     Contention,
     Costs,
     Locality,
-    Nature,
     Physics,
     Topology,
+    WorkloadPhysics,
 )
 from fairlead.sim.physics.gandiva import gandiva_physics
 
@@ -74,7 +74,7 @@ def _physics(document: object) -> Physics:
     given = strict_json.mapping(top.get("workloads", {}))
     natures = dict(physics.natures)
     for workload, value in sorted(given.items(), key=lambda item: item[0] != OTHERS):
-        known = natures.get(workload, natures.get(OTHERS, Nature()))
+        known = natures.get(workload, natures.get(OTHERS, WorkloadPhysics()))
         try:
             natures[workload] = _nature(value, known)
         except InputError as error:
@@ -103,7 +103,7 @@ def _topology(value: object, known: Topology) -> Topology:
     return replace(known, **sizes)
 
 
-def _nature(value: object, known: Nature) -> Nature:
+def _nature(value: object, known: WorkloadPhysics) -> WorkloadPhysics:
     found = strict_json.members(value, required=(), optional=[*_PARTS, *_NUMBERS])
     changed: dict[str, Any] = {}
     for name, given in found.items():

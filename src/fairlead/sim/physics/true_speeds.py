@@ -10,7 +10,7 @@ from fairlead.model.job import Job
 from fairlead.model.lease import Placements
 from fairlead.model.speeds.table import Placement, SpeedKey, SpeedTable
 from fairlead.sim.physics.effects import Physics
-from fairlead.sim.physics.model import Laws
+from fairlead.sim.physics.model import PhysicsModel
 
 
 class Truth:
@@ -23,7 +23,7 @@ class Truth:
         jobs: Sequence[Job],
         physics: Physics | None = None,
     ) -> None:
-        self.laws = None if physics is None else Laws(physics, cluster, jobs)
+        self.laws = None if physics is None else PhysicsModel(physics, cluster, jobs)
         self.cluster = cluster
         self._speeds = speeds
         self._jobs = jobs
@@ -115,7 +115,7 @@ class Truth:
             keeps *= laws.crowd(job, devices, neighbours)
         return keeps * self._slowest(job, spread, on, partners)
 
-    def speed_in(
+    def speed_on(
         self, job: int, accelerator: int, placement: Placement | None, partners: Sequence[int]
     ) -> float:
         """Return the steps per second of a job on one accelerator beside its partners.
@@ -142,11 +142,11 @@ class Truth:
             of_kind = [self._slowest(job, spread, (kind,) * gang, partners) for kind in set(on)]
             return min(of_kind) * float((len(on) / gang) ** power)
         if not partners:
-            return self._one_beside(workload, spread, on, None)
+            return self._speed_beside_one(workload, spread, on, None)
         others = {self._jobs[partner].workload for partner in partners}
-        return min(self._one_beside(workload, spread, on, other) for other in others)
+        return min(self._speed_beside_one(workload, spread, on, other) for other in others)
 
-    def _one_beside(
+    def _speed_beside_one(
         self, workload: str, spread: bool, on: tuple[int, ...], partner: str | None
     ) -> float:
         key = (workload, spread, on, partner)

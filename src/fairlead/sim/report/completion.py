@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from fairlead.model.arrays import FloatArray
 from fairlead.sim.compare import Comparison, JobColumns, Outcome
-from fairlead.sim.report.means import AVERAGE_JCT, load_text, mean, of_load
+from fairlead.sim.report.means import AVERAGE_JCT, load_text, mean, outcomes_by_policy
 from fairlead.sim.report.style import Figure, Palette, View, axis, log_ticks, picture
 
 MAX_POINTS = 600
@@ -77,7 +77,7 @@ def _by_load(
     for load in comparison.loads:
         found = {
             policy: np.concatenate([values(o.jobs) for o in runs])
-            for policy, runs in of_load(outcomes, load).items()
+            for policy, runs in outcomes_by_policy(outcomes, load).items()
         }
         seen = np.concatenate(list(found.values()))
         seen = seen[np.isfinite(seen) & (seen > 0)]
@@ -147,7 +147,10 @@ def _lines(
 ) -> list[go.Scatter]:
     traces = []
     for policy in comparison.policies:
-        means = [mean(of_load(outcomes, load)[policy], AVERAGE_JCT) for load in comparison.loads]
+        means = [
+            mean(outcomes_by_policy(outcomes, load)[policy], AVERAGE_JCT)
+            for load in comparison.loads
+        ]
         traces.append(
             go.Scatter(
                 x=list(comparison.loads),
@@ -165,7 +168,7 @@ def _lines(
 
 def _bars(comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette) -> list[go.Bar]:
     traces = []
-    for policy, runs in of_load(outcomes, comparison.chosen_load).items():
+    for policy, runs in outcomes_by_policy(outcomes, comparison.chosen_load).items():
         found = mean(runs, AVERAGE_JCT)
         traces.append(
             go.Bar(

@@ -9,7 +9,7 @@ from fairlead.sim.compare import Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class KeyFigure:
     """A figure of a result as people read it."""
 
     field: str
@@ -27,18 +27,18 @@ class Quantity:
         return "–" if value is None else f"{value:,.{self.digits}f}"
 
 
-AVERAGE_JCT = Quantity("avg_jct_s", "avg JCT (h)", 1 / 3600)
-FAIRNESS = Quantity("finish_time_fairness", "ρ")
-UTILIZATION = Quantity("utilization", "utilization (%)", 100, 1)
+AVERAGE_JCT = KeyFigure("avg_jct_s", "avg JCT (h)", 1 / 3600)
+FAIRNESS = KeyFigure("finish_time_fairness", "ρ")
+UTILIZATION = KeyFigure("utilization", "utilization (%)", 100, 1)
 KEY_FIGURES = (
     AVERAGE_JCT,
-    Quantity("median_jct_s", "median (h)", 1 / 3600),
-    Quantity("p99_jct_s", "p99 (h)", 1 / 3600, 1),
-    Quantity("makespan_s", "makespan (h)", 1 / 3600, 1),
+    KeyFigure("median_jct_s", "median (h)", 1 / 3600),
+    KeyFigure("p99_jct_s", "p99 (h)", 1 / 3600, 1),
+    KeyFigure("makespan_s", "makespan (h)", 1 / 3600, 1),
     UTILIZATION,
     FAIRNESS,
-    Quantity("preemptions", "preemptions", 1, 0),
-    Quantity("cost_usd", "cost (USD)", 1, 0),
+    KeyFigure("preemptions", "preemptions", 1, 0),
+    KeyFigure("cost_usd", "cost (USD)", 1, 0),
 )
 
 
@@ -49,7 +49,7 @@ class Mean:
     value: float | None
     deviation: float | None
 
-    def text(self, quantity: Quantity) -> str:
+    def text(self, quantity: KeyFigure) -> str:
         """Return the mean, with ± its standard deviation over seeds if there are several."""
         text = quantity.text(self.value)
         return text if self.deviation is None else f"{text} ± {quantity.text(self.deviation)}"
@@ -71,7 +71,9 @@ class Row:
     """measured, so never twice the same"""
 
 
-def of_load(outcomes: Iterable[Outcome], load: float | None) -> dict[str, list[Outcome]]:
+def outcomes_by_policy(
+    outcomes: Iterable[Outcome], load: float | None
+) -> dict[str, list[Outcome]]:
     """Return policy → its outcomes at a load, by seed."""
     found: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -80,7 +82,7 @@ def of_load(outcomes: Iterable[Outcome], load: float | None) -> dict[str, list[O
     return found
 
 
-def mean(outcomes: Sequence[Outcome], quantity: Quantity) -> Mean:
+def mean(outcomes: Sequence[Outcome], quantity: KeyFigure) -> Mean:
     """Return the mean of a figure over the runs that have it."""
     values = [value for o in outcomes if (value := quantity.of(o)) is not None]
     return Mean(
@@ -92,7 +94,7 @@ def mean(outcomes: Sequence[Outcome], quantity: Quantity) -> Mean:
 def key_rows(outcomes: Iterable[Outcome], load: float | None) -> list[Row]:
     """Return a row of key figures for each policy at a load."""
     rows: list[Row] = []
-    for policy, runs in of_load(outcomes, load).items():
+    for policy, runs in outcomes_by_policy(outcomes, load).items():
         means = tuple(mean(runs, quantity) for quantity in KEY_FIGURES)
         first = rows[0].means if rows else means
         rows.append(

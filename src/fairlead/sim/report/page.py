@@ -96,7 +96,7 @@ def page_head(title: str) -> str:
 def _setting(asked: Asked) -> str:
     rows = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
-        for name, text in asked.in_words().items()
+        for name, text in asked.descriptions().items()
     )
     return (
         f"<section class='setting'><h2>What was run</h2><dl>{rows}</dl>"

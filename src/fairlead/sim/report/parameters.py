@@ -35,7 +35,7 @@ class Asked:
     restore_cost_s: float = 0.0
     window: str | None = None
 
-    def in_words(self) -> dict[str, str]:
+    def descriptions(self) -> dict[str, str]:
         """Return each thing that was run → what it was."""
         said = {"policies": "; ".join(self.policies), "cluster": self.cluster}
         said["speeds"] = self.speeds

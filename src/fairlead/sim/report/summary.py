@@ -7,20 +7,20 @@ from fairlead.sim.report.means import (
     AVERAGE_JCT,
     FAIRNESS,
     UTILIZATION,
-    Quantity,
+    KeyFigure,
     load_text,
     mean,
-    of_load,
+    outcomes_by_policy,
 )
 
-SAME = 0.02
+NEGLIGIBLE_DIFFERENCE = 0.02
 """means that differ by less than this part are called equal"""
 
 
 def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     """Return a paragraph computed from the results: who is faster, fairer, busier, and by what."""
     load = comparison.chosen_load
-    runs = of_load(outcomes, load)
+    runs = outcomes_by_policy(outcomes, load)
     first, *others = comparison.policies
     where = "On the given trace" if load is None else f"At {load_text(load)}"
     if load is None and comparison.recipe is not None:
@@ -29,7 +29,7 @@ def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     if others:
         said = [_speed(runs[first], runs[other], other) for other in others]
         sentences.append(f"{where}, {first} completes jobs {listed(said)}.")
-        sentences.append(_far_load(comparison, outcomes))
+        sentences.append(_highest_load(comparison, outcomes))
     sentences.append(
         _best(runs, FAIRNESS, "Finish-time fairness ρ is best (lowest) under", high=False)
     )
@@ -45,7 +45,7 @@ def _speed(first: Sequence[Outcome], other: Sequence[Outcome], name: str) -> str
     figures = (
         f"({AVERAGE_JCT.text(a)} h against {AVERAGE_JCT.text(b)} h{_agreement(first, other)})"
     )
-    if abs(b / a - 1) < SAME:
+    if abs(b / a - 1) < NEGLIGIBLE_DIFFERENCE:
         return f"about as fast as {name} {figures}"
     if b > a:
         return f"{b / a:.2f}× faster on average than {name} {figures}"
@@ -65,12 +65,12 @@ def _agreement(first: Sequence[Outcome], other: Sequence[Outcome]) -> str:
     return f"; faster in {wins} of {len(pairs)} seeds"
 
 
-def _far_load(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
+def _highest_load(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     """Say how the first policy compares at the highest load, if that is another one."""
     highest = max((load for load in comparison.loads if load is not None), default=None)
     if highest is None or highest == comparison.chosen_load:
         return ""
-    runs = of_load(outcomes, highest)
+    runs = outcomes_by_policy(outcomes, highest)
     base = mean(runs[comparison.policies[0]], AVERAGE_JCT).value
     said = [f"{AVERAGE_JCT.text(base)} h under {comparison.policies[0]}"]
     for policy in comparison.policies[1:]:
@@ -81,7 +81,7 @@ def _far_load(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
 
 
 def _best(
-    runs: dict[str, list[Outcome]], quantity: Quantity, lead: str, *, high: bool, unit: str = ""
+    runs: dict[str, list[Outcome]], quantity: KeyFigure, lead: str, *, high: bool, unit: str = ""
 ) -> str:
     values = {p: v for p, o in runs.items() if (v := mean(o, quantity).value) is not None}
     if len(values) < 2:

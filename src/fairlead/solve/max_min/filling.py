@@ -18,12 +18,12 @@ from fairlead.solve.max_min.program import StageProgram, Vertex
 
 CAP_TOLERANCE = 1e-9  # relative: the water stands at a cap
 DUAL_TOLERANCE = 1e-7  # duals are near 1; HiGHS leaves noise up to 1e-10
-_LEAST_SLACK = 1e-14
-_MOST_PROGRAMS = 200
+_MIN_SLACK = 1e-14
+_MAX_PROGRAMS = 200
 
 
 @value
-class FilledStage:
+class FillingStage:
     """Where one stage ended: the water's level, its prices and the classes it froze."""
 
     t: float
@@ -45,13 +45,13 @@ class Filling:
 
 def fill(
     state: Filling, loose: BoolArray, guess: tuple[float, ...]
-) -> tuple[FloatArray, list[FilledStage]]:
+) -> tuple[FloatArray, list[FillingStage]]:
     """Return classes × resources → class totals of shares, and the stages that led there.
 
     ``loose`` is what could differ between shares of equal levels, as far as is known before.
     ``guess`` holds levels of the stages; it decides only how many programs are solved.
     """
-    stages: list[FilledStage] = []
+    stages: list[FillingStage] = []
     while True:
         near = guess[len(stages)] if len(stages) < len(guess) else stages[-1].t
         stage, vertex = fill_stage(state, near)
@@ -68,29 +68,29 @@ def fill(
         if state.free.any():
             # The frozen classes need all of what has a price, whatever later prices are.
             state.table = state.table.without(stage.prices > DUAL_TOLERANCE, state.free)
-            total = _rest_at_caps(state, total)
+            total = _fill_to_caps(state, total)
             if not state.table.fits(total, state.capacity):
                 continue
             # What each stage exhausted keeps the rest at these caps.
-            stages.append(_stop_at_caps(state, np.sum([s.prices for s in stages], axis=0)))
-        if undetermined(state, loose):
+            stages.append(_freeze_at_caps(state, np.sum([s.prices for s in stages], axis=0)))
+        if is_undetermined(state, loose):
             total = state.program.least_cost(state.count, state.level, state.table.cost).total
         return total, stages
 
 
-def _rest_at_caps(state: Filling, total: FloatArray) -> FloatArray:
+def _fill_to_caps(state: Filling, total: FloatArray) -> FloatArray:
     rest = state.table.best * (state.count * state.free)[:, None]
     return np.where(state.free[:, None], rest, total)
 
 
-def _stop_at_caps(state: Filling, prices: FloatArray) -> FilledStage:
+def _freeze_at_caps(state: Filling, prices: FloatArray) -> FillingStage:
     free, cap = state.free, state.table.cap
     state.level = np.where(free, cap, state.level)
     state.free = np.zeros_like(free)
-    return FilledStage(float(cap[free].max()), prices, free)
+    return FillingStage(float(cap[free].max()), prices, free)
 
 
-def undetermined(state: Filling, loose: BoolArray) -> bool:
+def is_undetermined(state: Filling, loose: BoolArray) -> bool:
     """Return whether other shares may reach these levels: something loose is nonbasic."""
     if not state.program.any_nonbasic(loose):
         return False
@@ -101,18 +101,18 @@ def undetermined(state: Filling, loose: BoolArray) -> bool:
     return state.program.any_nonbasic(loose)
 
 
-def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
+def fill_stage(state: Filling, guess: float) -> tuple[FillingStage, Vertex]:
     """Return the stage at whose end every free class stands at min(t, cap), t greatest."""
     table, free = state.table, state.free
     cap = table.cap
-    search, slack = _Search(guess), _LEAST_SLACK
-    for _ in range(_MOST_PROGRAMS):
+    search, slack = _Search(guess), _MIN_SLACK
+    for _ in range(_MAX_PROGRAMS):
         held, follows, top = state.level * (1 - slack), free, 0.0
         if search.theta >= table.least_cap:
             follows = free & (cap > search.theta)
             held = np.where(free & ~follows, cap, held)
             top = float(cap[free & ~follows].max(initial=0.0))
-        vertex = state.program.raise_water(state.count, held, follows, table.ceiling)
+        vertex = state.program.maximise_level(state.count, held, follows, table.ceiling)
         if vertex is None or vertex.t < top * (1 - CAP_TOLERANCE):
             if top == 0.0:
                 if slack > CAP_TOLERANCE or not state.level.any():
@@ -135,7 +135,7 @@ def fill_stage(state: Filling, guess: float) -> tuple[FilledStage, Vertex]:
             frozen |= capped
             if vertex.t > table.ceiling * (1 - CAP_TOLERANCE):
                 vertex.t = float(cap[free].max())
-        return FilledStage(vertex.t, vertex.prices, frozen), vertex
+        return FillingStage(vertex.t, vertex.prices, frozen), vertex
     status = "infeasible" if vertex is None else "cycling"
     raise SolveError("caps did not settle", status=status, n_classes=int(free.sum()))
 

@@ -72,7 +72,7 @@ class MaxMinSolution:
     def certificate(self) -> Certificate:
         """Proof, recomputed from prices alone, that the least level cannot be raised."""
         problem = self.problem
-        live = live_classes(problem)
+        live = usable_classes(problem)
         reached = float(self.level[live].min()) if live.any() else 0.0
         prices = self.stages[0].prices if self.stages else np.zeros(len(problem.capacity))
         return certify(prices, price_bound(problem, prices), reached)
@@ -92,7 +92,7 @@ class MaxMinSolution:
         return np.minimum(self.level, water)
 
 
-def live_classes(problem: MaxMinProblem) -> BoolArray:
+def usable_classes(problem: MaxMinProblem) -> BoolArray:
     """Return which classes count: they have members and gain on some resource with capacity."""
     runs = (problem.gain > 0) & (problem.capacity > 0)
     live: BoolArray = runs.any(axis=1) & (problem.count > 0)
@@ -109,7 +109,7 @@ def price_bound(
     spend all its time on its best resource, the bound is never above the least cap. Where
     ``granted`` has a number, that class keeps this level instead of rising with t.
     """
-    live = live_classes(problem)
+    live = usable_classes(problem)
     level = np.full(int(live.sum()), np.nan) if granted is None else granted[live]
     if not np.isnan(level).any():
         return 0.0

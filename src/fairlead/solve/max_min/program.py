@@ -19,7 +19,7 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.linear import INFINITY, new_highs, run_again
+from fairlead.solve.linear import INFINITY, new_highs, rerun_highs
 
 _NONE = np.zeros(0, np.int32)
 # Levels are known up to rounding; all of them held exactly may just not fit.
@@ -98,14 +98,14 @@ class StageProgram:
         none = np.full(self.width, -INFINITY)
         self._highs.changeRowsBounds(self.width, rows, none, capacity)
 
-    def set_others(self, room: FloatArray, slope: FloatArray, members: float) -> None:
+    def set_outside_use(self, room: FloatArray, slope: FloatArray, members: float) -> None:
         """Let so many members outside the program leave ``room - slope · t`` of the resources."""
         self.set_capacity(room)
         self._members = members
         for j, value in enumerate(slope.tolist()):
             self._highs.changeCoeff(j, 0, value)
 
-    def raise_water(
+    def maximise_level(
         self,
         count: FloatArray,
         held: FloatArray,
@@ -140,7 +140,7 @@ class StageProgram:
         self._highs.changeColsCost(len(columns), columns, np.append(0.0, cost.ravel()))
         for slack in _SLACKS:
             self._sync(count, np.zeros(self.size), count * level * (1.0 - slack))
-            if run_again(self._highs) == highspy.HighsModelStatus.kOptimal:
+            if rerun_highs(self._highs) == highspy.HighsModelStatus.kOptimal:
                 break
         else:
             raise SolveError("levels were lost", status="infeasible", n_classes=self.size)
@@ -185,7 +185,7 @@ class StageProgram:
 
     def _optimal(self) -> bool:
         """Solve the program as it stands; tell whether it has an optimum or is infeasible."""
-        status = run_again(self._highs)
+        status = rerun_highs(self._highs)
         if status == highspy.HighsModelStatus.kOptimal:
             return True
         if status == highspy.HighsModelStatus.kInfeasible:

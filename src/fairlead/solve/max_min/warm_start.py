@@ -20,24 +20,24 @@ from fairlead.compiled import compiled
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.value import value
 from fairlead.solve.max_min.class_table import ClassTable
-from fairlead.solve.max_min.filling import CAP_TOLERANCE, FilledStage
+from fairlead.solve.max_min.filling import CAP_TOLERANCE, FillingStage
 from fairlead.solve.max_min.small_system import solve_small
 
 _TIED = 1e-7  # relative to all prices: what costs so little more may be as good
 _ROUNDING = 1e-11  # devices, relative to the capacity
 _FREE = 0.02
-_MOST_STEPS = 32
+_MAX_STEPS = 32
 
 
 @value
-class Onwards:
+class WarmSolution:
     """Everyone's shares, and the stage that stopped all but those who stand at their caps."""
 
     share: FloatArray  # classes × resources, of a member
-    stages: list[FilledStage]
+    stages: list[FillingStage]
 
 
-class _Extra:
+class _MarginalColumn:
     """A marginal class's third column: what one device more of it changes elsewhere."""
 
     def __init__(self, k: int, column: int, pair: tuple[int, int], gain: list[float]) -> None:
@@ -53,7 +53,7 @@ class _Extra:
 
 
 @value
-class _Standing:
+class _ClassStatus:
     """Where everyone stands at these prices."""
 
     rising: BoolArray
@@ -75,7 +75,7 @@ class Onward:
         self._caps: list[float] = table.cap.tolist()
         self._closed: BoolArray = self._gain <= 0
         self._closed[:, width] = False
-        self._barred: BoolArray = np.ones_like(self._closed)
+        self._excluded: BoolArray = np.ones_like(self._closed)
         """classes × columns → no alternative: the class cannot run there, it is part of its way,
         or it has none, since it stands at its cap or has no members"""
         self._pairs = [(0, width)] * classes
@@ -88,7 +88,7 @@ class Onward:
         """the levels between which a way leads; none for marginal classes and without members"""
         self._capped: BoolArray = np.zeros(classes, bool)
         self._live: BoolArray = np.zeros(classes, bool)
-        self._extra: list[_Extra] = []
+        self._extra: list[_MarginalColumn] = []
         self._unpriced: list[int] = []
         self._pegged: dict[int, tuple[int, float]] = {}
         """resources whose price is still a guess, so many times that of another"""
@@ -99,7 +99,7 @@ class Onward:
         self._proved = False
         self._stopped: BoolArray = np.ones(classes, bool)
         """classes → more level would cost it something"""
-        self._standing: _Standing | None = None
+        self._standing: _ClassStatus | None = None
         """known from a stage's end until something has to be proved again"""
 
     def start(self, t: float, prices: FloatArray, live: BoolArray) -> bool:
@@ -137,7 +137,7 @@ class Onward:
         self._unpriced = [j for j in range(self._width) if self._prices[j] <= _TIED]
         return all(self._choose(k) for k in live.nonzero()[0].tolist())
 
-    def solve(self, count: FloatArray) -> Onwards | None:
+    def solve(self, count: FloatArray) -> WarmSolution | None:
         """Return the answer for so many members of each class; None: it is not found this way."""
         found = self.stage(count)
         if found is None:
@@ -145,21 +145,21 @@ class Onward:
         first, share = found
         assert self._standing is not None
         if self._standing.all_frozen:
-            return Onwards(share, [first])
+            return WarmSolution(share, [first])
         rest = self._live & ~first.frozen
-        cap = self._at_caps(share, rest, count * self._table.size)
+        cap = self._raise_to_caps(share, rest, count * self._table.size)
         if cap is None:
             return None
-        return Onwards(share, [first, FilledStage(cap, first.prices, rest)])
+        return WarmSolution(share, [first, FillingStage(cap, first.prices, rest)])
 
-    def stage(self, count: FloatArray) -> tuple[FilledStage, FloatArray] | None:
+    def stage(self, count: FloatArray) -> tuple[FillingStage, FloatArray] | None:
         """Return the first stage and everyone's shares when it ends; only those frozen are final.
 
         None: it is not found this way, or those whom it froze may have other shares.
         """
         held = count * self._table.size
-        stray = self._count_in(count > 0)
-        for _ in range(_MOST_STEPS + len(count) * bool(self._pegged)):
+        stray = self._update_live_classes(count > 0)
+        for _ in range(_MAX_STEPS + len(count) * bool(self._pegged)):
             for k in stray:
                 if not self._choose(k):
                     return None
@@ -174,7 +174,7 @@ class Onward:
             if self._pegged:
                 left = dict(zip(self._pegged, found[-len(self._pegged) :], strict=True))
                 most = max(left, key=lambda j: abs(left[j]))
-                if not self._let_go(most, left[most]):
+                if not self._release_pegged_price(most, left[most]):
                     return None
                 continue
             amounts = self._marginal_amounts(found, held)
@@ -182,7 +182,7 @@ class Onward:
             if worst is None or amounts[worst] >= -self._rounding:
                 if not self._proved:
                     spare = self._spare([self._prices])[0]
-                    if not self._prove(spare, self._slope[0]):
+                    if not self._is_unique(spare, self._slope[0]):
                         return None
                 rise = sum(map(mul, self._prices, total[self._width :]))
                 return self._ended(amounts, count, held, rise)
@@ -190,13 +190,13 @@ class Onward:
                 return None
         return None
 
-    def _count_in(self, live: BoolArray) -> list[int]:
+    def _update_live_classes(self, live: BoolArray) -> list[int]:
         """Let those go who have no members any more; return those who have some again."""
         if live.tobytes() == self._live.tobytes():
             return []
         gone = self._live > live
         self._way[gone] = 0.0
-        self._barred[gone] = True
+        self._excluded[gone] = True
         self._limit[0, gone], self._limit[1, gone] = -math.inf, math.inf
         stray: list[int] = (live > self._live).nonzero()[0].tolist()
         self._live, self._proved = live, False
@@ -208,7 +208,7 @@ class Onward:
         if t >= self._caps[k]:
             best = gain.index(self._caps[k])
             self._capped[k] = True
-            self._set_way(k, best, self._width)
+            self._set_pair(k, best, self._width)
             return bool(self._table.alone[k])
         self._capped[k] = False
         columns = [j for j, g in enumerate(gain) if g > 0 or j == self._width]
@@ -222,10 +222,10 @@ class Onward:
                     cost = prices[b] + slope * (t - gain[b])
                     if cost < least:
                         least, pair = cost, (a, b)
-        self._set_way(k, *pair)
+        self._set_pair(k, *pair)
         return True
 
-    def _set_way(self, k: int, a: int, b: int) -> None:
+    def _set_pair(self, k: int, a: int, b: int) -> None:
         """Let a class divide its time between two columns, as decided."""
         gain, width = self._gains[k], self._width
         way = [0.0] * (2 * width)
@@ -244,14 +244,14 @@ class Onward:
         if self._live[k]:
             self._way[k] = way
             self._limit[:, k] = limit
-            self._barred[k] = barred
+            self._excluded[k] = barred
         self._pairs[k] = a, b
         self._pair[:, k] = a, b
         self._rise[k], self._low[k] = gain[a] - gain[b], gain[b]
         self._proved = False
 
     def _add_extra(self, k: int, column: int) -> None:
-        self._extra.append(_Extra(k, column, self._pairs[k], self._gains[k]))
+        self._extra.append(_MarginalColumn(k, column, self._pairs[k], self._gains[k]))
         self._limit[:, k] = -math.inf, math.inf
 
     def _find_basis(self) -> None:
@@ -306,7 +306,7 @@ class Onward:
             leaving = change[: self._width]
         return self._move_prices(leaving)
 
-    def _let_go(self, column: int, left: float) -> bool:
+    def _release_pegged_price(self, column: int, left: float) -> bool:
         """Move a pegged price as what is left of it asks, until somebody is indifferent."""
         other, ratio = self._pegged.pop(column)
         rise = 1.0 if left < 0 else -1.0
@@ -340,7 +340,7 @@ class Onward:
         if not self._find_prices():
             return False
         slope = self._slope[0] + least * self._slope[1]
-        self._prove(spare + least * change_of, slope)
+        self._is_unique(spare + least * change_of, slope)
         return True
 
     def _drop(self, k: int, column: int) -> list[float] | None:
@@ -353,11 +353,11 @@ class Onward:
         if gain[a] == gain[b]:
             return None
         self._extra = [one for one in self._extra if one.k != k]
-        self._set_way(k, a, b)
+        self._set_pair(k, a, b)
         for other in rest:
             if other not in (a, b):
                 self._add_extra(k, other)
-        return _Extra(k, column, (a, b), gain).change
+        return _MarginalColumn(k, column, (a, b), gain).change
 
     def _price_rows(self) -> list[list[float]]:
         width = self._width
@@ -375,12 +375,12 @@ class Onward:
             return False
         empty = [j for j, p in enumerate(found) if p < _TIED and j not in self._unpriced]
         if empty:
-            return min(found) > -_TIED and self._without_price(empty) and self._find_prices()
+            return min(found) > -_TIED and self._drop_zero_prices(empty) and self._find_prices()
         self._prices = [*found, 0.0]
         self._find_basis()
         return True
 
-    def _without_price(self, empty: list[int]) -> bool:
+    def _drop_zero_prices(self, empty: list[int]) -> bool:
         """Let resources whose prices fell to 0 together have none, and who is stopped no more go.
 
         A class all of whose columns are free is as well decided.
@@ -393,7 +393,7 @@ class Onward:
             else:
                 return False
             self._extra.remove(extra)
-            self._set_way(extra.k, *self._pairs[extra.k])
+            self._set_pair(extra.k, *self._pairs[extra.k])
             if any(other.k == extra.k for other in self._extra):
                 self._limit[:, extra.k] = -math.inf, math.inf
             self._unpriced.append(j)
@@ -410,10 +410,10 @@ class Onward:
         level = pair[:, 1] - self._slope * self._low
         spare: FloatArray = table[:, None, :] - level[:, :, None]
         spare -= self._slope[:, :, None] * self._gain
-        np.putmask(spare[0], self._barred, np.inf)
+        np.putmask(spare[0], self._excluded, np.inf)
         return spare
 
-    def _prove(self, spare: FloatArray, slope: FloatArray) -> bool:
+    def _is_unique(self, spare: FloatArray, slope: FloatArray) -> bool:
         """Tell whether stopped classes have no other shares: all that they do not use costs more.
 
         ``spare`` is classes × columns, ``slope`` what more level costs each class: nothing, if it
@@ -432,10 +432,10 @@ class Onward:
         count: FloatArray,
         held: FloatArray,
         rise: float,
-    ) -> tuple[FilledStage, FloatArray] | None:
+    ) -> tuple[FillingStage, FloatArray] | None:
         """Return the stage; ``rise`` is what all classes together pay for more level."""
         if self._standing is None:
-            self._standing = self._stand()
+            self._standing = self._class_status()
         standing, width = self._standing, self._width
         if not self._t * (1 + CAP_TOLERANCE) < standing.least_cap < np.inf:
             return None  # it may be that only caps stop the water
@@ -445,16 +445,16 @@ class Onward:
                 share[k, column] = amount / held[k]
         scale = float(count.dot(standing.rising)) / rise  # as a program scales its duals
         prices = np.array([scale * price for price in self._prices[:width]])
-        return FilledStage(self._t, prices, standing.frozen), share
+        return FillingStage(self._t, prices, standing.frozen), share
 
-    def _stand(self) -> "_Standing":
+    def _class_status(self) -> "_ClassStatus":
         rising = self._live & ~self._capped
         least_cap = float(self._table.cap[rising & self._stopped].min(initial=np.inf))
         frozen = self._live & (self._stopped | self._capped)
         all_frozen = np.count_nonzero(frozen) == np.count_nonzero(self._live)
-        return _Standing(rising, frozen, all_frozen, least_cap)
+        return _ClassStatus(rising, frozen, all_frozen, least_cap)
 
-    def _at_caps(self, share: FloatArray, rest: BoolArray, held: FloatArray) -> float | None:
+    def _raise_to_caps(self, share: FloatArray, rest: BoolArray, held: FloatArray) -> float | None:
         """Bring the rest to their caps where nothing has a price; None if that does not fit."""
         unpriced = np.zeros(self._width, bool)
         unpriced[self._unpriced] = True

@@ -9,16 +9,16 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.solve.max_min.class_table import ClassTable
-from fairlead.solve.max_min.filling import DUAL_TOLERANCE, FilledStage
+from fairlead.solve.max_min.filling import DUAL_TOLERANCE, FillingStage
 from fairlead.solve.max_min.warm_start import Onward
 from fairlead.solve.max_min_many.filling_state import Progress
 from fairlead.solve.max_min_many.price_estimate import rough_prices
 from fairlead.solve.max_min_many.pricing import Pool
 
 
-def fill_guessed(
+def fill_from_guessed_prices(
     table: ClassTable, count: FloatArray, capacity: FloatArray
-) -> tuple[FloatArray, list[FilledStage]] | None:
+) -> tuple[FloatArray, list[FillingStage]] | None:
     """Return classes × resources → share of a member, and the stages that led there.
 
     None if prices do not lead to an answer that is the only one.
@@ -31,7 +31,7 @@ def fill_guessed(
             if not rest.alone.all():
                 return None
             now.share[index] = rest.best
-            end = FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
+            end = FillingStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
             now.stop(end, index, rest.cap)
             break
         found = _stage(rest, count[index], room)
@@ -46,7 +46,7 @@ def fill_guessed(
 
 def _stage(
     table: ClassTable, count: FloatArray, room: FloatArray
-) -> tuple[FilledStage, FloatArray] | None:
+) -> tuple[FillingStage, FloatArray] | None:
     open_ = table.is_open
     pool = Pool(np.ascontiguousarray(table.gain.T[open_]), table.size, count, room[open_])
     prices = np.zeros(len(room))

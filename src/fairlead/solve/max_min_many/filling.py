@@ -12,22 +12,22 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.filling import (
     DUAL_TOLERANCE,
-    FilledStage,
     Filling,
+    FillingStage,
     fill,
 )
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min_many.filling_state import Progress
 from fairlead.solve.max_min_many.pricing import Pool
-from fairlead.solve.max_min_many.stage import sift
+from fairlead.solve.max_min_many.stage import solve_stage_many
 
 # Simplex alone takes minutes beyond.
-_MOST_BY_SIMPLEX = 5000
+_MAX_SIMPLEX_CLASSES = 5000
 
 
-def fill_many(
+def fill_many_classes(
     table: ClassTable, count: FloatArray, capacity: FloatArray, few: int
-) -> tuple[FloatArray, list[FilledStage]]:
+) -> tuple[FloatArray, list[FillingStage]]:
     """Return classes × resources → share of a member, and the stages that led there.
 
     Once at most ``few`` classes are left, or if too many are marginal, simplex takes over.
@@ -40,22 +40,22 @@ def fill_many(
         if rest.fits(rest.best * count[index, None], room):
             now.share[index] = rest.best
             now.flexible = np.concatenate([now.flexible, index[~rest.alone]])
-            end = FilledStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
+            end = FillingStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
             now.stop(end, index, rest.cap)
             break
         stage = None
         if len(index) > few:
             pool = Pool(np.ascontiguousarray(rest.gain.T), rest.size, count[index], room)
-            stage = sift(pool, rest.cost, now.held())
+            stage = solve_stage_many(pool, rest.cost, now.held())
         if stage is None:
-            if len(index) > _MOST_BY_SIMPLEX:
+            if len(index) > _MAX_SIMPLEX_CLASSES:
                 why = "too many marginal classes"
                 raise SolveError(why, status="stalled", n_classes=len(index))
-            _fill_few(now, index)
+            _fill_by_simplex(now, index)
             return now.share, now.stages
         now.share[now.flexible] = stage.held_share
         now.share[index[stage.frozen]] = stage.share[stage.frozen]
-        now.stop(FilledStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
+        now.stop(FillingStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
         tied = index[stage.marginal]
         now.flexible = np.concatenate([now.flexible, tied[~now.free[tied]]])
         now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
@@ -64,7 +64,7 @@ def fill_many(
     return now.share, now.stages
 
 
-def _fill_few(now: Progress, index: IntArray) -> None:
+def _fill_by_simplex(now: Progress, index: IntArray) -> None:
     """Fill the classes ``index`` by simplex, the flexible ones keeping their levels."""
     held, table = now.held(), now.table
     who = np.concatenate([now.flexible, index])
@@ -82,5 +82,5 @@ def _fill_few(now: Progress, index: IntArray) -> None:
     total, stages = fill(state, loose, guess or (now.stages[-1].t,))
     now.share[who] = total / count[:, None]
     for stage in stages:
-        free_part = FilledStage(stage.t, stage.prices, stage.frozen[first:])
+        free_part = FillingStage(stage.t, stage.prices, stage.frozen[first:])
         now.stop(free_part, index, rows.cap[first:])

@@ -4,13 +4,13 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.max_min.class_table import ClassTable
-from fairlead.solve.max_min.filling import FilledStage
+from fairlead.solve.max_min.filling import FillingStage
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min_many.stage import Held
 
 # Prices of earlier stages must outweigh a later stage's, to keep its frozen classes in place.
 _PRECEDENCE = 1e3
-_MOST_SETTLED = 1000
+_MAX_TIE_CLASSES = 1000
 
 
 class Progress:
@@ -23,7 +23,7 @@ class Progress:
         self.free = count > 0
         self.usable = capacity > 0
         self.flexible = np.zeros(0, np.int64)  # frozen classes whose shares are not settled
-        self.stages: list[FilledStage] = []
+        self.stages: list[FillingStage] = []
 
     def room(self) -> FloatArray:
         """Return what the frozen classes leave of the resources."""
@@ -51,9 +51,9 @@ class Progress:
             earlier = self.stages[-1].prices
             weight = _PRECEDENCE * max(float(prices.max()), 1e-300) / float(earlier.max())
             prices = prices + weight * earlier if prices.any() else earlier
-        self.stages.append(FilledStage(t, prices, frozen))
+        self.stages.append(FillingStage(t, prices, frozen))
 
-    def stop(self, stage: FilledStage, index: IntArray, cap: FloatArray) -> None:
+    def stop(self, stage: FillingStage, index: IntArray, cap: FloatArray) -> None:
         """Record a stage of the classes ``index``, each frozen one standing at min(t, cap)."""
         frozen = np.zeros(len(self.count), bool)
         frozen[index[stage.frozen]] = True
@@ -63,7 +63,7 @@ class Progress:
 
     def settle(self) -> None:
         """Apply the tie rule to all classes that may move, now that every level is known."""
-        if not 0 < len(self.flexible) <= _MOST_SETTLED:
+        if not 0 < len(self.flexible) <= _MAX_TIE_CLASSES:
             return
         who, held = self.flexible, self.held()
         program = StageProgram(self.room() + held.used)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 
-_MOST_ITERATIONS = 30
+_MAX_NEWTON_ITERATIONS = 30
 _STEP = 0.98  # part of the way to the boundary
 
 
@@ -26,7 +26,7 @@ class Sample:
 
 
 @dataclass(slots=True)
-class _Point:
+class _Iterate:
     """An iterate or a step: what classes hold, what resources hold, and t.
 
     The rows of ``own`` are a class's shares x, its surplus over t and its spare time; those of
@@ -56,7 +56,7 @@ def interior_prices(sample: Sample, tolerance: float) -> Estimate:
     """
     at = _start(sample)
     degree = 2 * len(sample.room) + 2
-    for _ in range(_MOST_ITERATIONS):
+    for _ in range(_MAX_NEWTON_ITERATIONS):
         gap = float((sample.weight * (at.own * at.toll).sum(axis=0)).sum())
         gap += float((at.spare * at.prices).sum())
         newton = _Newton(sample, at)
@@ -75,7 +75,7 @@ def interior_prices(sample: Sample, tolerance: float) -> Estimate:
     return Estimate(at.t, at.prices, newton.matrix)
 
 
-def _start(sample: Sample) -> _Point:
+def _start(sample: Sample) -> _Iterate:
     width, classes = sample.gain.shape
     own = np.full((width + 2, classes), 1.0 / (width + 1))
     own[width] = sample.gain.sum(axis=0) / (width + 1)
@@ -84,10 +84,10 @@ def _start(sample: Sample) -> _Point:
     prices = np.full(width, 1.0 / float((sample.weight * sample.size).sum()))
     toll = np.ones((width + 2, classes))
     toll[:width] = np.maximum(1.0 + sample.size * prices[:, None] - sample.gain, 0.1)
-    return _Point(own, toll, spare, prices, 0.0)
+    return _Iterate(own, toll, spare, prices, 0.0)
 
 
-def _reach(at: _Point, step: _Point) -> tuple[float, float]:
+def _reach(at: _Iterate, step: _Iterate) -> tuple[float, float]:
     """Return how far primal and dual may go along a step without leaving the interior."""
     primal = max(-float((step.own / at.own).min()), -float((step.spare / at.spare).min()))
     dual = max(-float((step.toll / at.toll).min()), -float((step.prices / at.prices).min()))
@@ -101,7 +101,7 @@ class _Newton:
     M = diag(z/x) + (λ/surplus) g gᵀ + (μ/spare time) 1 1ᵀ, which is inverted by its 2 × 2 core.
     """
 
-    def __init__(self, sample: Sample, at: _Point) -> None:
+    def __init__(self, sample: Sample, at: _Iterate) -> None:
         self.sample, self.at = sample, at
         gain, width = sample.gain, len(sample.gain)
         self.held = sample.weight * sample.size
@@ -136,7 +136,7 @@ class _Newton:
         matrix[width, width] = (self.sample.weight * self.k22 / self.det).sum()
         return matrix
 
-    def step(self, centre: float, first: _Point | None) -> _Point:
+    def step(self, centre: float, first: _Iterate | None) -> _Iterate:
         """Return the step towards complementary products ``centre``.
 
         ``first`` is the predictor whose second-order error is corrected.
@@ -165,7 +165,7 @@ class _Newton:
         own[width] = (gain * own[:width]).sum(axis=0) - t + self.short
         own[width + 1] = self.late - own[:width].sum(axis=0)
         spare = (want_spare - at.spare * prices) / at.prices
-        return _Point(own, want - rate * own, spare, prices, t)
+        return _Iterate(own, want - rate * own, spare, prices, t)
 
     def _inverse(self, right: FloatArray) -> FloatArray:
         scaled = self.theta * right

@@ -12,7 +12,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min_many.pricing import Decision, Pool
-from fairlead.solve.max_min_many.stage import Held, sift
+from fairlead.solve.max_min_many.stage import Held, solve_stage_many
 
 _MOST_PASSES = 40
 _FEW_CLASSES = 160
@@ -27,7 +27,7 @@ def least_level(pool: Pool) -> tuple[float, FloatArray, FloatArray]:
         return ceiling, np.zeros(width), decision.shares(ceiling, pool.cap, width)
     if len(pool.size) <= _FEW_CLASSES:
         return _by_simplex(pool, ceiling)
-    stage = sift(pool, _tie_costs(pool), _nobody_held(width))
+    stage = solve_stage_many(pool, _tie_costs(pool), _no_flexible_classes(width))
     if stage is None:
         raise SolveError("too many marginal classes", status="stalled", n_classes=len(pool.size))
     return min(stage.t, ceiling), stage.prices, stage.share
@@ -54,7 +54,7 @@ def _by_simplex(pool: Pool, ceiling: float) -> tuple[float, FloatArray, FloatArr
     program = StageProgram(pool.capacity)
     program.add(pool.gain.T, pool.size)
     everyone = np.ones(len(pool.size), dtype=bool)
-    vertex = program.raise_water(pool.count, np.zeros(len(pool.size)), everyone, ceiling)
+    vertex = program.maximise_level(pool.count, np.zeros(len(pool.size)), everyone, ceiling)
     if vertex is None:
         raise SolveError("nothing fits", status="infeasible", n_classes=len(pool.size))
     return vertex.t, vertex.prices, vertex.total / pool.count[:, None]
@@ -65,6 +65,6 @@ def _tie_costs(pool: Pool) -> FloatArray:
     return np.repeat(pool.size[:, None], len(pool.gain), axis=1)
 
 
-def _nobody_held(width: int) -> Held:
+def _no_flexible_classes(width: int) -> Held:
     none, nothing = np.zeros(0), np.zeros((0, width))
     return Held(nothing, nothing, none, none, none, np.zeros(width))

@@ -16,13 +16,13 @@ from fairlead.solve.max_min_many.pricing import Pool, spread
 # Sample and tolerance of the interior point, the next where the last did not suffice. A rough
 # answer comes first: its response is smooth, a fine one's is that of the few marginal classes.
 _ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
-_ROUGH = 0.03
-_AFFORDED = 2e-3
+_ROUGH_TOLERANCE = 0.03
+_AFFORDABLE_TOLERANCE = 2e-3
 _TINY_SAMPLE = 32
 _GOOD = 2e-3  # relative imbalance
 _FINE = 1e-4
-_MISPLACED = 50  # so many classes in the wrong place are soon sifted out
-_MOST_CORRECTIONS = 12
+_MAX_IMBALANCE = 50  # so many classes in the wrong place are soon sifted out
+_MAX_CORRECTIONS = 12
 
 
 def estimate(pool: Pool) -> tuple[float, FloatArray]:
@@ -31,7 +31,7 @@ def estimate(pool: Pool) -> tuple[float, FloatArray]:
     t, prices, least = 0.0, np.zeros(0), np.inf
     for wanted, tolerance in _ATTEMPTS:
         part = pool.part(spread(population, wanted * max(1, width // 3)))
-        water = _capped_below(part) if least == np.inf else _affordable(part, prices)
+        water = _level_upper_bound(part) if least == np.inf else _affordable_level(part, prices)
         found = _from_sample(part, water, tolerance)
         # Most of the correction is done on parts, where it costs little.
         for part_size in (population // 64, population // 8):
@@ -40,7 +40,7 @@ def estimate(pool: Pool) -> tuple[float, FloatArray]:
         found, imbalance = _correct(pool, found)
         if imbalance < least:
             t, prices, least = found.t, found.prices, imbalance
-        if least < max(_GOOD, _MISPLACED / population):
+        if least < max(_GOOD, _MAX_IMBALANCE / population):
             break
     return t, prices
 
@@ -50,13 +50,15 @@ def rough_prices(pool: Pool) -> tuple[float, FloatArray]:
 
     Whoever cannot go beyond the level of equal prices is taken to stand at its cap.
     """
-    water = _affordable(pool, np.ones(len(pool.gain)))
-    prices = np.maximum(_from_sample(pool, water, _ROUGH).prices, 0.0)
+    water = _affordable_level(pool, np.ones(len(pool.gain)))
+    prices = np.maximum(_from_sample(pool, water, _ROUGH_TOLERANCE).prices, 0.0)
     # Somebody rises still, or there would be no prices.
-    return min(_affordable(pool, prices), (1 - _AFFORDED) * float(pool.cap.max())), prices
+    return min(
+        _affordable_level(pool, prices), (1 - _AFFORDABLE_TOLERANCE) * float(pool.cap.max())
+    ), prices
 
 
-def _capped_below(part: Pool) -> float:
+def _level_upper_bound(part: Pool) -> float:
     """Return 0 if the stage surely ends below all caps, otherwise a level not much above its end.
 
     Whoever has a lesser cap will be taken to stand there.
@@ -75,10 +77,10 @@ def _capped_below(part: Pool) -> float:
     none = np.zeros(len(few.size))
     state = Filling(program, table, few.count, capacity, none == 0, none)
     prices = fill_stage(state, table.first_guess(few.count, capacity))[0].prices
-    return _affordable(part, prices)
+    return _affordable_level(part, prices)
 
 
-def _affordable(part: Pool, prices: FloatArray) -> float:
+def _affordable_level(part: Pool, prices: FloatArray) -> float:
     """Return about the greatest t that ``prices`` allow if everyone stands at min(t, cap)."""
     budget = float((prices * part.capacity).sum())
     low, high = 0.0, float(part.cap.max())
@@ -93,7 +95,7 @@ def _affordable(part: Pool, prices: FloatArray) -> float:
             high, over = t, found
         else:
             low, under = t, found
-        if high - low < _AFFORDED * high:
+        if high - low < _AFFORDABLE_TOLERANCE * high:
             break
     return high
 
@@ -122,7 +124,7 @@ def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, float]:
     enough = max(12.0 / len(pool.held), _FINE)
     t, prices, stale = found.t, found.prices, 0
     base, step = np.zeros(width), np.zeros(width + 1)
-    for _ in range(_MOST_CORRECTIONS):
+    for _ in range(_MAX_CORRECTIONS):
         over = (pool.use(t, prices) - pool.capacity) / total
         worth = prices * pool.capacity / total
         rate = np.where(over > 0, np.maximum(prices, 0.02 * prices.max()), prices)

@@ -22,20 +22,20 @@ from fairlead.solve.max_min.filling import (
     DUAL_TOLERANCE,
     Filling,
     fill_stage,
-    undetermined,
+    is_undetermined,
 )
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min_many.price_estimate import estimate
 from fairlead.solve.max_min_many.pricing import Decision, Pool
 
-_MOST_ROUNDS = 40
+_MAX_ITERATIONS = 40
 _MANY = 50_000
 _UNCLEAR = 32  # one class in so many
 _FIRST_MARGINAL = 40
-_MOST_ADDED = 60
-_MANY_WRONG = 400
-_MOST_RETRIES = 2
-_MOST_MARGINAL = 1500
+_MAX_ADDED = 60
+_MAX_WRONG = 400
+_MAX_RETRIES = 2
+_MAX_MARGINAL = 1500
 _REGRET = 1e-12  # relative to what all capacity is worth
 _TIED = 1e-10  # relative: two ways cost the same
 
@@ -53,7 +53,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class SiftedStage:
+class ManyClassStage:
     """The stage's level and prices, everyone's share then, and who is frozen."""
 
     t: float
@@ -64,21 +64,21 @@ class SiftedStage:
     marginal: IntArray  # classes whose shares were found together, so may change together
 
 
-def sift(pool: Pool, cost: FloatArray, held: Held) -> SiftedStage | None:
+def solve_stage_many(pool: Pool, cost: FloatArray, held: Held) -> ManyClassStage | None:
     """Return the stage of all classes in the pool, or None if too many of them are marginal.
 
     ``cost`` (classes × resources) is the tie rule's.
     """
     decision = pool.decide(*estimate(pool))
     if len(pool.size) > _MANY:
-        better = _refined(pool, cost, held, decision)
-        stage = None if better is None else _sift_from(pool, cost, held, *better)
+        better = _refine_on_subset(pool, cost, held, decision)
+        stage = None if better is None else _solve_stage_from(pool, cost, held, *better)
         if stage is not None:
             return stage
-    return _sift_from(pool, cost, held, decision)
+    return _solve_stage_from(pool, cost, held, decision)
 
 
-def _refined(
+def _refine_on_subset(
     pool: Pool, cost: FloatArray, held: Held, decision: Decision
 ) -> tuple[Decision, IntArray] | None:
     """Return a better decision, and who was marginal for it.
@@ -88,38 +88,38 @@ def _refined(
     """
     near = np.sort(_least(pool.margin(decision), len(pool.size) // _UNCLEAR))
     part, among = pool.beside(decision, near)
-    found = _sift_from(part, cost[near], held, among)
+    found = _solve_stage_from(part, cost[near], held, among)
     if found is None:
         return None
     return pool.decide(found.t, found.prices), near[found.marginal]
 
 
-def _sift_from(
+def _solve_stage_from(
     pool: Pool,
     cost: FloatArray,
     held: Held,
     decision: Decision,
     marginal: IntArray | None = None,
-) -> SiftedStage | None:
+) -> ManyClassStage | None:
     """Return the exact stage, starting from a decision and who may be marginal for it.
 
     With the marginal classes given it gives up as soon as many others prove wrong.
     """
-    program = _Marginal(pool, cost, held)
+    program = _MarginalProgram(pool, cost, held)
     patient = marginal is None
     if marginal is None:
         marginal = _least(pool.margin(decision), _FIRST_MARGINAL)
     program.extend(marginal)
-    solved, retries = program.solve(decision), _MOST_RETRIES
-    for _ in range(_MOST_ROUNDS):
+    solved, retries = program.solve(decision), _MAX_RETRIES
+    for _ in range(_MAX_ITERATIONS):
         if solved:
             now = pool.decide(program.t, program.prices)
-            wrong = _wrong(program, decision, now)
+            wrong = _wrong_decisions(program, decision, now)
             if not len(wrong):
                 return program.stage(decision, now)
-            if len(wrong) > _MANY_WRONG and not patient:
+            if len(wrong) > _MAX_WRONG and not patient:
                 return None
-            if len(wrong) > _MANY_WRONG and retries:
+            if len(wrong) > _MAX_WRONG and retries:
                 retries -= 1
                 margin = pool.margin(now)
                 program.extend(_least(np.where(program.inside, np.inf, margin), _FIRST_MARGINAL))
@@ -128,16 +128,16 @@ def _sift_from(
                     continue
         else:  # the decided classes leave too little: decide fewer
             margin = pool.margin(decision)
-            wrong = _least(np.where(program.inside, np.inf, margin), _MOST_ADDED)
-        wrong = wrong[~program.inside[wrong]][:_MOST_ADDED]
-        if len(program.chosen) + len(wrong) > _MOST_MARGINAL:
+            wrong = _least(np.where(program.inside, np.inf, margin), _MAX_ADDED)
+        wrong = wrong[~program.inside[wrong]][:_MAX_ADDED]
+        if len(program.chosen) + len(wrong) > _MAX_MARGINAL:
             return None
         program.extend(wrong)
         solved = program.solve(decision)
     return None
 
 
-def _wrong(program: "_Marginal", decision: Decision, now: Decision) -> IntArray:
+def _wrong_decisions(program: "_MarginalProgram", decision: Decision, now: Decision) -> IntArray:
     """Return who should join the program: those who decided wrongly, worst first, or are tied.
 
     The others keep their decisions, so that the program only ever gains ways to do better.
@@ -158,7 +158,7 @@ def _least(margin: FloatArray, wanted: int) -> IntArray:
     return np.argpartition(margin, wanted)[:wanted]
 
 
-class _Marginal:
+class _MarginalProgram:
     """The exact program of marginal and held classes, next to decided ones linear in t."""
 
     def __init__(self, pool: Pool, cost: FloatArray, held: Held) -> None:
@@ -192,7 +192,7 @@ class _Marginal:
         room = pool.capacity + held.used - used + slope * decision.t
         slope = slope + pool.slope
         rising = pool.rising + float(pool.count[(decision.rate > 0) & ~self.inside].sum())
-        self.program.set_others(room, slope, rising)
+        self.program.set_outside_use(room, slope, rising)
         count = np.concatenate([held.count, pool.count[self.chosen]])
         level = np.concatenate([held.level, np.zeros(len(self.chosen))])
         free = np.arange(len(count)) >= len(held.count)
@@ -209,7 +209,7 @@ class _Marginal:
         before = self.t
         return self.solve(decision) and self.t > before
 
-    def stage(self, decision: Decision, now: Decision) -> SiftedStage:
+    def stage(self, decision: Decision, now: Decision) -> ManyClassStage:
         """Return the whole stage; if it is the last, the tie rule settles the program's shares."""
         pool, state, first = self.pool, self.state, len(self.held.count)
         share = decision.shares(self.t, pool.cap, len(pool.gain))
@@ -219,9 +219,9 @@ class _Marginal:
         state.level = np.where(state.free, np.minimum(self.t, self.table.cap), state.level)
         loose = self.program.loose(state.count <= 0, self.table.gain <= 0)
         loose &= np.abs(self.vertex.dual) <= DUAL_TOLERANCE
-        if frozen.all() and undetermined(state, loose):
+        if frozen.all() and is_undetermined(state, loose):
             cost = self.table.cost
             total = self.program.least_cost(state.count, state.level, cost, self.t).total
         own = total / state.count[:, None]
         share[self.chosen] = own[first:]
-        return SiftedStage(self.t, self.prices, share, own[:first], frozen, self.chosen)
+        return ManyClassStage(self.t, self.prices, share, own[:first], frozen, self.chosen)

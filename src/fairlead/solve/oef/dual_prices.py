@@ -31,7 +31,7 @@ def equal_bound(
     gain: FloatArray, weight: FloatArray, capacity: FloatArray, prices: FloatArray
 ) -> float:
     """Return a level per weight that not everyone can exceed, proved by any prices >= 0."""
-    live = live_rows(gain, capacity)
+    live = usable_rows(gain, capacity)
     cost = _cost(np.where(capacity > 0, gain, 0.0)[live], prices).min(axis=1)
     need = float((weight[live] * cost).sum())
     return float((capacity * prices).sum()) / need if need > 0 else 0.0
@@ -51,7 +51,7 @@ class Market:
         cost = _cost(self._gain, prices)
         choice = cost.argmin(axis=1)
         scale = equal_bound(self._gain, self._weight, self._capacity, prices)
-        core = np.arange(rows) if few else self._indifferent(cost)
+        core = np.arange(rows) if few else self._near_indifferent_rows(cost)
         while True:
             t, bought, prices = self._settle(core, choice, scale)
             cost = _cost(self._gain, prices)
@@ -65,7 +65,7 @@ class Market:
         amount = np.zeros_like(self._gain)
         amount[index, choice] = self._weight * t / self._gain[index, choice]
         amount[core] = bought
-        return self._sharpened(amount, t, prices), prices
+        return self._without_rounding(amount, t, prices), prices
 
     def _guess(self) -> FloatArray:
         """Return prices near the optimal ones by Newton's method on a dual smoothed less and less.
@@ -106,7 +106,7 @@ class Market:
                 log_price = np.log(best)
         return best
 
-    def _indifferent(self, cost: FloatArray) -> IntArray:
+    def _near_indifferent_rows(self, cost: FloatArray) -> IntArray:
         """Return the rows to which a second resource is about as good as the first."""
         if cost.shape[1] < 2:
             return np.zeros(0, np.int64)
@@ -156,7 +156,7 @@ class Market:
         prices = np.maximum(-found.row_dual[rows:], 0.0) / self._capacity
         return found.value[0] * scale, bought, prices
 
-    def _sharpened(self, amount: FloatArray, t: float, prices: FloatArray) -> FloatArray:
+    def _without_rounding(self, amount: FloatArray, t: float, prices: FloatArray) -> FloatArray:
         """Return the same vertex without the solver's tolerances, where its equations tell it.
 
         Who buys in one place needs weight · t / gain of it. So the unknowns are t and the parts
@@ -196,7 +196,7 @@ def _cost(gain: FloatArray, prices: FloatArray) -> FloatArray:
     return cost
 
 
-def live_rows(gain: FloatArray, capacity: FloatArray) -> BoolArray:
+def usable_rows(gain: FloatArray, capacity: FloatArray) -> BoolArray:
     """Return which rows can use some resource that there is any of."""
     live: BoolArray = np.logical_or.reduce((gain > 0) & (capacity > 0), axis=1)
     return live

@@ -21,12 +21,12 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.certificate import certify
 from fairlead.solve.classes import merge
 from fairlead.solve.linear import INFINITY, new_highs
-from fairlead.solve.oef.dual_prices import live_rows
+from fairlead.solve.oef.dual_prices import usable_rows
 
 _NEIGHBOURS = 8
 _WORST = 2
 _TOLERANCES = (1e-10, 1e-9, 1e-8, 1e-7)
-_LEAST_ENVY = 1e-9
+_MIN_ENVY = 1e-9
 """envy below this part of what an equal split is worth to the envious is none"""
 
 
@@ -54,7 +54,7 @@ def solve_envy_free(
     equal gains get amounts in proportion to their weights. The order of rows does not matter.
     """
     open_ = capacity > 0
-    live = live_rows(gain, capacity).nonzero()[0]
+    live = usable_rows(gain, capacity).nonzero()[0]
     amount = np.zeros_like(gain)
     prices = np.zeros(len(capacity))
     if not len(live):
@@ -123,14 +123,14 @@ class _Program:
 
     def solve(self) -> FloatArray:
         """Return rows × resources → bundle per unit of weight."""
-        self._forbid(*self._neighbours())
+        self._add_envy_rows(*self._neighbours())
         while True:
             bundle = self._optimum()
-            envious, envied = self._worst_envy(bundle)
+            envious, envied = self._most_violated_envy(bundle)
             if not len(envious):
                 found: FloatArray = bundle * self._split
                 return found
-            self._forbid(envious, envied)
+            self._add_envy_rows(envious, envied)
 
     def prices(self) -> FloatArray:
         """Return the least prices that, with the envy duals, no row's value exceeds.
@@ -185,7 +185,7 @@ class _Program:
         me = np.repeat(np.arange(rows), count)
         return np.concatenate([me, near]), np.concatenate([near, me])
 
-    def _worst_envy(self, bundle: FloatArray) -> tuple[IntArray, IntArray]:
+    def _most_violated_envy(self, bundle: FloatArray) -> tuple[IntArray, IntArray]:
         """Return who envies whom too much: for each row the worst few not yet forbidden."""
         other = self._value @ bundle.T
         envy = other - other.diagonal()[:, None]
@@ -193,10 +193,10 @@ class _Program:
         count = min(_WORST, len(envy))
         worst = np.argsort(-envy.round(12), axis=1, kind="stable")[:, :count].ravel()
         me = np.repeat(np.arange(len(envy)), count)
-        found = envy[me, worst] > _LEAST_ENVY
+        found = envy[me, worst] > _MIN_ENVY
         return me[found], worst[found]
 
-    def _forbid(self, envious: IntArray, envied: IntArray) -> None:
+    def _add_envy_rows(self, envious: IntArray, envied: IntArray) -> None:
         code = np.unique(envious * len(self._part) + envied)
         envious, envied = np.divmod(code, len(self._part))
         self._known[envious, envied] = True

@@ -20,12 +20,12 @@ from fairlead.solve.oef.dual_prices import (
     FREE,
     Market,
     equal_bound,
-    live_rows,
+    usable_rows,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class EqualSolution:
+class EqualLevelSolution:
     """Amounts that give equal levels, and beyond these what those can have whom none stops."""
 
     gain: FloatArray
@@ -43,7 +43,7 @@ class EqualSolution:
     @property
     def least(self) -> float:
         """The least level of those who can use anything; 0 if nobody can."""
-        live = live_rows(self.gain, self.capacity)
+        live = usable_rows(self.gain, self.capacity)
         return float(self.level[live].min()) if live.any() else 0.0
 
     @property
@@ -53,7 +53,7 @@ class EqualSolution:
         return certify(self.prices, bound, self.least)
 
 
-def solve_equal(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> EqualSolution:
+def solve_equal(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> EqualLevelSolution:
     """Return amounts with the greatest equal level, a vertex in terms of distinct rows.
 
     ``gain`` is rows × resources (0: of no use to the row), ``weight`` is above 0. Rows with
@@ -64,7 +64,7 @@ def solve_equal(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> E
     """
     amount = np.zeros_like(gain)
     open_ = capacity > 0
-    live = live_rows(gain, capacity).nonzero()[0]
+    live = usable_rows(gain, capacity).nonzero()[0]
     live = live[np.lexsort((weight[live], *gain[live].T[::-1]))]
     classes = merge(np.where(open_, gain, 0.0)[live])
     total: FloatArray = np.bincount(classes.index_of_member, weight[live]).astype(np.float64)
@@ -73,7 +73,7 @@ def solve_equal(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> E
     amount[live] = by_class[classes.index_of_member] * part[:, None]
     used = amount.sum(axis=0)
     amount *= np.minimum(1.0, capacity / np.maximum(used, 1e-300))
-    return EqualSolution(gain, weight, capacity, amount, prices)
+    return EqualLevelSolution(gain, weight, capacity, amount, prices)
 
 
 def _stages(

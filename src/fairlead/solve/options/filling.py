@@ -13,7 +13,7 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.options.problem import OptionProblem
 from fairlead.solve.options.program import OptionProgram, OptionVertex
 from fairlead.solve.options.solution import OptionSolution, OptionStage
-from fairlead.solve.options.stage import NEAR, SLACKS, Climb
+from fairlead.solve.options.stage import NEAR_TOLERANCE, SLACKS, Climb
 from fairlead.solve.paths.path import Path
 
 _PRICED = 1e-7  # relative to the prices of devices: below it is noise
@@ -84,7 +84,7 @@ class _Filling:
         cap, free = self.problem.cap, ~self.stopped
         cost = _marginal_cost(self.problem, vertex) * cap
         scale = max(float(vertex.prices.max()), float(vertex.wage.max()), 1e-300)
-        stopped = free & ((cost > _PRICED * scale) | (level >= cap * (1 - NEAR)))
+        stopped = free & ((cost > _PRICED * scale) | (level >= cap * (1 - NEAR_TOLERANCE)))
         if theta >= self.path.top * (1 - 1e-12):
             stopped = free
         elif not stopped.any():  # every price is next to nothing: the greatest must do

@@ -18,7 +18,7 @@ from fairlead.solve.options.problem import OptionProblem
 # Duals above this, relative to the greatest, are prices; below it they are noise.
 _PRICED = 1e-9
 _SAME_RATIO = 1e-12
-_MOST_RATIOS = 100
+_MAX_RATIO_ITERATIONS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +76,7 @@ def best_ratio_above(
     program.settle(program.least_shortfall())
     found = program.maximise(value)
     ratio = -np.inf
-    for _ in range(_MOST_RATIOS):
+    for _ in range(_MAX_RATIO_ITERATIONS):
         better = _ratio(value, cost, program.times(found))
         if better <= ratio + _SAME_RATIO * abs(ratio):
             break

@@ -17,7 +17,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.linear import INFINITY, new_highs, run_again
+from fairlead.solve.linear import INFINITY, new_highs, rerun_highs
 from fairlead.solve.options.problem import OptionProblem
 
 _NONE = np.zeros(0, np.int32)
@@ -163,9 +163,9 @@ class OptionProgram:
     def _optimal(self) -> bool:
         """Solve over all options; tell whether there is an optimum or nothing fits."""
         while True:
-            status = run_again(self._highs)
+            status = rerun_highs(self._highs)
             if status == highspy.HighsModelStatus.kInfeasible:
-                if len(self._options) == len(self._cost) or not self._enough_columns():
+                if len(self._options) == len(self._cost) or not self._add_columns_until_feasible():
                     return False
                 continue
             if status != highspy.HighsModelStatus.kOptimal:
@@ -173,10 +173,10 @@ class OptionProgram:
                 raise SolveError(
                     "options were not solved", status=name, n_classes=self.problem.classes
                 )
-            if not self._add_paying(self._cost):
+            if not self._add_profitable_columns(self._cost):
                 return True
 
-    def _enough_columns(self) -> bool:
+    def _add_columns_until_feasible(self) -> bool:
         """Add columns until the levels asked for fit; tell whether that helped."""
         highs, problem, before = self._highs, self.problem, len(self._options)
         costs = self._cost
@@ -188,11 +188,11 @@ class OptionProgram:
         highs.changeColCost(_LACK, float(2.0 ** math.frexp(problem.count.sum())[1]))
         highs.changeColBounds(_LACK, 0.0, 1.0)
         fits = False
-        while run_again(self._highs) == highspy.HighsModelStatus.kOptimal:
+        while rerun_highs(self._highs) == highspy.HighsModelStatus.kOptimal:
             if highs.getSolution().col_value[_LACK] <= 1e-12:
                 fits = True
                 break
-            if not self._add_paying(self._cost):
+            if not self._add_profitable_columns(self._cost):
                 break
         highs.changeColBounds(_LACK, 0.0, 0.0)
         highs.changeColCost(_LACK, 0.0)
@@ -202,7 +202,7 @@ class OptionProgram:
         self._set_costs(costs)
         return fits and len(self._options) > before
 
-    def _add_paying(self, cost: FloatArray) -> bool:
+    def _add_profitable_columns(self, cost: FloatArray) -> bool:
         """Add the options that would pay most at the present duals; tell whether any would."""
         if len(self._options) == len(self._cost):
             return False

@@ -7,11 +7,11 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.options.program import OptionProgram, OptionVertex
 from fairlead.solve.paths.path import Path
 
-NEAR = 1e-9  # relative: levels this close are the same
+NEAR_TOLERANCE = 1e-9  # relative: levels this close are the same
 _CLOSE = 1e-7  # relative: chords this short are all rounding
 _BEND = 1e-2  # relative to caps: a path that bends less is followed by its tangents
 _KINK = 1e-2  # relative: rates change by more where somebody reaches his cap
-_MOST_PROGRAMS = 400
+_MAX_PROGRAMS = 400
 # Levels are known up to rounding; all of them held exactly may just not fit.
 SLACKS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7)
 
@@ -35,10 +35,10 @@ class Climb:
         at = self._first_guess() if self._theta == 0.0 else self._theta
         tangent = at <= self._theta
         cap = np.maximum(self._problem.cap, 1e-300)
-        for _ in range(_MOST_PROGRAMS):
+        for _ in range(_MAX_PROGRAMS):
             low, level = search.low, path.level(at)
             rate = self.rate(at) if tangent else (level - path.level(low)) / (at - low)
-            least = low * (1 - NEAR) - at
+            least = low * (1 - NEAR_TOLERANCE) - at
             vertex = self._program.raise_levels(level, rate, least, path.top - at)
             if vertex is None:
                 if at <= low * (1 + _CLOSE):
@@ -48,13 +48,15 @@ class Climb:
             reached = at + vertex.rise
             line = level + rate * vertex.rise
             bend = (path.level(reached) - line) / cap
-            fits, above = bool(bend.max() <= NEAR), bool(bend.min() >= -NEAR)
+            fits, above = bool(bend.max() <= NEAR_TOLERANCE), bool(bend.min() >= -NEAR_TOLERANCE)
             if fits and above:
-                beyond = path.rate(reached + NEAR * max(reached, at))
+                beyond = path.rate(reached + NEAR_TOLERANCE * max(reached, at))
                 top = reached >= path.top * (1 - 1e-12)
                 if top or np.allclose(beyond, rate, rtol=_KINK, atol=0.0):
                     return self._back_to(line, rate, reached), vertex
-            if at <= low * (1 + _CLOSE) and (reached <= low * (1 + NEAR) or search.tight):
+            if at <= low * (1 + _CLOSE) and (
+                reached <= low * (1 + NEAR_TOLERANCE) or search.tight
+            ):
                 return self._back_to(line, rate, reached), vertex
             at, tangent = search.next(at, reached, fits=fits)
             if np.abs(bend).max() < _BEND and not (fits and above):
@@ -72,7 +74,7 @@ class Climb:
 
     def rate(self, theta: float) -> FloatArray:
         """Return the path's rates beyond theta, past pieces that rounding makes."""
-        return self._path.rate(theta * (1 + NEAR))
+        return self._path.rate(theta * (1 + NEAR_TOLERANCE))
 
     def _first_guess(self) -> float:
         """Return a theta to begin with: 0, or where levels might just fit if that is past a bend.
@@ -134,7 +136,7 @@ class _Search:
         go along the tangent from there.
         """
         before = self.low
-        if reached >= at * (1 - NEAR):
+        if reached >= at * (1 - NEAR_TOLERANCE):
             self.low = max(self.low, min(at, reached))
         else:
             self.high, self._bounded = min(self.high, at), True

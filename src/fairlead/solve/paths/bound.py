@@ -11,12 +11,12 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.solve.hull import Hulls, Segments
 from fairlead.solve.paths.path import Path
 
-_MOST_STEPS = 200
+_MAX_STEPS = 200
 _PAID = 1e-14  # relative: costs as much as the budget
 _NEXT = 1e-10
 
 
-class Climbers:
+class ClimbingClasses:
     """Classes that climb a path, and what their levels cost at any prices."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Climbers:
         leave the bracket. The result is right up to rounding, and ``low`` is taken to be paid.
         """
         at, paid = high, _PAID * budget
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             over, incline = self._over(at, prices, budget)
             if over > paid:
                 high = at

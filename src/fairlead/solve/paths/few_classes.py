@@ -14,29 +14,29 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.hull import Hulls
 from fairlead.solve.max_min.program import StageProgram, Vertex
 from fairlead.solve.max_min_many.filling_state import Progress
-from fairlead.solve.paths.bound import Climbers
+from fairlead.solve.paths.bound import ClimbingClasses
 from fairlead.solve.paths.path import Path
 
-STOPS = 1e-9  # relative: a class stands at what the open resources give it
+STOP_TOLERANCE = 1e-9  # relative: a class stands at what the open resources give it
 PRICED = 1e-7  # relative to the greatest price
 _FITS = 1e-10
 _NO_BETTER = 1e-13
 _SLACKS = (1e-12, 1e-10, 1e-9, 1e-8)
 _KEPT = 1e-7
-_MOST_PROGRAMS = 100
+_MAX_PROGRAMS = 100
 
 
 def climb_few(now: Progress, path: Path, theta: float) -> None:
     """Climb from ``theta`` to the end, the flexible classes keeping their levels."""
-    rest = _Rest(now)
+    rest = _FreeClasses(now)
     while rest.free.any():
         low = theta
-        theta, prices = rest.raise_to_end(path, low)
+        theta, prices = rest.climb_to_end(path, low)
         level = np.minimum(path.level(theta)[rest.who], rest.gain.max(axis=1))
         rest.level = np.where(rest.free, level, rest.level)
         rest.usable &= ~priced(prices, rest.usable)
         cap = np.where(rest.usable, rest.gain, 0.0).max(axis=1)
-        stopped = rest.free & (cap <= rest.level * (1 + STOPS))
+        stopped = rest.free & (cap <= rest.level * (1 + STOP_TOLERANCE))
         if not stopped.any():
             raise SolveError("nobody was stopped", status="stalled", n_classes=len(cap))
         rest.free &= ~stopped
@@ -56,7 +56,7 @@ def priced(prices: FloatArray, usable: BoolArray) -> BoolArray:
     return found
 
 
-class _Rest:
+class _FreeClasses:
     """The classes that are not settled: some keep their levels, the free ones climb."""
 
     def __init__(self, now: Progress) -> None:
@@ -72,18 +72,18 @@ class _Rest:
         self.level = now.level[self.who]
         self.program = self._new_program()
 
-    def raise_to_end(self, path: Path, low: float) -> tuple[float, FloatArray]:
+    def climb_to_end(self, path: Path, low: float) -> tuple[float, FloatArray]:
         """Return the greatest theta whose levels fit, and prices that prove it."""
         free = np.flatnonzero(self.free)
         gain = np.where(self.usable, self.gain[free], 0.0).T
-        climbers = Climbers(
+        climbers = ClimbingClasses(
             np.ascontiguousarray(gain), self.size[free], self.count[free], path, self.who[free]
         )
         holders = np.flatnonzero(~self.free)
         hulls = Hulls(np.ascontiguousarray(self.gain[holders].T)) if len(holders) else None
         prices = self.usable.astype(np.float64)
         theta = path.top
-        for _ in range(_MOST_PROGRAMS):
+        for _ in range(_MAX_PROGRAMS):
             budget = float((self.room * prices).sum())
             if hulls is not None:
                 worth = prices[:, None] * self.size[holders]
@@ -94,7 +94,7 @@ class _Rest:
                 return low, prices
             vertex = self._scaled(climbers.level(theta))
             stuck = theta >= last * (1 - _NO_BETTER) and theta < path.top
-            if vertex.t >= 1 - _FITS or (stuck and vertex.t >= 1 - STOPS):
+            if vertex.t >= 1 - _FITS or (stuck and vertex.t >= 1 - STOP_TOLERANCE):
                 return theta, prices if theta < path.top else np.zeros_like(prices)
             prices = vertex.prices
         raise SolveError("prices did not settle", status="cycling", n_classes=len(self.who))
@@ -108,10 +108,10 @@ class _Rest:
             held = np.where(self.free, 0.0, self.level * (1 - slack))
             for _ in range(2):
                 with suppress(SolveError):
-                    vertex = self.program.raise_water(self.count, held, follows, 1.0)
+                    vertex = self.program.maximise_level(self.count, held, follows, 1.0)
                     if vertex is None:
                         break
-                    if self._keeps(vertex, held + follows * vertex.t):
+                    if self._reaches_levels(vertex, held + follows * vertex.t):
                         return vertex
                 # A worn basis can mislead HiGHS into calling shares feasible that are not.
                 self.program = self._new_program()
@@ -122,7 +122,7 @@ class _Rest:
         program.add(self.gain, self.size)
         return program
 
-    def _keeps(self, vertex: Vertex, level: FloatArray) -> bool:
+    def _reaches_levels(self, vertex: Vertex, level: FloatArray) -> bool:
         """Return whether the vertex really reaches these levels with what there is."""
         reached = (self.gain * vertex.total).sum(axis=1)
         wanted = self.count * level
@@ -144,6 +144,6 @@ class _Rest:
         """Let the tie rule choose the shares, now that every level is known."""
         cost = self.now.table.cost[self.who]
         vertex = self.program.least_cost(self.count, self.level, cost)
-        if not self._keeps(vertex, self.level):
+        if not self._reaches_levels(vertex, self.level):
             vertex = self._new_program().least_cost(self.count, self.level, cost)
         self.now.share[self.who] = vertex.total / self.count[:, None]

@@ -22,21 +22,21 @@ from fairlead.solve.max_min.problem import (
     MaxMinProblem,
     Stage,
     feasible,
-    live_classes,
+    usable_classes,
 )
 from fairlead.solve.max_min_many.filling_state import Progress
-from fairlead.solve.paths.bound import Climbers
+from fairlead.solve.paths.bound import ClimbingClasses
 from fairlead.solve.paths.few_classes import climb_few
-from fairlead.solve.paths.many_classes import Rung, climb_rung
+from fairlead.solve.paths.many_classes import ClimbStage, climb_stage_many
 from fairlead.solve.paths.path import Path
 from fairlead.solve.solver import solve_least_level
 
 # Above so many classes it pays to decide most of them by prices.
 SIMPLEX_CLASSES = 160
-_MOST_RESOURCES = 15
+_MAX_RESOURCES = 15
 # Simplex alone takes minutes beyond.
-_MOST_BY_SIMPLEX = 5000
-_REACHED = 1e-7  # relative to the cap: shares are rounded
+_MAX_SIMPLEX_CLASSES = 5000
+_REACHED_TOLERANCE = 1e-7  # relative to the cap: shares are rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class ClimbSolution:
     def reached(self) -> float:
         """Return the greatest theta, as far as the first stage's, whose levels are all reached."""
         cap = np.where(self.problem.capacity > 0, self.problem.gain, 0.0).max(axis=1)
-        level = self.level + _REACHED * cap
+        level = self.level + _REACHED_TOLERANCE * cap
         present = self.problem.count > 0
         low, high = 0.0, self.theta
         if (self.path.level(high) <= level)[present].all():
@@ -92,11 +92,11 @@ def path_bound(problem: MaxMinProblem, path: Path, prices: FloatArray) -> float:
     It is the greatest theta at which the classes' cheapest ways to their levels cost no more
     than all capacity is worth, and never beyond the path's top.
     """
-    live = np.flatnonzero(live_classes(problem))
+    live = np.flatnonzero(usable_classes(problem))
     if not len(live):
         return path.top
     gain = np.where(problem.capacity > 0, problem.gain, 0.0)[live]
-    climbers = Climbers(
+    climbers = ClimbingClasses(
         np.ascontiguousarray(gain.T), problem.size[live], problem.count[live], path, live
     )
     budget = float((problem.capacity * prices).sum())
@@ -121,7 +121,7 @@ def climb(problem: MaxMinProblem, path: Path, few: int = SIMPLEX_CLASSES) -> Cli
     return ClimbSolution(problem, path, share, stages)
 
 
-def climb_once(problem: MaxMinProblem, path: Path) -> ClimbSolution:
+def climb_first_stage(problem: MaxMinProblem, path: Path) -> ClimbSolution:
     """Return shares for levels in the proportions of the path, and nothing beyond them.
 
     The proportions are those at a theta that equal prices allow, so this stays below the first
@@ -129,7 +129,7 @@ def climb_once(problem: MaxMinProblem, path: Path) -> ClimbSolution:
     it stays behind.
     """
     problem.check()
-    live = live_classes(problem)
+    live = usable_classes(problem)
     cap = np.where(problem.capacity > 0, problem.gain, 0.0).max(axis=1)
     path = path.within(np.where(live, cap, 0.0))
     level = path.level(path_bound(problem, path, np.ones(len(problem.capacity))))
@@ -153,10 +153,10 @@ def _climb(now: Progress, path: Path, few: int) -> None:
             now.note(path.top, np.zeros(width), now.free, _spread(now, rest.cap))
             break
         rung = None
-        if len(index) > few and width <= _MOST_RESOURCES:
-            rung = climb_rung(now, path, index, rest, theta)
+        if len(index) > few and width <= _MAX_RESOURCES:
+            rung = climb_stage_many(now, path, index, rest, theta)
         if rung is None:
-            if len(index) > _MOST_BY_SIMPLEX:
+            if len(index) > _MAX_SIMPLEX_CLASSES:
                 why = "too many marginal classes"
                 raise SolveError(why, status="stalled", n_classes=len(index))
             climb_few(now, path, theta)
@@ -167,7 +167,7 @@ def _climb(now: Progress, path: Path, few: int) -> None:
         now.settle()
 
 
-def _stop(now: Progress, rung: Rung) -> FloatArray:
+def _stop(now: Progress, rung: ClimbStage) -> FloatArray:
     """Stop whom the stage stops; return classes → cap from now on."""
     index, table = rung.index, now.table
     now.share[now.flexible] = rung.held_share

@@ -24,14 +24,14 @@ from fairlead.solve.max_min_many.filling_state import Progress
 from fairlead.solve.max_min_many.price_estimate import estimate
 from fairlead.solve.max_min_many.pricing import Pool, pick
 from fairlead.solve.max_min_many.stage import Held
-from fairlead.solve.paths.bound import Climbers
-from fairlead.solve.paths.few_classes import STOPS, priced
+from fairlead.solve.paths.bound import ClimbingClasses
+from fairlead.solve.paths.few_classes import STOP_TOLERANCE, priced
 from fairlead.solve.paths.path import Path
 
-_MOST_ROUNDS = 60
+_MAX_ITERATIONS = 60
 _FIRST_MARGINAL = 40
-_MOST_ADDED = 60
-_MOST_MARGINAL = 1500
+_MAX_ADDED = 60
+_MAX_MARGINAL = 1500
 _REGRET = 1e-12  # relative to what all capacity is worth
 _BEND = 1e-10  # relative: the chord's error of a level
 _AHEAD = 1e-12  # relative: so far ahead of theta the tangent is taken, past kinks
@@ -42,7 +42,7 @@ _NEAR_KINK = 16.0  # levels are known much better than prices
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class ClimbStage:
     """Where a stage ended: theta, its prices, the free classes' levels and shares, who stops."""
 
     index: IntArray  # the free classes' places among all
@@ -56,16 +56,16 @@ class Rung:
     marginal: IntArray  # free classes whose shares were found together, so may change together
 
 
-def climb_rung(
+def climb_stage_many(
     now: Progress, path: Path, index: IntArray, rest: ClassTable, low: float
-) -> Rung | None:
+) -> ClimbStage | None:
     """Return the stage of the free classes ``index`` from theta ``low`` on, None if it stalls.
 
     ``rest`` is their table; the path stays within its caps.
     """
     gain = np.ascontiguousarray(rest.gain.T)
-    climbers = Climbers(gain, rest.size, now.count[index], path, index)
-    stage = _Stage(climbers, rest.cost, now.held(), now.room(), low)
+    climbers = ClimbingClasses(gain, rest.size, now.count[index], path, index)
+    stage = _ClimbStageSolver(climbers, rest.cost, now.held(), now.room(), low)
     try:
         rung = stage.rung(index) if stage.settle() else None
     except (SolveError, np.linalg.LinAlgError):
@@ -74,7 +74,7 @@ def climb_rung(
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
+class _ClassLevels:
     """Each class's level at theta, its growth, and the two ends of its way there."""
 
     theta: float
@@ -89,12 +89,12 @@ class _Stand:
     @classmethod
     def of(
         cls,
-        climbers: Climbers,
+        climbers: ClimbingClasses,
         theta: float,
         back: float,
         low: ByteArray,
         high: ByteArray,
-    ) -> "_Stand":
+    ) -> "_ClassLevels":
         """Return the stand at ``theta`` on these ways, rises taken along the chord from ``back``.
 
         With ``back`` next to ``theta`` they are the tangent's.
@@ -134,11 +134,11 @@ def _total(resource: ByteArray, amount: FloatArray, width: int) -> FloatArray:
     return total
 
 
-class _Stage:
+class _ClimbStageSolver:
     """A stage on its way: what is decided, and the program of all that is not."""
 
     def __init__(
-        self, climbers: Climbers, cost: FloatArray, held: Held, room: FloatArray, low: float
+        self, climbers: ClimbingClasses, cost: FloatArray, held: Held, room: FloatArray, low: float
     ) -> None:
         self.climbers, self.cost, self.held, self.room = climbers, cost, held, room
         self.capacity = room + held.used
@@ -189,8 +189,8 @@ class _Stage:
         at = self._ahead(self.bound)
         way = self.climbers.ways(self.climbers.level(at), self.prices)
         self._take(at, way.low, way.high)
-        self._extend(self._unclear(_FIRST_MARGINAL))
-        for _ in range(_MOST_ROUNDS):
+        self._extend(self._least_certain(_FIRST_MARGINAL))
+        for _ in range(_MAX_ITERATIONS):
             if self._solve():
                 joining = self._check()
                 if joining is None:
@@ -200,16 +200,16 @@ class _Stage:
                 self._take(self.stand.theta, self.stand.low, self.stand.high)
                 continue
             else:  # the decided classes leave too little: decide fewer
-                joining = self._unclear(_MOST_ADDED)
+                joining = self._least_certain(_MAX_ADDED)
                 if not len(joining):
                     return False
-            if len(self.chosen) + len(joining) > _MOST_MARGINAL:
+            if len(self.chosen) + len(joining) > _MAX_MARGINAL:
                 return False
             self._extend(joining)
         return False
 
     def _take(self, at: float, low: ByteArray, high: ByteArray) -> None:
-        self.stand = _Stand.of(self.climbers, at, self.back, low, high)
+        self.stand = _ClassLevels.of(self.climbers, at, self.back, low, high)
 
     def _check(self) -> IntArray | None:
         """Look at everyone at the program's theta and prices; return None if all is right.
@@ -242,21 +242,21 @@ class _Stage:
                 at, np.where(lost, way.low, stand.low), np.where(lost, way.high, stand.high)
             )
         if bent or lost.any() or len(wrong):
-            return wrong[np.argsort(-regret[wrong], kind="stable")][:_MOST_ADDED]
-        return self._loose_ends()
+            return wrong[np.argsort(-regret[wrong], kind="stable")][:_MAX_ADDED]
+        return self._unresolved_ties()
 
-    def _loose_ends(self) -> IntArray | None:
+    def _unresolved_ties(self) -> IntArray | None:
         """Return who is tied and must join, with everyone else right; None if that is nobody."""
         climbers, prices, stand = self.climbers, self.prices, self.stand
         top = climbers.path.top
-        if self.theta >= top * (1 - 2 * STOPS) and not prices.any():
+        if self.theta >= top * (1 - 2 * STOP_TOLERANCE) and not prices.any():
             # Everyone fits at its cap, now that the held classes have made room.
             self.theta, self.back = top, np.inf
             self._take(top, stand.low, stand.high)
             return None
-        beyond = self.theta * (1 + 1e3 * STOPS)
+        beyond = self.theta * (1 + 1e3 * STOP_TOLERANCE)
         bound = climbers.greatest(prices, self.budget(prices), self.theta, beyond)
-        if bound > self.theta * (1 + STOPS):
+        if bound > self.theta * (1 + STOP_TOLERANCE):
             # A kink of the path stopped the program, not the resources: look beyond it.
             if self.back == np.inf:
                 self.ahead *= 10.0
@@ -265,11 +265,11 @@ class _Stage:
             return np.zeros(0, np.int64)
         stuck = self._stopped(stand.level) & (stand.level > 0)
         tied = np.flatnonzero(stuck & ~self.inside & (self._margin(stand, prices) < _TIED))
-        return tied[:_MOST_ADDED] if len(tied) else None
+        return tied[:_MAX_ADDED] if len(tied) else None
 
     def _ahead(self, theta: float) -> float:
         top = self.climbers.path.top
-        return min(max(theta, self.low) * (1 + self.ahead), top * (1 - STOPS))
+        return min(max(theta, self.low) * (1 + self.ahead), top * (1 - STOP_TOLERANCE))
 
     def _solve(self) -> bool:
         """Find theta, prices and the marginal classes' shares, the others deciding as given.
@@ -286,14 +286,16 @@ class _Stage:
             return False
         room = self.capacity - used + slope * stand.theta
         others = float(climbers.count[(stand.rise > 0) & ~self.inside].sum())
-        self.program.set_others(room, slope / unit, others)
+        self.program.set_outside_use(room, slope / unit, others)
         rise, nobody = stand.rise[chosen], np.zeros(len(held.count))
         count = np.concatenate([held.count, climbers.count[chosen]])
         base = np.concatenate([held.level, stand.level[chosen] - rise * stand.theta])
         follows = np.concatenate([nobody, rise / unit])
         for slack in _SLACKS:
             base[: len(nobody)] = held.level * (1 - slack)
-            vertex = self.program.raise_water(count, base, follows, 2.0 * climbers.path.top * unit)
+            vertex = self.program.maximise_level(
+                count, base, follows, 2.0 * climbers.path.top * unit
+            )
             if vertex is not None or not len(nobody):
                 break
         if vertex is None:
@@ -311,7 +313,7 @@ class _Stage:
             climbers = self.climbers
             self.program.add(climbers.gain[:, chosen].T, climbers.size[chosen])
 
-    def _unclear(self, wanted: int) -> IntArray:
+    def _least_certain(self, wanted: int) -> IntArray:
         """Return the outside classes whose ways are least clear."""
         outside = np.flatnonzero(~self.inside)
         margin = self._margin(self.stand, self.prices)[outside]
@@ -319,14 +321,14 @@ class _Stage:
             return outside
         return outside[np.argpartition(margin, wanted)[:wanted]]
 
-    def _regret(self, stand: _Stand, cost: FloatArray) -> FloatArray:
+    def _regret(self, stand: _ClassLevels, cost: FloatArray) -> FloatArray:
         """Return classes → what its way costs more than the cheapest."""
         climbers, prices = self.climbers, self.prices
         worth = prices[:, None] * climbers.size
         own = pick(worth, stand.high) * stand.upper + pick(worth, stand.low) * stand.lower
         return np.where(self.inside, 0.0, climbers.count * (own - cost))
 
-    def _margin(self, stand: _Stand, prices: FloatArray) -> FloatArray:
+    def _margin(self, stand: _ClassLevels, prices: FloatArray) -> FloatArray:
         """Return classes → relative change of prices or level that could change its way."""
         climbers, level = self.climbers, stand.level
         gain, worth = climbers.gain, prices[:, None] * climbers.size
@@ -352,10 +354,10 @@ class _Stage:
     def _stopped(self, level: FloatArray) -> BoolArray:
         closed = priced(self.prices, self.usable)[:, None]
         cap = np.where(closed, 0.0, self.climbers.gain).max(axis=0)
-        stopped: BoolArray = cap <= level * (1 + STOPS)
+        stopped: BoolArray = cap <= level * (1 + STOP_TOLERANCE)
         return stopped
 
-    def rung(self, index: IntArray) -> Rung:
+    def rung(self, index: IntArray) -> ClimbStage:
         """Return the stage; if it is the last, the tie rule settles the program's shares."""
         climbers, held, chosen, stand = self.climbers, self.held, self.chosen, self.stand
         first = len(held.count)
@@ -364,14 +366,14 @@ class _Stage:
         count = np.concatenate([held.count, climbers.count[chosen]])
         if stopped.all():
             used, _ = stand.use(self.devices * ~self.inside, self.width)
-            self.program.set_others(self.capacity - used, np.zeros(self.width), 0.0)
+            self.program.set_outside_use(self.capacity - used, np.zeros(self.width), 0.0)
             level = np.concatenate([held.level, stand.level[chosen]])
             cost = np.concatenate([held.cost, self.cost[chosen]])
             total = self.program.least_cost(count, level, cost).total
         own = total / count[:, None]
         share[chosen] = own[first:]
         closed = priced(self.prices, self.usable)
-        return Rung(
+        return ClimbStage(
             index,
             self.theta,
             self.prices,

@@ -14,7 +14,7 @@ from fairlead.mechanisms.base import WarmMechanism
 from fairlead.model.arrays import IntArray
 from fairlead.model.events import PlanReady
 from fairlead.model.job import Job
-from fairlead.model.lease import NOTHING, Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import WarmStart
@@ -87,7 +87,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _line(memory: object, plan: Plan | None = None) -> str:
-    empty = Plan(np.zeros(0, dtype=np.int64), NOTHING, 1.0, 1.0)
+    empty = Plan(np.zeros(0, dtype=np.int64), NO_PLACEMENTS, 1.0, 1.0)
     return encode_event(PlanReady(0.0, 0, plan or empty, memory))
 
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from fairlead.core import Scheduler
 from fairlead.model import events as ev
-from fairlead.model.commands import Command, ComputePlan, Launch, SetTimer, Suspend
+from fairlead.model.commands import Command, ComputePlan, Launch, Preempt, SetTimer
 from fairlead.model.job import Job
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.testing.contract import require
 
 
-class SlowCluster:
+class SlowLeavingCluster:
     """Carries out a scheduler's commands; who is told to leave does so when it is let go.
 
     It requires of every launch that nobody else holds the devices, except those with whom a plan
@@ -73,7 +73,7 @@ class SlowCluster:
         for command in commands:
             if isinstance(command, Launch):
                 self._launch(command)
-            elif isinstance(command, Suspend):
+            elif isinstance(command, Preempt):
                 self._leaving += command.lease.tolist()
             elif isinstance(command, ComputePlan):
                 plan, memory = self._mechanism.plan(command.snapshot, command.memory)

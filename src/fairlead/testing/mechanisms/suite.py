@@ -18,7 +18,7 @@ import numpy as np
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import Command, ComputePlan, Suspend
+from fairlead.model.commands import Command, ComputePlan, Preempt
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
 from fairlead.sim.driver import simulate
@@ -29,7 +29,7 @@ from fairlead.testing.cpu_time import cpu_s
 from fairlead.testing.mechanisms import scenarios
 from fairlead.testing.mechanisms.checked import watched
 from fairlead.testing.mechanisms.scenarios import KINDS, SPEEDS
-from fairlead.testing.mechanisms.slow_cluster import SlowCluster
+from fairlead.testing.mechanisms.slow_cluster import SlowLeavingCluster
 
 Make = Callable[[], Any]
 """constructs the mechanism under test"""
@@ -143,7 +143,7 @@ def _run_slowly(make: Make, plan_lead_s: float) -> None:
     scheduler: Scheduler[Any] = Scheduler(
         scenario.cluster, SPEEDS, mechanism, plan_lead_s=plan_lead_s
     )
-    cluster = SlowCluster(scheduler, mechanism)
+    cluster = SlowLeavingCluster(scheduler, mechanism)
     cluster.submit(jobs[0], 0.0)
     for turn, job in enumerate(jobs[1:] + [None] * 90):
         at = cluster.next_at
@@ -219,7 +219,7 @@ def _performed(
     for command in commands:
         if isinstance(command, ComputePlan):
             request = command
-        elif isinstance(command, Suspend):
+        elif isinstance(command, Preempt):
             steps = np.ones(len(command.lease))
             left = ev.LeasesEnded(at, command.lease, steps, "left")
             _performed(scheduler, scheduler.handle(left), at)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["ok", "warning", "wrong"]
-MOST_SKEW_S = 2.0
+MAX_CLOCK_SKEW_S = 2.0
 """by which clocks may differ"""
 
 

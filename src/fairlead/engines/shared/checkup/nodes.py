@@ -15,12 +15,12 @@ from typing import Any, Protocol
 from fairlead import __version__
 from fairlead.engines.plugin import LOOPBACK, Site
 from fairlead.engines.shared.checkup import probe
-from fairlead.engines.shared.checkup.findings import MOST_SKEW_S, Finding
+from fairlead.engines.shared.checkup.findings import MAX_CLOCK_SKEW_S, Finding
 
-MOST_NODES = 16
+MAX_PROBED_NODES = 16
 """that are asked: enough to find what is set up differently here and there"""
 _PATIENCE_S = 30.0
-_SEEN_AFTER_S = 5.0
+_VISIBLE_AFTER_S = 5.0
 """what a shared file system may take to show a new file"""
 _LOOK_S = 2.0
 
@@ -48,7 +48,7 @@ def check_nodes(
 
     ``node_dir`` is a directory of each node's own to which jobs save.
     """
-    asked = list(nodes)[:MOST_NODES]
+    asked = list(nodes)[:MAX_PROBED_NODES]
     try:
         site.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory = Path(tempfile.mkdtemp(prefix="doctor-", dir=site.data))
@@ -68,7 +68,7 @@ def check_nodes(
             logs = {node: _last_line(directory / f"{node}.log") for node in asked}
         yield from _judge(site, asked, failed, answers, logs)
         if node_dir and answers:
-            yield _own_directories(node_dir, answers)
+            yield _check_node_dirs(node_dir, answers)
     finally:
         probes.end()
         shutil.rmtree(directory, ignore_errors=True)
@@ -81,7 +81,7 @@ def _address(site: Site, stack: ExitStack) -> tuple[str, int]:
         door = stack.enter_context(socket.socket())
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind((site.host, site.port))
-        door.listen(MOST_NODES)
+        door.listen(MAX_PROBED_NODES)
     return host, site.port
 
 
@@ -94,7 +94,7 @@ def _collect(directory: Path, nodes: Sequence[str], probes: Probes) -> dict[str,
         if time.monotonic() > look_at:
             look_at += _LOOK_S
             if not probes.run():  # who has not answered yet will not
-                until = min(until, time.monotonic() + _SEEN_AFTER_S)
+                until = min(until, time.monotonic() + _VISIBLE_AFTER_S)
         for node in nodes:
             path = directory / "answers" / f"{node}.json"
             if node not in found and path.exists():
@@ -131,10 +131,10 @@ def _judge(
         yield Finding("shared directory", "wrong", said, fix)
     yield from _versions(answers)
     yield from _clocks(answers)
-    yield from _reached(site, answers)
+    yield from _check_server_reachable(site, answers)
 
 
-def _own_directories(node_dir: str, answers: Mapping[str, dict[str, Any]]) -> Finding:
+def _check_node_dirs(node_dir: str, answers: Mapping[str, dict[str, Any]]) -> Finding:
     bad = {node: one["writes"] for node, one in answers.items() if one["writes"]}
     if not bad:
         return Finding("node directory", "ok", f"nodes write to {node_dir}")
@@ -156,7 +156,7 @@ def _clocks(answers: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:
     off = {
         node: one["ahead_s"]
         for node, one in answers.items()
-        if not -MOST_SKEW_S - _SEEN_AFTER_S < one["ahead_s"] < MOST_SKEW_S
+        if not -MAX_CLOCK_SKEW_S - _VISIBLE_AFTER_S < one["ahead_s"] < MAX_CLOCK_SKEW_S
     }
     if off:
         node = max(off, key=lambda name: abs(off[name]))
@@ -166,7 +166,9 @@ def _clocks(answers: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:
         yield Finding("clocks", "ok", "nodes have our time")
 
 
-def _reached(site: Site, answers: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:
+def _check_server_reachable(
+    site: Site, answers: Mapping[str, dict[str, Any]]
+) -> Iterator[Finding]:
     away = {node: one["reaches"] for node, one in answers.items() if one["reaches"]}
     if not away:
         yield Finding("port", "ok", f"nodes reach {site.host}:{site.port}")

@@ -27,7 +27,7 @@ class Saved:
     """rank 0, here, has put it in force"""
 
 
-def with_own_files(order: Order, home: str) -> Order:
+def with_node_paths(order: Order, home: str) -> Order:
     """Return an order whose checkpoints and logs are in a node's own directory."""
     jobs = Path(home) / "jobs" / order.job
     return replace(order, checkpoint_dir=str(jobs / "checkpoint"), log_dir=str(jobs / "logs"))
@@ -38,20 +38,20 @@ def checkpoint_path(job: str, name: str) -> str:
     return f"jobs/{job}/checkpoint/{name}"
 
 
-def names_of(order: Order, steps: int) -> list[str]:
+def checkpoint_files(order: Order, steps: int) -> list[str]:
     """Return the files that the members of a part write for a checkpoint."""
     ranks = range(order.first_rank, order.first_rank + len(order.devices))
     return [f"{order.lease}-{steps}.{rank}.ckpt" for rank in ranks]
 
 
-def files_for(order: Order, found: Latest) -> list[str]:
+def files_to_restore(order: Order, found: Latest) -> list[str]:
     """Return the files of a checkpoint that the members of a part start from."""
     ranks = range(order.first_rank, order.first_rank + len(order.devices))
     return sorted({found.files[rank if rank < len(found.files) else 0] for rank in ranks})
 
 
 @dataclass
-class Shelf:
+class NodeFiles:
     """One scheduler's files on this node."""
 
     home: Path
@@ -85,7 +85,7 @@ class Shelf:
         return [
             name
             for name in names
-            if not checkpoint.is_whole(str(self._inside(checkpoint_path(job, name))))
+            if not checkpoint.is_intact(str(self._inside(checkpoint_path(job, name))))
         ]
 
     def install(self, job: str, lease: int, found: Latest | None) -> None:
@@ -111,7 +111,7 @@ class Shelf:
         whole = [
             step
             for step in steps
-            if all((where / name).exists() for name in names_of(order, step))
+            if all((where / name).exists() for name in checkpoint_files(order, step))
         ]
         if not whole:
             return None

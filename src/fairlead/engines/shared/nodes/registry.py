@@ -24,7 +24,7 @@ def registered(path: Path) -> tuple[Node, ...]:
 def register(path: Path, nodes: Iterable[Node]) -> Cluster:
     """Write down which nodes there are; return all, each in the place that it has had before."""
     listed = {node.id: node for node in registered(path)}
-    for node in sorted(nodes, key=lambda node: natural(node.id)):
+    for node in sorted(nodes, key=lambda node: natural_sort_key(node.id)):
         listed.setdefault(node.id, node)
     body = [[node.id, node.devices, node.rack] for node in listed.values()]
     aside = path.with_suffix(".tmp")
@@ -33,6 +33,6 @@ def register(path: Path, nodes: Iterable[Node]) -> Cluster:
     return Cluster(tuple(listed.values()))
 
 
-def natural(name: str) -> list[tuple[str, int]]:
+def natural_sort_key(name: str) -> list[tuple[str, int]]:
     """Return a key that puts n2 before n10."""
     return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]

@@ -7,19 +7,19 @@ from pathlib import Path
 
 from fairlead.engines.base import NodeDown, NodeUp
 
-_SURE_AFTER_S = 60.0
+_CONFIRMED_AFTER_S = 60.0
 """by then a report has been written down by whoever it was for"""
 
 
 @dataclass
-class Standing:
+class NodeStatus:
     """Tells what is new, once; after a restart again, as whoever was told may have forgotten."""
 
     path: Path
     """where it is written down"""
     down: set[str] = field(default_factory=set, init=False)
     """told to be down"""
-    _doubtful: set[str] = field(default_factory=set, init=False)
+    _unconfirmed: set[str] = field(default_factory=set, init=False)
     """of which nobody knows what was told last"""
     _back: dict[str, float] = field(default_factory=dict, init=False)
     """node → when it was told to be back"""
@@ -30,14 +30,14 @@ class Standing:
         Whoever was told may have forgotten; those that were not told do not hear of nodes twice.
         """
         with suppress(FileNotFoundError):
-            self._doubtful = set(json.loads(self.path.read_text(encoding="utf-8")))
+            self._unconfirmed = set(json.loads(self.path.read_text(encoding="utf-8")))
 
     def standing(self, name: str, up: bool, now: float) -> list[NodeDown | NodeUp]:
         """Return what there is to tell of a node that can or cannot be used."""
         self._forget(now)
-        if up != (name in self.down) and name not in self._doubtful:
+        if up != (name in self.down) and name not in self._unconfirmed:
             return []
-        self._doubtful.discard(name)
+        self._unconfirmed.discard(name)
         if up:
             self.down.discard(name)
             self._back[name] = now
@@ -48,7 +48,7 @@ class Standing:
         return [NodeUp(name) if up else NodeDown(name)]
 
     def _forget(self, now: float) -> None:
-        old = [name for name, at in self._back.items() if now - at > _SURE_AFTER_S]
+        old = [name for name, at in self._back.items() if now - at > _CONFIRMED_AFTER_S]
         for name in old:
             del self._back[name]
         if old:

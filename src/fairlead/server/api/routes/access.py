@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query
 
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.server.access.authorization import (
-    LiveNow,
-    MissingError,
-    TokensNow,
+    LiveDependency,
+    NotFoundError,
+    TokensDependency,
     Who,
 )
 from fairlead.server.api import schemas as msg
@@ -20,7 +20,7 @@ access = APIRouter(prefix="/v1", tags=["access"])
 
 @access.post("/tokens", status_code=201)
 async def make_token(
-    new: msg.NewToken, live: LiveNow, tokens: TokensNow, who: Who
+    new: msg.NewToken, live: LiveDependency, tokens: TokensDependency, who: Who
 ) -> msg.TokenView:
     """Make a token; it is shown this once."""
     who.require("admin")
@@ -39,14 +39,16 @@ async def make_token(
 
 
 @access.get("/tokens")
-async def list_tokens(tokens: TokensNow, who: Who) -> list[msg.TokenView]:
+async def list_tokens(tokens: TokensDependency, who: Who) -> list[msg.TokenView]:
     """List the tokens there are, without what would let one use them."""
     who.require("admin")
     return [_token_view(token) for token in tokens.list()]
 
 
 @access.delete("/tokens/{token_id}", status_code=204)
-async def revoke_token(token_id: str, live: LiveNow, tokens: TokensNow, who: Who) -> None:
+async def revoke_token(
+    token_id: str, live: LiveDependency, tokens: TokensDependency, who: Who
+) -> None:
     """Make a token useless."""
     who.require("admin")
     if tokens.is_last_admin(token_id, live.clock.now()):
@@ -56,13 +58,13 @@ async def revoke_token(token_id: str, live: LiveNow, tokens: TokensNow, who: Who
         )
     change = tokens.revoke(token_id)
     if change is None:
-        raise MissingError(f"there is no token {token_id!r}")
+        raise NotFoundError(f"there is no token {token_id!r}")
     await live.write([change, Audit(live.clock.now(), who.name, "revoke", token_id)])
 
 
 @access.get("/audit")
 async def audit(
-    live: LiveNow,
+    live: LiveDependency,
     who: Who,
     before: Annotated[int | None, Query(ge=0, le=1 << 60)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,

@@ -22,7 +22,7 @@ from fairlead.model.errors import InputError, ProtocolError, SolveError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot
-from fairlead.server.access.authorization import LiveNow, Who, find
+from fairlead.server.access.authorization import LiveDependency, Who, find
 from fairlead.server.api import schemas as msg
 
 insights = APIRouter(prefix="/v1", tags=["insight"])
@@ -39,7 +39,7 @@ class About:
 
 
 @insights.get("/about")
-async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
+async def about(request: Request, live: LiveDependency, who: Who) -> msg.AboutView:
     """Show which version and policy run here, on what."""
     del who
     known: About = request.app.state.about
@@ -50,7 +50,7 @@ async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
         mechanism=known.mechanism or type(mechanism).__name__.lower(),
         divides_among_tenants=divides_among_tenants(mechanism),
         round_s=float(getattr(mechanism, "round_s", 0.0)) or None,
-        cluster=live.scheduler.nodes.lasting_by_name,
+        cluster=live.scheduler.nodes.permanent_by_name,
         now=live.clock.now(),
         start_s=live.costs.start_s,
         end_s=live.costs.end_s,
@@ -58,7 +58,9 @@ async def about(request: Request, live: LiveNow, who: Who) -> msg.AboutView:
 
 
 @insights.get("/jobs/{job_id}/explain")
-async def explain_job(job_id: str, request: Request, live: LiveNow, who: Who) -> msg.AnyJson:
+async def explain_job(
+    job_id: str, request: Request, live: LiveDependency, who: Who
+) -> msg.AnyJson:
     """Say why a job has its speed under the policy that runs, and what would raise it."""
     number, jobs = find(live, who, job_id), live.scheduler.jobs
     if jobs.state[number] != JobState.ACTIVE:
@@ -87,7 +89,7 @@ async def explain_job(job_id: str, request: Request, live: LiveNow, who: Who) ->
 
 
 @insights.get("/instance")
-async def instance(live: LiveNow, who: Who) -> msg.AnyJson:
+async def instance(live: LiveDependency, who: Who) -> msg.AnyJson:
     """Return the jobs and devices as they stand, in the form that `fairlead audit` reads."""
     who.require("admin", "viewer")
     snap = _snapshot(live)
@@ -98,7 +100,7 @@ async def instance(live: LiveNow, who: Who) -> msg.AnyJson:
 
 
 @insights.get("/advice")
-async def advice(live: LiveNow, who: Who) -> list[msg.AnyJson]:
+async def advice(live: LiveDependency, who: Who) -> list[msg.AnyJson]:
     """Say where jobs run and in which order the waiting ones should start, and where."""
     who.require("admin", "viewer")
     policy = getattr(live.scheduler.mechanism, "policy", None)
@@ -131,7 +133,7 @@ def _instance_of(snap: Snapshot) -> Instance:
             steps_left=float(snap.steps_left[row]),
             elapsed_s=max(float(snap.elapsed_s[row]), 0.0),
             isolated_elapsed_s=float(snap.isolated_elapsed_s[row]),
-            deadline_s=_time_left(float(snap.deadline_at[row]) - snap.at),
+            deadline_s=_remaining_s(float(snap.deadline_at[row]) - snap.at),
             priority=int(snap.priority[row]),
         )
         for row in np.flatnonzero(able).tolist()
@@ -139,10 +141,12 @@ def _instance_of(snap: Snapshot) -> Instance:
     counts = dict(zip(kinds, snap.capacity.tolist(), strict=True))
     whole = {kind for kind, count in snap.cluster.count_by_name().items() if counts[kind] == count}
     cluster = Cluster.of(counts, details=snap.cluster.details)
-    return Instance(cluster, jobs, tuple(_promised(tenant, whole) for tenant in tenants))
+    return Instance(
+        cluster, jobs, tuple(_without_unavailable_quota(tenant, whole) for tenant in tenants)
+    )
 
 
-def _promised(tenant: Tenant, whole: Collection[str]) -> Tenant:
+def _without_unavailable_quota(tenant: Tenant, whole: Collection[str]) -> Tenant:
     """Return a tenant without quotas of what is partly down: they cannot all be kept then."""
     return replace(
         tenant,
@@ -151,6 +155,6 @@ def _promised(tenant: Tenant, whole: Collection[str]) -> Tenant:
     )
 
 
-def _time_left(seconds: float) -> float | None:
+def _remaining_s(seconds: float) -> float | None:
     """Return the time to a deadline; one that has passed is as near as can be said."""
     return None if np.isinf(seconds) else max(seconds, 1e-3)

@@ -15,10 +15,10 @@ from fairlead.live.job_spec import JobSpec
 from fairlead.model import events as ev
 from fairlead.model.job import DEFAULT_TENANT
 from fairlead.server.access.authorization import (
-    LiveNow,
+    LiveDependency,
     Who,
     find,
-    owned,
+    require_owned_job,
 )
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.schemas import TEXT
@@ -31,7 +31,7 @@ jobs = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 @jobs.post("", status_code=201)
-async def submit(new: msg.NewJob, live: LiveNow, who: Who) -> msg.JobView:
+async def submit(new: msg.NewJob, live: LiveDependency, who: Who) -> msg.JobView:
     """Submit a job; it is on disk when this returns."""
     tenant = new.tenant or who.tenant or DEFAULT_TENANT
     who.require_tenant(tenant)
@@ -44,7 +44,7 @@ async def submit(new: msg.NewJob, live: LiveNow, who: Who) -> msg.JobView:
 
 @jobs.get("", response_model=list[msg.JobView])
 async def list_jobs(
-    live: LiveNow,
+    live: LiveDependency,
     who: Who,
     state: msg.State | None = None,
     tenant: str | None = None,
@@ -59,7 +59,7 @@ async def list_jobs(
     Of more than ``limit`` the first are listed, or the ``newest``.
     """
     seen, all_jobs, found = live.scheduler.jobs, live.scheduler.jobs.jobs, []
-    visible = [who.may_see(t.id) and tenant in (None, t.id) for t in seen.tenants]
+    visible = [who.can_see(t.id) and tenant in (None, t.id) for t in seen.tenants]
     numbers = listed(live, np.array(visible, dtype=bool), state, after)
     for number in (numbers[::-1] if newest else numbers).tolist():
         if multijob not in (None, all_jobs[number].multijob):
@@ -76,15 +76,15 @@ async def list_jobs(
 
 
 @jobs.get("/{job_id}")
-async def show(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+async def show(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
     """Show one job."""
     return job_view(live, find(live, who, job_id))
 
 
 @jobs.patch("/{job_id}")
-async def change(job_id: str, new: msg.JobChange, live: LiveNow, who: Who) -> msg.JobView:
+async def change(job_id: str, new: msg.JobChange, live: LiveDependency, who: Who) -> msg.JobView:
     """Change a job's priority, weight or deadline."""
-    number = owned(live, who, job_id)
+    number = require_owned_job(live, who, job_id)
     given = {key: value for key, value in new.model_dump().items() if value is not None}
     audit = Audit(live.clock.now(), who.name, "change", job_id, json.dumps(given))
     known = live.scheduler.jobs.jobs
@@ -93,25 +93,25 @@ async def change(job_id: str, new: msg.JobChange, live: LiveNow, who: Who) -> ms
 
 
 @jobs.post("/{job_id}/cancel")
-async def cancel(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+async def cancel(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
     """End a job for good."""
-    number = owned(live, who, job_id)
+    number = require_owned_job(live, who, job_id)
     await live.cancel(job_id, who.name)
     return job_view(live, number)
 
 
 @jobs.post("/{job_id}/suspend")
-async def suspend(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+async def suspend(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
     """Have a job checkpoint, leave its devices, and wait."""
-    number = owned(live, who, job_id)
+    number = require_owned_job(live, who, job_id)
     await live.hold(job_id, who.name)
     return job_view(live, number)
 
 
 @jobs.post("/{job_id}/resume")
-async def resume(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
+async def resume(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
     """Let a suspended job run again."""
-    number = owned(live, who, job_id)
+    number = require_owned_job(live, who, job_id)
     if live.scheduler.jobs.state[number] == JobState.HELD:
         await live.release(job_id, who.name)
     return job_view(live, number)
@@ -120,7 +120,7 @@ async def resume(job_id: str, live: LiveNow, who: Who) -> msg.JobView:
 @jobs.get("/{job_id}/logs", responses=TEXT)
 async def logs(
     job_id: str,
-    live: LiveNow,
+    live: LiveDependency,
     who: Who,
     rank: Annotated[int, Query(ge=0, lt=100_000)] = 0,
     after: Annotated[int, Query(ge=0, le=1 << 50)] = 0,

@@ -9,12 +9,12 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from fairlead.live.driver import Live
 from fairlead.server.access.authorization import (
-    LiveNow,
-    TokensNow,
+    LiveDependency,
+    TokensDependency,
     Who,
     bearer,
 )
-from fairlead.server.access.tokens import DeniedError, Tokens
+from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api.metrics import render
 from fairlead.server.api.schemas import TEXT
 
@@ -26,7 +26,7 @@ _SILENCE_S = 15.0
 
 @service.get("/v1/events", response_class=StreamingResponse)
 async def stream(
-    live: LiveNow, tokens: TokensNow, who: Who, request: Request
+    live: LiveDependency, tokens: TokensDependency, who: Who, request: Request
 ) -> StreamingResponse:
     """Follow what happens, as server-sent events, for as long as the token is good."""
     del who  # that it is good now
@@ -49,13 +49,13 @@ async def follow(live: Live, tokens: Tokens, token: str) -> AsyncIterator[str]:
                 found = None
             try:
                 who = tokens.recognise(token, live.clock.now())
-            except DeniedError:
+            except AuthError:
                 return  # it was revoked, or has expired
             if found is None:
                 yield ": still here\n\n"
                 continue
             number = jobs.number.get(str(found.get("job")))
-            if number is None or who.may_see(jobs.jobs[number].tenant):
+            if number is None or who.can_see(jobs.jobs[number].tenant):
                 yield f"event: {found['event']}\ndata: {json.dumps(found)}\n\n"
             if found["event"] == "server.stopping":
                 return
@@ -70,14 +70,14 @@ async def healthy() -> str:
 
 
 @service.get("/readyz", response_class=PlainTextResponse, responses={503: {"model": str}})
-async def ready(live: LiveNow) -> Response:
+async def ready(live: LiveDependency) -> Response:
     """Say whether the scheduler decides."""
     broken = live.broken.is_set()
     return PlainTextResponse("broken\n" if broken else "ok\n", 503 if broken else 200)
 
 
 @service.get("/metrics", responses=TEXT)
-async def metrics(live: LiveNow, who: Who) -> Response:
+async def metrics(live: LiveDependency, who: Who) -> Response:
     """Return figures in Prometheus's form; for admins and viewers."""
     who.require("admin", "viewer")
     return Response(render(live), media_type="text/plain; version=0.0.4; charset=utf-8")

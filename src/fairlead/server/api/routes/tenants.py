@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from fairlead.model.errors import InputError
 from fairlead.model.job import Tenant
-from fairlead.server.access.authorization import LiveNow, Who
+from fairlead.server.access.authorization import LiveDependency, Who
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.views import share_views
 
@@ -12,7 +12,7 @@ tenants = APIRouter(prefix="/v1", tags=["tenants"])
 
 
 @tenants.get("/tenants")
-async def list_tenants(live: LiveNow, who: Who) -> list[msg.TenantView]:
+async def list_tenants(live: LiveDependency, who: Who) -> list[msg.TenantView]:
     """List the tenants."""
     return [
         msg.TenantView(
@@ -26,13 +26,13 @@ async def list_tenants(live: LiveNow, who: Who) -> list[msg.TenantView]:
             limit=dict(t.limit),
         )
         for t in live.scheduler.jobs.tenants
-        if who.may_see(t.id)
+        if who.can_see(t.id)
     ]
 
 
 @tenants.put("/tenants/{tenant_id:path}")
 async def set_tenant(
-    tenant_id: str, new: msg.TenantView, live: LiveNow, who: Who
+    tenant_id: str, new: msg.TenantView, live: LiveDependency, who: Who
 ) -> msg.TenantView:
     """Add a tenant or change its weight, parent, quotas; for admins."""
     who.require("admin")
@@ -43,6 +43,6 @@ async def set_tenant(
 
 
 @tenants.get("/shares")
-async def shares(live: LiveNow, who: Who) -> list[msg.ShareView]:
+async def shares(live: LiveDependency, who: Who) -> list[msg.ShareView]:
     """Show what tenants are entitled to and what they have."""
-    return [view for view in share_views(live) if who.may_see(view.tenant)]
+    return [view for view in share_views(live) if who.can_see(view.tenant)]
