@@ -8,7 +8,10 @@ class FairleadError(Exception):
 
 
 class InputError(FairleadError):
-    """A file or value that cannot be used: says where it stands, what is wrong and the fix."""
+    """A file or value that cannot be used: names its place, its field, the problem and the fix.
+
+    Reads ``file:line: field: problem: expected …``.
+    """
 
     code = "input"
 
@@ -32,10 +35,7 @@ class InputError(FairleadError):
         place = self.source or ""
         if self.line is not None:
             place += f":{self.line}"
-        where = ", ".join(
-            part for part in (place, f"field {self.field!r}" * bool(self.field)) if part
-        )
-        return f"{where}: {self.problem}; {self.fix}" if where else f"{self.problem}; {self.fix}"
+        return ": ".join(part for part in (place, self.field, self.problem, self.fix) if part)
 
     def within(
         self, *, source: str | None = None, line: int | None = None, field: str | None = None

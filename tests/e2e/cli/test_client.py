@@ -97,7 +97,7 @@ def test_a_job_that_cannot_be_named_or_run_is_one_clear_line(server: LiveServer)
         assert refused.stderr.startswith("fairlead: a job's id is empty")
     refused = server.cli("submit", "--", "true")
     assert refused.returncode == 1
-    assert "field 'workload': none is given" in refused.stderr
+    assert "workload: none is given" in refused.stderr
     assert "give one of its 2 workloads (e.g. 'big')" in refused.stderr
 
 
@@ -174,7 +174,7 @@ def test_tokens_are_listed_with_whom_they_see_and_when_they_expire(server: LiveS
     assert re.search(r"admin +│ admin +│ +│ +│ never", listed)
     refused = server.cli("tokens", "make", "all", "--role", "viewer", "--tenant", "x")
     assert refused.returncode == 1
-    assert "field 'tenant': a token of the role viewer sees all" in refused.stderr
+    assert "tenant: a token of the role viewer sees all" in refused.stderr
 
 
 def test_a_job_is_shown_with_times_that_people_read(server: LiveServer) -> None:

@@ -116,8 +116,8 @@ def test_who_waits_for_a_job_of_a_server_that_was_never_there_is_told_at_once() 
 @pytest.mark.parametrize(
     ("flag", "value", "says"),
     [
-        ("--data", "speeds.csv", "field 'data': "),
-        ("--database", "postgresql+psycopg://u:hunter2@127.0.0.1:1/x", "field 'database': it can"),
+        ("--data", "speeds.csv", "data: "),
+        ("--database", "postgresql+psycopg://u:hunter2@127.0.0.1:1/x", "database: it can"),
     ],
 )
 def test_a_store_that_cannot_be_opened_is_one_clear_line(

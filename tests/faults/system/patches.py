@@ -16,6 +16,7 @@ from tests.faults.machine.network import Network
 from tests.faults.machine.virtual_time import SimulatedThread
 from tests.faults.system.jobs import Jobs
 
+from fairlead import failpoints
 from fairlead.engines.keeper import keeper, lease_dir
 from fairlead.engines.local import engine as local
 from fairlead.job import (

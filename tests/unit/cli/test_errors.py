@@ -81,7 +81,7 @@ def test_an_unknown_length_is_refused_by_who_looks_at_it_and_by_nobody_else(
     instance.write_text(json.dumps({"cluster": {"v100": 1}, "jobs": jobs}))
     code, told = refused(monkeypatch, capsys, *words, "--instance", str(instance))
     assert code == 1
-    assert "instance.json, field 'jobs[1].steps_left': " in told
+    assert "instance.json: jobs[1].steps_left: " in told
     assert told.endswith("job 'b' does not say; give the steps that it has left [input]")
     del jobs[1]["deadline_s"]
     instance.write_text(json.dumps({"cluster": {"v100": 1}, "jobs": jobs}))
@@ -103,7 +103,7 @@ def test_rows_that_would_have_one_name_are_refused(
     words = ["allocate", "--instance", str(instance), "--policy", "max-min:packed", *json_]
     code, told = refused(monkeypatch, capsys, *words)
     assert code == 1
-    assert "field 'jobs': " in told
+    assert "jobs: " in told
     assert "the job 'a+b'" in told
     assert "the pair of 'a' and 'b'" in told
     assert told.endswith("would both be called 'a+b'; give the jobs ids without + [input]")

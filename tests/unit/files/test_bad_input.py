@@ -429,5 +429,5 @@ def test_job_that_needs_more_memory_than_any_device_has_is_refused_with_its_line
 ) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("job_id,arrival_s,workload,gang,total_steps,memory_gib\na,0,VAE,1,9,99\n")
-    with pytest.raises(InputError, match=r"trace\.csv:2, field 'memory_gib'.*99 GiB"):
+    with pytest.raises(InputError, match=r"trace\.csv:2: memory_gib.*99 GiB"):
         check_trace(read_trace(path), read_speeds("gandiva-fair"), read_cluster("v100=2,k80=2"))

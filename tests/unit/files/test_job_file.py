@@ -114,7 +114,7 @@ def test_arrays(given: str, label: str, values: tuple[str, ...]) -> None:
     [(["0-1", "0-2"], "index"), (["lr=0.1", "lr=0.2"], "lr"), (["index=1", "0-2"], "index")],
 )
 def test_a_variable_is_given_once(given: list[str], label: str) -> None:
-    with pytest.raises(InputError, match=f"field 'array': '{label}' is given twice; give one"):
+    with pytest.raises(InputError, match=f"array: '{label}' is given twice: give one"):
         parse_arrays(given)
     assert parse_arrays(["0-1", "lr=0.1,0.2"]) == {"index": ("0", "1"), "lr": ("0.1", "0.2")}
 

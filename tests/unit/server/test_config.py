@@ -96,7 +96,7 @@ def test_what_is_wrong_is_one_error_with_place_field_and_fix(
 
 
 def test_a_variable_is_named_by_its_error() -> None:
-    with pytest.raises(InputError, match="FAIRLEAD_PORT, field 'port': 'x'"):
+    with pytest.raises(InputError, match="FAIRLEAD_PORT: port: 'x'"):
         effective({}, {"FAIRLEAD_PORT": "x"})
 
 

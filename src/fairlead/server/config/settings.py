@@ -252,7 +252,7 @@ def _check_consistent(settings: ServeSettings) -> None:
         raise InputError("TLS needs a certificate and its key", fix="give both", field=missing)
     if settings.host not in LOOPBACK and certificate is None:
         raise UsageError(
-            f"field 'host': {quoted(settings.host)} would send tokens in the clear; give"
+            f"host: {quoted(settings.host)} would send tokens in the clear; give"
             " tls_certificate and tls_key, or listen on 127.0.0.1 behind a proxy that has them"
         )
     for name in ("tls_certificate", "tls_key"):
