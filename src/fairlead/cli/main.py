@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from fairlead import __version__
 from fairlead.cli.client import cluster, jobs, submit
 from fairlead.cli.demo import demo
 from fairlead.cli.export import export
@@ -19,7 +18,8 @@ from fairlead.cli.research import (
     simulate,
     trace,
 )
-from fairlead.cli.shared import errors as refusals
+from fairlead.cli.shared import errors
+from fairlead.version import __version__
 
 app = typer.Typer(
     name="fairlead",
@@ -74,5 +74,5 @@ def _main(
 
 
 def run() -> None:
-    """Run the command line; every refusal is one line on stderr and a non-zero exit code."""
-    sys.exit(refusals.run(app))
+    """Run the command line; an error is one line on stderr and a non-zero exit code."""
+    sys.exit(errors.run(app))

@@ -1,1 +1,1 @@
-"""How others reach a live scheduler: REST, events, metrics, and who may do what."""
+"""Access to a live scheduler: REST API, event stream, metrics, authorization."""

@@ -1,4 +1,4 @@
-"""Whether a machine is fit to run Fairlead: one finding for each thing that could be wrong."""
+"""Checkup of a machine and its server, with one finding per possible problem."""
 
 import os
 import shutil
@@ -12,18 +12,19 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from fairlead import __version__
-from fairlead.client import Client, ServerError, UntrustedError
+from fairlead.client import Client, ServerError, UntrustedCertificateError
 from fairlead.compiled import compiled
 from fairlead.engines.plugin import engine_plugin
 from fairlead.engines.shared.checkup.findings import MAX_CLOCK_SKEW_S, Finding, Level
 from fairlead.model.errors import FairleadError
-from fairlead.server.config.settings import ServeSettings, effective
+from fairlead.server.config.loading import load_settings
+from fairlead.server.config.settings import ServeSettings
 from fairlead.server.config.validation import verify
 from fairlead.store.schema import schema_state
+from fairlead.version import __version__
 
 _GIB = 1 << 30
-_LEAST_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0
+_MIN_FREE_GIB, _LOW_FREE_GIB = 0.5, 5.0
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -34,17 +35,17 @@ def run_checkup(
     python: str | None = None,
     engine: str | None = None,
 ) -> list[Finding]:
-    """Return a finding for each check; one that cannot be made is wrong itself."""
+    """Return a finding for each check; a check that cannot be made counts as wrong."""
     flags = {"data": data, "engine": engine}
     try:
-        known = effective(flags, os.environ, config)
-        verify(known)
+        effective = load_settings(flags, os.environ, config)
+        verify(effective)
     except FairleadError as error:
-        fix = "correct it; `fairlead config check` shows all settings"
+        fix = "correct the setting; `fairlead config check` shows all settings"
         return [_version(), Finding("configuration", "wrong", str(error), fix)]
-    where = f"from {known.file}" if known.file else "no file, all from defaults and environment"
-    found = [_version(), Finding("configuration", "ok", where)]
-    settings = known.settings
+    where = f"from {effective.file}" if effective.file else "from defaults and environment"
+    findings = [_version(), Finding("configuration", "ok", where)]
+    settings = effective.settings
     plugin, options = engine_plugin(settings.engine)
     site = replace(settings.site, python=python or sys.executable)
     checks: tuple[tuple[str, Check], ...] = (
@@ -57,19 +58,19 @@ def run_checkup(
     )
     for name, check in checks:
         try:
-            found += check()
+            findings += check()
         except (OSError, FairleadError, subprocess.SubprocessError) as error:
-            found.append(Finding(name, "wrong", f"it could not be checked: {error}"))
-    return found
+            findings.append(Finding(name, "wrong", f"cannot be checked: {error}"))
+    return findings
 
 
 def _version() -> Finding:
     python = ".".join(map(str, sys.version_info[:3]))
-    told = f"Fairlead {__version__} on Python {python}"
+    version = f"Fairlead {__version__} on Python {python}"
     if compiled is not None:
-        return Finding("version", "ok", f"{told}, with what every round does compiled")
-    fix = "faster with a C compiler and Python's headers at installation; nothing else changes"
-    return Finding("version", "ok", f"{told}, nothing compiled", fix)
+        return Finding("version", "ok", f"{version}, with compiled core")
+    fix = "for more speed, install with a C compiler and Python's headers"
+    return Finding("version", "ok", f"{version}, without compiled core", fix)
 
 
 def _data(data: Path) -> Iterator[Finding]:
@@ -77,10 +78,10 @@ def _data(data: Path) -> Iterator[Finding]:
     if not data.exists():
         parent = next(p for p in data.parents if p.exists())
         if os.access(parent, os.W_OK | os.X_OK):
-            yield Finding(what, "ok", f"{data} is not there yet; the first start makes it")
+            yield Finding(what, "ok", f"{data} does not exist yet; the first start creates it")
         else:
-            fix = "give --data or FAIRLEAD_DATA a directory of yours"
-            yield Finding(what, "wrong", f"{data} cannot be made in {parent}", fix)
+            fix = "set --data or FAIRLEAD_DATA to a writable directory"
+            yield Finding(what, "wrong", f"cannot create {data} in {parent}", fix)
         return
     if not (data.is_dir() and os.access(data, os.R_OK | os.W_OK | os.X_OK)):
         yield Finding(what, "wrong", f"{data} is not writable", f"chown -R $USER {data}")
@@ -92,8 +93,8 @@ def _data(data: Path) -> Iterator[Finding]:
     ]
     for path in open_to_others:
         mode = "700" if path.is_dir() else "600"
-        said = f"{path} can be read by others"
-        yield Finding(what, "wrong", said, f"chmod {mode} {path}")
+        problem = f"{path} is readable by other users"
+        yield Finding(what, "wrong", problem, f"chmod {mode} {path}")
     if not open_to_others:
         yield Finding(what, "ok", f"{data} is writable and private")
 
@@ -102,27 +103,25 @@ def _disk(data: Path) -> Iterator[Finding]:
     at = next(p for p in (data, *data.parents) if p.exists())
     usage = shutil.disk_usage(at)
     free = usage.free / _GIB
-    level: Level = (
-        "wrong" if free < _LEAST_FREE_GIB else "warning" if free < _LOW_FREE_GIB else "ok"
-    )
-    fix = "" if level == "ok" else "free some, or move the data: checkpoints need room"
+    level: Level = "wrong" if free < _MIN_FREE_GIB else "warning" if free < _LOW_FREE_GIB else "ok"
+    fix = "" if level == "ok" else "free space or move the data directory: checkpoints need space"
     yield Finding("disk", level, f"{free:.1f} GiB free at {at}", fix)
 
 
 def _database(settings: ServeSettings) -> Iterator[Finding]:
     what = "database"
     if settings.database is None and not (settings.data / "fairlead.db").exists():
-        yield Finding(what, "ok", "SQLite, made by the first start")
+        yield Finding(what, "ok", "SQLite, created by the first start")
         return
     has, newest = schema_state(settings.store_url)
     if has == newest:
-        yield Finding(what, "ok", f"reachable, with the schema of this version ({has})")
+        yield Finding(what, "ok", f"reachable, schema {has} is current")
     elif has is None:
-        yield Finding(what, "ok", "reachable and empty; the first start sets it up")
+        yield Finding(what, "ok", "reachable and empty; the first start creates the schema")
     else:
-        said = f"its schema is {has}, this version has {newest}"
-        fix = "start `fairlead serve` once to migrate it, or use the version that wrote it"
-        yield Finding(what, "warning", said, fix)
+        problem = f"schema {has}, but this version uses {newest}"
+        fix = "start `fairlead serve` once to migrate, or use the version that wrote the database"
+        yield Finding(what, "warning", problem, fix)
 
 
 def _clock(settings: ServeSettings) -> Iterator[Finding]:
@@ -130,59 +129,60 @@ def _clock(settings: ServeSettings) -> Iterator[Finding]:
     for path in settings.data.glob("fairlead.db*"):
         ahead = path.stat().st_mtime - now
         if ahead > MAX_CLOCK_SKEW_S:
-            said = f"{path.name} was written {ahead:.0f} s in the future: the clock went back"
-            fix = "let NTP set the clock (timedatectl set-ntp true)"
-            yield Finding("clock", "warning", said, fix)
+            problem = f"{path.name} was written {ahead:.0f} s in the future: the clock went back"
+            fix = "synchronise the clock by NTP (timedatectl set-ntp true)"
+            yield Finding("clock", "warning", problem, fix)
             return
     yield Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
 
 def _server(settings: ServeSettings) -> Iterator[Finding]:
     try:
-        client = Client.found(settings.data)
+        client = Client.from_environment(settings.data)
     except ServerError:
         yield from _port(settings)
         return
     try:
         status, headers, _ = client.raw("GET", "/readyz")
         about = client.get("/v1/about")
-    except UntrustedError as error:
+    except UntrustedCertificateError as error:
         yield Finding("server", "wrong", error.problem, error.fix)
         return
     except ServerError as error:
         if _port_in_use(settings):
-            yield Finding("server", "wrong", str(error), "see its log, or start it again")
+            yield Finding("server", "wrong", str(error), "see the server's log, or restart it")
             return
-        fix = "start it with `fairlead serve`; jobs that run go on meanwhile"
-        yield Finding("server", "warning", f"none answers ({error})", fix)
+        fix = "start it with `fairlead serve`; running jobs continue meanwhile"
+        yield Finding("server", "warning", f"not running ({error})", fix)
         return
     finally:
         client.close()
     if status != 200:
-        fix = "start it again: it goes on from what is written"
-        yield Finding("server", "wrong", "it has stopped deciding", fix)
+        fix = "restart the server: it recovers from the persisted state"
+        yield Finding("server", "wrong", "the scheduler has stopped", fix)
         return
     skew = abs(time.time() - parsedate_to_datetime(headers["date"]).timestamp())
     if skew > MAX_CLOCK_SKEW_S:
-        said = f"the server's clock differs by {skew:.0f} s"
-        yield Finding("clock", "warning", said, "let NTP set both clocks")
+        problem = f"the server's clock differs by {skew:.0f} s"
+        yield Finding("clock", "warning", problem, "synchronise both clocks by NTP")
     if about["version"] != __version__:
-        said = f"it runs Fairlead {about['version']}, this is {__version__}"
-        yield Finding("server", "warning", said, "start it again, or install its version here")
+        problem = f"the server runs Fairlead {about['version']}, this is {__version__}"
+        fix = "restart the server, or install its version here"
+        yield Finding("server", "warning", problem, fix)
     else:
-        yield Finding("server", "ok", f"{about['policy']} decides on {_listed(about['cluster'])}")
+        yield Finding("server", "ok", f"running {about['policy']} on {_listed(about['cluster'])}")
 
 
 def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{kind}={count}" for kind, count in counts.items())
+    return ", ".join(f"{accelerator}={count}" for accelerator, count in counts.items())
 
 
 def _port(settings: ServeSettings) -> Iterator[Finding]:
     if _port_in_use(settings):
-        said = f"port {settings.port} is taken by another program"
-        yield Finding("server", "wrong", said, "give --port, or stop the other program")
+        problem = f"port {settings.port} is in use by another program"
+        yield Finding("server", "wrong", problem, "use another --port, or stop the other program")
     else:
-        yield Finding("server", "ok", f"none runs; port {settings.port} is free")
+        yield Finding("server", "ok", f"not running; port {settings.port} is free")
 
 
 def _port_in_use(settings: ServeSettings) -> bool:

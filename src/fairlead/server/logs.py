@@ -1,4 +1,4 @@
-"""Structured logs: events with fields, as lines for people or JSON for programs, no secrets."""
+"""Structured logs without secrets: events with fields, as text or JSON lines on stderr."""
 
 import logging
 import re
@@ -15,14 +15,14 @@ log = structlog.get_logger("fairlead.access")
 _SECRET_FIELDS = {"token", "authorization", "password", "secret", "database"}
 _TOKEN = re.compile(r"fl_[0-9a-f]{6,}_[\w-]+")
 _PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^@\s/]+@")
-_QUIET = ("/v1/leases/", "/healthz", "/readyz", "/metrics")
-"""asked so often that they would drown all else: logged with log_level debug only"""
+_UNLOGGED_PATHS = ("/v1/leases/", "/healthz", "/readyz", "/metrics")
+"""prefixes of frequent requests, which are logged at level debug only"""
 Fields = MutableMapping[str, Any]
 
 
 def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
-    """Send all logs, also those of libraries, to stderr in one form."""
-    least: int = getattr(logging, level.upper())
+    """Send all logs, those of libraries included, to stderr in one format."""
+    threshold: int = getattr(logging, level.upper())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -30,10 +30,12 @@ def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
         structlog.processors.format_exc_info,
         redact_secrets,
     ]
-    render: Any = structlog.processors.JSONRenderer(default=str) if form == "json" else readable
+    render: Any = (
+        structlog.processors.JSONRenderer(default=str) if form == "json" else format_text_line
+    )
     structlog.configure(
         processors=[*shared, render],
-        wrapper_class=structlog.make_filtering_bound_logger(least),
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -44,11 +46,11 @@ def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
             foreign_pre_chain=shared,
         )
     )
-    logging.basicConfig(handlers=[handler], level=max(least, logging.WARNING), force=True)
+    logging.basicConfig(handlers=[handler], level=max(threshold, logging.WARNING), force=True)
 
 
 def redact_secrets(_: object, __: str, fields: Fields) -> Fields:
-    """Return the fields of a line with tokens and passwords blotted out."""
+    """Return the fields of a log line with tokens and passwords redacted."""
     for name, value in fields.items():
         if name in _SECRET_FIELDS:
             fields[name] = "…"
@@ -57,43 +59,43 @@ def redact_secrets(_: object, __: str, fields: Fields) -> Fields:
     return fields
 
 
-def readable(_: object, __: str, fields: Fields) -> str:
-    """Return a line for people: when, how grave, what, and its fields as name=value."""
+def format_text_line(_: object, __: str, fields: Fields) -> str:
+    """Return a log line as text: time, level, event, and its fields as name=value."""
     head = f"{fields.pop('timestamp', '')} {fields.pop('level', ''):7} {fields.pop('event', '')}"
     trace = fields.pop("exception", None)
-    said = [head, *(f"{name}={value}" for name, value in fields.items() if value is not None)]
-    return " ".join(said) + (f"\n{trace}" if trace else "")
+    parts = [head, *(f"{name}={value}" for name, value in fields.items() if value is not None)]
+    return " ".join(parts) + (f"\n{trace}" if trace else "")
 
 
 class AccessLogMiddleware:
-    """Writes a line for each request: who asked for what, the status and how long it took."""
+    """Logs each request with its principal, status and duration."""
 
     def __init__(self, app: ASGIApp, *, all_paths: bool = False) -> None:
         self._app, self._all_paths = app, all_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and write its line when it is over."""
-        quiet = not self._all_paths and scope.get("path", "").startswith(_QUIET)
+        """Pass a request on and log it when it has been answered."""
+        quiet = not self._all_paths and scope.get("path", "").startswith(_UNLOGGED_PATHS)
         if scope["type"] != "http" or quiet:
             await self._app(scope, receive, send)
             return
         began, status = time.perf_counter(), 0
 
-        async def seen(message: Message) -> None:
+        async def recording_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, seen)
+            await self._app(scope, receive, recording_send)
         finally:
             log.info(
                 "request",
                 method=scope["method"],
-                path=scope["path"],  # without its query: what is asked for, not how
+                path=scope["path"],  # without its query, which may hold secrets
                 status=status,
                 ms=round(1000 * (time.perf_counter() - began), 2),
-                who=scope.get("state", {}).get("who"),
+                who=scope.get("state", {}).get("principal"),  # lang: ok
                 address=(scope.get("client") or ("",))[0],
             )

@@ -1,4 +1,4 @@
-"""What those who follow events get, and for how long."""
+"""Event streams: contents, and their end with the token."""
 
 import asyncio
 from pathlib import Path
@@ -18,27 +18,27 @@ def test_a_silent_stream_ends_when_its_token_expires(
     async def scene() -> list[str]:
         async with scripted_live(tmp_path) as site, asyncio.timeout(10):
             tokens, at = Tokens({}, b"secret"), site.live.clock.now()
-            shown, _, _ = tokens.make("short", "viewer", at=at, lasts_s=0.3)
-            said = [text async for text in service.follow(site.live, tokens, shown)]
-            assert not site.live.listeners
-            return said
+            text, _, _ = tokens.make("short", "viewer", at=at, lasts_s=0.3)
+            lines = [line async for line in service.follow(site.live, tokens, text)]
+            assert not site.live.stream.subscribers
+            return lines
 
     welcome, *silent = asyncio.run(scene())
     assert welcome == ": welcome\n\n"
     assert set(silent) == {": still here\n\n"}
 
 
-def test_nothing_is_told_after_a_token_was_revoked(tmp_path: Path) -> None:
+def test_an_event_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_live(tmp_path) as site, asyncio.timeout(10):
             tokens = Tokens({}, b"secret")
-            shown, token, _ = tokens.make("follower", "viewer", at=site.live.clock.now())
-            stream = service.follow(site.live, tokens, shown)
+            text, token, _ = tokens.make("follower", "viewer", at=site.live.clock.now())
+            stream = service.follow(site.live, tokens, text)
             await anext(stream)
             first = await site.submit()
             assert first in await anext(stream)
             tokens.revoke(token.id)
             await site.submit()
-            assert [text async for text in stream] == []
+            assert [line async for line in stream] == []
 
     asyncio.run(scene())

@@ -1,4 +1,4 @@
-"""What a server keeps to itself in a directory that others can look into."""
+"""Permissions of a server's files in a directory that other users can read."""
 
 import stat
 from pathlib import Path
@@ -8,7 +8,7 @@ from fairlead.server.serve import _open
 from fairlead.store import Put
 
 
-def test_database_and_jobs_are_the_owners_alone_in_a_directory_that_others_can_read(
+def test_database_and_jobs_are_private_in_a_directory_that_others_can_read(
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "data"

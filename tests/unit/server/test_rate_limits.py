@@ -1,9 +1,9 @@
-"""How often one may ask."""
+"""Rate limits and redaction of secrets in logs."""
 
 import pytest
 
 from fairlead.server.access import rate_limits as module
-from fairlead.server.access.rate_limits import BusyError, TokenBuckets, retry_after
+from fairlead.server.access.rate_limits import RateLimitedError, TokenBuckets, retry_after
 from fairlead.server.logs import redact_secrets
 
 
@@ -20,12 +20,12 @@ def taken(buckets: TokenBuckets, key: str, times: int) -> int:
         try:
             buckets.take(key)
             count += 1
-        except BusyError:
+        except RateLimitedError:
             pass
     return count
 
 
-def test_a_burst_is_allowed_then_the_rate() -> None:
+def test_a_burst_is_allowed_and_then_the_rate() -> None:
     clock = Clock()
     buckets = TokenBuckets(10.0, 50, clock)
     assert taken(buckets, "a", 80) == 50
@@ -35,17 +35,17 @@ def test_a_burst_is_allowed_then_the_rate() -> None:
     assert taken(buckets, "a", 80) == 50
 
 
-def test_keys_do_not_hinder_each_other() -> None:
+def test_each_key_has_a_separate_limit() -> None:
     buckets = TokenBuckets(1.0, 5, Clock())
     assert taken(buckets, "a", 9) == 5
     assert taken(buckets, "b", 9) == 5
 
 
-def test_the_wait_that_is_told_suffices() -> None:
+def test_a_request_after_the_reported_wait_succeeds() -> None:
     clock = Clock()
     buckets = TokenBuckets(0.25, 2, clock)
     taken(buckets, "a", 2)
-    with pytest.raises(BusyError) as caught:
+    with pytest.raises(RateLimitedError, match=r"^rate limit exceeded; retry in 4 s$") as caught:
         buckets.take("a")
     assert retry_after(caught.value) == "4"
     clock.now += caught.value.wait_s
@@ -60,12 +60,12 @@ def test_memory_is_bounded_and_the_emptiest_buckets_are_kept(
     buckets = TokenBuckets(1.0, 50, clock)
     taken(buckets, "greedy", 50)
     for i in range(1000):
-        buckets.take(f"passer-by {i}")
+        buckets.take(f"client {i}")
     assert len(buckets._full_at) <= 100
     assert taken(buckets, "greedy", 1) == 0
 
 
-def test_secrets_are_blotted_out_of_log_lines() -> None:
+def test_secrets_are_redacted_in_log_lines() -> None:
     fields = {
         "event": "request",
         "path": "/v1/tokens/fl_0123456789ab_abcDEF-_123",

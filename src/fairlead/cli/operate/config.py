@@ -7,7 +7,7 @@ import typer
 
 from fairlead.cli.shared.options import Json
 
-app = typer.Typer(help="The server's settings.", no_args_is_help=True)
+app = typer.Typer(help="Settings of the server.", no_args_is_help=True)
 
 
 @app.callback()
@@ -19,15 +19,15 @@ def _config() -> None:
 def check(
     file: Annotated[
         Path | None,
-        typer.Argument(help="Settings in TOML.", show_default="DATA/fairlead.toml, if there"),
+        typer.Argument(help="Settings in TOML.", show_default="DATA/fairlead.toml, if it exists"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check the settings that `fairlead serve` would start with, and show who says what.
+    """Check the settings that `fairlead serve` would start with, and show the origin of each.
 
-    Reads the file and the environment (FAIRLEAD_PORT and so on, which win), then tries what
-    they name: the policy, the devices, the speeds. The first fault is one line that names the
-    field and the fix.
+    Reads the file and the environment (FAIRLEAD_PORT and so on, which win), then checks that the
+    policy, devices and speeds exist. Reports the first error in one line: place, field, expected
+    value.
 
     Example:  fairlead config check /etc/fairlead.toml
     """
@@ -35,18 +35,20 @@ def check(
 
     from fairlead.cli.shared.json_output import print_json
     from fairlead.cli.shared.output import messages, table
-    from fairlead.server.config.settings import effective, unread
+    from fairlead.server.config.loading import load_settings, unknown_variables
     from fairlead.server.config.validation import verify
 
-    found = effective({}, os.environ, file)
-    verify(found)
+    effective = load_settings({}, os.environ, file)
+    verify(effective)
+    values = effective.values
     if as_json:
-        settings = {one.name: {"value": one.shown, "origin": one.origin} for one in found.listed}
-        print_json({"file": found.file and str(found.file), "settings": settings})
+        settings = {value.name: {"value": value.shown, "origin": value.origin} for value in values}
+        print_json({"file": effective.file and str(effective.file), "settings": settings})
         return
     rows = [
-        [one.name, "" if one.shown is None else str(one.shown), one.origin] for one in found.listed
+        [value.name, "" if value.shown is None else str(value.shown), value.origin]
+        for value in values
     ]
-    table("settings in force", ["setting", "value", "said by"], rows, figures=False)
-    for variable in unread(os.environ):
-        messages.print(f"{variable} is set, but is no setting", markup=False, highlight=False)
+    table("effective settings", ["setting", "value", "origin"], rows, figures=False)
+    for variable in unknown_variables(os.environ):
+        messages.print(f"{variable}: not a setting: ignored", markup=False, highlight=False)

@@ -13,28 +13,30 @@ _COLOUR = {"ok": "green", "warning": "yellow", "wrong": "red"}
 def doctor(
     *,
     data: Annotated[
-        Path | None, typer.Option(help="The data directory.", show_default="~/.fairlead")
+        Path | None, typer.Option(help="Data directory.", show_default="~/.fairlead")
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Settings in TOML.", show_default="DATA/fairlead.toml, if there"),
+        typer.Option(help="Settings in TOML.", show_default="DATA/fairlead.toml, if it exists"),
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option(help="The interpreter that jobs use.", show_default="this one"),
+        typer.Option(help="Interpreter of the jobs.", show_default="this one"),
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(help="What starts processes, as for `serve`.", show_default="the setting's"),
+        typer.Option(
+            help="Engine that starts processes, as for `serve`.", show_default="the setting's"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check that this machine and its server are well, and say what to do where they are not.
+    """Check this machine and its server, and show a fix for each problem.
 
-    Looks at the version, settings, data directory, disk, database, clock, devices, the job
-    library in the jobs' interpreter, and the server. With a cluster as engine it asks the nodes
-    themselves, by a job of a second on up to 16 of them, whether they see the data directory, have
-    our time and reach the server. Exit code 1 if something is wrong.
+    Checks the version, settings, data directory, disk, database, clock, devices, the job library
+    in the jobs' interpreter, and the server. On a cluster it also runs a job of one second on up
+    to 16 nodes, which checks their data directory, clock and connection to the server. Exits with
+    code 1 if there is a problem.
 
     Example:  fairlead doctor --python /opt/train/bin/python
     """
@@ -47,15 +49,16 @@ def doctor(
     from fairlead.cli.shared.output import printable, results
     from fairlead.server.checkup import run_checkup
 
-    found = run_checkup(data, config, python, engine)
-    wrong = any(one.level == "wrong" for one in found)
+    findings = run_checkup(data, config, python, engine)
+    wrong = any(finding.level == "wrong" for finding in findings)
     if as_json:
-        print_json({"well": not wrong, "findings": [asdict(one) for one in found]})
+        print_json({"well": not wrong, "findings": [asdict(finding) for finding in findings]})
     else:
-        table = Table("", "", "found", "what to do", title_justify="left")
-        for one in found:
-            level = Text(one.level, style=_COLOUR[one.level])
-            table.add_row(level, one.what, printable(one.found), printable(one.fix))
+        table = Table("", "", "finding", "fix", title_justify="left")
+        for finding in findings:
+            level = Text(finding.level, style=_COLOUR[finding.level])
+            text, fix = printable(finding.found), printable(finding.fix)
+            table.add_row(level, finding.what, text, fix)
         results.print(table)
     if wrong:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""What went wrong, in one line on stderr, and the exit code that goes with it."""
+"""Errors of commands: one line on stderr and an exit code."""
 
 import os
 import sys
@@ -11,55 +11,55 @@ import typer
 from fairlead.model.errors import FairleadError, UsageError
 
 UsageErrors: type[Exception] = typer.BadParameter.__bases__[0]
-"""what typer raises for arguments it cannot use; typer itself gives it no name"""
+"""base class of Typer's usage errors, which Typer does not export"""
 
 
 def run(app: typer.Typer) -> int:
-    """Run the command line and return its exit code; every refusal is one line on stderr."""
+    """Run the command line and return its exit code; print an error as one line on stderr."""
     try:
         code = app(prog_name="fairlead", standalone_mode=False)
         sys.stdout.flush()
     except FairleadError as error:
-        _say(f"{error} [{error.code}]")
+        _print_error(f"{error} [{error.code}]")
         return 2 if error.code == UsageError.code else 1
     except UsageErrors as error:
         return _usage_message(error)
     except typer.Abort:
-        _say("nothing was answered, so nothing was done [usage]")
+        _print_error("aborted: no answer given [usage]")
         return 2
     except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody left to tell.
+        # The reader of the output has exited.
         _discard_output()
         return 1
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        place = f"{error.filename}: " if error.filename else ""
         fix = "check the path, its permissions and the disk"
-        _say(f"{where}{error.strerror or error}; {fix} [system]")
+        _print_error(f"{place}{error.strerror or error}; {fix} [system]")
         _discard_output()
         return 1
-    except Exception as error:  # a fault of ours: say where the whole of it is
-        _say(f"{_error_summary(error)}; this is a fault in Fairlead: please report it [internal]")
+    except Exception as error:  # a bug: name the file with the traceback
+        _print_error(f"{_error_summary(error)}; this is a bug: please report it [internal]")
         return 1
     if code == 130:
-        _say("interrupted")
+        _print_error("interrupted")
     return code if isinstance(code, int) else 0
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     from fairlead.cli.shared.output import messages, printable
 
     messages.print(f"fairlead: {printable(text)}", style="red", highlight=False, soft_wrap=True)
 
 
 def _usage_message(error: Any) -> int:
-    told = " ".join(error.format_message().split())
+    message = " ".join(error.format_message().split())
     if type(error).__name__ == "NoArgsIsHelpError":
-        if told:  # otherwise the help is on stdout already
+        if message:  # otherwise Typer has printed the help
             error.show()
-    elif error.ctx is None or told.endswith("?"):
-        _say(f"{told} [usage]")
+    elif error.ctx is None or message.endswith("?"):
+        _print_error(f"{message} [usage]")
     else:
-        _say(f"{told.rstrip('.')}; see {error.ctx.command_path} --help [usage]")
+        _print_error(f"{message.rstrip('.')}; see {error.ctx.command_path} --help [usage]")
     return int(error.exit_code)
 
 
@@ -67,9 +67,9 @@ def _error_summary(error: Exception) -> str:
     handle, path = tempfile.mkstemp(prefix="fairlead-", suffix=".txt")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         traceback.print_exception(error, file=file)
-    return f"{type(error).__name__}: {error} (all of it is in {path})"
+    return f"{type(error).__name__}: {error} (traceback: {path})"
 
 
 def _discard_output() -> None:
-    """Have the interpreter drop what it could not write, and not complain of it at its end."""
+    """Redirect stdout to /dev/null, so that the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""How commands speak to programs; without Rich, which takes time to load."""
+"""JSON output of commands; without Rich, which takes time to load."""
 
 import json
 import sys
@@ -7,5 +7,5 @@ from typing import Any
 
 def print_json(value: Any) -> None:
     """Write one JSON document to stdout."""
-    # Unlike json.dump, json.dumps encodes without a Python call for every value.
+    # json.dumps encodes without a Python call per value, unlike json.dump.
     sys.stdout.write(json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n")

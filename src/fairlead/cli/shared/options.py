@@ -1,24 +1,23 @@
-"""Options that several commands share, declared once."""
+"""Options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Json = Annotated[
-    bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 ClusterOption = Annotated[
-    str, typer.Option(help="Devices of each accelerator, /n to a node, or a YAML file.")
+    str, typer.Option(help="Devices per accelerator, with /n devices per node, or a YAML file.")
 ]
 SpeedsOption = Annotated[
-    str, typer.Option(help="Steps per second: CSV, Gavel JSON, or a bundled table's name.")
+    str, typer.Option(help="Speeds table: CSV, Gavel JSON, or the name of a bundled table.")
 ]
-PolicyOption = Annotated[str, typer.Option(help="Who should get what: see `fairlead policies`.")]
+PolicyOption = Annotated[str, typer.Option(help="Scheduling policy: see `fairlead policies`.")]
 MechanismOption = Annotated[
     str | None,
     typer.Option(
-        help="How shares are realised: see `fairlead policies`.", show_default="the policy's"
+        help="Mechanism that realises shares: see `fairlead policies`.",
+        show_default="the policy's",
     ),
 ]
 RoundOption = Annotated[
@@ -31,18 +30,19 @@ RoundOption = Annotated[
     ),
 ]
 RestoreCostOption = Annotated[
-    float, typer.Option(help="Seconds that a job loses when it starts again.", min=0, max=1e9)
+    float, typer.Option(help="Seconds lost when a job restarts.", min=0, max=1e9)
 ]
 PhysicsOption = Annotated[
     str,
-    typer.Option(help="What slows jobs beyond the speeds: none, gandiva, or a JSON or YAML file."),
+    typer.Option(help="Physics model of slowdowns: none, gandiva, or a JSON or YAML file."),
 ]
 TenantsOption = Annotated[
     Path | None,
     typer.Option(
-        "--tenants-file", help="JSON or YAML: tenants' weights, parents, quotas, priorities."
+        "--tenants-file", help="Weights, parents, quotas and priorities of tenants: JSON or YAML."
     ),
 ]
 WindowOption = Annotated[
-    str | None, typer.Option(help="Report jobs A to B-1 only, stop when they are done: A:B.")
+    str | None,
+    typer.Option(help="Report jobs A to B-1 only and stop when they have finished: A:B."),
 ]

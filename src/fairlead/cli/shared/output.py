@@ -1,25 +1,25 @@
-"""How commands speak to people: results on stdout, everything else on stderr."""
+"""Text output of commands: results on stdout, messages on stderr."""
 
 from rich.console import Console
 from rich.table import Table
 
 messages = Console(stderr=True, markup=False, emoji=False)
 results = Console(markup=False, emoji=False)
-"""names may hold square brackets and colons, which are no markup"""
+"""without markup, since names may hold square brackets and colons"""
 
 
 def printable(text: str) -> str:
-    """Return text whose control characters are written out, so that no terminal obeys them."""
+    """Return text with control characters escaped, so that terminals do not obey them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def counted(number: int, what: str) -> str:
+def pluralise(number: int, noun: str) -> str:
     """Return ``1 job``, ``2 jobs``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, figures: bool = True) -> None:
-    """Print a table; figures stand to the right, words and the first column to the left."""
+    """Print a table; ``figures`` aligns all columns but the first to the right."""
     drawn = Table(title=title, title_justify="left")
     for i, name in enumerate(columns):
         drawn.add_column(name, justify="right" if i and figures else "left")
@@ -29,5 +29,5 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, figures: boo
 
 
 def hours(seconds: float | None) -> str:
-    """Return a duration in hours, as people compare them."""
+    """Return a duration in hours with two decimals."""
     return "–" if seconds is None else f"{seconds / 3600:.2f} h"

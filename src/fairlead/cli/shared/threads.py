@@ -1,13 +1,13 @@
-"""How many threads a command uses."""
+"""Number of threads of a command."""
 
 import os
 
 
 def use_one_thread() -> None:
-    """Let numpy compute on this thread only, to be called before it is imported.
+    """Make numpy compute on this thread only; call it before numpy is imported.
 
-    Our arrays are small: the threads of a pool would only wait, busily, and how many there are
-    could show in the last bits of sums. Commands that start jobs must not call this.
+    The arrays are small: threads of a pool would only spin, and their number could change the last
+    bits of sums. Commands that start jobs must not call this.
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, "1")

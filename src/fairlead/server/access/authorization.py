@@ -1,7 +1,7 @@
-"""Who makes a request, and which jobs are theirs to see and change.
+"""Authentication of requests, and the jobs that a principal may see and change.
 
 Dependencies are coroutines though they wait for nothing: FastAPI would call plain functions in
-threads. They depend on nothing in turn: resolving each costs more than what it does.
+threads. They have no dependencies themselves: resolving one costs more than its work.
 """
 
 from typing import Annotated
@@ -10,75 +10,71 @@ from fastapi import Depends, Request
 
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError
-from fairlead.server.access.rate_limits import RateLimiters
 from fairlead.server.access.tokens import AuthError, Principal, Tokens
+from fairlead.server.context import ServerContext, context_of
 
 
 class NotFoundError(FairleadError):
-    """There is nothing of this name, or nothing that may be shown."""
+    """No object with this name exists, or the principal may not see it."""
 
     code = "missing"
 
 
+async def _context(request: Request) -> ServerContext:
+    return context_of(request)
+
+
 async def _live(request: Request) -> Live:
-    found: Live = request.app.state.live
-    return found
+    return context_of(request).live
 
 
 async def _tokens(request: Request) -> Tokens:
-    found: Tokens = request.app.state.tokens
-    return found
+    return context_of(request).tokens
 
 
-def rate_limiters_of(request: Request) -> RateLimiters:
-    """Return the server's limits on how often one may ask."""
-    found: RateLimiters = request.app.state.gates
-    return found
+async def _current_principal(request: Request) -> Principal:
+    context, token = context_of(request), bearer_token(request)
+    try:
+        principal = context.tokens.authenticate(token, context.live.clock.now())
+    except AuthError as error:
+        raise count_failed_login(request, error) from None
+    request.state.principal = principal.name
+    # The limit counts by token, and only valid ones: no client can use up another one's.
+    context.rate_limiters.requests.take(token)
+    return principal
 
 
-def refused(request: Request, error: AuthError) -> AuthError:
-    """Count a token that is not good against its address, and return the refusal."""
-    rate_limiters_of(request).refusals.take(request.client.host if request.client else "")
+ContextDependency = Annotated[ServerContext, Depends(_context)]
+LiveDependency = Annotated[Live, Depends(_live)]
+TokensDependency = Annotated[Tokens, Depends(_tokens)]
+CurrentPrincipal = Annotated[Principal, Depends(_current_principal)]
+
+
+def count_failed_login(request: Request, error: AuthError) -> AuthError:
+    """Count an invalid token against the client's address, and return the error."""
+    address = request.client.host if request.client else ""
+    context_of(request).rate_limiters.failed_logins.take(address)
     return error
 
 
-def bearer(request: Request) -> str:
-    """Return the token that a request shows."""
-    kind, _, text = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not text:
-        raise AuthError("a token is needed: Authorization: Bearer …", known=False)
-    return text
+def bearer_token(request: Request) -> str:
+    """Return the bearer token of a request."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise AuthError("missing token: expected the header Authorization: Bearer …", known=False)
+    return token
 
 
-LiveDependency = Annotated[Live, Depends(_live)]
-TokensDependency = Annotated[Tokens, Depends(_tokens)]
-
-
-async def _who(request: Request) -> Principal:
-    state, shown = request.app.state, bearer(request)
-    try:
-        found: Principal = state.tokens.recognise(shown, state.live.clock.now())
-    except AuthError as error:
-        raise refused(request, error) from None
-    request.state.who = found.name
-    # Only the token itself counts, once it is known to be good: nobody can use up another's.
-    rate_limiters_of(request).requests.take(shown)
-    return found
-
-
-Who = Annotated[Principal, Depends(_who)]
-
-
-def find(live: Live, who: Principal, job_id: str) -> int:
-    """Return a job's number if it exists and is shown to whoever asks."""
-    number = live.scheduler.jobs.number.get(job_id)
-    if number is None or not who.can_see(live.scheduler.jobs.jobs[number].tenant):
-        raise NotFoundError(f"there is no job {job_id!r}")
+def find_visible_job(live: Live, principal: Principal, job_id: str) -> int:
+    """Return the number of a job that the principal may see."""
+    number = live.queries.find_job(job_id)
+    if number is None or not principal.can_see(live.queries.job(number).tenant):
+        raise NotFoundError(f"no job {job_id!r}")
     return number
 
 
-def require_owned_job(live: Live, who: Principal, job_id: str) -> int:
-    """Return a job's number if whoever asks may change it."""
-    number = find(live, who, job_id)
-    who.require_tenant(live.scheduler.jobs.jobs[number].tenant)
+def require_owned_job(live: Live, principal: Principal, job_id: str) -> int:
+    """Return the number of a job that the principal may change."""
+    number = find_visible_job(live, principal, job_id)
+    principal.require_tenant(live.queries.job(number).tenant)
     return number

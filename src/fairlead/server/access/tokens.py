@@ -1,4 +1,4 @@
-"""Who asks: tokens of people, stored hashed, and tokens of leases, computed from a secret."""
+"""Tokens of users, stored as hashes, and tokens of leases, computed from a secret."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ Role = Literal["admin", "tenant", "viewer"]
 
 
 class AuthError(FairleadError):
-    """Nobody we know, or somebody who may not do this."""
+    """An unknown client, or a known one without the permission."""
 
     code = "denied"
 
@@ -26,35 +26,36 @@ class AuthError(FairleadError):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever makes a request."""
+    """Authenticated sender of a request."""
 
     name: str
     role: Role
     tenant: str | None = None
     sees: Sequence[str] = ()
-    """other tenants whose jobs an admin has shared with it"""
+    """other tenants whose jobs it may see"""
 
     def can_see(self, tenant: str) -> bool:
-        """Tell whether jobs of a tenant are shown to it."""
+        """Return whether it may see the jobs of a tenant."""
         return self.role != "tenant" or tenant == self.tenant or tenant in self.sees
 
     def require(self, *roles: Role) -> None:
-        """Refuse whoever has none of these roles."""
+        """Raise AuthError unless it has one of these roles."""
         if self.role not in roles:
-            raise AuthError(f"this needs the role {' or '.join(roles)}", known=True)
+            raise AuthError(f"role {self.role}: expected {' or '.join(roles)}", known=True)
 
     def require_tenant(self, tenant: str) -> None:
-        """Refuse whoever may not change what belongs to a tenant."""
+        """Raise AuthError unless it may change objects of a tenant."""
         self.require("admin", "tenant")
         if self.role == "tenant" and tenant != self.tenant:
             raise AuthError(
-                f"this belongs to tenant {tenant!r}, and your token to {self.tenant!r}", known=True
+                f"tenant {tenant!r}: not permitted with a token of tenant {self.tenant!r}",
+                known=True,
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is kept of a token: enough to recognise it, not to make it."""
+    """Stored part of a token, with a hash of its secret."""
 
     id: str
     name: str
@@ -66,12 +67,12 @@ class Token:
     sees: Sequence[str] = ()
 
     def has_expired(self, at: float) -> bool:
-        """Tell whether it is good for nothing any more."""
+        """Return whether it has expired at a time."""
         return self.expires_at is not None and at >= self.expires_at
 
 
 class Tokens:
-    """The tokens there are; changes are written by whoever calls."""
+    """All tokens; the caller persists the changes."""
 
     def __init__(self, documents: dict[str, str], secret: bytes) -> None:
         self._by_id = {key: Token(**json.loads(body)) for key, body in documents.items()}
@@ -87,7 +88,7 @@ class Tokens:
         lasts_s: float | None = None,
         sees: Sequence[str] = (),
     ) -> tuple[str, Token, Change]:
-        """Return a new token, shown this once, what is kept of it, and how to keep that."""
+        """Return a new token, its stored part, and the change that stores it."""
         id_, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         expires_at = None if lasts_s is None else at + lasts_s
         token = Token(id_, name, role, _digest(secret), tenant, at, expires_at, tuple(sees))
@@ -95,19 +96,19 @@ class Tokens:
         return f"fl_{id_}_{secret}", token, Put("token", id_, json.dumps(asdict(token)))
 
     def revoke(self, id_: str) -> Change | None:
-        """Forget a token; None if there is none of this id."""
+        """Remove a token; return the change that removes it, or None for an unknown id."""
         return None if self._by_id.pop(id_, None) is None else Remove("token", id_)
 
     def is_last_admin(self, id_: str, at: float) -> bool:
-        """Tell whether nobody could administer for as long any more without this token.
+        """Return whether this is the last admin token, or the last one that does not expire.
 
-        One that expires later does not make up for one that does not.
+        An admin token that expires does not replace one that does not.
         """
-        mine = self._by_id.get(id_)
-        if mine is None or mine.role != "admin" or mine.has_expired(at):
+        token = self._by_id.get(id_)
+        if token is None or token.role != "admin" or token.has_expired(at):
             return False
         others = [t for t in self._by_id.values() if t.role == "admin" and t.id != id_]
-        if mine.expires_at is None:
+        if token.expires_at is None:
             return all(other.expires_at is not None for other in others)
         return all(other.has_expired(at) for other in others)
 
@@ -115,25 +116,25 @@ class Tokens:
         """Return all tokens, oldest first."""
         return sorted(self._by_id.values(), key=lambda token: token.created_at)
 
-    def recognise(self, text: str, at: float) -> Principal:
-        """Return whose token this is; refuse one that is unknown or has expired."""
-        kind, _, rest = text.partition("_")
+    def authenticate(self, text: str, at: float) -> Principal:
+        """Return the owner of a token; raise AuthError if it is unknown or has expired."""
+        prefix, _, rest = text.partition("_")
         id_, _, secret = rest.partition("_")
         token = self._by_id.get(id_)
-        # A digest is compared even for unknown ids, so that time does not tell them apart.
+        # Unknown ids take as long as known ones: a digest is compared for both.
         known = hmac.compare_digest(_digest(secret), token.digest if token else _digest(""))
-        if kind != "fl" or token is None or not known:
-            raise AuthError("the token is not known", known=False)
+        if prefix != "fl" or token is None or not known:
+            raise AuthError("unknown token", known=False)
         if token.has_expired(at):
-            raise AuthError("the token has expired", known=False)
+            raise AuthError("expired token", known=False)
         return Principal(token.name, token.role, token.tenant, token.sees)
 
     def lease_token(self, lease: int) -> str:
-        """Return the token of a lease: good for nothing but its renewal."""
+        """Return the token of a lease, which permits its renewal only."""
         return hmac.new(self._secret, f"lease:{lease}".encode(), hashlib.sha256).hexdigest()
 
     def is_lease_token(self, text: str, lease: int) -> bool:
-        """Tell whether a token is that of a lease."""
+        """Return whether a token belongs to a lease."""
         return hmac.compare_digest(text.encode(), self.lease_token(lease).encode())
 
 

@@ -1,4 +1,4 @@
-"""The REST API under /v1, health and metrics: one application."""
+"""The web application: REST API under /v1, health and metrics."""
 
 from typing import Any
 
@@ -8,88 +8,101 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from fairlead import __version__
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.server.access.rate_limits import (
     BodyLimitMiddleware,
-    BusyError,
-    Limits,
+    RateLimitedError,
     RateLimiters,
+    RateLimits,
     retry_after,
 )
 from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api import schemas as msg
-from fairlead.server.api.renewals import Renewals
+from fairlead.server.api.renewals import RenewalMiddleware
 from fairlead.server.api.routes.access import access
-from fairlead.server.api.routes.insights import About, insights
+from fairlead.server.api.routes.insights import insights
 from fairlead.server.api.routes.jobs import jobs
 from fairlead.server.api.routes.leases import leases
 from fairlead.server.api.routes.nodes import nodes
 from fairlead.server.api.routes.service import service
 from fairlead.server.api.routes.tenants import tenants
+from fairlead.server.context import ServerContext, ServerInfo
 from fairlead.server.logs import AccessLogMiddleware
+from fairlead.version import __version__
 
 _STATUS = {"input": 422, "usage": 400, "protocol": 409, "missing": 404, "fenced": 503, "busy": 429}
-_TROUBLE: dict[int | str, dict[str, Any]] = {
+ROUTERS = (leases, jobs, tenants, nodes, access, insights, service)
+"""ordered by request rate: the first match answers"""
+_ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 422, 429)
 }
-_UNKNOWN, _DEFAULT_LIMITS = About(), Limits()
+_NO_INFO, _DEFAULT_LIMITS = ServerInfo(), RateLimits()
 
 
 def make_app(
     live: Live,
     tokens: Tokens,
     *,
-    about: About = _UNKNOWN,
-    limits: Limits = _DEFAULT_LIMITS,
+    info: ServerInfo = _NO_INFO,
+    limits: RateLimits = _DEFAULT_LIMITS,
     log_all: bool = False,
 ) -> ASGIApp:
-    """Return the application that serves a live scheduler; ``log_all`` logs renewals, too."""
+    """Return the application that serves a live scheduler.
+
+    ``log_all`` logs renewals and health checks too.
+    """
     app = FastAPI(
-        title="Fairlead", version=__version__, responses=_TROUBLE, redirect_slashes=False
+        title="Fairlead", version=__version__, responses=_ERROR_RESPONSES, redirect_slashes=False
     )
-    app.state.live, app.state.tokens, app.state.about = live, tokens, about
-    app.state.gates = RateLimiters(limits)
-    app.add_exception_handler(FairleadError, _refused)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _unusable)
-    # In the order of how often they are asked: all are tried until one fits.
-    for router in (leases, jobs, tenants, nodes, access, insights, service):
+    context = ServerContext(live, tokens, RateLimiters(limits), info)
+    app.state.context = context
+    app.add_exception_handler(FairleadError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    for router in ROUTERS:
         app.include_router(router)
-    inner = Renewals(app, live, tokens, app.state.gates)
+    inner = RenewalMiddleware(app, context)
     return AccessLogMiddleware(BodyLimitMiddleware(inner, limits.body_bytes), all_paths=log_all)
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
+def status_of(code: str) -> int:
+    """Return the HTTP status of an error code."""
+    return _STATUS.get(code, 500)
+
+
+async def _on_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FairleadError)
-    status = _STATUS.get(error.code, 500)
+    status = status_of(error.code)
     if isinstance(error, AuthError):
         status = 403 if error.known else 401
     field = error.field if isinstance(error, InputError) else None
-    found = _problem(status, error.code, str(error), field)
-    if isinstance(error, BusyError):
-        found.headers["Retry-After"] = retry_after(error)
-    return found
+    response = _error_response(status, error.code, str(error), field)
+    if isinstance(error, RateLimitedError):
+        response.headers["Retry-After"] = retry_after(error)
+    return response
 
 
-async def _unusable(_: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _problem(error.status_code, "usage", str(error.detail), None)
+    return _error_response(error.status_code, "usage", str(error.detail), None)
 
 
-async def _malformed(_: Request, error: Exception) -> JSONResponse:
+async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        why = str(first.get("ctx", {}).get("error", "it cannot be read"))
-        said = f"the body is no JSON document: {why} (at character {first['loc'][-1]})"
-        return _problem(422, "input", said, None)
+        reason = str(first.get("ctx", {}).get("error", "unreadable"))
+        message = f"request body: not JSON: {reason} (at character {first['loc'][-1]})"
+        return _error_response(422, "input", message, None)
     field = ".".join(str(part) for part in first["loc"][1:])
-    return _problem(422, "input", f"{field or 'the request'}: {first['msg']}", field or None)
+    # Pydantic reports the fields of a dataclass as arguments of a function.
+    unexpected = first["type"] == "unexpected_keyword_argument"
+    problem = "Extra inputs are not permitted" if unexpected else first["msg"]
+    return _error_response(422, "input", f"{field or 'request'}: {problem}", field or None)
 
 
-def _problem(status: int, code: str, message: str, field: str | None) -> JSONResponse:
+def _error_response(status: int, code: str, message: str, field: str | None) -> JSONResponse:
     body = {"error": {"code": code, "message": message, "field": field}}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse(body, status, headers)

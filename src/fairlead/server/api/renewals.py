@@ -1,8 +1,8 @@
-"""Renewals, answered before the framework looks at them: they are most of what is ever asked.
+"""Renewals of leases, answered ahead of the web framework because they are most of the requests.
 
-A thousand nodes renew hundreds of times a second, and more when a round ends. What FastAPI does
-for a request costs ten times what a renewal does itself. Requests that are not as they should be
-are left to the framework, so that all refusals look alike.
+A thousand nodes renew hundreds of times per second, and more at the end of a round. FastAPI's work
+for a request costs ten times as much as the renewal itself. The middleware passes invalid requests
+on to the framework, so that all errors look alike.
 """
 
 import json
@@ -12,55 +12,54 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead import failpoints
-from fairlead.live.driver import Live
+from fairlead.live.leases.renewal import RenewalAnswer
 from fairlead.model.errors import FairleadError, ProtocolError
-from fairlead.server.access.rate_limits import RateLimiters
-from fairlead.server.access.tokens import AuthError, Tokens
+from fairlead.server.access.tokens import AuthError
 from fairlead.server.api.schemas import Renewal
+from fairlead.server.context import ServerContext
 
 _PREFIX, _SUFFIX = "/v1/leases/", "/renew"
 _MAX_LEASE_DIGITS = 20
 
 
-def renewed(
-    live: Live, tokens: Tokens, gates: RateLimiters, lease: int, bearer: str, told: Renewal
-) -> dict[str, object]:
-    """Take in what a member tells and return its answer; refuse wrong tokens and ended leases."""
-    if not tokens.is_lease_token(bearer, lease):
-        raise AuthError("the token is not this lease's", known=False)
-    gates.renewals.take(lease)
+def answer_renewal(
+    server: ServerContext, lease: int, token: str, renewal: Renewal
+) -> RenewalAnswer:
+    """Return the answer to a member's renewal; refuse wrong tokens and leases that have ended."""
+    if not server.tokens.is_lease_token(token, lease):
+        raise AuthError(f"token: not valid for lease {lease}", known=False)
+    server.rate_limiters.renewals.take(lease)
     failpoints.point("server.renewal.heard")
-    answer = live.renew(lease, dict(told))
+    answer = server.live.renew(lease, renewal.to_live())
     failpoints.point("server.renewal.answered")
     if answer is None:
-        raise ProtocolError(f"lease {lease} is over")
+        raise ProtocolError(f"lease {lease}: already ended")
     return answer
 
 
-class Renewals:
-    """Answers renewals itself and passes on every other request."""
+class RenewalMiddleware:
+    """Answers valid renewals and passes every other request on."""
 
-    def __init__(self, app: ASGIApp, live: Live, tokens: Tokens, gates: RateLimiters) -> None:
-        self._app, self._live, self._tokens, self._gates = app, live, tokens, gates
+    def __init__(self, app: ASGIApp, server: ServerContext) -> None:
+        self._app, self._server = app, server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a good renewal; what else there is to say the framework says."""
+        """Answer a valid renewal; let the framework answer anything else."""
         lease = _lease_of(scope)
         if lease is None:
             await self._app(scope, receive, send)
             return
         try:
             body = await _read(receive)
-        except HTTPException as error:  # it is too large
+        except HTTPException as error:  # the body is too large
             await self._app(scope, _raising_receive(error), send)
             return
         try:
-            told = Renewal.model_validate_json(body)
-            bearer = _bearer_token(scope)
-            answer = renewed(self._live, self._tokens, self._gates, lease, bearer, told)
+            renewal = Renewal.model_validate_json(body)
+            answer = answer_renewal(self._server, lease, _bearer_token(scope), renewal)
         except (ValidationError, FairleadError):
-            # Nothing has happened yet but a count against this lease's renewals.
-            await self._app(scope, _again(body, receive), send)
+            # So far the request has only been counted against the lease's rate limit.
+            await self._app(scope, _replaying_receive(body, receive), send)
             return
         text = json.dumps(answer).encode()
         length = str(len(text)).encode()
@@ -83,8 +82,8 @@ def _lease_of(scope: Scope) -> int | None:
 def _bearer_token(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"authorization":
-            kind, _, text = value.decode("latin-1").partition(" ")
-            return text if kind.lower() == "bearer" else ""
+            scheme, _, token = value.decode("latin-1").partition(" ")
+            return token if scheme.lower() == "bearer" else ""
     return ""
 
 
@@ -98,7 +97,7 @@ async def _read(receive: Receive) -> bytes:
 
 
 def _raising_receive(error: HTTPException) -> Receive:
-    """Return what lets somebody else find out why a body cannot be read."""
+    """Return a ``receive`` that raises the error of the first attempt to read the body."""
 
     async def refuse() -> Message:
         raise error
@@ -106,11 +105,11 @@ def _raising_receive(error: HTTPException) -> Receive:
     return refuse
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what lets somebody else read a body that was read before."""
+def _replaying_receive(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that yields a body which was read before."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
+    async def replay() -> Message:
         return left.pop() if left else await receive()
 
-    return again
+    return replay

@@ -1,48 +1,34 @@
-"""What is said over the wire."""
+"""Messages of the REST API."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Label = Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Seconds = Annotated[float, Field(gt=0, lt=1e12)]
+from fairlead.live.leases import renewal as live
+from fairlead.model import bounds
+from fairlead.model.job import Job
+from fairlead.model.submission.new_job import Name, Priority, Seconds, Weight
+from fairlead.model.tenants.tenant import Tenant
+
 State = Literal["queued", "running", "suspended", "finished", "failed", "cancelled"]
+
+
+def _require_quota(devices: float) -> float:
+    if 0 < devices < bounds.MIN_QUOTA:
+        raise ValueError(f"expected 0, or at least {bounds.MIN_QUOTA:g} devices")
+    return devices
+
+
+Quota = Annotated[float, Field(ge=0, le=bounds.MAX_QUOTA), AfterValidator(_require_quota)]
 
 
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewJob(_Message):
-    """A job to submit."""
-
-    command: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(min_length=1)]
-    name: Label = ""
-    tenant: Name | None = None
-    workload: Label = ""
-    gang: Annotated[int, Field(ge=1, le=100_000)] = 1
-    min_gang: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    max_gang: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    multijob: Name | None = None
-    steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
-    priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
-    deadline_s: Seconds | None = None
-    accelerators: list[Name] | None = None
-    """as v100, or k80=2 where it needs another number of devices than its gang"""
-    memory_gib: Seconds | None = None
-    directory: Annotated[str, Field(max_length=4096)] = ""
-    environment: dict[Name, Annotated[str, Field(max_length=32_768)]] = {}
-    retries: Annotated[int, Field(ge=0, le=1000)] = 3
-    grace_s: Seconds = 30.0
-    host_memory_gib: Seconds | None = None
-    time_limit_s: Seconds | None = None
-    progress_pattern: Annotated[str, Field(max_length=1000)] | None = None
-
-
 class JobView(_Message):
-    """A job as it stands."""
+    """Current state of a job."""
 
     id: str
     name: str
@@ -57,7 +43,7 @@ class JobView(_Message):
     total_steps: int | None
     accelerator: str | None
     devices: int
-    """that it holds now"""
+    """devices that it holds now"""
     accelerators_used: list[str]
     leases: int
     preemptions: int
@@ -67,21 +53,30 @@ class JobView(_Message):
     ended_at: float | None
     steps_per_s: float | None
     metrics: dict[str, float | None]
-    """as the job told them; null for one that is not a finite number"""
+    """as reported by the job; null for a value that is not finite"""
     message: str
     command: list[str]
 
 
 class JobChange(_Message):
-    """What may be changed of a job."""
+    """Fields of a job that can be changed after submission."""
 
-    priority: Annotated[int, Field(ge=-(10**6), le=10**6)] | None = None
-    weight: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    priority: Priority | None = None
+    weight: Weight | None = None
     deadline_s: Seconds | None = None
+
+    def apply_to(self, job: Job) -> Job:
+        """Return a job with these changes."""
+        return replace(
+            job,
+            priority=job.priority if self.priority is None else self.priority,
+            weight=job.weight if self.weight is None else self.weight,
+            deadline_s=job.deadline_s if self.deadline_s is None else self.deadline_s,
+        )
 
 
 class Renewal(_Message):
-    """What a member of a gang tells of itself."""
+    """Report of one member of a gang."""
 
     rank: Annotated[int, Field(ge=0, lt=100_000)]
     started: Annotated[int, Field(ge=0, le=10**15)]
@@ -95,29 +90,55 @@ class Renewal(_Message):
     last_step_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     """seconds since its last step ended"""
 
+    def to_live(self) -> live.Renewal:
+        """Return the renewal as the live driver takes it."""
+        return live.Renewal(
+            rank=self.rank,
+            started=self.started,
+            steps=self.steps,
+            steps_per_s=self.steps_per_s,
+            metrics=self.metrics,
+            leaving=self.leaving,
+            first_step_s=self.first_step_s,
+            last_step_s=self.last_step_s,
+        )
+
 
 class Renewed(_Message):
-    """How long a member may go on, and whether it is to leave."""
+    """Answer to a renewal: remaining time of the lease, and whether to leave."""
 
     valid_s: float
     again_s: float
     leave: bool
     leave_after: int | None
     emulated_steps_per_s: float | None = None
-    """how fast an emulated accelerator is, when that has changed"""
+    """speed of an emulated accelerator, when it has changed"""
 
 
 class TenantView(_Message):
     """A tenant."""
 
     id: Name
-    weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    weight: Weight = 1.0
     parent: Name | None = None
     inner: Literal["fairness", "fifo"] = "fairness"
-    priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
-    guarantee: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = {}
+    priority: Priority = 0
+    guarantee: dict[Name, Quota] = {}
     guarantee_in: Literal["devices", "speed"] = "devices"
-    limit: dict[Name, Annotated[float, Field(ge=0, le=1e6)]] = {}
+    limit: dict[Name, Quota] = {}
+
+    def to_tenant(self) -> Tenant:
+        """Return the tenant as the scheduler takes it."""
+        return Tenant(
+            id=self.id,
+            weight=self.weight,
+            parent=self.parent,
+            inner=self.inner,
+            priority=self.priority,
+            guarantee=self.guarantee,
+            guarantee_in=self.guarantee_in,
+            limit=self.limit,
+        )
 
 
 class NewToken(_Message):
@@ -131,7 +152,7 @@ class NewToken(_Message):
 
 
 class TokenView(_Message):
-    """What is shown of a token; ``token`` only when it is made."""
+    """Public part of a token; ``token`` is set in the answer to its creation only."""
 
     id: str
     name: str
@@ -151,24 +172,24 @@ class NodeView(_Message):
     up: bool
     cordoned: bool
     drained: bool
-    """by an operator, who alone takes it back"""
+    """drained by an operator, until an operator returns it"""
     devices: dict[str, int]
     busy: int
-    """devices that our jobs hold"""
+    """devices held by jobs of this server"""
     taken: int
-    """devices that others hold"""
+    """devices held by users outside Fairlead"""
 
 
 class RemovedNode(_Message):
-    """A node that is gone for good."""
+    """A removed node."""
 
     id: str
     stranded: list[str]
-    """jobs that could run there only: they wait until there are such devices again"""
+    """jobs that could run on this node only: they wait for a node with such devices"""
 
 
 class ShareView(_Message):
-    """What a tenant is entitled to and has, as parts of all devices."""
+    """Entitled and received shares of a tenant, as fractions of all devices."""
 
     tenant: str
     weight: float
@@ -179,24 +200,24 @@ class ShareView(_Message):
 
 
 class AboutView(_Message):
-    """The server and how it was started."""
+    """Version, scheduling configuration and cluster of the server."""
 
     version: str
     policy: str
     mechanism: str
     divides_among_tenants: bool
-    """whether tenants' weights count under this policy"""
+    """the policy divides among tenants by their weights"""
     round_s: float | None
     cluster: dict[str, int]
     now: float
     start_s: float | None = None
-    """from the start of a lease to its first step, on average of late"""
+    """recent average time from the start of a lease to its first step"""
     end_s: float | None = None
-    """from the last step of a lease to its end, on average of late"""
+    """recent average time from the last step of a lease to its end"""
 
 
 class Problem(BaseModel):
-    """Why a request was refused."""
+    """Reason for which a request was refused."""
 
     code: str
     message: str
@@ -204,7 +225,7 @@ class Problem(BaseModel):
 
 
 class Trouble(BaseModel):
-    """The body of every answer that is not a success."""
+    """Body of every error response."""
 
     error: Problem
 
@@ -215,4 +236,4 @@ AnyJson = dict[str, Any]
 TEXT: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
 }
-"""how OpenAPI is told of an answer in plain text"""
+"""OpenAPI description of a response in plain text"""

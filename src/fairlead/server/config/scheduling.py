@@ -1,10 +1,10 @@
-"""The rules of a server: made from its settings, or from what an earlier start wrote of them."""
+"""Scheduling configuration of a server, built from its settings or loaded from its stored text."""
 
 import json
 from typing import Any
 
-from fairlead.live.scheduling_config import Rules
-from fairlead.mechanisms.base import Mechanism
+from fairlead.live.scheduling_config import SchedulingConfig
+from fairlead.mechanisms.base import HasRounds, Mechanism
 from fairlead.mechanisms.factory import create_live_mechanism
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
@@ -13,8 +13,8 @@ _CONFIG_VERSION = 1
 
 def build_scheduling_config(
     policy: str, mechanism: str | None, round_s: float | None, speeds: SpeedTable
-) -> Rules:
-    """Return the rules that settings mean."""
+) -> SchedulingConfig:
+    """Return the scheduling configuration for these settings."""
     text = {
         "form": _CONFIG_VERSION,
         "policy": policy,
@@ -24,7 +24,7 @@ def build_scheduling_config(
         "speeds": [[*key, speed] for key, speed in speeds.steps_per_s.items()],
     }
     made = create_live_mechanism(policy, mechanism, round_s)
-    return Rules(
+    return SchedulingConfig(
         beliefs=speeds,
         mechanism=made,
         plan_lead_s=plan_lead_s(round_length_s(made)),
@@ -32,20 +32,22 @@ def build_scheduling_config(
     )
 
 
-def load_scheduling_config(text: str) -> Rules:
-    """Return the rules that had this text."""
-    found: dict[str, Any] = json.loads(text)
+def load_scheduling_config(text: str) -> SchedulingConfig:
+    """Return the scheduling configuration that was stored as this text."""
+    document: dict[str, Any] = json.loads(text)
     speeds = SpeedTable(
-        {SpeedKey(*key): speed for *key, speed in found["speeds"]}, assumed=found["assumed"]
+        {SpeedKey(*key): speed for *key, speed in document["speeds"]}, assumed=document["assumed"]
     )
-    return build_scheduling_config(found["policy"], found["mechanism"], found["round_s"], speeds)
+    return build_scheduling_config(
+        document["policy"], document["mechanism"], document["round_s"], speeds
+    )
 
 
 def round_length_s(mechanism: Mechanism[Any]) -> float:
-    """Return how long a mechanism's rounds are."""
-    return float(getattr(mechanism, "round_s", 60.0))
+    """Return the length of a mechanism's rounds."""
+    return mechanism.round_s if isinstance(mechanism, HasRounds) else 60.0
 
 
 def plan_lead_s(round_s: float) -> float:
-    """Return how long before a round ends the plan for the next one is asked for."""
+    """Return the time before a round's end at which its successor's plan is requested."""
     return min(0.25 * round_s, 30.0)

@@ -1,4 +1,4 @@
-"""Whether settings can be served: the policy, devices and speeds they name exist and fit."""
+"""Check that the policy, mechanism, engine, devices and speeds named by settings can be used."""
 
 from collections.abc import Callable
 
@@ -6,27 +6,27 @@ from fairlead.engines.plugin import engine_plugin
 from fairlead.files import read_cluster, read_speeds
 from fairlead.mechanisms.factory import create_live_mechanism
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.server.config.settings import Effective, ServeSettings, placed
+from fairlead.server.config.loading import EffectiveSettings, with_origin
+from fairlead.server.config.settings import ServeSettings
 
 
-def verify(found: Effective) -> None:
-    """Raise InputError for the first setting that names what does not exist or cannot be used."""
-    settings = found.settings
-    tries: dict[str, Callable[[ServeSettings], object]] = {
+def verify(effective: EffectiveSettings) -> None:
+    """Raise InputError for the first setting that names a missing or unusable thing."""
+    attempts: dict[str, Callable[[ServeSettings], object]] = {
         "policy": lambda s: create_live_mechanism(s.policy),
         "mechanism": lambda s: create_live_mechanism(s.policy, s.mechanism, s.round_s),
         "engine": lambda s: engine_plugin(s.engine),
         "emulate": lambda s: s.emulate and read_cluster(s.emulate),
         "speeds": lambda s: s.speeds and read_speeds(s.speeds),
     }
-    for name, try_ in tries.items():
+    for name, attempt in attempts.items():
         try:
-            try_(settings)
+            attempt(effective.settings)
         except InputError as error:
-            if error.source is not None:  # a file of its own, which says where it is wrong
+            if error.source is not None:  # the error names a place in the file that was read
                 raise
             named = InputError(error.problem, fix=error.fix, field=name)
-            raise placed(named, found.origin(name)) from None
+            raise with_origin(named, effective.origin(name)) from None
         except FairleadError as error:
             named = InputError(str(error), fix="see `fairlead policies`", field=name)
-            raise placed(named, found.origin(name)) from None
+            raise with_origin(named, effective.origin(name)) from None

@@ -1,1 +1,1 @@
-"""What the API answers to, one module for each thing that it is about."""
+"""Routes of the API, one module per resource."""

@@ -1,23 +1,23 @@
-"""Jobs: submitting, looking at, changing and ending them, and what they print."""
+"""Routes for jobs: submit, list, change, suspend, resume, cancel, logs."""
 
 import asyncio
 import json
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Response
 
-from fairlead.core.jobs import JobState
+from fairlead.core.queries import JobState
 from fairlead.engines.keeper.log_file import read_leases
 from fairlead.live.job_spec import JobSpec
 from fairlead.model import events as ev
 from fairlead.model.job import DEFAULT_TENANT
+from fairlead.model.submission.new_job import NewJob
 from fairlead.server.access.authorization import (
+    CurrentPrincipal,
     LiveDependency,
-    Who,
-    find,
+    find_visible_job,
     require_owned_job,
 )
 from fairlead.server.api import schemas as msg
@@ -25,27 +25,24 @@ from fairlead.server.api.schemas import TEXT
 from fairlead.server.api.views import job_row, job_view, listed
 from fairlead.store import Audit
 
-_MOST_LOG = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 
 jobs = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 @jobs.post("", status_code=201)
-async def submit(new: msg.NewJob, live: LiveDependency, who: Who) -> msg.JobView:
-    """Submit a job; it is on disk when this returns."""
-    tenant = new.tenant or who.tenant or DEFAULT_TENANT
-    who.require_tenant(tenant)
-    values = new.model_dump()
-    values["command"] = tuple(new.command)
-    values["accelerators"] = tuple(new.accelerators) if new.accelerators else None
-    made = await live.submit(JobSpec(**{**values, "tenant": tenant}), who.name)
-    return job_view(live, live.scheduler.jobs.number[made.id])
+async def submit(new: NewJob, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
+    """Submit a job; it is persisted when this returns."""
+    tenant = new.tenant or principal.tenant or DEFAULT_TENANT
+    principal.require_tenant(tenant)
+    made = await live.jobs.submit(JobSpec.of(new, tenant), principal.name)
+    return job_view(live, live.queries.job_number(made.id))
 
 
 @jobs.get("", response_model=list[msg.JobView])
 async def list_jobs(
     live: LiveDependency,
-    who: Who,
+    principal: CurrentPrincipal,
     state: msg.State | None = None,
     tenant: str | None = None,
     name: Annotated[str | None, Query(max_length=128)] = None,
@@ -54,66 +51,74 @@ async def list_jobs(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     newest: bool = False,
 ) -> Response:
-    """List jobs, oldest first, from the ``after``-th on; ``name`` is a pattern such as lr-*.
+    """List jobs, oldest first, from number ``after`` on; ``name`` is a pattern such as lr-*.
 
-    Of more than ``limit`` the first are listed, or the ``newest``.
+    Lists the first ``limit`` of them, or the last with ``newest``.
     """
-    seen, all_jobs, found = live.scheduler.jobs, live.scheduler.jobs.jobs, []
-    visible = [who.can_see(t.id) and tenant in (None, t.id) for t in seen.tenants]
+    queries, rows = live.queries, []
+    visible = [principal.can_see(t.id) and tenant in (None, t.id) for t in queries.tenants]
     numbers = listed(live, np.array(visible, dtype=bool), state, after)
     for number in (numbers[::-1] if newest else numbers).tolist():
-        if multijob not in (None, all_jobs[number].multijob):
+        if multijob not in (None, queries.job(number).multijob):
             continue
-        if name is not None and not fnmatchcase(live.specs[seen.ids[number]].name, name):
+        if name is not None and not fnmatchcase(live.specs[queries.job_id(number)].name, name):
             continue
-        found.append(job_row(live, number))
-        if len(found) == limit:
+        rows.append(job_row(live, number))
+        if len(rows) == limit:
             break
     if newest:
-        found.reverse()
-    # Rows are of JobView's form already; validating a thousand of them takes most of the time.
-    return Response(json.dumps(found), media_type="application/json")
+        rows.reverse()
+    # The rows match JobView; validating a thousand of them would take most of the time.
+    return Response(json.dumps(rows), media_type="application/json")
 
 
 @jobs.get("/{job_id}")
-async def show(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
+async def show(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
     """Show one job."""
-    return job_view(live, find(live, who, job_id))
+    return job_view(live, find_visible_job(live, principal, job_id))
 
 
 @jobs.patch("/{job_id}")
-async def change(job_id: str, new: msg.JobChange, live: LiveDependency, who: Who) -> msg.JobView:
+async def change(
+    job_id: str, new: msg.JobChange, live: LiveDependency, principal: CurrentPrincipal
+) -> msg.JobView:
     """Change a job's priority, weight or deadline."""
-    number = require_owned_job(live, who, job_id)
-    given = {key: value for key, value in new.model_dump().items() if value is not None}
-    audit = Audit(live.clock.now(), who.name, "change", job_id, json.dumps(given))
-    known = live.scheduler.jobs.jobs
-    await live.change(lambda at: ev.JobChanged(at, replace(known[number], **given)), audit)
+    number = require_owned_job(live, principal, job_id)
+    details = json.dumps(new.model_dump(exclude_none=True))
+    audit = Audit(live.clock.now(), principal.name, "change", job_id, details)
+    await live.jobs.change(
+        lambda at: ev.JobChanged(at, new.apply_to(live.queries.job(number))), audit
+    )
     return job_view(live, number)
 
 
 @jobs.post("/{job_id}/cancel")
-async def cancel(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
-    """End a job for good."""
-    number = require_owned_job(live, who, job_id)
-    await live.cancel(job_id, who.name)
+async def cancel(
+    job_id: str, live: LiveDependency, principal: CurrentPrincipal, force: bool = False
+) -> msg.JobView:
+    """Cancel a job; with ``force``, kill its processes at once, also of a cancelled job."""
+    number = require_owned_job(live, principal, job_id)
+    if force:
+        await live.force_cancel(job_id, principal.name)
+    else:
+        await live.jobs.cancel(job_id, principal.name)
     return job_view(live, number)
 
 
 @jobs.post("/{job_id}/suspend")
-async def suspend(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
-    """Have a job checkpoint, leave its devices, and wait."""
-    number = require_owned_job(live, who, job_id)
-    await live.hold(job_id, who.name)
+async def suspend(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
+    """Suspend a job: it checkpoints, leaves its devices and waits to be resumed."""
+    number = require_owned_job(live, principal, job_id)
+    await live.jobs.suspend(job_id, principal.name)
     return job_view(live, number)
 
 
 @jobs.post("/{job_id}/resume")
-async def resume(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
-    """Let a suspended job run again."""
-    number = require_owned_job(live, who, job_id)
-    if live.scheduler.jobs.state[number] == JobState.HELD:
-        await live.release(job_id, who.name)
+async def resume(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
+    """Resume a suspended job."""
+    number = require_owned_job(live, principal, job_id)
+    if live.queries.job_state(number) == JobState.HELD:
+        await live.jobs.resume(job_id, principal.name)
     return job_view(live, number)
 
 
@@ -121,17 +126,17 @@ async def resume(job_id: str, live: LiveDependency, who: Who) -> msg.JobView:
 async def logs(
     job_id: str,
     live: LiveDependency,
-    who: Who,
+    principal: CurrentPrincipal,
     rank: Annotated[int, Query(ge=0, lt=100_000)] = 0,
     after: Annotated[int, Query(ge=0, le=1 << 50)] = 0,
 ) -> Response:
-    """Return what a job's processes printed, of all its leases, from byte ``after`` on.
+    """Return the output of a job's processes under all its leases, from byte ``after`` on.
 
-    The header Fairlead-Next says from where to go on: that is farther than the answer is long
-    where a process has printed more than the server keeps of it.
+    The header Fairlead-Next holds the ``after`` of the next request. It is larger than ``after``
+    plus the length of the response where the server has dropped old output.
     """
-    find(live, who, job_id)
-    home = live.orders.home(job_id) / "logs"
-    text, reached = await asyncio.to_thread(read_leases, home, rank, after, _MOST_LOG)
+    find_visible_job(live, principal, job_id)
+    home = live.orders.job_dir(job_id) / "logs"
+    text, reached = await asyncio.to_thread(read_leases, home, rank, after, _MAX_LOG_BYTES)
     headers = {"Fairlead-Next": str(reached)}
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)

@@ -1,9 +1,9 @@
-"""Nodes: what they hold, and giving them up for a while or for good."""
+"""Routes for nodes: list, drain, cordon, return, remove."""
 
 from fastapi import APIRouter
 
 from fairlead.live.driver import Live
-from fairlead.server.access.authorization import LiveDependency, NotFoundError, Who
+from fairlead.server.access.authorization import CurrentPrincipal, LiveDependency, NotFoundError
 from fairlead.server.access.tokens import Principal
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.views import node_views
@@ -12,47 +12,51 @@ nodes = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 
 
 @nodes.get("")
-async def list_nodes(live: LiveDependency, who: Who) -> list[msg.NodeView]:
+async def list_nodes(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.NodeView]:
     """List the nodes."""
-    del who
+    del principal
     return node_views(live)
 
 
 @nodes.post("/{node}/drain")
-async def drain(node: str, live: LiveDependency, who: Who) -> msg.NodeView:
-    """Have all jobs leave a node, and start none there until it is returned."""
-    _require_manageable(live, who, node)
-    await live.nodes.drain(node, who.name)
-    return _require_manageable(live, who, node)
+async def drain(node: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.NodeView:
+    """Preempt all leases on a node and start nothing there until it is returned."""
+    _require_manageable(live, principal, node)
+    await live.nodes.drain(node, principal.name)
+    return _require_manageable(live, principal, node)
 
 
 @nodes.post("/{node}/cordon")
-async def cordon(node: str, live: LiveDependency, who: Who) -> msg.NodeView:
-    """Start nothing new on a node; what runs there goes on until it ends."""
-    _require_manageable(live, who, node)
-    await live.nodes.cordon(node, who.name)
-    return _require_manageable(live, who, node)
+async def cordon(node: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.NodeView:
+    """Start nothing new on a node; running leases continue."""
+    _require_manageable(live, principal, node)
+    await live.nodes.cordon(node, principal.name)
+    return _require_manageable(live, principal, node)
 
 
 @nodes.post("/{node}/return")
-async def put_back(node: str, live: LiveDependency, who: Who) -> msg.NodeView:
+async def return_node(
+    node: str, live: LiveDependency, principal: CurrentPrincipal
+) -> msg.NodeView:
     """Use a drained or cordoned node again."""
-    _require_manageable(live, who, node)
-    await live.nodes.take_back(node, who.name)
-    return _require_manageable(live, who, node)
+    _require_manageable(live, principal, node)
+    await live.nodes.return_node(node, principal.name)
+    return _require_manageable(live, principal, node)
 
 
 @nodes.delete("/{node}")
-async def remove_node(node: str, live: LiveDependency, who: Who) -> msg.RemovedNode:
-    """Give a node up for good; refused while jobs run there, unless it was drained."""
-    _require_manageable(live, who, node)
-    return msg.RemovedNode(id=node, stranded=await live.nodes.remove(node, who.name))
+async def remove_node(
+    node: str, live: LiveDependency, principal: CurrentPrincipal
+) -> msg.RemovedNode:
+    """Remove a node permanently; refused while jobs run there, unless it was drained."""
+    _require_manageable(live, principal, node)
+    return msg.RemovedNode(id=node, stranded=await live.nodes.remove(node, principal.name))
 
 
-def _require_manageable(live: Live, who: Principal, node: str) -> msg.NodeView:
-    """Return a node that whoever asks may manage."""
-    who.require("admin")
+def _require_manageable(live: Live, principal: Principal, node: str) -> msg.NodeView:
+    """Return a node; raise AuthError unless the principal is an admin."""
+    principal.require("admin")
     for view in node_views(live):
         if view.id == node:
             return view
-    raise NotFoundError(f"there is no node {node!r}")
+    raise NotFoundError(f"no node {node!r}")

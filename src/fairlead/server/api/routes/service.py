@@ -1,4 +1,4 @@
-"""The service itself: what happens, its health and its figures."""
+"""Routes of the service itself: event stream, health and metrics."""
 
 import asyncio
 import json
@@ -9,10 +9,10 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from fairlead.live.driver import Live
 from fairlead.server.access.authorization import (
+    CurrentPrincipal,
     LiveDependency,
     TokensDependency,
-    Who,
-    bearer,
+    bearer_token,
 )
 from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api.metrics import render
@@ -21,63 +21,66 @@ from fairlead.server.api.schemas import TEXT
 service = APIRouter(tags=["service"])
 
 _SILENCE_S = 15.0
-"""after which those who follow events are told that the server is still there"""
+"""silence after which a comment shows followers that the stream is alive"""
 
 
 @service.get("/v1/events", response_class=StreamingResponse)
 async def stream(
-    live: LiveDependency, tokens: TokensDependency, who: Who, request: Request
+    live: LiveDependency, tokens: TokensDependency, principal: CurrentPrincipal, request: Request
 ) -> StreamingResponse:
-    """Follow what happens, as server-sent events, for as long as the token is good."""
-    del who  # that it is good now
-    events = follow(live, tokens, bearer(request))
+    """Follow events as server-sent events while the token is valid."""
+    del principal  # the dependency has checked the token
+    events = follow(live, tokens, bearer_token(request))
     return StreamingResponse(events, media_type="text/event-stream")
 
 
 async def follow(live: Live, tokens: Tokens, token: str) -> AsyncIterator[str]:
-    """Yield what happens and whoever has a token may see, until the token is not good any more."""
-    mine: asyncio.Queue[dict[str, object]] = asyncio.Queue(1000)
-    live.listeners.add(mine)
-    jobs = live.scheduler.jobs
+    """Yield the events that the owner of a token may see, until the token is invalid."""
+    queue: asyncio.Queue[dict[str, object]] = asyncio.Queue(1000)
+    live.stream.subscribers.add(queue)
+    queries = live.queries
     try:
         yield ": welcome\n\n"
         while True:
             try:
                 async with asyncio.timeout(_SILENCE_S):
-                    found = await mine.get()
+                    event = await queue.get()
             except TimeoutError:
-                found = None
+                event = None
             try:
-                who = tokens.recognise(token, live.clock.now())
+                principal = tokens.authenticate(token, live.clock.now())
             except AuthError:
-                return  # it was revoked, or has expired
-            if found is None:
+                return  # revoked or expired
+            if event is None:
                 yield ": still here\n\n"
                 continue
-            number = jobs.number.get(str(found.get("job")))
-            if number is None or who.can_see(jobs.jobs[number].tenant):
-                yield f"event: {found['event']}\ndata: {json.dumps(found)}\n\n"
-            if found["event"] == "server.stopping":
+            number = queries.find_job(str(event.get("job")))
+            if number is None or principal.can_see(queries.job(number).tenant):
+                yield f"event: {event['event']}\ndata: {json.dumps(event)}\n\n"
+            if event["event"] == "server.stopping":
                 return
     finally:
-        live.listeners.discard(mine)
+        live.stream.subscribers.discard(queue)
 
 
 @service.get("/healthz", response_class=PlainTextResponse)
 async def healthy() -> str:
-    """Say that the process lives."""
+    """Answer that the process is alive."""
     return "ok\n"
 
 
 @service.get("/readyz", response_class=PlainTextResponse, responses={503: {"model": str}})
 async def ready(live: LiveDependency) -> Response:
-    """Say whether the scheduler decides."""
-    broken = live.broken.is_set()
-    return PlainTextResponse("broken\n" if broken else "ok\n", 503 if broken else 200)
+    """Answer whether the scheduler makes decisions."""
+    if live.broken.is_set():
+        return PlainTextResponse("broken\n", 503)
+    if live.rounds.failing:
+        return PlainTextResponse("plans fail\n", 503)
+    return PlainTextResponse("ok\n")
 
 
 @service.get("/metrics", responses=TEXT)
-async def metrics(live: LiveDependency, who: Who) -> Response:
-    """Return figures in Prometheus's form; for admins and viewers."""
-    who.require("admin", "viewer")
+async def metrics(live: LiveDependency, principal: CurrentPrincipal) -> Response:
+    """Return metrics in the Prometheus text format; for admins and viewers."""
+    principal.require("admin", "viewer")
     return Response(render(live), media_type="text/plain; version=0.0.4; charset=utf-8")

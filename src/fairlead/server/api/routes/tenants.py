@@ -1,10 +1,9 @@
-"""Tenants: who they are and what they have."""
+"""Routes for tenants: weights, quotas and shares."""
 
 from fastapi import APIRouter
 
 from fairlead.model.errors import InputError
-from fairlead.model.job import Tenant
-from fairlead.server.access.authorization import LiveDependency, Who
+from fairlead.server.access.authorization import CurrentPrincipal, LiveDependency
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.views import share_views
 
@@ -12,37 +11,29 @@ tenants = APIRouter(prefix="/v1", tags=["tenants"])
 
 
 @tenants.get("/tenants")
-async def list_tenants(live: LiveDependency, who: Who) -> list[msg.TenantView]:
+async def list_tenants(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.TenantView]:
     """List the tenants."""
     return [
-        msg.TenantView(
-            id=t.id,
-            weight=t.weight,
-            parent=t.parent,
-            inner=t.inner,  # type: ignore[arg-type]  # one of the two
-            priority=t.priority,
-            guarantee=dict(t.guarantee),
-            guarantee_in=t.guarantee_in,  # type: ignore[arg-type]  # one of the two
-            limit=dict(t.limit),
-        )
-        for t in live.scheduler.jobs.tenants
-        if who.can_see(t.id)
+        msg.TenantView.model_validate(tenant, from_attributes=True)
+        for tenant in live.queries.tenants
+        if principal.can_see(tenant.id)
     ]
 
 
 @tenants.put("/tenants/{tenant_id:path}")
 async def set_tenant(
-    tenant_id: str, new: msg.TenantView, live: LiveDependency, who: Who
+    tenant_id: str, new: msg.TenantView, live: LiveDependency, principal: CurrentPrincipal
 ) -> msg.TenantView:
-    """Add a tenant or change its weight, parent, quotas; for admins."""
-    who.require("admin")
+    """Add a tenant or change its weight, parent and quotas; for admins."""
+    principal.require("admin")
     if new.id != tenant_id:
-        raise InputError(f"{new.id!r} is not {tenant_id!r}", fix="give one id", field="id")
-    await live.set_tenant(Tenant(**new.model_dump()), who.name)
+        problem = f"{new.id!r} differs from the path"
+        raise InputError(problem, fix=f"expected {tenant_id!r}", field="id")
+    await live.set_tenant(new.to_tenant(), principal.name)
     return new
 
 
 @tenants.get("/shares")
-async def shares(live: LiveDependency, who: Who) -> list[msg.ShareView]:
-    """Show what tenants are entitled to and what they have."""
-    return [view for view in share_views(live) if who.can_see(view.tenant)]
+async def shares(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.ShareView]:
+    """Show the entitled and received shares of tenants."""
+    return [view for view in share_views(live) if principal.can_see(view.tenant)]

@@ -1,0 +1,240 @@
+"""Declaration of every server setting: type, default, limits, help and flag.
+
+The settings loader, the options of ``fairlead serve`` and the checks of the guide are derived from
+this one class. It imports neither pydantic nor the engines, so that the command line starts fast.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+PREFIX = "FAIRLEAD_"
+"""prefix of the environment variables"""
+
+_SERVER, _LOGS, _LIMITS = "Server", "Logs", "Limits"
+_MAX_AMOUNT = 1e12
+
+
+class Option(NamedTuple):
+    """Facts about one setting beyond its type and default."""
+
+    help: str
+    """help text of the flag"""
+    expected: str
+    """valid values, as an error message names them"""
+    default: str | None = None
+    """default as the help shows it, where the value itself is not telling"""
+    flag: str | None = None
+    """flag, where it is not the setting's name"""
+    panel: str | None = None
+    """group of flags in the help"""
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    min_length: int | None = None
+    may_be_file: bool = False
+    """a value that names an existing file is a path"""
+    has_password: bool = False
+    """a URL with a password, which must not be shown"""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Constraints of the value, by pydantic's names."""
+        limits = {"ge": self.ge, "gt": self.gt, "le": self.le, "min_length": self.min_length}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)
+class Settings:
+    """All settings of ``fairlead serve``, in the order of its help."""
+
+    data: Annotated[
+        Path,
+        Option(
+            help="Directory for the database, logs, checkpoints and admin token.",
+            expected="a directory",
+            default="~/.fairlead",
+        ),
+    ]
+    host: Annotated[
+        str,
+        Option(
+            help="Address to listen on; any but loopback requires TLS.",
+            expected="an address; any but loopback requires TLS",
+            min_length=1,
+            panel=_SERVER,
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        Option(
+            help="Port to listen on, 1 to 65535.",
+            expected="a port from 1 to 65535",
+            ge=1,
+            le=65535,
+            panel=_SERVER,
+        ),
+    ] = 8642
+    policy: Annotated[
+        str,
+        Option(
+            help="Scheduling policy: see `fairlead policies`.",
+            expected="a policy: see `fairlead policies`",
+            min_length=1,
+        ),
+    ] = "max-min"
+    mechanism: Annotated[
+        str | None,
+        Option(
+            help="Mechanism that realises shares: see `fairlead policies`.",
+            expected="a mechanism: see `fairlead policies`",
+            default="the policy's",
+        ),
+    ] = None
+    round_s: Annotated[
+        float | None,
+        Option(
+            help="Length of a round in seconds, at least 0.001.",
+            expected="at least 0.001 seconds",
+            default="the mechanism's",
+            flag="--round",
+            ge=1e-3,
+            le=_MAX_AMOUNT,
+        ),
+    ] = None
+    engine: Annotated[
+        str,
+        Option(
+            help="Engine that starts processes: local, slurm[:partition=P,…] or"
+            " ray[:address=A,…].",
+            expected="an engine: local, rehearsal, slurm:partition=gpu, ray:node-dir=D, …",
+            min_length=1,
+        ),
+    ] = "local"
+    emulate: Annotated[
+        str | None,
+        Option(
+            help="Devices to emulate at their speed in the table: v100=2,k80=4, or a YAML file.",
+            expected="devices to emulate, such as v100=2,k80=4, or a YAML file",
+            default="this machine's GPUs",
+            may_be_file=True,
+        ),
+    ] = None
+    speeds: Annotated[
+        str | None,
+        Option(
+            help="Steps per second of workloads: CSV or Gavel JSON.",
+            expected="a speeds table, CSV or Gavel JSON",
+            default="a bundled table",
+            may_be_file=True,
+        ),
+    ] = None
+    database: Annotated[
+        str | None,
+        Option(
+            help="Database URL: postgresql+psycopg://….",
+            expected="a URL such as postgresql+psycopg://user@host/name",
+            default="SQLite in the data directory",
+            panel=_SERVER,
+            has_password=True,
+        ),
+    ] = None
+    tls_certificate: Annotated[
+        Path | None,
+        Option(help="TLS certificate, a PEM file.", expected="a PEM file", panel=_SERVER),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        Option(help="Key of the certificate, a PEM file.", expected="a PEM file", panel=_SERVER),
+    ] = None
+    standby_s: Annotated[
+        float,
+        Option(
+            help="Seconds to wait for another scheduler on this database to end.",
+            expected="seconds, 0 or more",
+            flag="--standby",
+            ge=0,
+            le=_MAX_AMOUNT,
+            panel=_SERVER,
+        ),
+    ] = 0.0
+    log_format: Annotated[
+        Literal["text", "json"],
+        Option(help="Log format: text or json.", expected="text or json", panel=_LOGS),
+    ] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Option(
+            help="Least level to log: debug, info, warning or error.",
+            expected="debug, info, warning or error",
+            panel=_LOGS,
+        ),
+    ] = "info"
+    requests_per_s: Annotated[
+        float,
+        Option(
+            help="Requests per second and token.",
+            expected="requests per second, above 0",
+            gt=0,
+            le=_MAX_AMOUNT,
+            panel=_LIMITS,
+        ),
+    ] = 1000.0
+    requests_burst: Annotated[
+        int,
+        Option(
+            help="Requests of one token in a burst.",
+            expected="a number of requests, at least 1",
+            ge=1,
+            le=10**9,
+            panel=_LIMITS,
+        ),
+    ] = 10_000
+    renewals_per_s: Annotated[
+        float,
+        Option(
+            help="Renewals per second and lease.",
+            expected="renewals per second, above 0",
+            gt=0,
+            le=_MAX_AMOUNT,
+            panel=_LIMITS,
+        ),
+    ] = 1000.0
+    body_mib: Annotated[
+        float,
+        Option(
+            help="Maximum size of a request in MiB.",
+            expected="MiB, above 0",
+            gt=0,
+            le=_MAX_AMOUNT,
+            panel=_LIMITS,
+        ),
+    ] = 4.0
+
+
+_HINTS = {field.name: get_args(field.type) for field in fields(Settings)}
+TYPES: dict[str, Any] = {name: hint[0] for name, hint in _HINTS.items()}
+OPTIONS: dict[str, Option] = {name: hint[1] for name, hint in _HINTS.items()}
+NAMES = tuple(OPTIONS)
+DEFAULTS: dict[str, Any] = {
+    **{field.name: field.default for field in fields(Settings)},
+    "data": Path("~/.fairlead"),
+}
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting."""
+    return OPTIONS[name].flag or f"--{name.replace('_', '-')}"
+
+
+def default_text(name: str) -> str | None:
+    """Return a setting's default as the help shows it; None if there is none to show."""
+    default = DEFAULTS[name]
+    if OPTIONS[name].default is not None or default is None:
+        return OPTIONS[name].default
+    return f"{default:g}" if isinstance(default, float) else str(default)
