@@ -1,10 +1,10 @@
-"""Share one card, cut into MIG devices of three sizes, among training jobs: really.
+"""Share one GPU, partitioned into MIG devices of three sizes, among real training jobs.
 
-Measures how fast each workload is on each kind of device, then runs the same jobs twice, with a
-policy that knows these speeds and with one that does not, and writes what came of it.
+Measures the speed of each workload on each accelerator, then runs the same jobs twice, with a
+policy that uses these speeds and with one that ignores them, and writes the results.
 
-``python run.py OUT.json [ROUND_S [JOB_S]]``, a job taking JOB_S alone on the largest device; needs
-a GPU cut by ``nvidia-smi mig`` (see README.md).
+``python run.py OUT.json [ROUND_S [JOB_S]]``: a job takes JOB_S seconds alone on the largest
+device; needs a GPU partitioned by ``nvidia-smi mig`` (see README.md).
 """
 
 import json
@@ -42,26 +42,27 @@ print(steps / (time.time() - began))
 def measure(gpus: tuple[Gpu, ...]) -> dict[str, dict[str, float]]:
     """Return workload → accelerator → steps per second, each measured alone."""
     first = {gpu.accelerator: gpu for gpu in reversed(gpus)}
-    found: dict[str, dict[str, float]] = {}
+    speeds: dict[str, dict[str, float]] = {}
     for name, width in WIDTHS.items():
-        found[name] = {}
-        for kind, gpu in first.items():
-            said = subprocess.run(
+        speeds[name] = {}
+        for accelerator, gpu in first.items():
+            probe = subprocess.run(
                 [sys.executable, "-c", PROBE, str(width)],
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid},
                 capture_output=True,
                 text=True,
                 check=True,
             )
-            found[name][kind] = float(said.stdout)
-            print(f"{name:8} {kind:16} {found[name][kind]:8.1f} steps/s", flush=True)
-    return found
+            steps_per_s = float(probe.stdout)
+            speeds[name][accelerator] = steps_per_s
+            print(f"{name:8} {accelerator:16} {steps_per_s:8.1f} steps/s", flush=True)
+    return speeds
 
 
 def run(
     policy: str, round_s: float, job_s: float, speeds: dict[str, dict[str, float]]
 ) -> dict[str, object]:
-    """Serve the jobs under a policy and return what came of them."""
+    """Serve the jobs under a policy and return the results."""
     data = Path(tempfile.mkdtemp(prefix="fairlead-mig-"))
     rows = ["workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s"]
     rows += [f"{w},1,{k},,,{v}," for w, row in speeds.items() for k, v in row.items()]
@@ -75,13 +76,13 @@ def run(
         ids = []
         for name, width in list(WIDTHS.items()) * 2:
             steps = int(job_s * max(speeds[name].values()))
-            made = client.submit(
+            job = client.submit(
                 [sys.executable, str(HERE / "train.py"), str(width), str(steps)],
                 workload=name,
                 steps=steps,
                 name=name,
             )
-            ids.append(made["id"])
+            ids.append(job["id"])
         jobs = [client.wait(job_id, timeout_s=400) for job_id in ids]
     finally:
         server.terminate()
@@ -106,7 +107,7 @@ def run(
 
 
 def connect(data: Path) -> Client:
-    """Return a client once the server answers."""
+    """Return a client as soon as the server answers."""
     for _ in range(200):
         try:
             client = Client("http://127.0.0.1:8655", (data / "admin.token").read_text())
@@ -120,15 +121,15 @@ def connect(data: Path) -> Client:
 def main() -> None:
     gpus = find_gpus()
     if len({gpu.accelerator for gpu in gpus}) < 2:
-        sys.exit("one kind of device only: cut the card with nvidia-smi mig first")
+        sys.exit("only one accelerator: partition the GPU with nvidia-smi mig first")
     speeds = measure(gpus)
     round_s = float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
     job_s = float(sys.argv[3]) if len(sys.argv) > 3 else 40.0
     runs = [run(policy, round_s, job_s, speeds) for policy in ("max-min", "max-min:agnostic")]
-    found = {"devices": [gpu.accelerator for gpu in gpus], "speeds": speeds, "runs": runs}
-    Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
-    for one in runs:
-        print(json.dumps({k: v for k, v in one.items() if k != "jobs"}))
+    results = {"devices": [gpu.accelerator for gpu in gpus], "speeds": speeds, "runs": runs}
+    Path(sys.argv[1]).write_text(json.dumps(results, indent=1))
+    for result in runs:
+        print(json.dumps({k: v for k, v in result.items() if k != "jobs"}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Train an MLP with PyTorch on whatever device the job was given.
+"""Train an MLP with PyTorch on the job's device.
 
-``python train.py WIDTH STEPS``; under Fairlead it is preempted, moved and goes on.
+``python train.py WIDTH STEPS``; under Fairlead it can be preempted, moved and resumed.
 """
 
 import sys

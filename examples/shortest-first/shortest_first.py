@@ -1,4 +1,4 @@
-"""A policy in one small file: whoever has least left to do is served first."""
+"""A policy in one small file: the job with the least time left is served first."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""The command line: thin, one module a group of commands."""
+"""The command line: thin, one module per group of commands."""

@@ -1,1 +1,1 @@
-"""A small cluster at work: real training processes on emulated devices, for `fairlead demo`."""
+"""The scene of `fairlead demo`: real training processes on emulated devices."""

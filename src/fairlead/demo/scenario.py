@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from fairlead.data import DEFAULT_SPEEDS
 from fairlead.files import parse_cluster, read_speeds
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.arrays import FloatArray
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.physics.effects import (
-    OTHERS,
-    Costs,
+    OTHER_WORKLOADS,
     Physics,
+    TransitionCosts,
     WorkloadPhysics,
 )
 from fairlead.sim.scenario import Scenario
@@ -39,7 +40,7 @@ class DemoJob:
 
 
 def demo_jobs(count: int = 21, *, seconds: float = 9.0) -> list[DemoJob]:
-    """Return jobs of all tenants; each takes ``seconds`` to twice that alone on the fastest."""
+    """Return jobs of all tenants, of ``seconds`` to twice that long alone on a v100."""
     speeds = read_speeds(DEFAULT_SPEEDS)
     jobs = []
     for i in range(count):
@@ -52,7 +53,7 @@ def demo_jobs(count: int = 21, *, seconds: float = 9.0) -> list[DemoJob]:
 
 
 def devices() -> int:
-    """Return how many devices there are."""
+    """Return the number of devices."""
     return int(parse_cluster(DEVICES).counts.sum())
 
 
@@ -76,13 +77,13 @@ def predicted(
     plan_lead_s: float,
     round_s: float = ROUND_S,
 ) -> FloatArray:
-    """Return when the simulator has the same jobs finish, if they arrive as they did.
+    """Return the simulated completion times of the same jobs with their actual arrivals.
 
-    ``start_s`` and ``end_s`` are what each lease costs beside its steps: to start processes and
-    load a checkpoint, and to write one and hand the devices over. ``plan_lead_s`` is how long
-    before a round it is planned.
+    ``start_s`` and ``end_s`` are the overheads of each lease: starting processes and loading a
+    checkpoint; writing a checkpoint and releasing the devices. ``plan_lead_s`` is the time
+    between planning a round and its start.
     """
-    costs = Costs(preload_s=start_s, resume_s=start_s, migrate_s=start_s, leave_s=end_s)
+    costs = TransitionCosts(preload_s=start_s, resume_s=start_s, migrate_s=start_s, leave_s=end_s)
     record, _ = simulate(
         Scenario(
             cluster=parse_cluster(DEVICES),
@@ -98,11 +99,12 @@ def predicted(
                 )
                 for i, (job, arrival_s) in enumerate(zip(jobs, arrivals_s, strict=True))
             ),
-            mechanism=realise(policy, None, round_s),
+            mechanism=create_mechanism(policy, None, round_s),
             tenants=TENANTS,
             plan_lead_s=plan_lead_s,
             physics=Physics(
-                effects=frozenset({"costs"}), natures={OTHERS: WorkloadPhysics(costs=costs)}
+                effects=frozenset({"costs"}),
+                by_workload={OTHER_WORKLOADS: WorkloadPhysics(costs=costs)},
             ),
         )
     )

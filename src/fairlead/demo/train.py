@@ -1,4 +1,4 @@
-"""A training script as users write them: a small network fitted with numpy, under a lease or not.
+"""Example training script: a small numpy network, with or without the scheduler.
 
 ``python -m fairlead.demo.train STEPS [SEED]``
 """
@@ -19,11 +19,11 @@ class Network:
         self.speeds = [np.zeros_like(w) for w in self.weights]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint must hold."""
+        """Return the state for a checkpoint."""
         return {"weights": self.weights, "speeds": self.speeds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state of a checkpoint."""
         self.weights, self.speeds = state["weights"], state["speeds"]
 
     def step(self, inputs: Any, targets: Any, rate: float = 0.05) -> float:
@@ -39,7 +39,7 @@ class Network:
 
 
 def main() -> None:
-    """Train for so many steps; the data of step i depend on i only, so any pause is harmless."""
+    """Train for STEPS steps; the data of step i depend only on i, so preemption is harmless."""
     total = int(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     run = job.attach()

@@ -1,4 +1,4 @@
-"""Files in and out: each format one module; everything wrong is one InputError."""
+"""Readers and writers of files, one module per format; every fault is one InputError."""
 
 from fairlead.files.bundled import gandiva_packing, known_accelerators
 from fairlead.files.clusters.cluster import (

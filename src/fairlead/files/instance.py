@@ -11,15 +11,19 @@ from fairlead.files.parsing.fields import (
     accelerator,
     name,
     number,
-    quoted,
+    quota,
+    quote,
+    seconds,
     speed,
-    whole,
+    steps,
+    weight,
+    whole_number,
 )
-from fairlead.files.parsing.text import Text, read_text, write_text
+from fairlead.files.parsing.text import SourceText, read_text, write_text
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.instance import Instance, InstanceJob, Pair
-from fairlead.model.job import Tenant
+from fairlead.model.tenants.tenant import Tenant
 
 T = TypeVar("T")
 Reader = Callable[[object], object]
@@ -30,7 +34,7 @@ def read_instance(path: str | Path) -> Instance:
     return parse_instance(read_text(path))
 
 
-def parse_instance(text: Text) -> Instance:
+def parse_instance(text: SourceText) -> Instance:
     """Return the allocation problem in a JSON text."""
     document = strict_json.parse(text.body, source=text.name)
     try:
@@ -62,18 +66,18 @@ def _cluster(value: object, prices: Mapping[str, float]) -> Cluster:
 
 
 def _count(value: object) -> int:
-    found = whole(value)
-    if found < 0:
-        raise InputError(f"{found} is negative", fix="give 0 devices or more")
-    return found
+    count = whole_number(value)
+    if count < 0:
+        raise InputError(f"negative: {count}", fix="expected 0 devices or more")
+    return count
 
 
 def _prices(value: object) -> dict[str, float]:
-    found = {label: _at(label, number, x) for label, x in strict_json.mapping(value).items()}
-    for label, price in found.items():
+    prices = {label: _at(label, number, x) for label, x in strict_json.mapping(value).items()}
+    for label, price in prices.items():
         if price < 0:
-            raise InputError(f"{price} is negative", fix="give 0 or more", field=label)
-    return found
+            raise InputError(f"negative: {price}", fix="expected 0 or more", field=label)
+    return prices
 
 
 def _speeds(value: object) -> dict[str, float]:
@@ -82,12 +86,12 @@ def _speeds(value: object) -> dict[str, float]:
 
 def _quota(value: object) -> dict[str, float]:
     held = strict_json.mapping(value).items()
-    return {accelerator(label): _at(label, number, x) for label, x in held}
+    return {accelerator(label): _at(label, quota, x) for label, x in held}
 
 
 def _gangs(value: object) -> dict[str, int]:
     held = strict_json.mapping(value).items()
-    return {accelerator(label): _at(label, whole, x) for label, x in held}
+    return {accelerator(label): _at(label, whole_number, x) for label, x in held}
 
 
 def _workload(value: object) -> str:
@@ -99,21 +103,21 @@ _JOB: Mapping[str, Reader] = {
     "speeds": _speeds,
     "workload": _workload,
     "tenant": name,
-    "gang": whole,
+    "gang": whole_number,
     "gangs": _gangs,
-    "weight": number,
-    "steps_left": number,
+    "weight": weight,
+    "steps_left": steps,
     "elapsed_s": number,
     "isolated_elapsed_s": number,
-    "deadline_s": number,
-    "priority": whole,
+    "deadline_s": seconds,
+    "priority": whole_number,
 }
 _TENANT: Mapping[str, Reader] = {
     "id": name,
-    "weight": number,
+    "weight": weight,
     "parent": name,
     "inner": name,
-    "priority": whole,
+    "priority": whole_number,
     "guarantee": _quota,
     "guarantee_in": name,
     "limit": _quota,
@@ -121,7 +125,7 @@ _TENANT: Mapping[str, Reader] = {
 
 
 def parse_tenants(document: object) -> tuple[Tenant, ...]:
-    """Return the tenants listed under ``tenants``; fields are named from there."""
+    """Return the tenants listed under ``tenants``; errors name fields from there."""
     return _each("tenants", _tenant, strict_json.mapping(document))
 
 
@@ -152,7 +156,7 @@ def _pair(value: object) -> Pair:
 def _two(value: object, read: Callable[[object], T]) -> tuple[T, T]:
     held = strict_json.array(value)
     if len(held) != 2:
-        raise InputError(f"{quoted(value)} of {len(held)} is not a pair", fix="give two")
+        raise InputError(f"not a pair: {quote(value)} of {len(held)}", fix="expected two")
     return read(held[0]), read(held[1])
 
 
@@ -162,18 +166,18 @@ def _each(key: str, read: Callable[[object], T], top: Mapping[str, object]) -> t
 
 
 def _at(where: str, read: Callable[[object], T], value: object) -> T:
-    """Return what ``read`` makes of a value; its errors get ``where`` in front of their field."""
+    """Return the value as ``read`` reads it; errors get ``where`` in front of their field."""
     try:
         return read(value)
     except InputError as error:
-        # A tenant's own checks name it as the file's member; here the place is known better.
+        # Tenant's checks name the field as tenants.NAME; here its index is known, too.
         inner = (error.field or "").removeprefix("tenants.")
         path = f"{where}.{inner}" if inner else where
         raise InputError(error.problem, fix=error.fix, field=path) from None
 
 
 def format_instance(instance: Instance) -> str:
-    """Return the instance as JSON, without the members that have their default."""
+    """Return the instance as JSON, without members equal to their defaults."""
     cluster = instance.cluster
     prices = {
         label: known.usd_per_hour
@@ -191,17 +195,17 @@ def format_instance(instance: Instance) -> str:
 
 
 def _members(value: InstanceJob | Tenant, fields: Mapping[str, Reader]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    members: dict[str, object] = {}
     for key in fields:
         held = getattr(value, key)
         if isinstance(held, Mapping):
             if held or key == "speeds":
-                found[key] = dict(held)
+                members[key] = dict(held)
         elif held != type(value).__dataclass_fields__[key].default:
-            found[key] = held
-    return found
+            members[key] = held
+    return members
 
 
 def write_instance(instance: Instance, path: str | Path) -> None:
-    """Write the instance to a JSON file, gzipped when the name ends in .gz."""
+    """Write the instance to a JSON file, gzipped if the name ends in .gz."""
     write_text(path, format_instance(instance))

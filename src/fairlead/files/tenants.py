@@ -1,4 +1,4 @@
-"""Tenants' files: who shares a cluster, with weights, quotas and what past use does."""
+"""Tenants files: the tenants of a cluster with weights, quotas and usage history."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,39 +9,39 @@ from fairlead.files.parsing import strict_json
 from fairlead.files.parsing.fields import number
 from fairlead.files.parsing.text import read_text
 from fairlead.model.errors import InputError
-from fairlead.model.job import Tenant
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 
 
 @dataclass(frozen=True, slots=True)
 class TenantsFile:
-    """The tenants of a cluster, and how their past use moves their weights, if it does."""
+    """The tenants of a cluster, and how past usage changes their weights, if at all."""
 
     tenants: tuple[Tenant, ...] = ()
     history: History | None = None
 
 
 def read_tenants(path: str | Path) -> TenantsFile:
-    """Return what a JSON or YAML file says of tenants."""
+    """Return the tenants of a JSON or YAML file."""
     from fairlead.files.parsing.document import parse_document  # noqa: PLC0415 - yaml is slow
 
     text = read_text(path)
     try:
-        return _tenancy(parse_document(text, "a list of tenants"))
+        return _tenants_file(parse_document(text, "a list of tenants"))
     except InputError as error:
         raise error.within(source=text.name) from None
 
 
-def _tenancy(document: object) -> TenantsFile:
+def _tenants_file(document: object) -> TenantsFile:
     top = strict_json.members(document, required=("tenants",), optional=("history",))
     return TenantsFile(parse_tenants(top), _history(top["history"]) if "history" in top else None)
 
 
 def _history(value: object) -> History:
     try:
-        found = strict_json.members(value, required=("half_life_s",), optional=("measure",))
-        measure: Any = found.get("measure", "devices")  # the history itself refuses others
-        return History(number(found["half_life_s"]), measure)
+        fields = strict_json.members(value, required=("half_life_s",), optional=("measure",))
+        measure: Any = fields.get("measure", "devices")  # History refuses unknown measures
+        return History(number(fields["half_life_s"]), measure)
     except InputError as error:
         where = f"history.{error.field}" if error.field else "history"
         raise InputError(error.problem, fix=error.fix, field=where) from None

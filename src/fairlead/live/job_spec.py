@@ -1,78 +1,58 @@
-"""What a user submits: a job for the scheduler, and what the engine must know to run it."""
+"""Accepted jobs: the submitted fields with the job's id and tenant."""
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import structlog
 
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT, Job, parse_accelerators
+from fairlead.model.submission.fields import declared_fields
+from fairlead.model.submission.new_job import NewJob
+
+log = structlog.get_logger("fairlead.live")
 
 UNBOUNDED_STEPS = 1_000_000
-"""what a job that does not say how many steps it makes is taken to have"""
+"""steps assumed for a job that declares none"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
-    """A job as it was submitted."""
+class JobSpec(NewJob):
+    """A job as the server keeps it: all that its scheduling and its launch orders need."""
 
-    command: tuple[str, ...]
     id: str = ""
-    """given by the server"""
-    name: str = ""
+    """assigned by the server"""
     tenant: str = DEFAULT_TENANT
-    workload: str = ""
-    gang: int = 1
-    min_gang: int | None = None
-    max_gang: int | None = None
-    multijob: str | None = None
-    """the search that it is one try of"""
-    steps: int | None = None
-    weight: float = 1.0
-    priority: int = 0
-    deadline_s: float | None = None
-    accelerators: tuple[str, ...] | None = None
-    """as ``v100``, or ``k80=2`` where it needs another number of devices than its gang"""
-    memory_gib: float | None = None
-    """of one device: where there is less, the job does not run"""
-    directory: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    retries: int = 3
-    grace_s: float = 30.0
-    host_memory_gib: float | None = None
-    """of all its processes: above it they are killed"""
-    time_limit_s: float | None = None
-    """of one lease"""
-    progress_pattern: str | None = None
 
-    def __post_init__(self) -> None:
-        if not self.command:
-            raise InputError("there is no command", fix="give what to run", field="command")
-        for name in ("steps", "retries"):
-            value = getattr(self, name)
-            if value is not None and value < (1 if name == "steps" else 0):
-                raise InputError(f"{value} is too few", fix="give a larger number", field=name)
-        for name in ("grace_s", "time_limit_s", "host_memory_gib"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < 1e12:
-                raise InputError(f"{value!r} is not allowed", fix="give more than 0", field=name)
-        _check_pattern(self.progress_pattern)
+    @classmethod
+    def of(cls, new: NewJob, tenant: str) -> "JobSpec":
+        """Return the specification of a submitted job, without an id, for a tenant."""
+        values = {item.name: getattr(new, item.name) for item in fields(NewJob)}
+        accelerators = new.accelerators or None
+        return cls(**{**values, "tenant": tenant, "accelerators": accelerators})
 
     def validate_command(self) -> None:
-        """Refuse what no process can be started with."""
-        words = {"command": self.command, "directory": (self.directory,)}
-        words["environment"] = (*self.environment, *self.environment.values())
-        for name, given in words.items():
-            if any("\0" in word for word in given):
-                raise InputError("it holds a null byte", fix="leave it out", field=name)
+        """Raise InputError if no process can be started with the command or environment."""
+        words: dict[str, Sequence[str]] = {
+            "command": self.command,
+            "directory": (self.directory,),
+            "environment": (*self.environment, *self.environment.values()),
+        }
+        for name, texts in words.items():
+            if any("\0" in text for text in texts):
+                raise InputError("null byte", fix="remove it", field=name)
         for key in self.environment:
             if not key or "=" in key:
                 raise InputError(
-                    f"{key!r} is no name of a variable", fix="leave out '='", field="environment"
+                    f"not the name of a variable: {key!r}",
+                    fix="expected a name without '='",
+                    field="environment",
                 )
 
     def job(self, at: float) -> Job:
-        """Return the job as the scheduler sees it, submitted now."""
+        """Return the scheduler's job, submitted at a time."""
         names, gangs = parse_accelerators(self.accelerators or ())
         return Job(
             id=self.id,
@@ -92,38 +72,33 @@ class JobSpec:
             memory_gib=self.memory_gib,
         )
 
-    def named(self, job_id: str) -> "JobSpec":
+    def with_id(self, job_id: str) -> "JobSpec":
         """Return the specification with its id."""
         return replace(self, id=job_id)
 
     def document(self) -> str:
         """Return the specification as JSON, for the store."""
-        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+        return json.dumps({item.name: getattr(self, item.name) for item in fields(self)})
+
+
+def _clamp(values: dict[str, Any]) -> None:
+    """Move numbers into the limits, which may be narrower than those of an earlier version."""
+    for item in declared_fields(NewJob):
+        before = values.get(item.name)
+        after = item.clamp(before)
+        if after is not before:
+            values[item.name] = after
+            job_id = values.get("id")
+            log.warning("job.clamped", job=job_id, field=item.name, stored=before, used=after)
 
 
 def read_spec(document: str) -> JobSpec:
-    """Return the specification that ``document`` gave."""
-    found = json.loads(document)
-    known = {f.name for f in fields(JobSpec)}
-    values = {key: value for key, value in found.items() if key in known}
+    """Return the specification of a stored document; unknown keys are ignored."""
+    stored = json.loads(document)
+    known = {item.name for item in fields(JobSpec)}
+    values = {key: value for key, value in stored.items() if key in known}
     values["command"] = tuple(values["command"])
     if values.get("accelerators") is not None:
         values["accelerators"] = tuple(values["accelerators"])
+    _clamp(values)
     return JobSpec(**values)
-
-
-def _check_pattern(pattern: str | None) -> None:
-    if pattern is None:
-        return
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise InputError(
-            f"it is no regular expression ({error})", fix="correct it", field="progress_pattern"
-        ) from None
-    if groups != 1:
-        raise InputError(
-            f"it has {groups} groups",
-            fix=r"give one, as in 'step (\d+)'",
-            field="progress_pattern",
-        )

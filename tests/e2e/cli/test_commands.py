@@ -28,45 +28,45 @@ def fairlead(*args: str, cwd: Path | None = None, env: dict[str, str] | None = N
 def result(*args: str, **kwargs: Any) -> dict[str, Any]:
     done = fairlead(*args, "--json", **kwargs)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def test_simulate_runs_on_bundled_data_and_reports_every_figure() -> None:
-    found = result("simulate", "--policy", "max-min")
-    assert len(found["jobs"]) == 120
-    assert found["unfinished"] == 0
+    figures = result("simulate", "--policy", "max-min")
+    assert len(figures["jobs"]) == 120
+    assert figures["unfinished"] == 0
     expected = set(
         "policy avg_jct_s median_jct_s p90_jct_s p99_jct_s makespan_s utilization rounds solves"
         " preemptions cpu_s wall_s migrations cost_usd slo_violations finish_time_fairness"
         " busy_share jobs tenants trades".split()
     )
-    assert expected <= found.keys()
-    assert set(found["jobs"][0]) == set(
+    assert expected <= figures.keys()
+    assert set(figures["jobs"][0]) == set(
         "id tenant arrival_at started_at finished_at jct_s device_s preemptions migrations"
         " first_100_steps_s".split()
     )
-    assert sum(t["received_share"] for t in found["tenants"]) == pytest.approx(1.0)
-    assert sum(t["entitled_share"] for t in found["tenants"]) == pytest.approx(1.0)
+    assert sum(t["received_share"] for t in figures["tenants"]) == pytest.approx(1.0)
+    assert sum(t["entitled_share"] for t in figures["tenants"]) == pytest.approx(1.0)
 
 
 def test_same_command_gives_the_same_result_apart_from_times() -> None:
     first, second = (result("simulate", "--policy", "max-min") for _ in range(2))
-    for found in (first, second):
-        del found["cpu_s"], found["wall_s"]
+    for figures in (first, second):
+        del figures["cpu_s"], figures["wall_s"]
     assert first == second
 
 
 def test_replay_in_a_fresh_process_gives_the_same_state(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     result("simulate", "--policy", "max-min", "--log", str(log))
-    found = result("replay", str(log))
-    assert found["same"]
-    assert found["state_sha256"] == found["logged_sha256"]
-    assert found["events"] > 500
+    figures = result("replay", str(log))
+    assert figures["same"]
+    assert figures["state_sha256"] == figures["logged_sha256"]
+    assert figures["events"] > 500
 
 
-def test_replay_of_a_shortened_log_says_that_the_state_differs(tmp_path: Path) -> None:
+def test_replay_of_a_shortened_log_fails(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     result("simulate", "--log", str(log))
     lines = log.read_text().splitlines(keepends=True)
@@ -76,7 +76,7 @@ def test_replay_of_a_shortened_log_says_that_the_state_differs(tmp_path: Path) -
     assert "Traceback" not in done.stderr
 
 
-def test_restore_cost_and_lost_nodes_make_jobs_later(tmp_path: Path) -> None:
+def test_restore_cost_and_lost_nodes_delay_jobs(tmp_path: Path) -> None:
     failures = tmp_path / "failures.csv"
     failures.write_text("at_s,node,event\n7200,v100-0,lost\n86400,v100-0,returned\n")
     plain = result("simulate")["avg_jct_s"]
@@ -85,13 +85,13 @@ def test_restore_cost_and_lost_nodes_make_jobs_later(tmp_path: Path) -> None:
 
 
 def test_window_reports_only_its_jobs() -> None:
-    found = result("simulate", "--window", "10:20")
-    assert [job["id"] for job in found["jobs"]] == [
+    figures = result("simulate", "--window", "10:20")
+    assert [job["id"] for job in figures["jobs"]] == [
         job["id"] for job in result("simulate")["jobs"][10:20]
     ]
 
 
-def test_wrong_beliefs_cost_time_but_the_truth_decides_the_pace(tmp_path: Path) -> None:
+def test_wrong_beliefs_cost_time_but_true_speeds_determine_progress(tmp_path: Path) -> None:
     believed = tmp_path / "believed.csv"
     rows = "".join(
         f"{w},1,{a},,,1.0,\n"
@@ -114,15 +114,15 @@ def test_allocate_prints_shares_with_a_certificate(tmp_path: Path) -> None:
         {"id": "c", "speeds": {"v100": 100, "k80": 50}},
     ]
     instance.write_text(json.dumps({"cluster": {"v100": 1, "k80": 1}, "jobs": jobs}))
-    found = result("allocate", "--instance", str(instance), "--policy", "max-min")
-    assert found["allocation"]["c"]["k80"] == pytest.approx(10 / 11)
-    assert found["objective"] == pytest.approx(8 / 11)
-    assert found["certificate"]["gap"] <= 1e-9
-    assert found["certificate"]["bound"] == pytest.approx(8 / 11)
-    assert set(found["certificate"]["prices"]) == {"v100", "k80"}
+    figures = result("allocate", "--instance", str(instance), "--policy", "max-min")
+    assert figures["allocation"]["c"]["k80"] == pytest.approx(10 / 11)
+    assert figures["objective"] == pytest.approx(8 / 11)
+    assert figures["certificate"]["gap"] <= 1e-9
+    assert figures["certificate"]["bound"] == pytest.approx(8 / 11)
+    assert set(figures["certificate"]["prices"]) == {"v100", "k80"}
 
 
-def test_allocate_says_nothing_of_an_objective_that_a_policy_does_not_have(tmp_path: Path) -> None:
+def test_allocate_omits_the_objective_of_a_policy_without_one(tmp_path: Path) -> None:
     instance = tmp_path / "instance.json"
     jobs = [{"id": "a", "speeds": {"v100": 40}}]
     instance.write_text(json.dumps({"cluster": {"v100": 1}, "jobs": jobs}))
@@ -136,16 +136,20 @@ def test_allocate_says_nothing_of_an_objective_that_a_policy_does_not_have(tmp_p
 def test_allocate_of_no_jobs_is_an_empty_allocation(tmp_path: Path, policy: str) -> None:
     instance = tmp_path / "empty.json"
     instance.write_text('{"cluster": {"v100": 2}, "jobs": []}')
-    found = result("allocate", "--instance", str(instance), "--policy", policy)
-    assert (found["allocation"], found["objective"], found["certificate"]) == ({}, None, None)
+    figures = result("allocate", "--instance", str(instance), "--policy", policy)
+    assert (figures["allocation"], figures["objective"], figures["certificate"]) == (
+        {},
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "says"),
+    ("args", "code", "message"),
     [
         (("simulate", "--cluster", "v100=-1"), 1, "negative"),
         (("simulate", "--cluster", "v100=2", "--policy", "nonsense"), 2, "choose one of"),
-        (("simulate", "--policy", "max-min:agnostik"), 2, "its options are: agnostic"),
+        (("simulate", "--policy", "max-min:agnostik"), 2, "expected one of agnostic"),
         (("simulate", "--window", "9"), 2, "--window"),
         (("simulate", "--mechanism", "nothing"), 2, "choose one of"),
         (("simulate", "--round", "0"), 2, "--round"),
@@ -157,16 +161,16 @@ def test_allocate_of_no_jobs_is_an_empty_allocation(tmp_path: Path, policy: str)
     ],
 )
 def test_bad_input_is_one_clear_line_and_an_exit_code(
-    args: tuple[str, ...], code: int, says: str
+    args: tuple[str, ...], code: int, message: str
 ) -> None:
     done = fairlead(*args)
     assert done.returncode == code, done.stderr
-    assert says in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
-def test_policy_of_ones_own_runs_by_entry_point(tmp_path: Path) -> None:
+def test_a_custom_policy_runs_by_entry_point(tmp_path: Path) -> None:
     source = (EXAMPLE / "shortest_first.py").read_text()
     assert len(source.splitlines()) <= 25
     assert f"```python\n{source}```" in GUIDE.read_text()
@@ -178,19 +182,19 @@ def test_policy_of_ones_own_runs_by_entry_point(tmp_path: Path) -> None:
         "[fairlead.policies]\nshortest-first = shortest_first:ShortestFirst\n"
     )
     env = {"PYTHONPATH": str(tmp_path), "PATH": ""}
-    found = result("simulate", "--policy", "shortest-first", env=env)
-    assert found["unfinished"] == 0
-    assert found["avg_jct_s"] < result("simulate", "--policy", "fifo")["avg_jct_s"]
+    figures = result("simulate", "--policy", "shortest-first", env=env)
+    assert figures["unfinished"] == 0
+    assert figures["avg_jct_s"] < result("simulate", "--policy", "fifo")["avg_jct_s"]
 
 
-def test_policies_lists_names_with_their_promises() -> None:
+def test_policies_lists_names_with_descriptions() -> None:
     done = fairlead("policies", "--json")
     listed = {row["name"]: row for row in json.loads(done.stdout)}
     assert {"max-min", "makespan", "fifo", "isolated", "shares", "gavel", "ideal"} <= set(listed)
     assert all(row["about"].endswith(".") for row in listed.values())
 
 
-def test_no_command_loads_what_only_others_need() -> None:
+def test_the_command_line_loads_no_heavy_library() -> None:
     heavy = {"numpy", "rich", "yaml", "fastapi"}
     code = f"import sys, fairlead.cli.main; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,7 +21,7 @@ def run(*args: object) -> Result:
     return CliRunner().invoke(app, ["compare", *map(str, args)])
 
 
-def test_it_writes_a_report_and_two_tables_and_prints_the_figures(tmp_path: Path) -> None:
+def test_compare_writes_a_report_and_two_tables_and_prints_the_figures(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     result = run(
         "--policies", "fifo,isolated", "--seeds", 2, "--loads", "12,6", *TINY, "--out", out
@@ -42,14 +42,14 @@ def test_json_is_one_document_and_nothing_else_on_stdout(tmp_path: Path) -> None
         "--policies", "fifo", "--policies", "isolated", "--seeds", 1, "--loads", 6, *TINY,
         "--out", tmp_path, "--json",
     )  # fmt: skip
-    said = json.loads(result.stdout)
-    assert [(r["policy"], r["seed"], r["load"], r["jobs"]) for r in said["runs"]] == [
+    document = json.loads(result.stdout)
+    assert [(r["policy"], r["seed"], r["load"], r["jobs"]) for r in document["runs"]] == [
         ("fifo", 0, 6.0, 10),
         ("isolated", 0, 6.0, 10),
     ]
-    assert said["runs"][0]["unfinished"] == 0
-    assert said["report"] == str(tmp_path / "report.html")
-    assert said["csv"] == str(tmp_path / "results.csv")
+    assert document["runs"][0]["unfinished"] == 0
+    assert document["report"] == str(tmp_path / "report.html")
+    assert document["csv"] == str(tmp_path / "results.csv")
 
 
 def test_the_command_in_the_report_gives_the_same_tables(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_static_traces_have_seeds_but_no_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "error", "said"),
+    ("args", "error", "message"),
     [
         (("--policies", "fifo,nonsense"), UsageError, "nonsense"),
         (("--policies", "fifo,fifo"), UsageError, "twice"),
@@ -110,16 +110,16 @@ def test_static_traces_have_seeds_but_no_loads(tmp_path: Path) -> None:
         (("--policies", "fifo", "--trace", "missing.csv"), InputError, "missing.csv"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_runs(
-    args: tuple[str, ...], error: type[FairleadError], said: str, tmp_path: Path
+def test_invalid_options_are_refused_before_any_run(
+    args: tuple[str, ...], error: type[FairleadError], message: str, tmp_path: Path
 ) -> None:
     result = run(*args, "--out", tmp_path / "out")
     assert isinstance(result.exception, error)
-    assert said in str(result.exception)
+    assert message in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_one_clear_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     done = subprocess.run(

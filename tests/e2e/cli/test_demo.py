@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli.demo.clusters import DemoEngine, UnavailableError, site
+from fairlead.cli.demo.clusters import DemoEngine, UnavailableError, demo_cluster
 from fairlead.private_clusters import ray as ray_cluster
 from fairlead.private_clusters import slurm as slurm_cluster
 
@@ -22,7 +22,7 @@ def is_free(port: int) -> bool:
 
 
 def demo(engine: str, *, jobs: int) -> subprocess.CompletedProcess[str]:
-    # Below those that the system gives to others while a cluster starts.
+    # Below the range of ephemeral ports, which other processes may get while a cluster starts.
     port = str(next(port for port in range(20_000 + os.getpid() % 9000, 32_000) if is_free(port)))
     command = [sys.executable, "-m", "fairlead", "demo", "--port", port, "--jobs", str(jobs)]
     return subprocess.run(
@@ -43,8 +43,8 @@ def test_demo_finishes_all_its_jobs_on(engine: str) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"finished with exactly their steps\W+3 of 3", done.stdout)
     assert "live, max-min" in done.stdout
-    assert "A lease cost" in done.stdout
-    assert "Look further" in done.stderr
+    assert "Average overhead of a lease" in done.stdout
+    assert "Next steps" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_demo_finishes_all_its_jobs_on(engine: str) -> None:
         (DemoEngine.RAY, ray_cluster, "Ray is not installed", "pip install"),
     ],
 )
-def test_what_is_missing_is_named_with_its_fix(
+def test_a_missing_program_is_named_with_its_fix(
     engine: DemoEngine,
     cluster: object,
     problem: str,
@@ -64,7 +64,7 @@ def test_what_is_missing_is_named_with_its_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster, "missing", lambda: problem)
-    with pytest.raises(UnavailableError, match=fix) as raised, site(engine, tmp_path):
+    with pytest.raises(UnavailableError, match=fix) as raised, demo_cluster(engine, tmp_path):
         pass
     assert problem in str(raised.value)
     assert "\n" not in str(raised.value)

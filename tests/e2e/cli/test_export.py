@@ -14,7 +14,7 @@ from tests.e2e.support.live_server import LiveServer
 from fairlead.private_clusters.slurm import SlurmCluster
 
 USERS = {"daemon": 1, "games": 5}
-"""whose jobs wait: users that every Debian has, neither of them Fairlead's"""
+"""users of the waiting jobs; every Debian has them"""
 
 
 def export(*arguments: object) -> str:
@@ -55,7 +55,7 @@ def foreign(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
 
 
 @pytest.mark.slow
-def test_held_jobs_of_others_start_on_the_nodes_advised(foreign: SlurmCluster) -> None:
+def test_held_jobs_start_on_the_advised_nodes(foreign: SlurmCluster) -> None:
     held = {
         submit(foreign, "daemon", "--hold", "--gres=gpu:1", "--job-name=ResNet-50", seconds=20),
         submit(foreign, "games", "--hold", "--gres=gpu:1", "--nodes=2", seconds=20),
@@ -81,7 +81,7 @@ def test_held_jobs_of_others_start_on_the_nodes_advised(foreign: SlurmCluster) -
 
 
 @pytest.mark.slow
-def test_waiting_jobs_start_in_the_order_advised(foreign: SlurmCluster, tmp_path: Path) -> None:
+def test_waiting_jobs_start_in_the_advised_order(foreign: SlurmCluster, tmp_path: Path) -> None:
     blocker = submit(foreign, "games", "--gres=gpu:p100:2", seconds=600)
     wait_until_started(foreign, [blocker])
     # Three jobs of one user came first; the other user's one is due after the first of them.
@@ -105,7 +105,7 @@ def test_waiting_jobs_start_in_the_order_advised(foreign: SlurmCluster, tmp_path
     assert started == waiting
 
 
-def test_a_server_shows_where_jobs_run_and_who_is_next(tmp_path: Path) -> None:
+def test_a_server_advises_running_and_waiting_jobs(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, devices="v100=1,k80=1", round_s=30.0).start()
     try:
         train = [sys.executable, str(tmp_path / "train.py"), "100000", str(tmp_path / "out")]

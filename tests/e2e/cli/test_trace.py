@@ -28,7 +28,7 @@ def test_generate_writes_csv_to_stdout_and_nothing_else() -> None:
     assert len(lines) == 6
 
 
-def test_generate_to_a_file_tells_so_on_stderr(tmp_path: Path) -> None:
+def test_generate_to_a_file_reports_on_stderr(tmp_path: Path) -> None:
     out = tmp_path / "trace.jsonl.gz"
     result = run("generate", "--jobs", 5, "--tenants", 2, "--out", out)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -40,10 +40,10 @@ def test_generate_json_is_one_document(tmp_path: Path) -> None:
     whole = json.loads(run("generate", "--jobs", 5, "--json").stdout)
     assert len(whole["jobs"]) == whole["summary"]["jobs"] == 5
     out = tmp_path / "trace.csv"
-    said = json.loads(
+    document = json.loads(
         run("generate", "--window", "10:20", "--jobs", 1, "--json", "--out", out).stdout
     )
-    assert said["jobs"] == len(read_trace(out)) == 31
+    assert document["jobs"] == len(read_trace(out)) == 31
 
 
 def test_generate_is_the_same_every_time() -> None:
@@ -52,12 +52,12 @@ def test_generate_is_the_same_every_time() -> None:
     assert run(*args).stdout != run(*args[:-3], 4).stdout
 
 
-def test_convert_tells_the_form_by_itself(tmp_path: Path) -> None:
+def test_convert_detects_the_format(tmp_path: Path) -> None:
     log, out = tmp_path / "log.csv", tmp_path / "out.csv"
     log.write_text(PHILLY)
     result = run("convert", log, out, "--vc", "y", "--json")
-    said = json.loads(result.stdout)
-    assert (said["from"], said["jobs"], said["left_out"]) == ("philly", 1, 0)
+    document = json.loads(result.stdout)
+    assert (document["from"], document["jobs"], document["left_out"]) == ("philly", 1, 0)
     assert [job.tenant for job in read_trace(out)] == ["y"]
 
 
@@ -69,7 +69,7 @@ def test_convert_without_out_prints_the_trace(tmp_path: Path) -> None:
     assert len(result.stdout.splitlines()) == 3
 
 
-def test_a_dash_is_stdout_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dash_means_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("log.csv").write_text(PHILLY)
     assert run("convert", "log.csv", "-").stdout == run("convert", "log.csv").stdout != ""
@@ -77,7 +77,7 @@ def test_a_dash_is_stdout_and_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not Path("-").exists()
 
 
-def test_validate_sums_the_trace_up(tmp_path: Path) -> None:
+def test_validate_prints_a_summary(tmp_path: Path) -> None:
     out = tmp_path / "trace.csv"
     args = ("--kind", "continuous-multiple", "--cluster", DEFAULT_CLUSTER, "--out", out)
     run("generate", "--tenants", 3, *args)
@@ -85,23 +85,23 @@ def test_validate_sums_the_trace_up(tmp_path: Path) -> None:
     assert plain.exit_code == 0
     for word in ("jobs", "arrivals", "gangs", "tenant-2", "device-hours on v100", "load"):
         assert word in plain.stdout
-    found = json.loads(
+    summary = json.loads(
         run("validate", out, "--speeds", "gandiva-fair", "--cluster", "v100=8", "--json").stdout
     )
-    assert found["reference_devices"] == pytest.approx(8)
-    assert found["load"] == pytest.approx(found["device_h"] / 8 / found["span_h"])
+    assert summary["reference_devices"] == pytest.approx(8)
+    assert summary["load"] == pytest.approx(summary["device_h"] / 8 / summary["span_h"])
 
 
 def test_validate_needs_neither_speeds_nor_cluster(tmp_path: Path) -> None:
     out = tmp_path / "trace.csv"
     run("generate", "--jobs", 3, "--out", out)
-    found = json.loads(run("validate", out, "--json").stdout)
-    assert (found["jobs"], found["device_h"]) == (3, None)
+    summary = json.loads(run("validate", out, "--json").stdout)
+    assert (summary["jobs"], summary["device_h"]) == (3, None)
     assert run("validate", out, "--speeds", "gandiva-fair").exit_code == 0
 
 
 @pytest.mark.parametrize(
-    ("args", "kind"),
+    ("args", "error"),
     [
         (("generate", "--jobs", "0"), UsageError),
         (("generate", "--rate", "-1"), UsageError),
@@ -116,9 +116,9 @@ def test_validate_needs_neither_speeds_nor_cluster(tmp_path: Path) -> None:
         (("convert", "nowhere.csv"), InputError),
     ],
 )
-def test_mistakes_raise_errors_of_ours(args: tuple[str, ...], kind: type[Exception]) -> None:
+def test_mistakes_raise_fairlead_errors(args: tuple[str, ...], error: type[Exception]) -> None:
     result = run(*args)
-    assert isinstance(result.exception, kind)
+    assert isinstance(result.exception, error)
     assert result.stdout == ""
 
 
@@ -131,7 +131,7 @@ def test_a_faulty_line_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["generate", "convert", "validate"])
-def test_help_teaches_by_example(command: str) -> None:
+def test_help_has_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"Example: fairlead trace {command}" in result.stdout

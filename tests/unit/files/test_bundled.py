@@ -1,4 +1,4 @@
-"""The bundled tables against the papers they are from."""
+"""The bundled tables agree with the papers they come from."""
 
 import pytest
 
@@ -35,21 +35,21 @@ def test_speeds_are_those_of_gandiva_fair(workload: str) -> None:
     assert row.tolist() == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_table_has_nothing_else() -> None:
+def test_the_table_has_no_other_workloads() -> None:
     assert set(read_speeds("gandiva-fair").workloads) == set(GANDIVA_FAIR)
 
 
-def test_packing_is_that_of_gandiva() -> None:
-    found = gandiva_packing()
-    assert set(found) == set(GANDIVA)
+def test_packing_gains_are_those_of_gandiva() -> None:
+    packing = gandiva_packing()
+    assert set(packing) == set(GANDIVA)
     for workload, (utilization, gain) in GANDIVA.items():
-        assert found[workload].utilization == pytest.approx(utilization / 100)
+        assert packing[workload].utilization == pytest.approx(utilization / 100)
         # The paper rounds; its LSTM row is -16 where the speeds give -16.9.
-        assert 100 * (found[workload].ratio - 1) == pytest.approx(gain, abs=1.0)
+        assert 100 * (packing[workload].ratio - 1) == pytest.approx(gain, abs=1.0)
 
 
 def test_prices_and_memory_of_the_papers_accelerators() -> None:
-    found = known_accelerators()
-    assert [found[a].usd_per_hour for a in ("v100", "p100", "k80")] == [0.74, 0.43, 0.135]
-    assert [found[a].memory_gib for a in ("k80", "p40", "p100", "v100")] == [12, 24, 16, 16]
-    assert {"t4", "a10g", "a100", "a100-80gb", "h100", "h200", "l4", "b200"} <= set(found)
+    known = known_accelerators()
+    assert [known[a].usd_per_hour for a in ("v100", "p100", "k80")] == [0.74, 0.43, 0.135]
+    assert [known[a].memory_gib for a in ("k80", "p40", "p100", "v100")] == [12, 24, 16, 16]
+    assert {"t4", "a10g", "a100", "a100-80gb", "h100", "h200", "l4", "b200"} <= set(known)

@@ -22,18 +22,18 @@ accelerators:
 """
 
 
-def test_plain_text_keeps_names_and_order_and_one_node_an_accelerator() -> None:
+def test_plain_text_keeps_names_and_order_with_one_node_per_accelerator() -> None:
     cluster = read_cluster("v100=36,P100=4,k80=8")
     assert cluster.count_by_name() == {"v100": 36, "P100": 4, "k80": 8}
     assert [len(node.devices) for node in cluster.nodes] == [36, 4, 8]
 
 
-def test_slash_gives_devices_a_node_and_the_last_node_the_rest() -> None:
+def test_slash_sets_devices_per_node_and_the_last_node_gets_the_rest() -> None:
     cluster = read_cluster(" v100 = 10/4 , k80=2")
     assert [len(node.devices) for node in cluster.nodes] == [4, 4, 2, 2]
 
 
-def test_known_names_take_bundled_memory_and_price_whatever_their_case() -> None:
+def test_known_names_get_bundled_memory_and_price_in_any_case() -> None:
     cluster = read_cluster("V100=1,k80=1,mystery=1")
     assert cluster.usd_per_hour.tolist() == [0.74, 0.135, 0.0]
     assert cluster.memory_gib.tolist() == [16.0, 12.0, float("inf")]
@@ -56,7 +56,7 @@ def test_yaml_gives_nodes_racks_repeats_and_details(tmp_path: Path) -> None:
     assert cluster.details["k80"] == Accelerator("k80", 12.0, 0.0)
 
 
-def test_json_and_crlf_are_yaml_too(tmp_path: Path) -> None:
+def test_json_and_crlf_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_bytes(b'\xef\xbb\xbf{"nodes": [\r\n{"id": "a", "devices": {"v100": 2}}]}\r\n')
     assert read_cluster(path).count_by_name() == {"v100": 2}
@@ -70,7 +70,7 @@ def test_written_clusters_read_back_the_same(tmp_path: Path, text: str) -> None:
     assert read_cluster(path) == cluster
 
 
-def test_like_nodes_are_written_once() -> None:
+def test_equal_nodes_are_written_once() -> None:
     assert format_cluster(read_cluster("v100=400/4")).count("id:") == 1
 
 

@@ -9,10 +9,14 @@ import pytest
 from tests.support.shared_data import needs_shared, shared
 
 from fairlead.files import check_trace, read_cluster, read_speeds, read_trace
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.files.speeds.table import parse_speeds
 from fairlead.files.traces.convert import convert
-from fairlead.files.traces.workload_sampling import Draw, JobShape, reference_accelerator
+from fairlead.files.traces.workload_sampling import (
+    JobShape,
+    WorkloadSampler,
+    reference_accelerator,
+)
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.speeds.table import SpeedTable
 
@@ -41,7 +45,7 @@ def speeds() -> SpeedTable:
         for gang in gangs
         for accelerator, per_s in (("v100", 2 * gang), ("k80", gang))
     )
-    return parse_speeds(Text("table", "workload,gang,accelerator,steps_per_s\n" + rows))
+    return parse_speeds(SourceText("table", "workload,gang,accelerator,steps_per_s\n" + rows))
 
 
 def put(tmp_path: Path, body: str, name: str = "log.csv") -> Path:
@@ -60,12 +64,12 @@ def test_gavels_ten_columns_give_weight_gang_and_deadline(
     assert (gan.id, gan.deadline_s) == ("1", 100)
 
 
-def test_the_gangs_of_gavels_logs_are_kept_so_that_no_bound_is_taken_for_them(
+def test_gangs_of_gavels_logs_stay_and_cannot_be_bounded(
     tmp_path: Path, speeds: SpeedTable
 ) -> None:
     log = put(tmp_path, GAVEL_7.replace("\t4\n", "\t3\n"), "x.trace")
     assert convert(log, speeds).trace[0].gang == 3
-    with pytest.raises(UsageError, match=r"--max-gang 1 .* log of Gavel are kept"):
+    with pytest.raises(UsageError, match=r"--max-gang: not supported for a Gavel log"):
         convert(log, speeds, max_gang=1)
 
 
@@ -74,16 +78,16 @@ def test_gavels_seven_columns_read_as_a_trace_too(tmp_path: Path) -> None:
     assert (job.workload, job.total_steps, job.arrival_at, job.gang) == ("LM", 95121, 6, 4)
 
 
-def test_gavels_deadline_without_speeds_says_to_convert(tmp_path: Path) -> None:
+def test_a_deadline_of_gavel_needs_a_conversion_with_speeds(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="fairlead trace convert") as caught:
         read_trace(put(tmp_path, GAVEL_10))
     assert caught.value.line == 2
 
 
-def test_a_log_of_nobody_we_know_is_refused_with_those_we_know(
+def test_an_unknown_log_is_refused_with_the_known_formats(
     tmp_path: Path, speeds: SpeedTable
 ) -> None:
-    with pytest.raises(InputError, match=r"no log that is known.*gavel, philly, itp, sacct"):
+    with pytest.raises(InputError, match=r"unknown log format.*gavel, philly, itp, sacct"):
         convert(put(tmp_path, "name,time,application\na,0,bert\n"), speeds)
 
 
@@ -92,20 +96,20 @@ def test_philly_makes_tenants_of_virtual_clusters(tmp_path: Path, speeds: SpeedT
     assert {job.id: job.tenant for job in trace} == {"x-0": "x", "x-1": "x", "y-0": "y"}
 
 
-def test_a_gang_the_table_lacks_keeps_its_device_hours(tmp_path: Path, speeds: SpeedTable) -> None:
+def test_a_gang_without_speeds_keeps_its_device_hours(tmp_path: Path, speeds: SpeedTable) -> None:
     jobs = {job.id: job for job in convert(put(tmp_path, PHILLY), speeds).trace}
-    for label, asked, gang in (("x-1", 7 * 100, 4), ("y-0", 64 * 50, 8)):
+    for label, device_s, gang in (("x-1", 7 * 100, 4), ("y-0", 64 * 50, 8)):
         job = jobs[label]
         assert (job.workload, job.gang) == ("LM", gang)
-        assert job.gang * job.total_steps / (2 * gang) == pytest.approx(asked)
+        assert job.gang * job.total_steps / (2 * gang) == pytest.approx(device_s)
 
 
-def test_one_virtual_cluster_converts_as_it_does_in_the_whole(
+def test_one_virtual_cluster_converts_like_the_whole_log(
     tmp_path: Path, speeds: SpeedTable
 ) -> None:
     path = put(tmp_path, PHILLY)
-    whole = [job for job in convert(path, speeds).trace if job.tenant == "x"]
-    assert list(convert(path, speeds, tenant="x").trace) == whole
+    expected = [job for job in convert(path, speeds).trace if job.tenant == "x"]
+    assert list(convert(path, speeds, tenant="x").trace) == expected
 
 
 def test_an_unknown_virtual_cluster_is_refused(tmp_path: Path, speeds: SpeedTable) -> None:
@@ -113,15 +117,15 @@ def test_an_unknown_virtual_cluster_is_refused(tmp_path: Path, speeds: SpeedTabl
         convert(put(tmp_path, PHILLY), speeds, tenant="z")
 
 
-def test_the_seed_changes_workloads_and_nothing_else(tmp_path: Path) -> None:
+def test_the_seed_changes_only_workloads(tmp_path: Path) -> None:
     rows = "".join(f"x,{i},{i},1,100\n" for i in range(50))
     path = put(tmp_path, PHILLY.splitlines()[0] + "\n" + rows)
     table = read_speeds("gandiva-fair")
-    one, same, other = (convert(path, table, seed=seed).trace for seed in (1, 1, 2))
-    assert one == same
-    assert [job.workload for job in one] != [job.workload for job in other]
-    assert [job.arrival_at for job in one] == [job.arrival_at for job in other]
-    assert set(Counter(job.workload for job in one)) == set(table.workloads)
+    first, same, other = (convert(path, table, seed=seed).trace for seed in (1, 1, 2))
+    assert first == same
+    assert [job.workload for job in first] != [job.workload for job in other]
+    assert [job.arrival_at for job in first] == [job.arrival_at for job in other]
+    assert set(Counter(job.workload for job in first)) == set(table.workloads)
 
 
 def test_itp_counts_arrivals_from_the_first(tmp_path: Path, speeds: SpeedTable) -> None:
@@ -132,9 +136,7 @@ def test_itp_counts_arrivals_from_the_first(tmp_path: Path, speeds: SpeedTable) 
     ]
 
 
-def test_itp_takes_models_that_the_table_has_and_deadlines(
-    tmp_path: Path, speeds: SpeedTable
-) -> None:
+def test_itp_logs_keep_known_models_and_deadlines(tmp_path: Path, speeds: SpeedTable) -> None:
     body = (
         "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"
         "a,10,5,GAN,110,,1,60\nb,10,5,bert,20,64,1,60\n"
@@ -155,13 +157,13 @@ def test_itp_reads_a_tar_of_clusters(tmp_path: Path, speeds: SpeedTable) -> None
             member = tarfile.TarInfo(name)
             member.size = len(body)
             archive.addfile(member, io.BytesIO(body.encode()))
-    found = convert(path, speeds)
-    assert found.form == "itp"
-    assert Counter(job.tenant for job in found.trace) == {"cluster01": 2, "cluster02": 2}
+    converted = convert(path, speeds)
+    assert converted.form == "itp"
+    assert Counter(job.tenant for job in converted.trace) == {"cluster01": 2, "cluster02": 2}
     assert len(convert(path, speeds, tenant="cluster01").trace) == 2
 
 
-def test_a_tar_cut_short_is_refused(tmp_path: Path, speeds: SpeedTable) -> None:
+def test_a_truncated_tar_is_refused(tmp_path: Path, speeds: SpeedTable) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         member = tarfile.TarInfo("cluster01.csv")
@@ -174,9 +176,9 @@ def test_a_tar_cut_short_is_refused(tmp_path: Path, speeds: SpeedTable) -> None:
 
 
 def test_sacct_gives_jobs_that_ran_on_gpus(tmp_path: Path, speeds: SpeedTable) -> None:
-    found = convert(put(tmp_path, SACCT), speeds)
-    assert found.left_out == 3
-    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in found.trace] == [
+    converted = convert(put(tmp_path, SACCT), speeds)
+    assert converted.left_out == 3
+    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in converted.trace] == [
         ("8_1", 0, 4, 60, "bob"),
         ("7", 5, 2, 86410, "vision"),
     ]
@@ -200,26 +202,26 @@ e,6000,12288,0,0,,BE,Running,180,900,190
 
 
 def test_helios_gives_jobs_that_ran_on_gpus(tmp_path: Path, speeds: SpeedTable) -> None:
-    found = convert(put(tmp_path, HELIOS), speeds)
-    assert (found.form, found.left_out) == ("helios", 2)
-    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in found.trace] == [
+    converted = convert(put(tmp_path, HELIOS), speeds)
+    assert (converted.form, converted.left_out) == ("helios", 2)
+    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in converted.trace] == [
         ("11", 0, 1, 36848, "vcy"),
         ("12", 26, 4, 249, "vcx"),
     ]
 
 
-def test_alibabas_pods_keep_their_part_of_a_gpu_and_the_kinds_they_ask_for(
+def test_alibabas_pods_keep_their_fraction_of_a_gpu_and_their_gpu_models(
     tmp_path: Path, speeds: SpeedTable
 ) -> None:
-    found = convert(put(tmp_path, ALIBABA), speeds)
-    assert (found.form, found.left_out) == ("alibaba", 2)
-    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in found.trace] == [
+    converted = convert(put(tmp_path, ALIBABA), speeds)
+    assert (converted.form, converted.left_out) == ("alibaba", 2)
+    assert [(j.id, j.arrival_at, j.gang, j.duration_s, j.tenant) for j in converted.trace] == [
         ("a", 0, 2, 1000 - 100, "LS"),
         ("b", 50, 1, 300, "BE"),
         ("c", 60, 1, 300, "BE"),
     ]
-    assert [j.utilization for j in found.trace] == [None, 0.46, None]
-    assert [j.accelerators for j in found.trace] == [None, ("v100",), None]
+    assert [j.utilization for j in converted.trace] == [None, 0.46, None]
+    assert [j.accelerators for j in converted.trace] == [None, ("v100",), None]
 
 
 def test_the_same_id_in_two_rows_is_refused(tmp_path: Path, speeds: SpeedTable) -> None:
@@ -228,19 +230,19 @@ def test_the_same_id_in_two_rows_is_refused(tmp_path: Path, speeds: SpeedTable) 
     assert caught.value.line == 3
 
 
-def test_the_reference_is_v100_else_the_fastest_for_most(speeds: SpeedTable) -> None:
+def test_the_reference_is_v100_or_the_fastest_accelerator(speeds: SpeedTable) -> None:
     assert reference_accelerator(speeds) == "v100"
     head = "workload,gang,accelerator,steps_per_s\n"
     rows = "a,1,slow,1000\na,1,fast,1001\nb,1,slow,1\nb,1,fast,9\n"
-    table = parse_speeds(Text("table", head + rows))
+    table = parse_speeds(SourceText("table", head + rows))
     assert reference_accelerator(table) == "fast"
     with pytest.raises(InputError, match="'fats'"):
         reference_accelerator(table, "fats")
 
 
 def test_max_gang_bounds_the_gangs_of_any_table() -> None:
-    draw = Draw(read_speeds("gandiva-fair"), max_gang=4)
-    job = draw.job(JobShape("a", 0.0, n_devices=64, duration_s=10.0))
+    sampler = WorkloadSampler(read_speeds("gandiva-fair"), max_gang=4)
+    job = sampler.job(JobShape("a", 0.0, n_devices=64, duration_s=10.0))
     assert (job.gang, job.duration_s) == (4, 160)
 
 
@@ -256,16 +258,16 @@ def test_max_gang_bounds_the_gangs_of_any_table() -> None:
         ("gavel/msr_seed0/ee9e8c.trace.gz", "gavel", 2000),
     ],
 )
-def test_published_logs_convert_whole(path: str, form: str, n_jobs: int) -> None:
+def test_published_logs_convert_completely(path: str, form: str, n_jobs: int) -> None:
     table = read_speeds(shared("data/gavel/simulation_throughputs.json.gz"))
-    found = convert(shared(f"data/{path}"), table)
-    assert (found.form, len(found.trace), found.left_out) == (form, n_jobs, 0)
-    assert found.trace[0].arrival_at == 0
+    converted = convert(shared(f"data/{path}"), table)
+    assert (converted.form, len(converted.trace), converted.left_out) == (form, n_jobs, 0)
+    assert converted.trace[0].arrival_at == 0
     if form != "gavel":  # the older Gavel traces have gangs that its later table lacks
-        check_trace(found.trace, table, read_cluster("v100=8,p100=8,k80=8"))
+        check_trace(converted.trace, table, read_cluster("v100=8,p100=8,k80=8"))
 
 
 @needs_shared
-def test_published_list_of_pods_converts_without_those_that_never_ran(speeds: SpeedTable) -> None:
-    found = convert(shared("data/alibaba_v2023_openb/openb_pod_list_gpuspec33.csv.gz"), speeds)
-    assert (found.form, len(found.trace), found.left_out) == ("alibaba", 6_203, 1_949)
+def test_the_published_pod_list_converts_without_pods_that_never_ran(speeds: SpeedTable) -> None:
+    converted = convert(shared("data/alibaba_v2023_openb/openb_pod_list_gpuspec33.csv.gz"), speeds)
+    assert (converted.form, len(converted.trace), converted.left_out) == ("alibaba", 6_203, 1_949)

@@ -1,4 +1,4 @@
-"""The examples of the formats page are what the readers read."""
+"""The readers accept the examples of the formats page."""
 
 import re
 from pathlib import Path
@@ -20,23 +20,23 @@ READERS = {
 
 
 def examples() -> list[tuple[str, str]]:
-    found = []
+    listed = []
     for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
         title = section.splitlines()[0]
         for form, body in re.findall(r"^```(csv|json|yaml)\n(.*?)^```$", section, re.S | re.M):
-            found.append((title, f"{form}\n{body}"))
-    return found
+            listed.append((title, f"{form}\n{body}"))
+    return listed
 
 
 @pytest.mark.parametrize(("title", "example"), examples())
-def test_examples_read(tmp_path: Path, title: str, example: str) -> None:
+def test_an_example_is_readable(tmp_path: Path, title: str, example: str) -> None:
     form, _, body = example.partition("\n")
     path = tmp_path / f"example.{form}"
     path.write_text(body)
     assert READERS[title](path)
 
 
-def test_there_are_examples_of_every_format() -> None:
+def test_every_format_has_an_example() -> None:
     assert {title for title, _ in examples()} == set(READERS)
 
 

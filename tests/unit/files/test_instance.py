@@ -9,7 +9,7 @@ from tests.support.shared_data import needs_shared, shared
 from fairlead.files import read_instance, write_instance
 from fairlead.model.errors import InputError
 from fairlead.model.instance import Instance, InstanceJob, Pair
-from fairlead.model.job import Tenant
+from fairlead.model.tenants.tenant import Tenant
 
 SMALL = {"cluster": {"v100": 2}, "jobs": [{"id": "a", "speeds": {"v100": 8.6, "h100": 9}}]}
 FULL = {
@@ -42,17 +42,17 @@ def read(tmp_path: Path, document: object) -> Instance:
 
 
 def test_everything_but_cluster_id_and_speeds_has_a_default(tmp_path: Path) -> None:
-    found = read(tmp_path, SMALL)
-    assert found.jobs == (InstanceJob(id="a", speeds={"v100": 8.6, "h100": 9.0}),)
-    assert found.tenants == (Tenant("default"),)
-    assert found.pairs == ()
-    assert found.cluster.usd_per_hour.tolist() == [0.74]
+    instance = read(tmp_path, SMALL)
+    assert instance.jobs == (InstanceJob(id="a", speeds={"v100": 8.6, "h100": 9.0}),)
+    assert instance.tenants == (Tenant("default"),)
+    assert instance.pairs == ()
+    assert instance.cluster.usd_per_hour.tolist() == [0.74]
     assert read(tmp_path, {"cluster": {"v100": 1}}).jobs == ()
 
 
 def test_every_member_is_read(tmp_path: Path) -> None:
-    found = read(tmp_path, FULL)
-    assert found.jobs[0] == InstanceJob(
+    instance = read(tmp_path, FULL)
+    assert instance.jobs[0] == InstanceJob(
         id="a",
         workload="LM",
         tenant="x",
@@ -64,8 +64,8 @@ def test_every_member_is_read(tmp_path: Path) -> None:
         deadline_s=60.0,
         speeds={"v100": 8.6, "k80": 0.0},
     )
-    assert found.pairs == (Pair(("a", "b"), {"k80": (5.1, 3.2)}),)
-    assert found.cluster.usd_per_hour.tolist() == [0.5, 0.135, 2.0]
+    assert instance.pairs == (Pair(("a", "b"), {"k80": (5.1, 3.2)}),)
+    assert instance.cluster.usd_per_hour.tolist() == [0.5, 0.135, 2.0]
 
 
 def test_tenants_referred_to_but_not_listed_have_defaults(tmp_path: Path) -> None:
@@ -78,28 +78,28 @@ def test_tenants_referred_to_but_not_listed_have_defaults(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("document", [SMALL, FULL])
 def test_written_instances_read_back_the_same(tmp_path: Path, document: object) -> None:
-    found = read(tmp_path, document)
-    write_instance(found, tmp_path / "again.json.gz")
-    assert read_instance(tmp_path / "again.json.gz") == found
+    instance = read(tmp_path, document)
+    write_instance(instance, tmp_path / "again.json.gz")
+    assert read_instance(tmp_path / "again.json.gz") == instance
 
 
-def test_a_deep_but_straight_line_of_parents_is_no_circle(tmp_path: Path) -> None:
+def test_a_deep_line_of_parents_is_not_a_cycle(tmp_path: Path) -> None:
     line = [{"id": str(i), "parent": str(i + 1)} for i in range(5000)]
     assert len(read(tmp_path, {**SMALL, "tenants": line}).tenants) == 5002
 
 
-def test_a_pair_given_twice_is_refused_in_either_order(tmp_path: Path) -> None:
+def test_a_duplicate_pair_is_refused_in_either_order(tmp_path: Path) -> None:
     jobs = [{"id": i, "speeds": {"v100": 1}} for i in "ab"]
     pairs = [{"jobs": list(p), "speeds": {}} for p in ("ab", "ba")]
-    with pytest.raises(InputError, match="given twice"):
+    with pytest.raises(InputError, match=r"twice|duplicate"):
         read(tmp_path, {**SMALL, "jobs": jobs, "pairs": pairs})
 
 
 @needs_shared
-def test_reference_instances_read(tmp_path: Path) -> None:
-    for given in json.loads(shared("reference/gavel/allocations.json").read_text()):
+def test_reference_instances_are_readable(tmp_path: Path) -> None:
+    for reference in json.loads(shared("reference/gavel/allocations.json").read_text()):
         kept = ("id", "workload", "gang", "weight", "steps_left", "elapsed_s")
-        jobs = [{k: j[k] for k in kept} | {"speeds": j["throughputs"]} for j in given["jobs"]]
-        found = read(tmp_path, {"cluster": given["cluster"], "jobs": jobs})
-        assert [job.id for job in found.jobs] == [job["id"] for job in given["jobs"]]
-        assert found.cluster.count_by_name() == given["cluster"]
+        jobs = [{k: j[k] for k in kept} | {"speeds": j["throughputs"]} for j in reference["jobs"]]
+        instance = read(tmp_path, {"cluster": reference["cluster"], "jobs": jobs})
+        assert [job.id for job in instance.jobs] == [job["id"] for job in reference["jobs"]]
+        assert instance.cluster.count_by_name() == reference["cluster"]

@@ -1,4 +1,4 @@
-"""Files that say what happens to nodes."""
+"""Files of node events."""
 
 from pathlib import Path
 
@@ -39,21 +39,21 @@ def test_every_event_is_read_and_sorted_by_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "field", "says"),
+    ("row", "field", "message"),
     [
         ("1,v100-1,taken,2", "devices", "from 0 to 1"),
         ("1,v100-1,taken,one", "devices", "not a number"),
-        ("1,v100-1,lost,0", "devices", "of the whole node"),
+        ("1,v100-1,lost,0", "devices", "concerns the whole node"),
         ("1,v100-1,gone,", "event", "unknown event"),
         ("1,v100-7,lost,", "node", "v100-7"),
-        ("-1,v100-1,lost,", "at_s", "before the start"),
+        ("-1,v100-1,lost,", "at_s", "negative"),
     ],
 )
-def test_what_cannot_happen_is_refused_by_line_and_field(
-    tmp_path: Path, row: str, field: str, says: str
+def test_an_impossible_event_is_refused_with_line_and_field(
+    tmp_path: Path, row: str, field: str, message: str
 ) -> None:
     file = written(tmp_path / "nodes.csv", "at_s,node,event,devices", row)
-    with pytest.raises(InputError, match=says) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         read_node_events(file, CLUSTER)
     assert refused.value.field == field
     assert refused.value.line == 2

@@ -43,11 +43,11 @@ def test_a_pair_row_gives_both_directions(table: Path) -> None:
     assert speeds.speed("GAN", ("v100",), partner="LM") == 2.5
 
 
-def test_two_like_jobs_have_the_mean_of_their_speeds(table: Path) -> None:
+def test_two_equal_jobs_have_the_mean_of_their_speeds(table: Path) -> None:
     assert read_speeds(table).speed("LM", ("v100",), partner="LM") == 5
 
 
-def test_a_pair_given_from_both_sides_is_fine_when_they_agree(tmp_path: Path) -> None:
+def test_a_pair_may_be_given_from_both_sides_if_they_agree(tmp_path: Path) -> None:
     path = tmp_path / "speeds.csv"
     path.write_text(CSV + "GAN,1,v100,,LM,2.5,6\n")
     assert read_speeds(path).speed("GAN", ("v100",), partner="LM") == 2.5
@@ -67,9 +67,9 @@ def test_gavels_json_has_tuples_for_keys_and_null_for_alone(tmp_path: Path) -> N
     }
     path = tmp_path / "table.txt"
     path.write_text(json.dumps(document))
-    found = read_speeds(path).steps_per_s
+    speeds = read_speeds(path).steps_per_s
     key = SpeedKey("LM (batch size 5)", 2, "v100")
-    assert found == {
+    assert speeds == {
         key: 3.0,
         key._replace(placement="spread"): 2.0,
         key._replace(partner="LM (batch size 5)"): 1.5,
@@ -79,7 +79,7 @@ def test_gavels_json_has_tuples_for_keys_and_null_for_alone(tmp_path: Path) -> N
 
 
 @needs_shared
-def test_gavels_table_reads_whole_and_fast() -> None:
+def test_gavels_table_reads_completely_and_fast() -> None:
     path = shared("data/gavel/simulation_throughputs.json.gz")
     speeds, took_s = cpu_s(lambda: read_speeds(path))
     assert len(speeds.workloads) == 26
@@ -97,20 +97,20 @@ def test_gavels_pairs_agree_from_both_sides() -> None:
     speeds = read_speeds(shared("data/gavel/simulation_throughputs.json.gz"))
     raw = shared("data/gavel/physical_cluster_throughputs.json.gz")
     assert read_speeds(raw).workloads == speeds.workloads
-    one, other = "ResNet-18 (batch size 16)", "ResNet-18 (batch size 32)"
-    assert speeds.speed(one, ("k80",), partner=other) == 2.539979567443098
-    assert speeds.speed(other, ("k80",), partner=one) == 3.1201925448827033
+    first, other = "ResNet-18 (batch size 16)", "ResNet-18 (batch size 32)"
+    assert speeds.speed(first, ("k80",), partner=other) == 2.539979567443098
+    assert speeds.speed(other, ("k80",), partner=first) == 3.1201925448827033
 
 
 @needs_shared
-def test_gavels_older_table_of_single_devices_reads_too() -> None:
+def test_gavels_older_table_of_single_devices_is_readable() -> None:
     speeds = read_speeds(shared("data/gavel/oracle_throughputs_2019.json.gz"))
     assert speeds.speed("ResNet-50 (batch size 16)", ("p100",)) == 8.108348261420462
     assert not speeds.has_gang_speeds
 
 
 @needs_shared
-def test_gavels_table_survives_the_csv_form(tmp_path: Path) -> None:
+def test_gavels_table_survives_conversion_to_csv(tmp_path: Path) -> None:
     speeds = read_speeds(shared("data/gavel/simulation_throughputs.json.gz"))
     write_speeds(speeds, tmp_path / "speeds.csv")
     assert dict(read_speeds(tmp_path / "speeds.csv").steps_per_s) == dict(speeds.steps_per_s)

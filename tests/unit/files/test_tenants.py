@@ -1,4 +1,4 @@
-"""Tenants' files: weights, quotas and history, in JSON or YAML."""
+"""Tenants files: weights, quotas and history, in JSON or YAML."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from fairlead.files import read_tenants
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.instance import Instance
-from fairlead.model.job import Tenant
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 
 YAML = """
@@ -26,12 +26,12 @@ JSON = """
 
 
 @pytest.mark.parametrize(("name", "body"), [("t.yaml", YAML), ("t.json", JSON)])
-def test_both_forms_say_the_same(tmp_path: Path, name: str, body: str) -> None:
+def test_json_and_yaml_are_equivalent(tmp_path: Path, name: str, body: str) -> None:
     path = tmp_path / name
     path.write_text(body)
-    found = read_tenants(path)
-    assert found.history == History(86400.0, "speed")
-    assert found.tenants == (
+    tenants_file = read_tenants(path)
+    assert tenants_file.history == History(86400.0, "speed")
+    assert tenants_file.tenants == (
         Tenant("vision", 2.0, "research", guarantee={"v100": 2.0}, limit={"v100": 4.0}),
         Tenant("research", priority=1, inner="fifo"),
     )
@@ -65,14 +65,14 @@ def test_bad_input_is_one_error_that_names_the_field(tmp_path: Path, body: str) 
 
 def test_quotas_are_checked_against_the_cluster() -> None:
     cluster = Cluster.of({"v100": 2})
-    with pytest.raises(InputError, match="lacks"):
+    with pytest.raises(InputError, match="unknown accelerator"):
         Instance(cluster, tenants=(Tenant("a", limit={"h100": 1.0}),))
     with pytest.raises(InputError, match="guaranteed in all"):
         Instance(
             cluster,
             tenants=(Tenant("a", guarantee={"v100": 2.0}), Tenant("b", guarantee={"v100": 1.0})),
         )
-    # A child's guarantee lies within its parent's.
+    # A child's guarantee is part of its parent's.
     Instance(
         cluster,
         tenants=(

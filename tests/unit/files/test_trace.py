@@ -9,6 +9,7 @@ from tests.support.shared_data import needs_shared, shared
 
 from fairlead.files import Trace, check_trace, format_trace, read_cluster, read_speeds, read_trace
 from fairlead.files.traces.trace import COLUMNS, write_trace
+from fairlead.model.errors import InputError
 from fairlead.model.job import Job
 from fairlead.testing.cpu_time import cpu_s
 
@@ -47,11 +48,11 @@ def test_the_same_jobs_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_every_field_of_a_job_has_its_column() -> None:
     named = {c: c for c in COLUMNS} | {"job_id": "id", "arrival_s": "arrival_at"}
-    # The numbers of devices stand in the column of accelerators: v100;k80=2.
+    # Devices per accelerator are in the column of accelerators: v100;k80=2.
     assert {*named.values(), "gangs"} == set(Job.__dataclass_fields__)
 
 
-def test_only_columns_that_say_something_are_written() -> None:
+def test_only_used_columns_are_written() -> None:
     assert format_trace([PLAIN]).splitlines()[0] == "job_id,arrival_s,workload,gang,total_steps"
 
 
@@ -78,14 +79,14 @@ def test_bom_crlf_spaces_and_column_order_do_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_count_the_same_whatever_ends_them(tmp_path: Path, end: str) -> None:
+def test_line_numbers_do_not_depend_on_line_ends(tmp_path: Path, end: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(format_trace([PLAIN, FULL]).replace("\n", end).encode())
     trace = read_trace(path)
     assert (trace.jobs, trace.lines) == ((PLAIN, FULL), (2, 3))
 
 
-def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+def test_gzip_is_detected_by_content_not_by_name(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(gzip.compress(format_trace([PLAIN]).encode()))
     assert read_trace(path).jobs == (PLAIN,)
@@ -108,9 +109,11 @@ def test_a_trace_is_a_sequence_of_its_jobs() -> None:
     assert list(trace) == [PLAIN, FULL]
 
 
-def test_an_elastic_job_runs_if_its_smallest_gang_fits() -> None:
+def test_an_elastic_job_needs_devices_for_its_whole_gang() -> None:
     job = Job(id="a", workload="GRU", total_steps=1, gang=8, min_gang=2)
-    check_trace([job], read_speeds("gandiva-fair"), read_cluster("v100=2"))
+    check_trace([job], read_speeds("gandiva-fair"), read_cluster("v100=8"))
+    with pytest.raises(InputError, match="needs 8 devices of one accelerator"):
+        check_trace([job], read_speeds("gandiva-fair"), read_cluster("v100=2"))
 
 
 def test_fifty_thousand_rows_read_in_time(tmp_path: Path) -> None:
@@ -128,7 +131,7 @@ def test_fifty_thousand_rows_read_in_time(tmp_path: Path) -> None:
     ("name", "n_jobs"),
     [("static_single_100_seed0.csv.gz", 100), ("cont_single_300_lam1800_seed0.csv.gz", 300)],
 )
-def test_reference_traces_read_and_can_run(name: str, n_jobs: int) -> None:
+def test_reference_traces_are_readable_and_can_run(name: str, n_jobs: int) -> None:
     trace = read_trace(shared(f"reference/gavel/{name}"))
     speeds = read_speeds(shared("data/gavel/simulation_throughputs.json.gz"))
     check_trace(trace, speeds, read_cluster("v100=4,p100=4,k80=4"))

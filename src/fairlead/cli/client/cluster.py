@@ -13,74 +13,71 @@ from fairlead.cli.shared.options import Json
 if TYPE_CHECKING:
     from fairlead.client import Client
 
-tenants = typer.Typer(help="List tenants, or set one's weight, parent and quotas.")
+tenants = typer.Typer(help="List tenants; set weights, parents and quotas.")
 nodes = typer.Typer(help="List nodes; cordon, drain, return and remove them.")
-tokens = typer.Typer(help="List tokens; make and revoke them.")
+tokens = typer.Typer(help="List, create and revoke tokens.")
 
-_NAMED = 10
-"""jobs that are named of those that a removed node leaves waiting"""
-_QUOTA = "ACCELERATOR=DEVICES, or =none to lift it; give it several times."
+_MAX_NAMED = 10
+"""maximum number of stranded jobs that are listed when a node is removed"""
+_QUOTA = "ACCELERATOR=DEVICES, or =none to lift it; repeatable."
 
 
 @tenants.callback(invoke_without_command=True)
 def list_tenants(context: typer.Context, as_json: Json = False) -> None:
-    """List tenants, or set one's weight, parent and quotas.
+    """List tenants; set weights, parents and quotas.
 
-    Without a command the tenants are listed.
+    Without a subcommand, list the tenants.
 
     Example:  fairlead tenants
     """
     if context.invoked_subcommand is not None:
         return
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import counted, table
+    from fairlead.cli.shared.output import pluralise, table
     from fairlead.client import Client
 
-    found = Client.found().get("/v1/tenants")
+    answer = Client.from_environment().get("/v1/tenants")
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
     rows = [
         [
-            one["id"],
-            f"{one['weight']:g}",
-            one["parent"] or "",
-            one["inner"],
-            str(one["priority"]),
-            _quota_text(one["guarantee"]),
-            _quota_text(one["limit"]),
+            row["id"],
+            f"{row['weight']:g}",
+            row["parent"] or "",
+            row["inner"],
+            str(row["priority"]),
+            _quota_text(row["guarantee"]),
+            _quota_text(row["limit"]),
         ]
-        for one in found
+        for row in answer
     ]
     heads = ["tenant", "weight", "parent", "inner", "priority", "guarantee", "limit"]
-    table(counted(len(found), "tenant"), heads, rows, figures=False)
+    table(pluralise(len(answer), "tenant"), heads, rows, figures=False)
 
 
 @tenants.command("set")
 def set_tenant(
-    tenant: Annotated[str, typer.Argument(help="Its id.")],
+    tenant: Annotated[str, typer.Argument(help="Tenant id.")],
     *,
     weight: Annotated[
-        float | None, typer.Option(help="Entitlement among its siblings; 1 unless set.")
+        float | None, typer.Option(help="Entitlement relative to its siblings; initially 1.")
     ] = None,
-    parent: Annotated[
-        str | None, typer.Option(help="The tenant it is part of; '' for none.")
-    ] = None,
+    parent: Annotated[str | None, typer.Option(help="Parent tenant; '' for none.")] = None,
     inner: Annotated[
-        str | None, typer.Option(help="fairness (unless set) or fifo among its own jobs.")
+        str | None, typer.Option(help="Order of its own jobs: fairness (initially) or fifo.")
     ] = None,
     priority: Annotated[
-        int | None, typer.Option(help="Higher ones come first; 0 unless set.")
+        int | None,
+        typer.Option(help="Tenants with a higher priority are served first; initially 0."),
     ] = None,
     guarantee: Annotated[
-        list[str] | None, typer.Option(help=f"What it has whenever it can use it: {_QUOTA}")
+        list[str] | None, typer.Option(help=f"Devices guaranteed on demand: {_QUOTA}")
     ] = None,
-    limit: Annotated[
-        list[str] | None, typer.Option(help=f"What it never holds more of: {_QUOTA}")
-    ] = None,
+    limit: Annotated[list[str] | None, typer.Option(help=f"Maximum devices: {_QUOTA}")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add a tenant or change it; what is not given stays as it is.
+    """Add or change a tenant; settings without an option stay as they are.
 
     Example:  fairlead tenants set vision --weight 2 --guarantee v100=2
     """
@@ -91,19 +88,19 @@ def set_tenant(
     from fairlead.model.errors import UsageError
 
     if not tenant:
-        raise UsageError("the tenant's id is empty; name one, such as vision")
-    server = Client.found()
+        raise UsageError("tenant: empty: expected an id such as vision")
+    server = Client.from_environment()
     body: dict[str, Any] = {"id": tenant, "guarantee": {}, "limit": {}}
-    body.update(next((one for one in server.get("/v1/tenants") if one["id"] == tenant), {}))
-    given = {"weight": weight, "inner": inner, "priority": priority}
-    body.update({key: value for key, value in given.items() if value is not None})
+    body.update(next((row for row in server.get("/v1/tenants") if row["id"] == tenant), {}))
+    changes = {"weight": weight, "inner": inner, "priority": priority}
+    body.update({key: value for key, value in changes.items() if value is not None})
     if parent is not None:
         body["parent"] = parent or None
     _apply_quota_option(body["guarantee"], guarantee, "--guarantee")
     _apply_quota_option(body["limit"], limit, "--limit")
-    found = server.ask("PUT", f"/v1/tenants/{quote(tenant, safe='')}", body)
+    answer = server.ask("PUT", f"/v1/tenants/{quote(tenant, safe='')}", body)
     if as_json:
-        print_json(found)
+        print_json(answer)
     if weight is not None and (hint := _weights_note(server)):
         typer.echo(hint, err=True)
 
@@ -112,93 +109,95 @@ def set_tenant(
 def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     """List nodes; cordon, drain, return and remove them.
 
-    Without a command the nodes are listed, with what is busy on them.
+    Without a subcommand, list the nodes and their busy devices.
 
     Example:  fairlead nodes
     """
     if context.invoked_subcommand is not None:
         return
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import counted, table
+    from fairlead.cli.shared.output import pluralise, table
     from fairlead.client import Client
 
-    found = Client.found().get("/v1/nodes")
+    answer = Client.from_environment().get("/v1/nodes")
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
     rows = [
         [
-            one["id"],
-            _standing(one),
-            _quota_text(one["devices"]),
-            f"{one['busy']}/{sum(one['devices'].values())}",
-            str(one["taken"] or ""),
+            row["id"],
+            _node_state(row),
+            _quota_text(row["devices"]),
+            f"{row['busy']}/{sum(row['devices'].values())}",
+            str(row["taken"] or ""),
         ]
-        for one in found
+        for row in answer
     ]
-    heads = ["node", "state", "devices", "busy", "held by others"]
-    table(counted(len(found), "node"), heads, rows, figures=False)
+    heads = ["node", "state", "devices", "busy", "taken"]
+    table(pluralise(len(answer), "node"), heads, rows, figures=False)
 
 
 @nodes.command("cordon")
-def cordon(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False) -> None:
-    """Start nothing new on a node; what runs there goes on until it ends.
+def cordon(node: Annotated[str, typer.Argument(help="Node id.")], as_json: Json = False) -> None:
+    """Start nothing new on a node; its running leases continue.
 
     Example:  fairlead nodes cordon v100-0
     """
-    _turn(node, "cordon", as_json)
+    _change_node(node, "cordon", as_json)
 
 
 @nodes.command("drain")
-def drain(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False) -> None:
-    """Have all jobs checkpoint and leave a node, and start none there.
+def drain(node: Annotated[str, typer.Argument(help="Node id.")], as_json: Json = False) -> None:
+    """Preempt all jobs on a node and start none there; they checkpoint first.
 
     Example:  fairlead nodes drain v100-0
     """
-    _turn(node, "drain", as_json)
+    _change_node(node, "drain", as_json)
 
 
 @nodes.command("return")
-def put_back(node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False) -> None:
+def return_node(
+    node: Annotated[str, typer.Argument(help="Node id.")], as_json: Json = False
+) -> None:
     """Use a drained or cordoned node again.
 
     Example:  fairlead nodes return v100-0
     """
-    _turn(node, "return", as_json)
+    _change_node(node, "return", as_json)
 
 
 @nodes.command("remove")
 def remove_node(
-    node: Annotated[str, typer.Argument(help="Its id.")], as_json: Json = False
+    node: Annotated[str, typer.Argument(help="Node id.")], as_json: Json = False
 ) -> None:
-    """Give a node up for good; drain it first if jobs run there.
+    """Remove a node permanently; drain it first if jobs run there.
 
-    New jobs that need it are refused; those that can run nowhere else are named, and wait. If
-    it comes back it has to have another name.
+    New jobs that need it are rejected. Queued jobs that can run nowhere else are listed; they
+    wait. A removed node can come back only under another name.
 
     Example:  fairlead nodes remove v100-0
     """
     from urllib.parse import quote
 
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import counted
+    from fairlead.cli.shared.output import pluralise
     from fairlead.client import Client
 
-    found = Client.found().ask("DELETE", f"/v1/nodes/{quote(node, safe='')}")
+    answer = Client.from_environment().ask("DELETE", f"/v1/nodes/{quote(node, safe='')}")
     if as_json:
-        print_json(found)
-    elif stranded := found["stranded"]:
-        more = len(stranded) - _NAMED
-        named = ", ".join(stranded[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        print_json(answer)
+    elif stranded := answer["stranded"]:
+        more = len(stranded) - _MAX_NAMED
+        named = ", ".join(stranded[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
         typer.echo(
-            f"{counted(len(stranded), 'job')} can run on no other node, and will wait for such"
-            f" devices or to be cancelled: {named}",
+            f"{pluralise(len(stranded), 'job')} can run on no other node; add such devices or"
+            f" cancel: {named}",
             err=True,
         )
 
 
 def shares(as_json: Json = False) -> None:
-    """Show what tenants are entitled to, what they hold now and what they have had.
+    """Show tenants' entitlements, the devices they hold now, and their usage so far.
 
     Example:  fairlead shares
     """
@@ -206,21 +205,21 @@ def shares(as_json: Json = False) -> None:
     from fairlead.cli.shared.output import table
     from fairlead.client import Client
 
-    server = Client.found()
-    found = server.get("/v1/shares")
+    server = Client.from_environment()
+    answer = server.get("/v1/shares")
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
     rows = [
         [
-            one["tenant"],
-            f"{one['weight']:g}",
-            f"{one['entitled']:.1%}",
-            f"{one['received']:.1%}",
-            f"{one['device_hours']:.2f}",
-            str(one["jobs"]),
+            row["tenant"],
+            f"{row['weight']:g}",
+            f"{row['entitled']:.1%}",
+            f"{row['received']:.1%}",
+            f"{row['device_hours']:.2f}",
+            str(row["jobs"]),
         ]
-        for one in found
+        for row in answer
     ]
     heads = ["tenant", "weight", "entitled", "holds now", "device hours", "jobs"]
     table("shares", heads, rows)
@@ -230,51 +229,53 @@ def shares(as_json: Json = False) -> None:
 
 @tokens.callback(invoke_without_command=True)
 def list_tokens(context: typer.Context, as_json: Json = False) -> None:
-    """List tokens; make and revoke them.
+    """List, create and revoke tokens.
 
-    Without a command the tokens are listed, without what would let one use them.
+    Without a subcommand, list the tokens, without their secrets.
 
     Example:  fairlead tokens
     """
     if context.invoked_subcommand is not None:
         return
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import counted, table
+    from fairlead.cli.shared.output import pluralise, table
     from fairlead.client import Client
 
-    found = Client.found().get("/v1/tokens")
+    answer = Client.from_environment().get("/v1/tokens")
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
     rows = [
         [
-            one["id"],
-            one["name"],
-            one["role"],
-            one["tenant"] or "",
-            ", ".join(one["sees"]),
-            _expiry(one["expires_at"]),
+            row["id"],
+            row["name"],
+            row["role"],
+            row["tenant"] or "",
+            ", ".join(row["sees"]),
+            _expiry(row["expires_at"]),
         ]
-        for one in found
+        for row in answer
     ]
     heads = ["id", "name", "role", "tenant", "sees also", "expires"]
-    table(counted(len(found), "token"), heads, rows, figures=False)
+    table(pluralise(len(answer), "token"), heads, rows, figures=False)
 
 
 @tokens.command("make")
 def make_token(
-    name: Annotated[str, typer.Argument(help="Whose it is.")],
+    name: Annotated[str, typer.Argument(help="Name of its owner.")],
     *,
     role: Annotated[str, typer.Option(help="admin, tenant or viewer.")] = "tenant",
-    tenant: Annotated[str | None, typer.Option(help="For the role tenant.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Tenant of a token with the role tenant.")
+    ] = None,
     sees: Annotated[
         list[str] | None,
-        typer.Option(help="Another tenant whose jobs are shown to it; give it several times."),
+        typer.Option(help="Another tenant whose jobs it may see; repeatable."),
     ] = None,
-    lasts: Annotated[float | None, typer.Option(help="Seconds until it expires.")] = None,
+    lasts: Annotated[float | None, typer.Option(help="Seconds until the token expires.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token and print it, this once.
+    """Create a token and print it; it cannot be shown again.
 
     Example:  fairlead tokens make alice --tenant vision
     """
@@ -282,16 +283,18 @@ def make_token(
     from fairlead.client import Client
 
     body = {"name": name, "role": role, "tenant": tenant, "sees": sees or [], "lasts_s": lasts}
-    found = Client.found().post("/v1/tokens", body)
+    answer = Client.from_environment().post("/v1/tokens", body)
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
-        typer.echo(found["token"])
+        typer.echo(answer["token"])
 
 
 @tokens.command("revoke")
-def revoke_token(token: Annotated[str, typer.Argument(help="Its id, not the token.")]) -> None:
-    """Make a token useless, at once.
+def revoke_token(
+    token: Annotated[str, typer.Argument(help="Id of the token, not the token itself.")],
+) -> None:
+    """Revoke a token at once.
 
     Example:  fairlead tokens revoke 3f9a0c12be77
     """
@@ -299,64 +302,64 @@ def revoke_token(token: Annotated[str, typer.Argument(help="Its id, not the toke
 
     from fairlead.client import Client
 
-    Client.found().ask("DELETE", f"/v1/tokens/{quote(token, safe='')}")
+    Client.from_environment().ask("DELETE", f"/v1/tokens/{quote(token, safe='')}")
 
 
 def login(
-    url: Annotated[str, typer.Argument(help="The server's address.")],
+    url: Annotated[str, typer.Argument(help="Address of the server.")],
     token: Annotated[
-        str, typer.Option(prompt=True, hide_input=True, help="Asked for when not given.")
+        str, typer.Option(prompt=True, hide_input=True, help="Token; prompted for if missing.")
     ],
 ) -> None:
-    """Remember a server and a token for this user, after trying them.
+    """Check a server and a token, and save both for this user.
 
     Example:  fairlead login https://cluster.example.org:8642
     """
+    from fairlead.atomic_file import replace_text
     from fairlead.client import Client
 
     Client(url, token).get("/v1/jobs", limit=1)
     data = Path(os.environ.get("FAIRLEAD_DATA", "~/.fairlead")).expanduser()
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = data / "login.json"
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump({"url": url, "token": token}, file)
+    replace_text(path, json.dumps({"url": url, "token": token}), mode=0o600)
 
 
-def _turn(node: str, what: str, as_json: bool) -> None:
+def _change_node(node: str, action: str, as_json: bool) -> None:
     from urllib.parse import quote
 
     from fairlead.cli.shared.json_output import print_json
     from fairlead.client import Client
 
-    found = Client.found().post(f"/v1/nodes/{quote(node, safe='')}/{what}")
+    answer = Client.from_environment().post(f"/v1/nodes/{quote(node, safe='')}/{action}")
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
-        typer.echo(f"{node}: {_standing(found)}")
+        typer.echo(f"{node}: {_node_state(answer)}")
 
 
 def _weights_note(server: "Client") -> str:
-    """Return a line on tenants' weights where they do not count, else nothing."""
+    """Return a note if the policy ignores tenants' weights, otherwise an empty text."""
     about = server.get("/v1/about")
     if about.get("divides_among_tenants", True):
         return ""
     return (
-        f"{about['policy']} divides among jobs, whatever their tenants' weights; hierarchical or"
-        " tenant-max-min divide among tenants"
+        f"{about['policy']} ignores tenants' weights; hierarchical and tenant-max-min divide the"
+        " cluster among tenants"
     )
 
 
-def _standing(node: dict[str, Any]) -> str:
+def _node_state(node: dict[str, Any]) -> str:
     if node["drained"]:
         return "drained"
     return "down" if not node["up"] else "cordoned" if node["cordoned"] else "up"
 
 
-def _apply_quota_option(quota: dict[str, float], given: list[str] | None, option: str) -> None:
-    """Enter what an option says into a tenant's quota."""
+def _apply_quota_option(quota: dict[str, float], pairs: list[str] | None, option: str) -> None:
+    """Update a tenant's quota with the values of an option."""
     from fairlead.model.errors import UsageError
 
-    for pair in given or []:
+    for pair in pairs or []:
         name, _, count = pair.partition("=")
         try:
             if count == "none":
@@ -364,14 +367,14 @@ def _apply_quota_option(quota: dict[str, float], given: list[str] | None, option
             else:
                 quota[name] = float(count)
         except ValueError:
-            raise UsageError(f"{option} {pair!r} is not ACCELERATOR=DEVICES") from None
+            raise UsageError(f"{option}: {pair!r}: expected ACCELERATOR=DEVICES") from None
 
 
 def _expiry(at: float | None) -> str:
     if at is None:
         return "never"
-    told = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-    return f"{told}, has expired" if at < time.time() else told
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return f"{text} (expired)" if at < time.time() else text
 
 
 def _quota_text(quota: dict[str, float]) -> str:

@@ -7,35 +7,40 @@ import typer
 
 from fairlead.cli.shared.options import Json
 
-_MOST = 10_000
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+_MAX_JOBS = 10_000
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Job id.")]
 
 
 def jobs(
     *,
     state: Annotated[
         str | None,
-        typer.Option(help="Only these: queued, running, suspended, finished, failed, cancelled."),
+        typer.Option(
+            help="Only jobs in a state: queued, running, suspended, finished, failed, cancelled."
+        ),
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
     name: Annotated[
-        str | None, typer.Option(help="Only jobs with such a name, e.g. 'sweep-*'.")
+        str | None, typer.Option(help="Only jobs whose name matches a pattern such as 'sweep-*'.")
     ] = None,
-    multijob: Annotated[str | None, typer.Option(help="Only tries of this search.")] = None,
+    multijob: Annotated[
+        str | None, typer.Option(help="Only jobs of this hyperparameter search.")
+    ] = None,
     last: Annotated[
-        int | None, typer.Option(help="Only so many newest ones, 10,000 at most.", min=1)
+        int | None,
+        typer.Option(help="Maximum number of jobs, newest first; at most 10,000.", min=1),
     ] = None,
     watch: Annotated[
         bool,
-        typer.Option("--watch", "-w", help="Go on showing them as they change, until Ctrl-C."),
+        typer.Option("--watch", "-w", help="Update the list as jobs change, until Ctrl-C."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs, oldest first; of very many the newest 10,000.
+    """List jobs, oldest first, up to the newest 10,000.
 
-    With --watch the list follows the server's events, and is printed anew when it has changed
-    where stdout is no terminal; with --json, too, these events are written, one JSON document a
-    line.
+    With --watch the list follows the server's events; if stdout is not a terminal, each changed
+    list is printed below the last one. With --watch --json the events themselves are written,
+    one JSON document per line.
 
     Example:  fairlead jobs --state running --watch
     """
@@ -44,14 +49,14 @@ def jobs(
     from fairlead.cli.shared.output import results
     from fairlead.client import Client
 
-    server = Client.found()
-    wanted = {"state": state, "tenant": tenant, "name": name, "multijob": multijob}
+    server = Client.from_environment()
+    filters = {"state": state, "tenant": tenant, "name": name, "multijob": multijob}
 
     def listed() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = server.get(
-            "/v1/jobs", **wanted, limit=min(last or _MOST, _MOST), newest=True
+        answer: list[dict[str, Any]] = server.get(
+            "/v1/jobs", **filters, limit=min(last or _MAX_JOBS, _MAX_JOBS), newest=True
         )
-        return found
+        return answer
 
     if watch and as_json:
         view.write_events(server)
@@ -60,18 +65,18 @@ def jobs(
     elif as_json:
         print_json(listed())
     else:
-        results.print(view.drawn(listed()))
+        results.print(view.jobs_table(listed()))
 
 
 def job(
     job_id: JobId,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show one job.
 
-    With --wait the exit status says whether it finished; on a terminal a bar shows its steps.
+    With --wait the exit status is 0 if the job finished; on a terminal a bar shows its steps.
 
     Example:  fairlead job j1 --wait
     """
@@ -80,32 +85,34 @@ def job(
     from fairlead.cli.shared.output import table
     from fairlead.client import Client
 
-    server = Client.found()
-    found = view.wait(server, job_id) if wait else server.job(job_id)
+    server = Client.from_environment()
+    answer = view.wait(server, job_id) if wait else server.job(job_id)
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
-        rows = [[key, _format_field(key, value)] for key, value in found.items()]
+        rows = [[key, _format_field(key, value)] for key, value in answer.items()]
         table(f"job {job_id}", ["", "value"], rows, figures=False)
-    if wait and found["state"] != "finished":
+    if wait and answer["state"] != "finished":
         raise typer.Exit(1)
 
 
 def logs(
     job_id: JobId,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
-    rank: Annotated[int, typer.Option(help="Which member of the gang.", min=0)] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the output until the job ends.")
+    ] = False,
+    rank: Annotated[int, typer.Option(help="Rank in the gang.", min=0)] = 0,
 ) -> None:
-    """Print what a job's processes printed, of all its leases.
+    """Print the output of a job's processes, over all of its leases.
 
     Example:  fairlead logs j1 --follow
     """
     import sys
 
-    from fairlead.client import OVER, Client, job_path
+    from fairlead.client import TERMINAL_STATES, Client, job_path
 
-    server, after = Client.found(), 0
+    server, after = Client.from_environment(), 0
     while True:
         job = server.get(job_path(job_id))
         state = job["state"]
@@ -116,75 +123,82 @@ def logs(
         after = int(headers.get("fairlead-next", after))
         if text:
             continue
-        if not follow or state in OVER:
+        if not follow or state in TERMINAL_STATES:
             if not after:
                 gang = "alone" if job["gang"] == 1 else f"in a gang of {job['gang']}"
-                typer.echo(f"rank {rank} has printed nothing (the job runs {gang})", err=True)
+                typer.echo(f"no output from rank {rank} (the job runs {gang})", err=True)
             return
         time.sleep(0.5)
 
 
-def cancel(job_id: JobId, as_json: Json = False) -> None:
-    """End a job for good; what it has checkpointed stays in DATA/jobs.
+def cancel(
+    job_id: JobId,
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Kill its processes at once, without their grace.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Cancel a job; its checkpoints stay in DATA/jobs.
 
     Example:  fairlead cancel j1
     """
-    _act(job_id, "cancel", as_json)
+    _post_action(job_id, "cancel?force=true" if force else "cancel", as_json)
 
 
 def suspend(job_id: JobId, as_json: Json = False) -> None:
-    """Have a job checkpoint, leave its devices, and wait until it is resumed.
+    """Suspend a job: it checkpoints, releases its devices and waits for `fairlead resume`.
 
     Example:  fairlead suspend j1
     """
-    _act(job_id, "suspend", as_json)
+    _post_action(job_id, "suspend", as_json)
 
 
 def resume(job_id: JobId, as_json: Json = False) -> None:
-    """Let a suspended job run again, from its last checkpoint.
+    """Resume a suspended job from its last checkpoint.
 
     Example:  fairlead resume j1
     """
-    _act(job_id, "resume", as_json)
+    _post_action(job_id, "resume", as_json)
 
 
 def priority(
     job_id: JobId,
-    number: Annotated[int, typer.Argument(metavar="N", help="Higher ones come first.")],
+    number: Annotated[int, typer.Argument(metavar="N", help="Priority; higher is served first.")],
     as_json: Json = False,
 ) -> None:
-    """Let a job come before others with a lower number.
+    """Set a job's priority.
 
-    Tenants' own priorities count first. It holds from the next round on.
+    Tenants' priorities take precedence. The change takes effect in the next round.
 
     Example:  fairlead priority j7 10
     """
     from fairlead.cli.shared.json_output import print_json
     from fairlead.client import Client, job_path
 
-    found = Client.found().ask("PATCH", job_path(job_id), {"priority": number})
+    answer = Client.from_environment().ask("PATCH", job_path(job_id), {"priority": number})
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
-        typer.echo(f"{job_id}: priority {found['priority']}")
+        typer.echo(f"{job_id}: priority {answer['priority']}")
 
 
-def _act(job_id: str, what: str, as_json: bool) -> None:
+def _post_action(job_id: str, action: str, as_json: bool) -> None:
     from fairlead.cli.shared.json_output import print_json
     from fairlead.client import Client, job_path
 
-    found = Client.found().post(job_path(job_id, what))
+    answer = Client.from_environment().post(job_path(job_id, action))
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
-        typer.echo(f"{job_id}: {found['state']}")
+        typer.echo(f"{job_id}: {answer['state']}")
 
 
 def _format_field(key: str, value: object) -> str:
     if isinstance(value, float) and key.endswith("_at"):
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     if isinstance(value, dict):
-        return " ".join(f"{name}={one}" for name, one in value.items())
+        return " ".join(f"{name}={entry}" for name, entry in value.items())
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list):

@@ -1,56 +1,58 @@
-"""Sweeps: from one job and the values of its variables to many jobs."""
+"""Sweeps: many jobs from one job and the values of its variables."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import Any
+from math import prod
 
 from fairlead.files.job_file import MAX_JOBS
 from fairlead.model.errors import InputError
+from fairlead.model.submission.new_job import NewJob
 
-_WHERE = ("command", "name", "environment")
 
-
-def expand(values: Mapping[str, Any], array: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+def expand(job: NewJob, array: Mapping[str, Sequence[str]]) -> list[NewJob]:
     """Return a job for every combination of the array's values.
 
     ``{lr}`` in the command, name and environment becomes the value of ``lr``, ``{index}`` the
     job's place in the sweep, which its processes also find in FAIRLEAD_ARRAY_INDEX.
     """
     if not array:
-        return [dict(values)]
-    count = 1
-    for listed in array.values():
-        count *= len(listed)
+        return [job]
+    count = prod(len(listed) for listed in array.values())
     if count > MAX_JOBS:
-        raise InputError(f"{count:,} jobs are too many", fix=f"give at most {MAX_JOBS:,}")
+        raise InputError(
+            f"{count:,} jobs", fix=f"expected at most {MAX_JOBS:,} combinations", field="array"
+        )
     for label in array:
-        if label != "index" and not _uses_variable(values, label):
+        if label != "index" and not _uses_variable(job, label):
             raise InputError(
-                f"{{{label}}} stands nowhere, so all jobs would be the same",
-                fix=f"write {{{label}}} in the command, name or environment",
+                f"{{{label}}} is not used, so all jobs would be the same",
+                fix=f"expected {{{label}}} in the command, name or environment",
                 field="array",
             )
-    found = []
-    for i, chosen in enumerate(product(*array.values())):
-        filled = {"index": str(i), **dict(zip(array, chosen, strict=True))}
-        job = {key: _fill(value, filled) if key in _WHERE else value
-               for key, value in values.items()}  # fmt: skip
-        index = {"FAIRLEAD_ARRAY_INDEX": filled["index"]}
-        job["environment"] = {**(job.get("environment") or {}), **index}
-        found.append(job)
-    return found
+    jobs = []
+    for i, values in enumerate(product(*array.values())):
+        jobs.append(_filled(job, {"index": str(i), **dict(zip(array, values, strict=True))}))
+    return jobs
 
 
-def _uses_variable(values: Mapping[str, Any], label: str) -> bool:
-    return any(f"{{{label}}}" in str(values.get(key, "")) for key in _WHERE)
+def _uses_variable(job: NewJob, label: str) -> bool:
+    texts = (*job.command, job.name, *job.environment.values())
+    return any(f"{{{label}}}" in text for text in texts)
 
 
-def _fill(value: Any, chosen: Mapping[str, str]) -> Any:
-    """Replace the variables in all text of a value; other braces stay as they are."""
-    if isinstance(value, str):
-        for label, text in chosen.items():
-            value = value.replace(f"{{{label}}}", text)
-        return value
-    if isinstance(value, Mapping):
-        return {key: _fill(entry, chosen) for key, entry in value.items()}
-    return [_fill(entry, chosen) for entry in value]
+def _filled(job: NewJob, values: Mapping[str, str]) -> NewJob:
+    environment = {name: _fill(text, values) for name, text in job.environment.items()}
+    return replace(
+        job,
+        command=tuple(_fill(word, values) for word in job.command),
+        name=_fill(job.name, values),
+        environment={**environment, "FAIRLEAD_ARRAY_INDEX": values["index"]},
+    )
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace the variables in a text; other braces stay."""
+    for label, value in values.items():
+        text = text.replace(f"{{{label}}}", value)
+    return text

@@ -1,4 +1,4 @@
-"""Jobs as they change: a table that follows the server's events, and a bar for one job."""
+"""Live views of jobs: a table that follows the server's events, and a progress bar."""
 
 import json
 import sys
@@ -13,24 +13,24 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fairlead.cli.shared.output import (
-    counted,
     messages,
+    pluralise,
     printable,
     results,
 )
 from fairlead.client import Client, ServerError
 
 _REFRESH_S = 2.0
-"""steps are no events, so the table is also drawn anew after so long"""
+"""maximum seconds between two updates of the table; progress causes no event"""
 _SETTLE_S = 0.2
-"""events come in bursts at the end of a round"""
+"""seconds to collect a burst of events, as at the end of a round"""
 
 Jobs = Sequence[dict[str, Any]]
 
 
-def drawn(jobs: Jobs) -> Table:
+def jobs_table(jobs: Jobs) -> Table:
     """Return jobs as a table."""
-    table = Table(title=counted(len(jobs), "job"), title_justify="left")
+    table = Table(title=pluralise(len(jobs), "job"), title_justify="left")
     for head in ("id", "name", "tenant", "state", "on", "steps", "preemptions"):
         table.add_column(head)
     for job in jobs:
@@ -39,73 +39,73 @@ def drawn(jobs: Jobs) -> Table:
             printable(job["name"]),
             printable(job["tenant"]),
             job["state"],
-            _on(job),
+            _held_devices(job),
             _progress(job),
             str(job["preemptions"]),
         )
     return table
 
 
-def _on(job: dict[str, Any]) -> str:
-    """Return what a job holds: k80, or 2 k80."""
-    kind = job["accelerator"] or ""
-    return f"{job['devices']} {kind}" if job["devices"] > 1 else kind
+def _held_devices(job: dict[str, Any]) -> str:
+    """Return the devices that a job holds: ``k80``, or ``2 k80``."""
+    accelerator = job["accelerator"] or ""
+    return f"{job['devices']} {accelerator}" if job["devices"] > 1 else accelerator
 
 
 def follow(server: Client, listed: Callable[[], Jobs]) -> None:
-    """Show jobs until somebody interrupts, anew after each of the server's events.
+    """Show jobs until interrupted, updated after each of the server's events.
 
-    Where that is no terminal, each table that differs from the last one is printed below it.
+    If stdout is not a terminal, each table that differs from the last one is printed below it.
     """
-    stirred = threading.Event()
-    threading.Thread(target=_listen, args=(server, stirred), daemon=True).start()
+    changed = threading.Event()
+    threading.Thread(target=_listen, args=(server, changed), daemon=True).start()
     if not results.is_terminal:
-        _print_changes(listed, stirred)
-    most = max(results.height - 6, 5)
+        _print_changes(listed, changed)
+    max_rows = max(results.height - 6, 5)
     with Live(console=results, auto_refresh=False, screen=False) as shown:
         while True:
-            found = listed()
-            table = drawn(found[-most:])
-            table.title = counted(len(found), "job")
+            jobs = listed()
+            table = jobs_table(jobs[-max_rows:])
+            table.title = pluralise(len(jobs), "job")
             shown.update(table, refresh=True)
-            _await_change(stirred)
+            _await_change(changed)
 
 
-def _print_changes(listed: Callable[[], Jobs], stirred: threading.Event) -> NoReturn:
+def _print_changes(listed: Callable[[], Jobs], changed: threading.Event) -> NoReturn:
     last: list[list[RenderableType]] | None = None
     while True:
-        table = drawn(listed())
+        table = jobs_table(listed())
         cells = [list(column.cells) for column in table.columns]
         if cells != last:
             results.print(table)
         last = cells
-        _await_change(stirred)
+        _await_change(changed)
 
 
-def _await_change(stirred: threading.Event) -> None:
-    if stirred.wait(_REFRESH_S):
+def _await_change(changed: threading.Event) -> None:
+    if changed.wait(_REFRESH_S):
         time.sleep(_SETTLE_S)
-        stirred.clear()
+        changed.clear()
 
 
-def _listen(server: Client, stirred: threading.Event) -> None:
+def _listen(server: Client, changed: threading.Event) -> None:
     while True:
         try:
             for _ in server.events():
-                stirred.set()
-        except ServerError:  # the table says so, too, if it lasts
+                changed.set()
+        except ServerError:  # if it persists, the next listing raises it in the main thread
             time.sleep(_REFRESH_S)
 
 
 def write_events(server: Client) -> None:
-    """Write events as JSON, one a line, until the server stops."""
+    """Write events as JSON, one per line, until the server stops."""
     for event in server.events():
         sys.stdout.write(json.dumps(event) + "\n")
         sys.stdout.flush()
 
 
 def wait(server: Client, job_id: str) -> dict[str, Any]:
-    """Return a job when it has ended; on a terminal show meanwhile how far it is."""
+    """Return a job when it has ended; on a terminal, show its progress meanwhile."""
     if not messages.is_terminal:
         return server.wait(job_id)
     columns = (
@@ -119,7 +119,7 @@ def wait(server: Client, job_id: str) -> dict[str, Any]:
         task = bar.add_task(job_id, total=None, steps="", loss="")
 
         def show(job: dict[str, Any]) -> None:
-            on = f" on {_on(job)}" if job["accelerator"] else ""
+            on = f" on {_held_devices(job)}" if job["accelerator"] else ""
             metrics = " ".join(f"{key} {value:.4g}" for key, value in job["metrics"].items())
             bar.update(
                 task,

@@ -1,4 +1,4 @@
-"""Where the demo's jobs run: this machine, or a private Slurm or Ray of four nodes on it."""
+"""Clusters for the demo: this machine, or a private Slurm or Ray cluster of four nodes on it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairlead.model.cluster import Node
 
 CLUSTER_ROUND_S = 10.0
-"""a cluster takes seconds to start a lease"""
+"""length of a round on Slurm and Ray, which take seconds to start a lease"""
 _DEBIAN = (
     "apt-get install --no-install-recommends slurmctld slurmd slurm-client munge"
     " slurm-wlm-basic-plugins"
@@ -21,7 +21,7 @@ _DEBIAN = (
 
 
 class DemoEngine(StrEnum):
-    """What starts the demo's processes."""
+    """Engine of the demo's server."""
 
     LOCAL = "local"
     SLURM = "slurm"
@@ -29,14 +29,14 @@ class DemoEngine(StrEnum):
 
 
 class UnavailableError(FairleadError):
-    """What the demo was to run on cannot be started here."""
+    """The demo's cluster cannot be started on this machine."""
 
     code = "absent"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What the server must be told to run there."""
+class DemoCluster:
+    """A running cluster, with the server's options for it."""
 
     options: tuple[str, ...]
     about: str
@@ -45,8 +45,8 @@ class Site:
 
 
 @contextmanager
-def site(engine: DemoEngine, root: Path) -> Iterator[Site]:
-    """Start a cluster for the demo, and end it with everything that runs there."""
+def demo_cluster(engine: DemoEngine, root: Path) -> Iterator[DemoCluster]:
+    """Start a cluster for the demo; at the end stop it with everything that runs there."""
     if engine == DemoEngine.SLURM:
         yield from _slurm(root)
     elif engine == DemoEngine.RAY:
@@ -54,11 +54,11 @@ def site(engine: DemoEngine, root: Path) -> Iterator[Site]:
     else:
         from fairlead.demo.scenario import DEVICES, ROUND_S
 
-        yield Site(("--emulate", DEVICES), "this machine", ROUND_S)
+        yield DemoCluster(("--emulate", DEVICES), "this machine", ROUND_S)
 
 
 def _nodes() -> "tuple[Node, ...]":
-    """Return the scene's devices on four nodes: one simulation stands for all engines."""
+    """Return the demo's devices on four nodes; one simulation serves all engines."""
     from fairlead.model.cluster import Node
 
     return (
@@ -69,24 +69,24 @@ def _nodes() -> "tuple[Node, ...]":
     )
 
 
-def _slurm(root: Path) -> Iterator[Site]:
+def _slurm(root: Path) -> Iterator[DemoCluster]:
     from fairlead.private_clusters.slurm import SlurmCluster, missing
 
     problem = missing()
     if problem:
-        fix = _DEBIAN if "not installed" in problem else "run it as root, in a container perhaps"
+        fix = _DEBIAN if "not installed" in problem else "run the demo as root, or in a container"
         raise UnavailableError(f"{problem}; {fix}")
     cluster = SlurmCluster(root / "slurm-private", _nodes())
     try:
         cluster.start()
         options = ("--engine", "slurm:emulate,poll-s=1")
-        about = "a private Slurm of four nodes"
-        yield Site(options, about, environment=cluster.environment)
+        about = "a private Slurm cluster of four nodes"
+        yield DemoCluster(options, about, environment=cluster.environment)
     finally:
         cluster.stop()
 
 
-def _ray() -> Iterator[Site]:
+def _ray() -> Iterator[DemoCluster]:
     try:
         from fairlead.private_clusters.ray import RayCluster, missing
     except ImportError as error:
@@ -99,7 +99,8 @@ def _ray() -> Iterator[Site]:
     cluster = RayCluster(_nodes())
     try:
         cluster.start()
-        given = ",".join(f"{name}={value}" for name, value in cluster.options.items())
-        yield Site(("--engine", f"ray:emulate,{given}"), "a private Ray of four nodes")
+        options = ",".join(f"{name}={value}" for name, value in cluster.options.items())
+        about = "a private Ray cluster of four nodes"
+        yield DemoCluster(("--engine", f"ray:emulate,{options}"), about)
     finally:
         cluster.stop()

@@ -10,12 +10,12 @@ from fairlead.cli.shared.options import Json, PolicyOption, TenantsOption
 from fairlead.data import DEFAULT_SPEEDS
 
 if TYPE_CHECKING:
-    from fairlead.engines.slurm.queue import Queue
+    from fairlead.engines.slurm.queue import SlurmQueue
     from fairlead.insight.advice import Advice
 
 
-class Form(StrEnum):
-    """How advice is written."""
+class ExportFormat(StrEnum):
+    """Format of the advice."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,90 +26,94 @@ class Form(StrEnum):
 def export(
     *,
     slurm: Annotated[
-        bool, typer.Option("--slurm", help="Advise on the jobs in this cluster's Slurm.")
+        bool, typer.Option("--slurm", help="Advise on the jobs in the local Slurm's queue.")
     ] = False,
     slurm_jobs: Annotated[
         Path | None,
-        typer.Option(help="What `scontrol show job --details --oneliner` printed elsewhere."),
+        typer.Option(help="Saved output of `scontrol show job --details --oneliner`."),
     ] = None,
     slurm_nodes: Annotated[
         Path | None,
-        typer.Option(help="What `scontrol show node --details --oneliner` printed elsewhere."),
+        typer.Option(help="Saved output of `scontrol show node --details --oneliner`."),
     ] = None,
     partition: Annotated[
-        str, typer.Option(help="With Slurm: the nodes and jobs of this partition only.")
+        str, typer.Option(help="With Slurm: only nodes and jobs of this partition.")
     ] = "",
     instance: Annotated[
-        Path | None, typer.Option(help="Advise on the jobs of this instance, as JSON.")
+        Path | None, typer.Option(help="Advise on the jobs of this instance file (JSON).")
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Show what the running server has decided.")
+        bool, typer.Option("--live", help="Advise on the running server's jobs.")
     ] = False,
     policy: PolicyOption = "max-min",
     speeds: Annotated[
         str, typer.Option(help="With Slurm: steps per second, as for `simulate`.")
     ] = DEFAULT_SPEEDS,
     tenants: TenantsOption = None,
-    form: Annotated[Form, typer.Option("--format", help="How it is written.")] = Form.TABLE,
+    form: Annotated[
+        ExportFormat, typer.Option("--format", help="Output format.")
+    ] = ExportFormat.TABLE,
     as_json: Json = False,
 ) -> None:
-    """Say which waiting job should start next, and on which nodes; nothing is started.
+    """Advise which waiting job to start next, and on which nodes; nothing is started.
 
-    For sites that keep starting jobs themselves. Tenants are ranked by the part of what the
-    policy entitles them to that they hold; jobs that fit now are given nodes. With `--format
-    slurm` the advice is commands that an operator can look at and run.
+    For sites that start jobs themselves. Tenants are ranked by the fraction of their entitlement
+    that they hold; jobs that fit now get nodes. `--format slurm` writes commands that an operator
+    can review and run.
 
     Example:  fairlead export --slurm --partition gpu --format slurm | sh
     """
-    from fairlead.cli.export import formats as export_forms
+    from fairlead.cli.export import formats
     from fairlead.model.errors import UsageError
 
-    given = sum([slurm, slurm_jobs is not None, instance is not None, live])
-    if given != 1:
-        raise UsageError("give one of --slurm, --slurm-jobs, --instance and --live")
+    sources = sum([slurm, slurm_jobs is not None, instance is not None, live])
+    if sources != 1:
+        raise UsageError("expected one of --slurm, --slurm-jobs, --instance and --live")
     queue = None
     if live:
-        advised = _of_server()
+        advised = _advice_of_server()
     elif instance is not None:
-        advised = _of_instance(instance, policy)
+        advised = _advice_of_instance(instance, policy)
     else:
-        from fairlead.cli.export.slurm import advise_slurm, ask_slurm, read_files
+        from fairlead.cli.export.slurm import advise_slurm, query_slurm, read_files
 
-        texts = ask_slurm() if slurm else read_files(slurm_jobs, slurm_nodes)
+        texts = query_slurm() if slurm else read_files(slurm_jobs, slurm_nodes)
         advised, queue = advise_slurm(*texts, partition, policy, speeds, tenants)
-    form = Form.JSON if as_json else form
-    if form == Form.SLURM and queue is None:
-        raise UsageError("--format slurm needs Slurm's own jobs: give --slurm or --slurm-jobs")
-    if form == Form.TABLE:
-        export_forms.show(advised)
+    form = ExportFormat.JSON if as_json else form
+    if form == ExportFormat.SLURM and queue is None:
+        raise UsageError("--format slurm: needs --slurm or --slurm-jobs")
+    if form == ExportFormat.TABLE:
+        formats.show(advised)
     else:
-        typer.echo(_written(form, advised, queue), nl=False)
+        typer.echo(_format_advice(form, advised, queue), nl=False)
 
 
-def _written(form: Form, advised: "list[Advice]", queue: "Queue | None") -> str:
-    from fairlead.cli.export import formats as export_forms
+def _format_advice(form: ExportFormat, advised: "list[Advice]", queue: "SlurmQueue | None") -> str:
+    from fairlead.cli.export import formats
 
-    if form == Form.SLURM:
+    if form == ExportFormat.SLURM:
         assert queue is not None
-        return export_forms.as_slurm(advised, queue)
-    return export_forms.as_csv(advised) if form == Form.CSV else export_forms.as_json(advised)
+        return formats.as_slurm(advised, queue)
+    if form == ExportFormat.CSV:
+        return formats.as_csv(advised)
+    return formats.as_json(advised)
 
 
-def _of_instance(path: Path, policy: str) -> "list[Advice]":
+def _advice_of_instance(path: Path, policy: str) -> "list[Advice]":
     from fairlead.cli.shared.instances import snapshot_for
     from fairlead.insight.advice import advise
-    from fairlead.policies.rules.priority import policy_named
+    from fairlead.policies.rules.priority import create_policy
 
-    chosen = policy_named(policy)
+    chosen = create_policy(policy)
     return advise(snapshot_for(chosen, path), chosen)
 
 
-def _of_server() -> "list[Advice]":
+def _advice_of_server() -> "list[Advice]":
     from fairlead.client import Client
     from fairlead.insight.advice import Advice
 
-    found: list[dict[str, Any]] = Client.found().get("/v1/advice")
+    rows: list[dict[str, Any]] = Client.from_environment().get("/v1/advice")
     return [
-        Advice(**{**one, "nodes": tuple((node, int(count)) for node, count in one["nodes"])})
-        for one in found
+        Advice(**{**row, "nodes": tuple((node, int(count)) for node, count in row["nodes"])})
+        for row in rows
     ]

@@ -1,4 +1,4 @@
-"""Advice as a table, JSON, CSV and commands of Slurm's."""
+"""Advice as a table, JSON, CSV and Slurm commands."""
 
 import csv
 import io
@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairlead.engines.slurm.queue import Queue
+    from fairlead.engines.slurm.queue import SlurmQueue
     from fairlead.insight.advice import Advice
 
-_TOP = 1_000_000
-"""Slurm's priority of the first job; below it one less for each"""
+_TOP_PRIORITY = 1_000_000
+"""Slurm priority of rank 0; each rank has one less"""
 _COLUMNS = ("rank", "job", "tenant", "action", "accelerator", "devices", "nodes", "share")
 
 
@@ -22,24 +22,24 @@ def show(advised: "Sequence[Advice]") -> None:
 
     rows = [
         [
-            str(one.rank or ""),
-            one.job,
-            one.tenant,
-            one.action,
-            f"{one.devices} {one.accelerator}".strip(),
-            _nodes(one),
-            f"{one.share:.0%}" if one.share else "",
+            str(advice.rank or ""),
+            advice.job,
+            advice.tenant,
+            advice.action,
+            f"{advice.devices} {advice.accelerator}".strip(),
+            _nodes(advice),
+            f"{advice.share:.0%}" if advice.share else "",
         ]
-        for one in advised
+        for advice in advised
     ]
-    waiting = sum(one.rank > 0 for one in advised)
+    waiting = sum(advice.rank > 0 for advice in advised)
     heads = ["", "job", "tenant", "", "devices", "nodes", "share"]
-    table(f"{waiting} jobs wait", heads, rows, figures=False)
+    table(f"{waiting} waiting jobs", heads, rows, figures=False)
 
 
 def as_json(advised: "Sequence[Advice]") -> str:
     """Return one JSON document."""
-    return json.dumps([asdict(one) for one in advised], separators=(",", ":")) + "\n"
+    return json.dumps([asdict(advice) for advice in advised], separators=(",", ":")) + "\n"
 
 
 def as_csv(advised: "Sequence[Advice]") -> str:
@@ -47,38 +47,39 @@ def as_csv(advised: "Sequence[Advice]") -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for one in advised:
-        plain = {**asdict(one), "nodes": _nodes(one), "share": f"{one.share:.6f}"}
+    for advice in advised:
+        plain = {**asdict(advice), "nodes": _nodes(advice), "share": f"{advice.share:.6f}"}
         writer.writerow([plain[name] for name in _COLUMNS])
     return out.getvalue()
 
 
-def as_slurm(advised: "Sequence[Advice]", queue: "Queue") -> str:
-    """Return commands for an operator: priorities in order of rank, nodes for who starts now.
+def as_slurm(advised: "Sequence[Advice]", queue: "SlurmQueue") -> str:
+    """Return commands for an operator: priorities by rank, and nodes for jobs that can start now.
 
-    Slurm sets no priority of a held job: one that has a place is released, the others stay held.
+    Slurm cannot set the priority of a held job: one with nodes is released, others stay held.
     """
-    held = {one.job.id for one in queue.jobs if one.held}
+    held = {entry.job.id for entry in queue.jobs if entry.held}
     lines = []
-    for one in advised:
-        if one.action == "runs":
+    for advice in advised:
+        if advice.action == "runs":
             continue
-        where = f"on {_nodes(one)}" if one.nodes else f"waits, best on {one.accelerator}"
+        where = f"on {_nodes(advice)}" if advice.nodes else f"waits, best on {advice.accelerator}"
         lines.append(
-            f"# {one.rank}. job {one.job} of {_plain(one.tenant)}: {one.devices} devices, {where}"
+            f"# {advice.rank}. job {advice.job} of {_plain(advice.tenant)}:"
+            f" {advice.devices} devices, {where}"
         )
-        change = f"scontrol update JobId={one.job}"
-        if one.nodes:
-            change += f" ReqNodeList={','.join(node for node, _ in one.nodes)}"
-        if one.job not in held:
-            lines.append(f"{change} Priority={_TOP - one.rank}")
-        elif one.nodes:
-            lines += [change, f"scontrol release {one.job}"]
+        change = f"scontrol update JobId={advice.job}"
+        if advice.nodes:
+            change += f" ReqNodeList={','.join(node for node, _ in advice.nodes)}"
+        if advice.job not in held:
+            lines.append(f"{change} Priority={_TOP_PRIORITY - advice.rank}")
+        elif advice.nodes:
+            lines += [change, f"scontrol release {advice.job}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _nodes(one: "Advice") -> str:
-    return " ".join(f"{node}:{count}" for node, count in one.nodes)
+def _nodes(advice: "Advice") -> str:
+    return " ".join(f"{node}:{count}" for node, count in advice.nodes)
 
 
 def _plain(text: str) -> str:

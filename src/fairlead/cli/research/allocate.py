@@ -10,7 +10,7 @@ from fairlead.cli.shared.options import Json, PolicyOption
 
 
 def allocate(
-    instance: Annotated[Path, typer.Option(help="The jobs and devices, as JSON.")],
+    instance: Annotated[Path, typer.Option(help="Instance file: jobs and devices, as JSON.")],
     policy: PolicyOption = "max-min",
     as_json: Json = False,
 ) -> None:
@@ -20,56 +20,57 @@ def allocate(
     """
     from fairlead.cli.shared.instances import snapshot_for
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.policies.rules.priority import policy_named
+    from fairlead.policies.rules.priority import create_policy
 
-    chosen = policy_named(policy)
+    chosen = create_policy(policy)
     snap = snapshot_for(chosen, instance)
     started = time.perf_counter()
     allocation = chosen.allocate(snap)
     solve_s = time.perf_counter() - started
-    found = _as_dict(policy, snap, allocation, solve_s)
+    document = _as_dict(policy, snap, allocation, solve_s)
     if as_json:
-        print_json(found)
+        print_json(document)
         return
-    _show(policy, snap, allocation, found)
+    _show(policy, snap, allocation, document)
 
 
-def _show(policy: str, snap: Any, allocation: Any, found: dict[str, Any]) -> None:
-    """Print the shares, and apart from them the speeds where rows are not jobs."""
+def _show(policy: str, snap: Any, allocation: Any, document: dict[str, Any]) -> None:
+    """Print the shares; if rows are not jobs, print the speeds in a table below."""
     from fairlead.cli.shared.output import results, table
 
-    kinds, speeds = _columns(snap, allocation), found["speeds"]
-    own = set(found["allocation"]) == set(speeds)
+    columns, speeds = _columns(snap, allocation), document["speeds"]
+    own = set(document["allocation"]) == set(speeds)
     rows = [
-        [row, *(f"{shares.get(kind, 0):.4f}" for kind in kinds)]
+        [row, *(f"{shares.get(column, 0):.4f}" for column in columns)]
         + ([f"{speeds[row]:.4g}"] if own else [])
-        for row, shares in found["allocation"].items()
+        for row, shares in document["allocation"].items()
     ]
-    what = {"jobs": "job" if own else "unit", "tenants": "tenant"}[allocation.rows]
+    row_name = {"jobs": "job" if own else "unit", "tenants": "tenant"}[allocation.rows]
     unit = "steps/s" if allocation.rows == "jobs" else "normalised speed"
-    title = policy if found["objective"] is None else f"{policy}: objective {found['objective']}"
-    table(title, [what, *kinds, *([unit] if own else [])], rows)
+    objective = document["objective"]
+    title = policy if objective is None else f"{policy}: objective {objective}"
+    table(title, [row_name, *columns, *([unit] if own else [])], rows)
     if not own:
         table("speeds", ["job", unit], [[job, f"{speed:.4g}"] for job, speed in speeds.items()])
     for late in allocation.late:
         results.print(
-            f"{late.job} will be late: it needs {late.needed:.4g} steps/s, gets {late.given:.4g}"
+            f"{late.job} will be late: needs {late.needed:.4g} steps/s, gets {late.given:.4g}"
         )
     for trade in allocation.trades:
         results.print(
             f"{trade.seller} gave {trade.buyer} {trade.fast_devices:.4g} {trade.fast} for"
             f" {trade.slow_devices:.4g} {trade.slow} (price {trade.price:.4g}): {trade.why}"
         )
-    if found["certificate"]:
-        proof = found["certificate"]
+    if document["certificate"]:
+        proof = document["certificate"]
         results.print(f"bound {proof['bound']:.9g}, gap {proof['gap']:.1e}")
 
 
 def _columns(snap: Any, allocation: Any) -> list[str]:
     """Return the columns' names: an accelerator, or one of its placements (v100/spread)."""
-    kinds = snap.cluster.accelerators
+    accelerators = snap.cluster.accelerators
     return [
-        kinds[c.accelerator] + (f"/{c.placement}" if c.placement else "")
+        accelerators[c.accelerator] + (f"/{c.placement}" if c.placement else "")
         for c in allocation.columns
     ]
 
@@ -79,7 +80,6 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
 
     from fairlead.policies.base import effective_speed
 
-    kinds = snap.cluster.accelerators
     columns = _columns(snap, allocation)
     if allocation.rows == "tenants":
         labels = [tenant.id for tenant in snap.tenants]
@@ -89,7 +89,7 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
         owners = [labels[number] for number in snap.job.tolist()]
     names = _row_names(labels, allocation.members.tolist())
     proof = allocation.prove() if allocation.prove else None
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "policy": policy,
         "objective": allocation.objective,
         "allocation": {
@@ -100,45 +100,41 @@ def _as_dict(policy: str, snap: Any, allocation: Any, solve_s: float) -> dict[st
         "solve_s": solve_s,
         "certificate": proof
         and {
-            "prices": dict(zip(kinds, proof.prices.tolist(), strict=True)),
+            "prices": dict(zip(snap.cluster.accelerators, proof.prices.tolist(), strict=True)),
             "bound": proof.bound,
             "gap": proof.gap,
         },
     }
     for key in ("late", "trades"):
         if getattr(allocation, key):
-            found[key] = [asdict(entry) for entry in getattr(allocation, key)]
-    return found
+            document[key] = [asdict(entry) for entry in getattr(allocation, key)]
+    return document
 
 
 def _row_names(labels: list[str], rows: list[list[int]]) -> list[str]:
-    """Return rows → name, the members' joined by +; refuse two of one name."""
+    """Return rows → name, the members' ids joined by +; raise InputError for equal names."""
     from fairlead.model.errors import InputError
 
-    found: dict[str, list[str]] = {}
+    members_of: dict[str, list[str]] = {}
     for members in rows:
         ids = [labels[member] for member in members if member >= 0]
         name = "+".join(ids)
-        if name in found:
+        if name in members_of:
             both = " and ".join(
-                f"the job {one[0]!r}"
-                if len(one) == 1
-                else f"the pair of {one[0]!r} and {one[1]!r}"
-                for one in (found[name], ids)
+                f"job {unit[0]!r}" if len(unit) == 1 else f"the pair {unit[0]!r} and {unit[1]!r}"
+                for unit in (members_of[name], ids)
             )
             raise InputError(
-                f"{both} would both be called {name!r}",
-                fix="give the jobs ids without +",
-                field="jobs",
+                f"{both} have the same name {name!r}", fix="expected ids without +", field="jobs"
             )
-        found[name] = ids
-    return list(found)
+        members_of[name] = ids
+    return list(members_of)
 
 
 def policies(
     as_json: Json = False,
 ) -> None:
-    """List the policies and mechanisms there are, with their options.
+    """List the available policies and mechanisms with their options.
 
     Example:  fairlead policies
     """
@@ -148,24 +144,24 @@ def policies(
     from fairlead.cli.shared.output import table
     from fairlead.registry import available
 
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for group in ("policies", "mechanisms"):
         for name, point in available(group).items():
-            kind = point.load()
+            plugin = point.load()
             options = [
                 field.name.replace("_", "-")
-                for field in dataclasses.fields(kind)
+                for field in dataclasses.fields(plugin)
                 if field.init and field.name not in ("policy", "round_s", "fluid")
             ]
-            promise = (kind.__doc__ or "").strip().splitlines()[0]
-            found.append({"name": name, "kind": group, "options": options, "about": promise})
+            promise = (plugin.__doc__ or "").strip().splitlines()[0]
+            entries.append({"name": name, "kind": group, "options": options, "about": promise})
     if as_json:
-        print_json(found)
+        print_json(entries)
         return
     for group in ("policies", "mechanisms"):
         rows = [
             [row["name"], row["about"], ", ".join(row["options"])]
-            for row in found
+            for row in entries
             if row["kind"] == group
         ]
-        table(group, ["name", "what it does", "options"], rows, figures=False)
+        table(group, ["name", "description", "options"], rows, figures=False)

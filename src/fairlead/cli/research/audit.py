@@ -13,14 +13,14 @@ from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairlead.files.parsing.text import Text
+    from fairlead.files.parsing.text import SourceText
     from fairlead.insight.audit.audit import Audit
     from fairlead.model.snapshot import Snapshot
     from fairlead.policies.rules.priority import PriorityPolicy
 
 
-class By(StrEnum):
-    """Between whom fairness is measured."""
+class AuditRows(StrEnum):
+    """Participants between which fairness is measured."""
 
     JOB = "job"
     TENANT = "tenant"
@@ -30,55 +30,57 @@ def audit(
     *,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="What is audited, see `fairlead policies`; repeat it to compare."),
+        typer.Option(help="Policy to audit, see `fairlead policies`; repeatable, to compare."),
     ] = None,
     live: Annotated[
         bool,
-        typer.Option("--live", help="Audit the server's jobs as they are now, by its policy."),
+        typer.Option("--live", help="Audit the server's current jobs under its policy."),
     ] = False,
     instance: Annotated[
         list[Path] | None,
-        typer.Option(help="The jobs and devices, as JSON; repeat it for the worst of several."),
+        typer.Option(help="Instance file (JSON); repeatable, for the worst of several."),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with 1 if this holds, e.g. 'envy>1e-6'. Figures: envy, pareto_slack,"
-            " sharing_incentive, over_report, under_report, efficiency. May be repeated."
+            help="Exit with status 1 if this holds, e.g. 'envy>1e-6'. Figures: envy,"
+            " pareto_slack, sharing_incentive, over_report, under_report, efficiency. Repeatable."
         ),
     ] = None,
     by: Annotated[
-        By | None, typer.Option(help="Who takes part.", show_default="what the policy serves")
+        AuditRows | None,
+        typer.Option(help="Participants.", show_default="those that the policy serves"),
     ] = None,
     lies: Annotated[
         int | None,
-        typer.Option(help="About how many lies are tried; 0: none.", min=0, show_default="600"),
+        typer.Option(
+            help="Approximate number of misreports to try; 0 for none.",
+            min=0,
+            show_default="600",
+        ),
     ] = None,
     trace: Annotated[
-        str | None, typer.Option(help="Audit a moment of this simulated trace instead.")
+        str | None, typer.Option(help="Audit an instant of this trace's simulation instead.")
     ] = None,
     at: Annotated[
-        float | None, typer.Option(help="The moment, in seconds of the simulation.", min=0)
+        float | None, typer.Option(help="Simulation time of the instant, in seconds.", min=0)
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="With --trace: as for `simulate`.")] = None,
     speeds: Annotated[str | None, typer.Option(help="With --trace: as for `simulate`.")] = None,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a page with figures, which needs no network.")
+        Path | None, typer.Option(help="Write a self-contained HTML page with figures.")
     ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the table for a page of documentation.")
-    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure how fair a policy is on an instance, with a witness for every figure.
 
-    Pareto slack: what could be had without harm to anybody. Envy: who would rather have whose
-    devices. Sharing incentive: who would be better off with an equal split. Over- and
-    under-reports: what the best lie about speeds gains. Efficiency: total speed over the
-    greatest there is. All in normalised speed; at most 0 is as it should be, 100 % for
-    efficiency.
+    Pareto slack: speed that could be gained without loss to any participant. Envy: gain from
+    another participant's devices. Sharing incentive: gain from an equal split. Over- and
+    under-reports: gain from the best misreport of speeds. Efficiency: total speed over the
+    maximum. All in normalised speed; at most 0 is fair, 100 % is efficient.
 
     Example:  fairlead audit --instance instance.json --policy oef --fail-if 'envy>1e-6'
     """
@@ -87,52 +89,51 @@ def audit(
     limits = [Limit.parse(text) for text in fail_if or ()]
     moment = {"--at": at, "--cluster": cluster, "--speeds": speeds, "--mechanism": mechanism,
               "--round": round_s}  # fmt: skip
-    instances: Sequence[Path | Text] = instance or []
+    instances: Sequence[Path | SourceText] = instance or []
     if live:
         policy, instances = _fetch_from_server(policy, instance, trace)
     if not policy:
-        raise UsageError("audit needs --policy POLICY, see `fairlead policies`")
+        raise UsageError("--policy: missing: expected a policy, see `fairlead policies`")
     audits = [
-        found for spec in policy for found in _audits(spec, instances, trace, moment, by, lies)
+        audited for spec in policy for audited in _audits(spec, instances, trace, moment, by, lies)
     ]
     if report is not None:
         _write_report(report, audits)
-    _tell(audits, policy, markdown=markdown, as_json=as_json)
-    broken = [line for limit in limits for a in audits if (line := limit.broken(a))]
+    _print_results(audits, policy, markdown=markdown, as_json=as_json)
+    broken = [line for limit in limits for a in audits if (line := limit.violation(a))]
     if broken:
         raise AuditError("; ".join(broken))
 
 
 def _fetch_from_server(
     policy: list[str] | None, instance: list[Path] | None, trace: str | None
-) -> "tuple[list[str], list[Text]]":
-    """Return the policy that a server runs, unless others were named, and its jobs."""
+) -> "tuple[list[str], list[SourceText]]":
+    """Return the named policies, or the server's if there are none, and the server's jobs."""
     import json
 
     from fairlead.client import Client
-    from fairlead.files.parsing.text import Text
+    from fairlead.files.parsing.text import SourceText
 
     if instance or trace:
-        raise UsageError("--live takes the server's jobs; leave out --instance and --trace")
-    server = Client.found()
-    found = server.get("/v1/instance")
-    jobs = Text("the server now", json.dumps(found))
+        raise UsageError("--live: excludes --instance and --trace")
+    server = Client.from_environment()
+    jobs = SourceText("the server now", json.dumps(server.get("/v1/instance")))
     return policy or [server.get("/v1/about")["policy"]], [jobs]
 
 
 def _audits(
     spec: str,
-    instances: "Sequence[Path | Text]",
+    instances: "Sequence[Path | SourceText]",
     trace: str | None,
     moment: Mapping[str, object],
-    by: By | None,
+    by: AuditRows | None,
     lies: int | None,
 ) -> "Iterator[Audit]":
     from fairlead.insight.audit.audit import audit as measure
     from fairlead.insight.audit.misreport import SOLVES
-    from fairlead.policies.rules.priority import policy_named
+    from fairlead.policies.rules.priority import create_policy
 
-    policy = policy_named(spec)
+    policy = create_policy(spec)
     for where, snap in _snapshots(spec, policy, instances, trace, moment):
         with _progress(f"{spec} on {where}") as show:
             yield measure(
@@ -140,7 +141,7 @@ def _audits(
                 policy,
                 name=spec,
                 where=where,
-                by=None if by is None else ("jobs" if by is By.JOB else "tenants"),
+                by=None if by is None else ("jobs" if by is AuditRows.JOB else "tenants"),
                 solves=SOLVES if lies is None else lies,
                 progress=show,
             )
@@ -149,36 +150,36 @@ def _audits(
 def _snapshots(
     spec: str,
     policy: "PriorityPolicy",
-    instances: "Sequence[Path | Text]",
+    instances: "Sequence[Path | SourceText]",
     trace: str | None,
     moment: Mapping[str, object],
 ) -> "Iterator[tuple[str, Snapshot]]":
     from fairlead.cli.shared.instances import snapshot_for
 
     if (trace is None) == (not instances):
-        raise UsageError("audit needs --instance FILE, --live, or --trace FILE --at SECONDS")
+        raise UsageError("expected --instance FILE, --live, or --trace FILE --at SECONDS")
     if trace is None:
         for option, value in moment.items():
             if value is not None:
-                raise UsageError(f"{option} goes with --trace; leave it out with --instance")
-        for given in instances:
-            where = given.name.removesuffix(".gz").removesuffix(".json")
-            yield where, snapshot_for(policy, given)
+                raise UsageError(f"{option}: needs --trace")
+        for instance in instances:
+            where = instance.name.removesuffix(".gz").removesuffix(".json")
+            yield where, snapshot_for(policy, instance)
         return
     at = moment["--at"]
     if not isinstance(at, float):
-        raise UsageError("--trace needs --at SECONDS: the moment to audit")
+        raise UsageError("--trace: needs --at SECONDS, the instant to audit")
     yield f"{Path(trace).name} at {at:g} s", _snapshot_at(spec, trace, at, moment)
 
 
-def _snapshot_at(spec: str, trace: str, at: float, asked: Mapping[str, object]) -> "Snapshot":
-    from fairlead.cli.research.runs import SimulationOptions, scenario_of
+def _snapshot_at(spec: str, trace: str, at: float, moment: Mapping[str, object]) -> "Snapshot":
     from fairlead.insight.sim_snapshot import snapshot_at
+    from fairlead.sim.runs import SimulationOptions, scenario_of
 
-    mechanism, round_s = asked["--mechanism"], asked["--round"]
+    mechanism, round_s = moment["--mechanism"], moment["--round"]
     setup = SimulationOptions(
-        cluster=str(asked["--cluster"] or DEFAULT_CLUSTER),
-        speeds=str(asked["--speeds"] or DEFAULT_SPEEDS),
+        cluster=str(moment["--cluster"] or DEFAULT_CLUSTER),
+        speeds=str(moment["--speeds"] or DEFAULT_SPEEDS),
         policy=spec,
         trace=trace,
         mechanism=None if mechanism is None else str(mechanism),
@@ -188,8 +189,8 @@ def _snapshot_at(spec: str, trace: str, at: float, asked: Mapping[str, object]) 
 
 
 @contextmanager
-def _progress(what: str) -> "Iterator[Callable[[int, int], None] | None]":
-    """Show on a terminal how far the search for lies has come."""
+def _progress(title: str) -> "Iterator[Callable[[int, int], None] | None]":
+    """Show the progress of the search for misreports on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from fairlead.cli.shared.output import messages
@@ -199,7 +200,7 @@ def _progress(what: str) -> "Iterator[Callable[[int, int], None] | None]":
         return
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=messages, transient=True) as bar:
-        task = bar.add_task(f"lies to {what}")
+        task = bar.add_task(f"misreports to {title}")
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -210,7 +211,7 @@ def _write_report(path: Path, audits: "Sequence[Audit]") -> None:
     write_text(path, audit_page(audits))
 
 
-def _tell(
+def _print_results(
     audits: "Sequence[Audit]", policies: Sequence[str], *, markdown: bool, as_json: bool
 ) -> None:
     from fairlead.cli.shared.json_output import print_json
@@ -229,10 +230,10 @@ def _tell(
         results.print(markdown_table(audits), highlight=False, markup=False, soft_wrap=True)
     elif len(audits) == 1:
         only = audits[0]
-        title = f"{only.policy} on {only.where}: {len(only.parties)} {only.parties.by}"
-        table(title, ["figure", "", "what shows it"], details(only), figures=False)
-        results.print(f"Compared with: {only.parties.feasible_set}.", soft_wrap=True)
+        title = f"{only.policy} on {only.where}: {len(only.participants)} {only.participants.by}"
+        table(title, ["figure", "", "witness"], details(only), figures=False)
+        results.print(f"Compared with: {only.participants.feasible_set}.", soft_wrap=True)
     else:
         rows = worst_rows(audits)
         several = len(audits) > len(policies)
-        table("the worst of all instances" if several else audits[0].where, HEADINGS, rows)
+        table("worst of all instances" if several else audits[0].where, HEADINGS, rows)

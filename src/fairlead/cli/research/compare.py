@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.research.trace import Kind
+from fairlead.cli.research.trace import GeneratorKind
 from fairlead.cli.shared.options import (
     ClusterOption,
     Json,
@@ -25,17 +25,17 @@ from fairlead.model.errors import InputError, UsageError
 if TYPE_CHECKING:
     from fairlead.sim.compare import Comparison, Outcome
     from fairlead.sim.generate import Recipe
-    from fairlead.sim.report.parameters import Asked, Generated
+    from fairlead.sim.report.parameters import ComparisonOptions, GeneratedTraces
 
 _GENERATED: dict[str, Any] = {
     "--seeds": 3,
     "--loads": "2,3,4",
     "--jobs": 300,
-    "--kind": Kind.CONTINUOUS_SINGLE,
+    "--kind": GeneratorKind.CONTINUOUS_SINGLE,
     "--tenants": 3,
     "--duration-factor": 0.1,
 }
-"""options that describe generated traces, with their defaults; a given trace allows none"""
+"""options of generated traces with their defaults; `--trace` excludes them"""
 
 
 def compare(
@@ -43,42 +43,42 @@ def compare(
     policies: Annotated[
         list[str],
         typer.Option(
-            help="Policies, comma between; the first is the one the others are compared with."
-            " A comma inside a policy's options is told apart by what follows it: it begins the"
-            " next policy only where a known policy or mechanism name follows. Repeat the option"
-            " to be sure: --policies hierarchical:inner=fifo,agnostic --policies fifo"
+            help="Policies, separated by commas; the first is the baseline. A comma starts the"
+            " next policy only if the name of a policy or mechanism follows, so that policies may"
+            " have several options. To be explicit, repeat the option:"
+            " --policies hierarchical:inner=fifo,agnostic --policies fifo"
         ),
     ],
     seeds: Annotated[
-        int | None, typer.Option(help="How many traces at each load.", min=1, show_default="3")
+        int | None, typer.Option(help="Number of traces at each load.", min=1, show_default="3")
     ] = None,
     loads: Annotated[
         str | None,
-        typer.Option(help="Arrivals per hour, comma between.", show_default="2,3,4"),
+        typer.Option(help="Arrivals per hour, separated by commas.", show_default="2,3,4"),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Jobs of each trace.", min=1, show_default="300")
+        int | None, typer.Option(help="Number of jobs of each trace.", min=1, show_default="300")
     ] = None,
     kind: Annotated[
-        Kind | None,
+        GeneratorKind | None,
         typer.Option(
-            help="static: all at 0; continuous: Poisson; multiple: with gangs.",
+            help="static: all jobs at time 0; continuous: Poisson; multiple: with gangs.",
             show_default="continuous-single",
         ),
     ] = None,
     tenants: Annotated[
-        int | None, typer.Option(help="How many tenants submit.", min=1, show_default="3")
+        int | None, typer.Option(help="Number of tenants.", min=1, show_default="3")
     ] = None,
     duration_factor: Annotated[
         float | None,
         typer.Option(
-            help="Multiplies every duration; 1 is Gavel's, for a hundred devices.",
+            help="Factor on all durations; 1 gives Gavel's, for a hundred devices.",
             show_default="0.1",
         ),
     ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(help="Compare on this trace, instead of generated ones."),
+        typer.Option(help="Trace to compare on, instead of generated ones."),
     ] = None,
     cluster: ClusterOption = DEFAULT_CLUSTER,
     speeds: SpeedsOption = DEFAULT_SPEEDS,
@@ -87,26 +87,27 @@ def compare(
     restore_cost: RestoreCostOption = 0.0,
     window: WindowOption = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes to run in.", min=1, show_default="all cores")
+        int | None,
+        typer.Option(help="Number of worker processes.", min=1, show_default="all cores"),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder for report.html, results.csv and jobs.csv.")
     ] = Path("out/compare"),
     as_json: Json = False,
 ) -> None:
-    """Run several policies on the same traces and report how they compare.
+    """Run several policies on the same traces and report a comparison.
 
-    Every policy gets the same trace at the same seed and load. Writes one HTML page that needs
-    no network, and two tables: one row a run, one row a job.
+    Every policy gets the same trace at the same seed and load. Writes one self-contained HTML
+    page and two tables: one row per run, one row per job.
 
     Example:  fairlead compare --policies max-min,max-min:agnostic,fifo --seeds 3 --loads 2,3,4
     """
     use_one_thread()
     from fairlead.sim.compare import compare as run_all
     from fairlead.sim.compare import split_policies
-    from fairlead.sim.report.parameters import Asked
+    from fairlead.sim.report.parameters import ComparisonOptions
 
-    given = {
+    generator = {
         "--seeds": seeds,
         "--loads": loads,
         "--jobs": jobs,
@@ -115,10 +116,10 @@ def compare(
         "--duration-factor": duration_factor,
     }
     if trace is not None:
-        _refuse(given, f"--trace {trace}")
-    asked = Asked(
+        _refuse_generator_options(generator)
+    options = ComparisonOptions(
         policies=split_policies(policies),
-        traces=trace if trace is not None else _generated(given),
+        traces=trace if trace is not None else _generated(generator),
         cluster=cluster,
         speeds=speeds,
         mechanism=mechanism,
@@ -126,32 +127,32 @@ def compare(
         restore_cost_s=restore_cost,
         window=window,
     )
-    comparison = _comparison(asked)
+    comparison = _comparison(options)
     _make(out)
     with _progress(comparison) as on_done:
         outcomes = run_all(comparison, workers=workers or _cores(), on_done=on_done)
-    paths = _write(out, comparison, outcomes, asked)
-    _tell(comparison, outcomes, paths, as_json=as_json)
+    paths = _write(out, comparison, outcomes, options)
+    _print_results(comparison, outcomes, paths, as_json=as_json)
 
 
-def _refuse(given: Mapping[str, object], because: str) -> None:
-    for option, value in given.items():
+def _refuse_generator_options(options: Mapping[str, object]) -> None:
+    for option, value in options.items():
         if value is not None:
-            raise UsageError(f"{option} is for generated traces; leave it out with {because}")
+            raise UsageError(f"{option}: excluded by --trace: it describes generated traces")
 
 
-def _generated(given: Mapping[str, Any]) -> "Generated":
-    """Return the traces that the options ask for, defaults filled in."""
-    from fairlead.sim.report.parameters import Generated
+def _generated(options: Mapping[str, Any]) -> "GeneratedTraces":
+    """Return the traces that the options describe, with defaults filled in."""
+    from fairlead.sim.report.parameters import GeneratedTraces
 
     chosen = {
-        option: _GENERATED[option] if value is None else value for option, value in given.items()
+        option: _GENERATED[option] if value is None else value for option, value in options.items()
     }
-    kind: Kind = chosen["--kind"]
-    static = kind in (Kind.STATIC, Kind.STATIC_MULTIPLE)
-    if static and given["--loads"] is not None:
-        raise UsageError(f"--loads says when jobs arrive, with --kind {kind} all are there at 0")
-    return Generated(
+    kind: GeneratorKind = chosen["--kind"]
+    static = kind in (GeneratorKind.STATIC, GeneratorKind.STATIC_MULTIPLE)
+    if static and options["--loads"] is not None:
+        raise UsageError(f"--loads: excluded by --kind {kind}: all jobs arrive at time 0")
+    return GeneratedTraces(
         kind=kind.value,
         jobs=chosen["--jobs"],
         tenants=chosen["--tenants"],
@@ -167,53 +168,53 @@ def _loads(text: str) -> tuple[float, ...]:
     try:
         loads = sorted(number(part) for part in text.split(","))
     except InputError as error:
-        raise UsageError(f"--loads: {error.problem}; give jobs per hour: 2,3,4") from None
+        raise UsageError(f"--loads: {error.problem}: expected jobs per hour: 2,3,4") from None
     if loads[0] <= 0 or len(set(loads)) < len(loads):
-        raise UsageError(f"--loads {text}: give different loads above 0, in jobs per hour: 2,3,4")
+        raise UsageError(f"--loads: {text}: expected different loads above 0: 2,3,4")
     return tuple(loads)
 
 
-def _comparison(asked: "Asked") -> "Comparison":
-    """Return what is to run, after checking all that can be checked before it runs."""
-    from fairlead.cli.research.runs import parse_window
+def _comparison(options: "ComparisonOptions") -> "Comparison":
+    """Return the comparison after all checks that are possible before it runs."""
     from fairlead.files import check_trace, read_cluster, read_speeds, read_trace
-    from fairlead.mechanisms.factory import realise
+    from fairlead.mechanisms.factory import create_mechanism
+    from fairlead.model.capabilities import Capabilities, capabilities_of
     from fairlead.sim.compare import Comparison
+    from fairlead.sim.runs import parse_window
 
-    mechanisms = [realise(policy, asked.mechanism, asked.round_s) for policy in asked.policies]
-    mixes = all(getattr(mechanism, "mixes_accelerators", False) for mechanism in mechanisms)
-    alternatives = all(getattr(one, "takes_alternatives", False) for one in mechanisms)
-    traces = asked.traces
+    mechanisms = [
+        create_mechanism(policy, options.mechanism, options.round_s) for policy in options.policies
+    ]
+    capabilities = [capabilities_of(mechanism) for mechanism in mechanisms]
+    supported_by_all = Capabilities(
+        mixed_gangs=all(each.mixed_gangs for each in capabilities),
+        per_accelerator_gangs=all(each.per_accelerator_gangs for each in capabilities),
+    )
+    traces = options.traces
     jobs = read_trace(traces) if isinstance(traces, str) else None
     generated = None if isinstance(traces, str) else traces
     n_jobs = generated.jobs if generated else len(jobs or ())
-    window = parse_window(asked.window, n_jobs)
+    window = parse_window(options.window, n_jobs)
     comparison = Comparison(
-        policies=asked.policies,
-        cluster=read_cluster(asked.cluster),
-        speeds=read_speeds(asked.speeds),
+        policies=options.policies,
+        cluster=read_cluster(options.cluster),
+        speeds=read_speeds(options.speeds),
         jobs=jobs.jobs if jobs else (),
         recipe=_recipe(generated, window) if generated else None,
         seeds=tuple(range(generated.seeds)) if generated else (None,),
         loads=generated.loads or (None,) if generated else (None,),
-        mechanism=asked.mechanism,
-        round_s=asked.round_s,
-        restore_cost_s=asked.restore_cost_s,
+        mechanism=options.mechanism,
+        round_s=options.round_s,
+        restore_cost_s=options.restore_cost_s,
         window=window,
     )
-    # Of generated traces the first will do: what they draw from is the same for all.
+    # One generated trace suffices for the check: all draw from the same workloads and gangs.
     first = comparison.trace(next(comparison.runs()))
-    check_trace(
-        jobs or first,
-        comparison.speeds,
-        comparison.cluster,
-        mixes=mixes,
-        alternatives=alternatives,
-    )
+    check_trace(jobs or first, comparison.speeds, comparison.cluster, supported_by_all)
     return comparison
 
 
-def _recipe(traces: "Generated", window: tuple[int, int] | None) -> "Recipe":
+def _recipe(traces: "GeneratedTraces", window: tuple[int, int] | None) -> "Recipe":
     from fairlead.sim.generate import Recipe
 
     try:
@@ -226,7 +227,7 @@ def _recipe(traces: "Generated", window: tuple[int, int] | None) -> "Recipe":
         )
     except InputError as error:
         option = (error.field or "").replace("_", "-")
-        raise UsageError(f"--{option}: {error.problem}; {error.fix}") from None
+        raise UsageError(f"--{option}: {error.problem}: {error.fix}") from None
 
 
 def _make(out: Path) -> None:
@@ -234,8 +235,8 @@ def _make(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"it cannot be made ({error.strerror or error})",
-            fix="give --out a folder that can be written",
+            f"cannot be created ({error.strerror or error})",
+            fix="expected a writable folder for --out",
             source=str(out),
         ) from None
 
@@ -248,7 +249,7 @@ def _cores() -> int:
 
 @contextmanager
 def _progress(comparison: "Comparison") -> "Iterator[Callable[[], None]]":
-    """Show on a terminal how many runs are done."""
+    """Show the number of completed runs on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from fairlead.cli.shared.output import messages
@@ -266,14 +267,14 @@ def _write(
     out: Path,
     comparison: "Comparison",
     outcomes: "Sequence[Outcome]",
-    asked: "Asked",
+    options: "ComparisonOptions",
 ) -> dict[str, str]:
     """Write the report and the tables; return their paths."""
     from fairlead.files.parsing.text import write_text
     from fairlead.sim.report.page import report
     from fairlead.sim.report.tables import jobs_csv, results_csv
 
-    page = report(comparison, outcomes, asked)
+    page = report(comparison, outcomes, options)
     written = {
         "report": ("report.html", page),
         "csv": ("results.csv", results_csv(outcomes)),
@@ -284,7 +285,7 @@ def _write(
     return {key: str(out / name) for key, (name, _) in written.items()}
 
 
-def _tell(
+def _print_results(
     comparison: "Comparison",
     outcomes: "Sequence[Outcome]",
     paths: dict[str, str],
@@ -313,7 +314,7 @@ def _as_dict(outcome: "Outcome") -> dict[str, Any]:
 
 
 def _show(comparison: "Comparison", outcomes: "Sequence[Outcome]", load: float | None) -> None:
-    """Print the key figures at a load, each above its ratio to that of the first policy."""
+    """Print the key figures at a load, each above its ratio to the first policy's."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -342,5 +343,5 @@ def _show(comparison: "Comparison", outcomes: "Sequence[Outcome]", load: float |
             style = "red" if row.unfinished else ""
             cells.append(Text(f"{row.unfinished} of {row.jobs}", style=style))
         drawn.add_row(*cells)
-    # A pipe has no width, and a narrow terminal had better wrap lines than lose figures.
+    # A pipe has no width; a narrow terminal should wrap lines rather than lose figures.
     Console(width=max(results.width, 180)).print(drawn)

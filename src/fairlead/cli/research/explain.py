@@ -10,31 +10,29 @@ from fairlead.model.errors import UsageError
 
 
 def explain(
-    who: Annotated[str, typer.Argument(metavar="JOB|TENANT", help="Whom it is about.")],
+    subject: Annotated[str, typer.Argument(metavar="JOB|TENANT", help="Id of the job or tenant.")],
     instance: Annotated[
         Path | None,
-        typer.Option(
-            help="The jobs and devices, as JSON.", show_default="the server's, as they are now"
-        ),
+        typer.Option(help="Instance file (JSON).", show_default="the server's current jobs"),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
-            help="Who should get what: see `fairlead policies`.",
-            show_default="max-min, or what the server runs",
+            help="Policy: see `fairlead policies`.",
+            show_default="max-min, or the server's",
         ),
     ] = None,
     tenant: Annotated[
-        bool, typer.Option("--tenant", help="It is a tenant, though a job has this id too.")
+        bool, typer.Option("--tenant", help="The id is a tenant's, even if a job has it too.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say why a job or tenant has the speed it has, and what would raise it most cheaply.
+    """Explain the speed of a job or tenant, and show the changes that would raise it.
 
-    From the prices of the devices: what binds it, and what its speed costs. For every change
-    (another accelerator, a smaller gang, more weight, one more device) the allocation is solved
-    again, so gains are exact as long as nothing else changes. Without --instance the server is
-    asked about one of its jobs: `fairlead explain j7`.
+    Device prices show the bottleneck and the cost of the speed. For every change (another
+    accelerator, a smaller gang, more weight, one more device) the allocation is solved again,
+    so gains are exact as long as nothing else changes. Without --instance the server explains
+    one of its jobs: `fairlead explain j7`.
 
     Example:  fairlead explain job-7 --instance instance.json --policy max-min
     """
@@ -43,19 +41,19 @@ def explain(
     from fairlead.cli.shared.output import results
     from fairlead.insight.explain.explain import explain as find
     from fairlead.insight.explain.text import paragraphs
-    from fairlead.policies.rules.priority import policy_named
+    from fairlead.policies.rules.priority import create_policy
 
     if instance is None:
-        _explain_live(who, policy, tenant=tenant, as_json=as_json)
+        _explain_live(subject, policy, tenant=tenant, as_json=as_json)
         return
     policy = policy or "max-min"
-    chosen = policy_named(policy)
+    chosen = create_policy(policy)
     snap = snapshot_for(chosen, instance)
-    found = find(snap, chosen, who, name=policy, tenant=tenant)
+    explanation = find(snap, chosen, subject, name=policy, tenant=tenant)
     if as_json:
-        print_json(found.as_dict())
+        print_json(explanation.as_dict())
         return
-    for paragraph in paragraphs(found):
+    for paragraph in paragraphs(explanation):
         results.print(paragraph, highlight=False, markup=False)
 
 
@@ -66,11 +64,11 @@ def _explain_live(job_id: str, policy: str | None, *, tenant: bool, as_json: boo
 
     if policy is not None or tenant:
         raise UsageError(
-            "--policy and --tenant go with --instance: the server runs its own policy"
+            "--policy, --tenant: need --instance: the server explains jobs under its own policy"
         )
-    found = Client.found().get(job_path(job_id, "explain"))
+    answer = Client.from_environment().get(job_path(job_id, "explain"))
     if as_json:
-        print_json(found)
+        print_json(answer)
         return
-    for paragraph in found["text"]:
+    for paragraph in answer["text"]:
         results.print(paragraph, highlight=False, markup=False)

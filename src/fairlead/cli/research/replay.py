@@ -1,4 +1,4 @@
-"""``fairlead replay``: from a log of events back to the scheduler's state."""
+"""``fairlead replay``: rebuilds the scheduler's state from an event log."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +9,12 @@ from fairlead.cli.shared.options import Json
 
 
 def replay(
-    log: Annotated[Path, typer.Argument(help="A file written by `simulate --log`.")],
+    log: Annotated[Path, typer.Argument(help="Event log written by `simulate --log`.")],
     as_json: Json = False,
 ) -> None:
-    """Rebuild the scheduler's state from a log of events, without clock or solver.
+    """Rebuild the scheduler's state from an event log, without clock or solver.
 
-    Prints the SHA-256 of the state, and fails unless it is the one that the run ended in.
+    Prints the SHA-256 of the state and fails if it differs from the final state of the run.
 
     Example:  fairlead replay events.jsonl
     """
@@ -23,29 +23,29 @@ def replay(
     from fairlead.model.errors import InputError
     from fairlead.sim.run_log import replay_file
 
-    found = replay_file(log)
-    ended = found.logged_sha256 is not None
+    outcome = replay_file(log)
+    ended = outcome.logged_sha256 is not None
     if as_json:
         print_json(
             {
-                "events": found.events,
-                "state_sha256": found.sha256,
-                "logged_sha256": found.logged_sha256,
-                "same": found.same,
+                "events": outcome.events,
+                "state_sha256": outcome.sha256,
+                "logged_sha256": outcome.logged_sha256,
+                "same": outcome.same,
             }
         )
     else:
-        verdict = ", the same as the run's" if found.same else ""
+        verdict = ", same as the run" if outcome.same else ""
         results.print(
-            f"{found.events} events lead to state {found.sha256}{verdict}", soft_wrap=True
+            f"{outcome.events} events lead to state {outcome.sha256}{verdict}", soft_wrap=True
         )
-    if not found.same:
+    if not outcome.same:
         raise InputError(
-            f"the run ended in another state, {found.logged_sha256}"
+            f"replay differs from the run's final state {outcome.logged_sha256}"
             if ended
-            else "the log ends before the run did: it has no end line",
-            fix="replay it with the version of Fairlead that wrote it, unchanged"
+            else "no end line",
+            fix="expected an unchanged log and the version of Fairlead that wrote it"
             if ended
-            else "give the whole log of a run that has ended",
+            else "expected the whole log of a completed run",
             source=str(log),
         )

@@ -30,12 +30,14 @@ def simulate(
     policy: PolicyOption = "max-min",
     trace: Annotated[
         str | None,
-        typer.Option(help="Jobs: CSV, JSONL or Gavel .trace, also .gz. Default: bundled."),
+        typer.Option(
+            help="Trace: CSV, JSONL or Gavel .trace, optionally .gz.", show_default="bundled"
+        ),
     ] = None,
     speeds: SpeedsOption = DEFAULT_SPEEDS,
     believed: Annotated[
         str | None,
-        typer.Option(help="Speeds the scheduler believes in, when these are not the true ones."),
+        typer.Option(help="Speeds that decisions use, if they differ from the true speeds."),
     ] = None,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
@@ -44,28 +46,30 @@ def simulate(
     failures: Annotated[
         Path | None,
         typer.Option(
-            help="CSV of at_s,node,event,devices: lost, returned, cordoned, opened, taken."
+            help="Node events, CSV of at_s,node,event,devices: lost, returned, cordoned, opened,"
+            " taken."
         ),
     ] = None,
     tenants_file: TenantsOption = None,
     window: WindowOption = None,
     seed: Annotated[
-        int, typer.Option(help="Changes nothing as yet; policies that draw say lottery:seed=1.")
+        int, typer.Option(help="Unused; randomised policies have an option: lottery:seed=1.")
     ] = 0,
     log: Annotated[
-        Path | None, typer.Option(help="Write every event to this file, for `fairlead replay`.")
+        Path | None, typer.Option(help="Event log to write, for `fairlead replay`.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a trace through the scheduler in virtual time and report what came of it.
+    """Simulate a trace in virtual time and report the results.
 
-    The decisions are made by the same code that runs a real cluster.
+    The same code makes the decisions as on a real cluster.
 
     Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
     """
     use_one_thread()
-    from fairlead.cli.research.runs import SimulationOptions, run_simulation
+    from fairlead.cli.research.runs import run_simulation
     from fairlead.cli.shared.json_output import print_json
+    from fairlead.sim.runs import SimulationOptions
 
     setup = SimulationOptions(
         cluster=cluster,

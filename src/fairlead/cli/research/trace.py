@@ -13,7 +13,7 @@ from fairlead.cli.shared.options import Json
 from fairlead.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from fairlead.files.traces.formats import Form as FormName
+    from fairlead.files.traces.formats import LogFormat
     from fairlead.files.traces.summary import Summary
     from fairlead.model.cluster import Cluster
     from fairlead.model.job import Job
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="trace",
-    help="Generate, convert and validate traces: the jobs of a run, one a row.",
+    help="Generate, convert and validate traces: the jobs of a run, one per row.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-class Kind(StrEnum):
-    """Which of Gavel's generators."""
+class GeneratorKind(StrEnum):
+    """Gavel's trace generators."""
 
     STATIC = "static"
     STATIC_MULTIPLE = "static-multiple"
@@ -36,8 +36,8 @@ class Kind(StrEnum):
     CONTINUOUS_MULTIPLE = "continuous-multiple"
 
 
-class From(StrEnum):
-    """Which system wrote the log."""
+class LogSource(StrEnum):
+    """System that wrote the log."""
 
     AUTO = "auto"
     GAVEL = "gavel"
@@ -48,54 +48,60 @@ class From(StrEnum):
     ALIBABA = "alibaba"
 
 
-_FORMS: "dict[From, FormName | None]" = {
-    From.AUTO: None,
-    From.GAVEL: "gavel",
-    From.PHILLY: "philly",
-    From.ITP: "itp",
-    From.SACCT: "sacct",
-    From.HELIOS: "helios",
-    From.ALIBABA: "alibaba",
+_FORMATS: "dict[LogSource, LogFormat | None]" = {
+    LogSource.AUTO: None,
+    LogSource.GAVEL: "gavel",
+    LogSource.PHILLY: "philly",
+    LogSource.ITP: "itp",
+    LogSource.SACCT: "sacct",
+    LogSource.HELIOS: "helios",
+    LogSource.ALIBABA: "alibaba",
 }
 
-Seed = Annotated[int, typer.Option(help="Same seed, same trace, on any machine.")]
+Seed = Annotated[
+    int, typer.Option(help="Seed; the same seed gives the same trace on any machine.")
+]
 Speeds = Annotated[
     str, typer.Option("--speeds", help="Speeds file, or the bundled table gandiva-fair.")
 ]
 KindOption = Annotated[
-    Kind, typer.Option(help="static: all at 0; continuous: Poisson; multiple: with gangs.")
+    GeneratorKind,
+    typer.Option(help="static: all jobs at time 0; continuous: Poisson; multiple: with gangs."),
 ]
-Jobs = Annotated[int, typer.Option(help="How many jobs.")]
+Jobs = Annotated[int, typer.Option(help="Number of jobs.")]
 Rate = Annotated[float, typer.Option(help="Arrivals per hour.")]
-Tenants = Annotated[int, typer.Option(help="How many tenants submit.")]
+Tenants = Annotated[int, typer.Option(help="Number of tenants.")]
 HighShare = Annotated[float, typer.Option(help="Share of jobs with a high weight.")]
-HighWeight = Annotated[float, typer.Option(help="Their weight.")]
+HighWeight = Annotated[float, typer.Option(help="Weight of these jobs.")]
 Deadlines = Annotated[
     str, typer.Option(help="Deadlines as multiples of the duration, e.g. 1.2,2,10.")
 ]
 MaxGang = Annotated[int | None, typer.Option(min=1, help="Largest gang.")]
-DurationFactor = Annotated[float, typer.Option(help="Multiplies every duration.")]
+DurationFactor = Annotated[float, typer.Option(help="Factor on all durations.")]
 Fit = Annotated[
-    str | None, typer.Option(help="Draw only gangs that fit it, e.g. v100=36/4,k80=36/4.")
+    str | None, typer.Option(help="Cluster that all gangs must fit, e.g. v100=36/4,k80=36/4.")
 ]
 Window = Annotated[
     str | None,
-    typer.Option(help="Jobs A:B will be measured; arrivals go on after B, 110 % of B−A."),
+    typer.Option(
+        help="Jobs to be measured, A:B; arrivals continue after B for 110 % of B−A jobs."
+    ),
 ]
 Out = Annotated[
-    Path | None, typer.Option(help=".csv or .jsonl, optionally .gz; stdout without it, or as -.")
+    Path | None,
+    typer.Option(help="Trace to write: .csv or .jsonl, optionally .gz; default or -: stdout."),
 ]
-Form = Annotated[From, typer.Option("--from", help="Who wrote the log.")]
+FromOption = Annotated[LogSource, typer.Option("--from", help="System that wrote the log.")]
 Tenant = Annotated[
     str | None,
-    typer.Option(help="Keep one tenant: Philly's virtual cluster, ITP's cluster, account."),
+    typer.Option(help="Keep one tenant: Philly's virtual cluster, ITP's cluster, or account."),
 ]
 
 
 @app.command()
 def generate(
     *,
-    kind: KindOption = Kind.CONTINUOUS_SINGLE,
+    kind: KindOption = GeneratorKind.CONTINUOUS_SINGLE,
     jobs: Jobs = 100,
     rate: Rate = 4.0,
     seed: Seed = 0,
@@ -137,19 +143,19 @@ def generate(
         window=_window(window),
     )
     table = read_speeds(speeds)
-    held = read_cluster(cluster) if cluster is not None else None
-    found = generate_jobs(recipe, table, random.Random(seed), held)
-    _write(found, out, summarise(found, table, held), as_json=as_json)
+    fit = read_cluster(cluster) if cluster is not None else None
+    generated = generate_jobs(recipe, table, random.Random(seed), fit)
+    _write(generated, out, summarise(generated, table, fit), as_json=as_json)
 
 
 @app.command()
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The log.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="Log to convert.")],
     out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="The trace; stdout without it, or as -.")
+        Path | None, typer.Argument(metavar="OUT", help="Trace to write; default or -: stdout.")
     ] = None,
     *,
-    form: Form = From.AUTO,
+    form: FromOption = LogSource.AUTO,
     speeds: Speeds = "gandiva-fair",
     seed: Seed = 0,
     vc: Tenant = None,
@@ -158,9 +164,9 @@ def convert(
 ) -> None:
     """Convert a log of Gavel, Philly, ITP, Helios, Alibaba or Slurm to a trace.
 
-    Logs that name no workload get one drawn from the speeds table: same seed and job id, same
-    workload. In these a gang that the table lacks, or above --max-gang, becomes the largest below
-    it; device-hours are kept. Logs of Gavel name their workloads and keep their gangs.
+    If the log names no workloads, they are drawn from the speed table: the same seed and job id
+    give the same workload. Gangs that the table lacks, or above --max-gang, become the largest
+    smaller one; device-hours stay the same. Gavel's logs name workloads, so their gangs stay.
 
     Example: fairlead trace convert --from philly --vc 0e4a51 --speeds speeds.csv in.csv out.csv
     """
@@ -169,31 +175,33 @@ def convert(
     from fairlead.files.traces.summary import summarise
 
     table = read_speeds(speeds)
-    found = convert_log(
+    converted = convert_log(
         source,
         table,
-        form=_FORMS[form],
+        form=_FORMATS[form],
         seed=seed,
         tenant=vc,
         max_gang=max_gang,
     )
-    jobs = found.trace.jobs
-    extra: dict[str, object] = {"from": found.form, "left_out": found.left_out}
+    jobs = converted.trace.jobs
+    extra: dict[str, object] = {"from": converted.form, "left_out": converted.left_out}
     _write(jobs, out, summarise(jobs, table), as_json=as_json, extra=extra)
 
 
 @app.command()
 def validate(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="CSV, JSONL or Gavel's form.")],
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE", help="Trace: CSV, JSONL or Gavel's format.")
+    ],
     speeds: Annotated[
-        str | None, typer.Option(help="Also check workloads and gangs against this table.")
+        str | None, typer.Option(help="Speed table to check workloads and gangs against.")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Also check that every gang fits, and tell the load.")
+        str | None, typer.Option(help="Cluster that every gang must fit; also shows the load.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a trace and sum it up; the first fault is an error with its line.
+    """Check a trace and summarise it; the first fault is an error with its line.
 
     Example: fairlead trace validate trace.csv --speeds gandiva-fair --cluster v100=4,k80=8
     """
@@ -201,13 +209,13 @@ def validate(
     from fairlead.files.traces.summary import summarise
 
     if cluster is not None and speeds is None:
-        raise UsageError("--cluster needs --speeds: whether a job runs there is a matter of speed")
-    found = read_trace(trace)
+        raise UsageError("--cluster: needs --speeds, to know which jobs can run there")
+    jobs = read_trace(trace)
     table = read_speeds(speeds) if speeds is not None else None
-    held = read_cluster(cluster) if cluster is not None else None
+    fit = read_cluster(cluster) if cluster is not None else None
     if table is not None:
-        check_trace(found, table, held or _large_cluster(table.accelerators, found))
-    summary = summarise(found, table, held)
+        check_trace(jobs, table, fit or _large_cluster(table.accelerators, jobs))
+    summary = summarise(jobs, table, fit)
     if as_json:
         _print_json({"trace": str(trace), **summary.as_json()})
     else:
@@ -221,7 +229,7 @@ def _recipe(**settings: object) -> "Recipe":
         return Recipe(**settings)  # type: ignore[arg-type]  # Recipe checks each of them
     except InputError as error:
         option = (error.field or "").replace("_", "-")
-        raise UsageError(f"--{option}: {error.problem}; {error.fix}") from None
+        raise UsageError(f"--{option}: {error.problem}: {error.fix}") from None
 
 
 def _window(text: str | None) -> tuple[int, int] | None:
@@ -229,7 +237,7 @@ def _window(text: str | None) -> tuple[int, int] | None:
         return None
     first, colon, last = text.partition(":")
     if not (colon and first.isdecimal() and last.isdecimal() and len(text) < 20):
-        raise UsageError(f"--window: {text[:40]!r} is not A:B; give two job numbers: 4000:5000")
+        raise UsageError(f"--window: {text[:40]!r}: expected two job numbers A:B, as 4000:5000")
     return int(first), int(last)
 
 
@@ -239,15 +247,15 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(number(part) for part in text.split(",") if part)
     except InputError as error:
-        raise UsageError(f"--deadlines: {error.problem}; give factors: 1.2,2,10") from None
+        raise UsageError(f"--deadlines: {error.problem}: expected factors: 1.2,2,10") from None
 
 
 def _large_cluster(accelerators: Sequence[str], jobs: "Sequence[Job]") -> "Cluster":
-    """Return a cluster that no gang is too large for."""
+    """Return a cluster that fits every gang."""
     from fairlead.model.cluster import Cluster
 
-    most = max(max((job.gang, *job.gangs.values())) for job in jobs)
-    return Cluster.of(dict.fromkeys(accelerators, most))
+    largest = max(max((job.gang, *job.gangs.values())) for job in jobs)
+    return Cluster.of(dict.fromkeys(accelerators, largest))
 
 
 def _write(
@@ -258,24 +266,24 @@ def _write(
     as_json: bool,
     extra: dict[str, object] | None = None,
 ) -> None:
-    """Write the trace to its file or to stdout, and say on stderr what was written."""
+    """Write the trace to its file or to stdout, and a summary to stderr."""
     from fairlead.files import format_trace, write_trace
     from fairlead.files.traces.trace import job_members
 
-    said = {**summary.as_json(), **(extra or {})}
+    figures = {**summary.as_json(), **(extra or {})}
     if out is not None and str(out) != "-":
         write_trace(jobs, out)
         if as_json:
-            _print_json({"out": str(out), **said})
+            _print_json({"out": str(out), **figures})
         else:
             typer.echo(f"wrote {len(jobs)} jobs to {out}", err=True)
     elif as_json:
-        _print_json({"summary": said, "jobs": [job_members(job) for job in jobs]})
+        _print_json({"summary": figures, "jobs": [job_members(job) for job in jobs]})
     else:
         sys.stdout.write(format_trace(jobs))
-    left_out = said.get("left_out")
+    left_out = figures.get("left_out")
     if left_out and not as_json:
-        typer.echo(f"left out {left_out} rows that are no job that ran on GPUs", err=True)
+        typer.echo(f"left out {left_out} rows that are not completed GPU jobs", err=True)
 
 
 def _print_json(document: dict[str, object]) -> None:

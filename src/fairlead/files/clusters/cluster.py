@@ -7,21 +7,21 @@ from fairlead.files.bundled import with_known
 from fairlead.files.parsing.fields import (
     MAX_COUNT,
     accelerator,
-    quoted,
-    whole,
+    quote,
+    whole_number,
 )
 from fairlead.files.parsing.text import read_text, write_text
 from fairlead.model.cluster import Accelerator, Cluster, Node
 from fairlead.model.errors import InputError
 
-_FIX = "write accelerator=count, comma between, '/n' for n devices a node: v100=36/4,k80=8"
+_FIX = "expected accelerator=count[/devices per node], separated by commas: v100=36/4,k80=8"
 
 
 def read_cluster(text_or_path: str | Path) -> Cluster:
-    """Return the cluster that a plain text describes, or that a YAML file holds.
+    """Return the cluster of a plain text or of a YAML file.
 
-    Accelerators keep their names and order. Without ``/n`` all devices of one share a node.
-    Memory and price that are not given are the bundled ones where the name is known.
+    Accelerators keep their names and order. Without ``/n`` all devices of an accelerator are on
+    one node. Missing memory and prices are the bundled ones, if the name is known.
     """
     if isinstance(text_or_path, str) and not _is_file(text_or_path):
         return parse_cluster(text_or_path)
@@ -36,19 +36,19 @@ def read_cluster(text_or_path: str | Path) -> Cluster:
 
 
 def parse_cluster(text: str) -> Cluster:
-    """Return the cluster that the plain text describes."""
+    """Return the cluster of a plain text."""
     counts: dict[str, int] = {}
     per_node: dict[str, int] = {}
     try:
         for part in text.split(","):
             label, counted, size = _part(part)
             if label in counts:
-                raise InputError(f"{quoted(label)} is given twice", fix="add the counts up")
+                raise InputError(f"duplicate accelerator {quote(label)}", fix="add the counts")
             counts[label] = counted
             if size is not None:
                 per_node[label] = size
         if sum(counts.values()) > MAX_COUNT:
-            raise InputError("the cluster has too many devices", fix=f"give at most {MAX_COUNT:,}")
+            raise InputError("too many devices", fix=f"expected at most {MAX_COUNT:,}")
         plain = Cluster.of(counts, per_node=per_node)
     except InputError as error:
         raise error.within(field="cluster") from None
@@ -58,16 +58,15 @@ def parse_cluster(text: str) -> Cluster:
 def _part(part: str) -> tuple[str, int, int | None]:
     label, equals, rest = part.partition("=")
     if not equals:
-        raise InputError(
-            f"{quoted(part)} is neither a file nor a cluster", fix=_FIX, field="cluster"
-        )
+        raise InputError(f"neither a file nor a cluster: {quote(part)}", fix=_FIX, field="cluster")
     counted, slash, size = rest.partition("/")
-    found = accelerator(label), whole(counted), whole(size) if slash else None
-    if found[1] < 0:
-        raise InputError(f"{quoted(part)} is negative", fix="give 0 devices or more")
-    if found[2] is not None and found[2] < 1:
-        raise InputError(f"{quoted(part)} has no devices a node", fix="give /1 or more")
-    return found
+    name, devices = accelerator(label), whole_number(counted)
+    per_node = whole_number(size) if slash else None
+    if devices < 0:
+        raise InputError(f"negative: {quote(part)}", fix="expected 0 devices or more")
+    if per_node is not None and per_node < 1:
+        raise InputError(f"no devices per node: {quote(part)}", fix="expected /1 or more")
+    return name, devices, per_node
 
 
 def _cluster(nodes: tuple[Node, ...], details: Mapping[str, Accelerator]) -> Cluster:
@@ -114,7 +113,7 @@ def format_cluster(cluster: Cluster) -> str:
 
 
 def _run(nodes: tuple[Node, ...], first: int) -> int:
-    """Return how many like nodes from ``first`` on are numbered base-0, base-1, …"""
+    """Return the number of equal nodes, from ``first`` on, that are named base-0, base-1, …"""
     start = nodes[first]
     if not start.id.endswith("-0") or len(start.id) == len("-0"):
         return 1
@@ -128,7 +127,7 @@ def _run(nodes: tuple[Node, ...], first: int) -> int:
 
 
 def _devices(node: Node) -> dict[str, int] | list[str]:
-    """Return the devices by count, or as a list where accelerators alternate."""
+    """Return the devices by count, or as a list if accelerators alternate."""
     counts = {label: node.devices.count(label) for label in dict.fromkeys(node.devices)}
     in_blocks = tuple(label for label, n in counts.items() for _ in range(n))
     return counts if in_blocks == node.devices else list(node.devices)

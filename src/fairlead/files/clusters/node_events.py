@@ -1,4 +1,4 @@
-"""What happens to nodes, for simulations: CSV with at_s, node, event and, for taken, devices."""
+"""Node events of a simulation: CSV with at_s, node, event and, for taken, devices."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 from fairlead.files.parsing.fields import (
     name,
     number,
-    quoted,
-    unknown,
-    whole,
+    quote,
+    unknown_name_error,
+    whole_number,
 )
 from fairlead.files.parsing.table import read_table
 from fairlead.files.parsing.text import read_text
@@ -26,40 +26,43 @@ _EVENTS: dict[str, Callable[[float, Node, str], NodeEvent]] = {
 
 
 def read_node_events(path: str | Path, cluster: Cluster) -> tuple[NodeEvent, ...]:
-    """Return what a file says happens to the cluster's nodes, by time."""
+    """Return the events of the cluster's nodes in a file, by time."""
     table = read_table(read_text(path), required=("at_s", "node", "event"), optional=("devices",))
     nodes = {node.id: node for node in cluster.nodes}
-    found: list[NodeEvent] = []
+    events: list[NodeEvent] = []
     for line, row in zip(table.lines, table.rows, strict=True):
         cell = dict(zip(table.header, row, strict=True))
         field = "at_s"
         try:
             at = number(cell["at_s"])
             if at < 0:
-                raise InputError(f"{at} is before the start", fix="give 0 or more")
+                raise InputError(f"negative: {at}", fix="expected 0 or more")
             field = "node"
             node = name(cell["node"])
             if node not in nodes:
-                raise unknown("node", node, tuple(nodes))
+                raise unknown_name_error("node", node, tuple(nodes))
             field = "event"
-            kind = cell["event"].strip()
-            if kind not in _EVENTS:
-                raise unknown("event", kind, tuple(_EVENTS))
+            event = cell["event"].strip()
+            if event not in _EVENTS:
+                raise unknown_name_error("event", event, tuple(_EVENTS))
             field = "devices"
             devices = cell.get("devices", "").strip()
-            if devices and kind != "taken":
-                raise InputError(f"{kind} is of the whole node", fix="leave the cell empty")
-            found.append(_EVENTS[kind](at, nodes[node], devices))
+            if devices and event != "taken":
+                raise InputError(
+                    f"not allowed for {event}, which concerns the whole node",
+                    fix="expected an empty cell",
+                )
+            events.append(_EVENTS[event](at, nodes[node], devices))
         except InputError as error:
             raise error.within(source=table.source, line=line, field=field) from None
-    return tuple(sorted(found, key=lambda event: event.at))
+    return tuple(sorted(events, key=lambda entry: entry.at))
 
 
 def _numbers(text: str, node: Node) -> tuple[int, ...]:
-    numbers = tuple(sorted({whole(one) for one in text.split()}))
+    numbers = tuple(sorted({whole_number(part) for part in text.split()}))
     if not set(numbers) <= set(range(len(node.devices))):
         raise InputError(
-            f"node {node.id!r} has no devices {quoted(text)}",
-            fix=f"give numbers from 0 to {len(node.devices) - 1}, separated by spaces",
+            f"no devices {quote(text)} on node {node.id!r}",
+            fix=f"expected numbers from 0 to {len(node.devices) - 1}, separated by spaces",
         )
     return numbers

@@ -1,4 +1,4 @@
-"""The YAML form of a cluster, read as nodes of the document so that errors know their line."""
+"""Clusters in YAML; errors name the line."""
 
 from collections.abc import Callable, Collection
 from typing import TypeVar
@@ -11,19 +11,19 @@ from fairlead.files.parsing.fields import (
     accelerator,
     name,
     number,
-    quoted,
-    unknown,
-    whole,
+    quote,
+    unknown_name_error,
+    whole_number,
 )
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.model.cluster import Accelerator, Node
 from fairlead.model.errors import InputError
 
 T = TypeVar("T")
 
 
-def parse_cluster_yaml(text: Text) -> tuple[tuple[Node, ...], dict[str, Accelerator]]:
-    """Return the nodes, and the details given for accelerators, of a YAML cluster."""
+def parse_cluster_yaml(text: SourceText) -> tuple[tuple[Node, ...], dict[str, Accelerator]]:
+    """Return the nodes of a YAML cluster and the details of its accelerators."""
     text.check_lines()
     try:
         root = parse_nodes(text, "nodes and accelerators")
@@ -34,7 +34,7 @@ def parse_cluster_yaml(text: Text) -> tuple[tuple[Node, ...], dict[str, Accelera
             added = _nodes(item)
             total += len(added) * max(1, len(added[0].devices))
             if total > MAX_COUNT:
-                raise _at(item, "there are too many devices", f"give at most {MAX_COUNT:,}")
+                raise _at(item, "too many devices", f"expected at most {MAX_COUNT:,}")
             nodes += added
         _require_unique(nodes, top["nodes"])
         details = {}
@@ -42,8 +42,8 @@ def parse_cluster_yaml(text: Text) -> tuple[tuple[Node, ...], dict[str, Accelera
             held = dict.fromkeys(device for node in nodes for device in node.devices)
             for label, entry in _fields(top["accelerators"]).items():
                 if label not in held:
-                    # Else a misspelt name would leave the bundled price in force.
-                    raise unknown("accelerator", label, held).within(
+                    # Otherwise the bundled price would apply in spite of a misspelt name.
+                    raise unknown_name_error("accelerator", label, held).within(
                         line=entry.start_mark.line + 1, field="accelerators"
                     )
                 details[label] = _accelerator(label, entry)
@@ -59,9 +59,9 @@ def _nodes(item: yaml.Node) -> list[Node]:
     devices = _devices(fields["devices"])
     if "repeat" not in fields:
         return [Node(label, devices, rack)]
-    repeat = _scalar(fields["repeat"], whole, "repeat")
+    repeat = _scalar(fields["repeat"], whole_number, "repeat")
     if not 1 <= repeat * max(len(devices), 1) <= MAX_COUNT:
-        raise _at(fields["repeat"], f"repeat {repeat} is not possible", "give 1 or more", "repeat")
+        raise _at(fields["repeat"], f"out of range: {repeat}", "expected 1 or more", "repeat")
     return [Node(f"{label}-{i}", devices, rack) for i in range(repeat)]
 
 
@@ -70,9 +70,9 @@ def _devices(item: yaml.Node) -> tuple[str, ...]:
         return tuple(_scalar(entry, accelerator, "devices") for entry in _items(item))
     held: list[str] = []
     for label, entry in _fields(item).items():
-        count = _scalar(entry, whole, f"devices.{label}")
+        count = _scalar(entry, whole_number, f"devices.{label}")
         if not 0 <= count <= MAX_COUNT:
-            raise _at(entry, f"{count} devices are not possible", "give 0 or more", "devices")
+            raise _at(entry, f"out of range: {count}", "expected 0 or more", "devices")
         held += [accelerator(label)] * count
     return tuple(held)
 
@@ -83,7 +83,7 @@ def _accelerator(label: str, item: yaml.Node) -> Accelerator:
         where = f"accelerators.{label}.{key}"
         values[key] = _scalar(entry, number, where)
         if values[key] < 0 or (key == "memory_gib" and values[key] == 0):
-            raise _at(entry, f"{quoted(values[key])} is not possible", "give more", where)
+            raise _at(entry, f"out of range: {quote(values[key])}", "expected more", where)
     return Accelerator(accelerator(label), values.get("memory_gib"), values.get("usd_per_hour"))
 
 
@@ -91,35 +91,35 @@ def _require_unique(nodes: list[Node], item: yaml.Node) -> None:
     seen: set[str] = set()
     for node in nodes:
         if node.id in seen:
-            raise _at(item, f"node {quoted(node.id)} is listed twice", "give each its own id")
+            raise _at(item, f"duplicate node {quote(node.id)}", "expected unique ids")
         seen.add(node.id)
 
 
 def _fields(
     item: yaml.Node, *, required: Collection[str] = (), optional: Collection[str] = ()
 ) -> dict[str, yaml.Node]:
-    """Return the entries of a mapping; names are free where none are required or optional."""
+    """Return the entries of a mapping; without required and optional names, any are allowed."""
     if not isinstance(item, yaml.MappingNode):
-        wanted = f"give {', '.join([*required, *optional]) or 'name: value'}"
-        raise _at(item, "this is not a mapping", wanted)
-    found: dict[str, yaml.Node] = {}
+        wanted = ", ".join([*required, *optional]) or "name: value"
+        raise _at(item, "not a mapping", f"expected {wanted}")
+    entries: dict[str, yaml.Node] = {}
     for key, value in item.value:
         label = _scalar(key, name, None)
         known = [*required, *optional]
         if known and label not in known:
-            raise unknown("field", label, known).within(line=key.start_mark.line + 1)
-        if label in found:
-            raise _at(key, f"{quoted(label)} is given twice", "remove one")
-        found[label] = value
+            raise unknown_name_error("field", label, known).within(line=key.start_mark.line + 1)
+        if label in entries:
+            raise _at(key, f"duplicate field {quote(label)}", "remove one")
+        entries[label] = value
     for label in required:
-        if label not in found:
-            raise _at(item, f"{label!r} is missing", f"give {', '.join(required)}")
-    return found
+        if label not in entries:
+            raise _at(item, "missing", f"expected {', '.join(required)}", label)
+    return entries
 
 
 def _items(item: yaml.Node) -> list[yaml.Node]:
     if not isinstance(item, yaml.SequenceNode):
-        raise _at(item, "this is not a list", "give a list, one '- ' a line")
+        raise _at(item, "not a list", "expected a list, one '- ' per line")
     return list(item.value)
 
 

@@ -1,4 +1,4 @@
-"""Documents that people write, in YAML or JSON, before anybody looks at their fields."""
+"""Parsers of YAML and JSON documents, before their fields are read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,31 +6,30 @@ from contextlib import contextmanager
 import yaml
 
 from fairlead.files.parsing import strict_json
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.model.errors import InputError
 
 # The C parser is faster but overflows its stack on deeply nested input, which kills the process;
-# this one raises RecursionError. Scalars stay text, which the fields' readers take as numbers
-# where they want these.
+# this one raises RecursionError. Scalars stay text; the readers of fields convert them.
 _LOADER = yaml.BaseLoader
 
 
-def parse_document(text: Text, wanted: str) -> object:
-    """Return the value of a JSON or YAML text, which should hold what is ``wanted``."""
+def parse_document(text: SourceText, wanted: str) -> object:
+    """Return the value of a JSON or YAML text; ``wanted`` describes its content for errors."""
     if text.body.lstrip().startswith("{"):
         return strict_json.parse(text.body, source=text.name)
     with _clear_errors(wanted):
-        found: object = yaml.load(text.body, Loader=_LOADER)
-    return found
+        value: object = yaml.load(text.body, Loader=_LOADER)
+    return value
 
 
-def parse_nodes(text: Text, wanted: str) -> yaml.Node:
+def parse_nodes(text: SourceText, wanted: str) -> yaml.Node:
     """Return the root of a YAML text, whose nodes know their lines."""
     with _clear_errors(wanted):
-        found: yaml.Node | None = yaml.compose(text.body, Loader=_LOADER)
-    if found is None:
-        raise InputError("it is empty", fix=f"give {wanted}")
-    return found
+        root: yaml.Node | None = yaml.compose(text.body, Loader=_LOADER)
+    if root is None:
+        raise InputError("empty", fix=f"expected {wanted}")
+    return root
 
 
 @contextmanager
@@ -40,9 +39,9 @@ def _clear_errors(wanted: str) -> Iterator[None]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise InputError(
-            f"it is not YAML ({error.problem})", fix="correct it there", line=line
+            f"invalid YAML ({error.problem})", fix="correct it there", line=line
         ) from None
     except yaml.YAMLError:
-        raise InputError("it is not YAML", fix=f"give {wanted} in YAML") from None
+        raise InputError("invalid YAML", fix=f"expected {wanted} in YAML") from None
     except RecursionError:
-        raise InputError("it is nested too deeply", fix=f"give {wanted}") from None
+        raise InputError("nested too deeply", fix=f"expected {wanted}") from None

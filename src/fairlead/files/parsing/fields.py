@@ -1,56 +1,57 @@
-"""Single values: cells of a table or of JSON as numbers and names, or one InputError."""
+"""Readers of single values: numbers and names from cells of a table or from JSON."""
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from fairlead.files.parsing.text import shortened
+from fairlead.files.parsing.text import shorten
+from fairlead.model import bounds
 from fairlead.model.errors import InputError
 
 MAX_NAME = 128
 MAX_COUNT = 1_000_000
 
 
-def quoted(value: object) -> str:
-    """Return the offending input as a message shows it: on one line, at most 60 characters."""
+def quote(value: object) -> str:
+    """Return a value for an error message: on one line, at most 60 characters."""
     if isinstance(value, str):
-        return f"'{shortened(value, 58)}'"
+        return f"'{shorten(value, 58)}'"
     if isinstance(value, dict | list | tuple):
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**50:
-        return "a number of more than 50 digits"  # Python itself refuses to print the longest
-    return shortened(repr(value), 60)
+        return "a number of more than 50 digits"  # Python refuses to print the longest
+    return shorten(repr(value), 60)
 
 
 def number(value: object) -> float:
-    """Return a finite number, written as a number or as text."""
+    """Return a finite number from a number or a text."""
     if type(value) is str:
         try:
-            found = float(value)
+            result = float(value)
         except ValueError:
             raise _unreadable(value) from None
-        # float() also takes 1_000 and other scripts' digits, which no writer of traces means.
+        # float() also accepts 1_000 and digits of other scripts, which are mistakes in a trace.
         if "_" in value or not value.isascii():
             raise _unreadable(value)
     elif type(value) in (int, float):
         try:
-            found = float(value)  # type: ignore[arg-type]  # mypy does not narrow by "in"
+            result = float(value)  # type: ignore[arg-type]  # mypy does not narrow by "in"
         except OverflowError:
-            found = math.inf
+            result = math.inf
     else:
-        raise InputError(f"{quoted(value)} is not a number", fix="give a number such as 2.5")
-    if -math.inf < found < math.inf:
-        return found
-    raise InputError(f"{quoted(value)} is not finite", fix="give a finite number")
+        raise InputError(f"not a number: {quote(value)}", fix="expected a number such as 2.5")
+    if -math.inf < result < math.inf:
+        return result
+    raise InputError(f"not finite: {quote(value)}", fix="expected a finite number")
 
 
 def _unreadable(text: str) -> InputError:
-    fix = "give a number such as 2.5"
+    fix = "expected a number such as 2.5"
     if "d" in text.lower() and _reads(text.lower().replace("d", "e")):
-        fix = "write the exponent with e, as in 1.5e3"
+        fix = "expected an exponent with e, as in 1.5e3"
     elif "," in text and _reads(text.replace(",", ".", 1)):
-        fix = "write a decimal point and no thousands separators"
-    return InputError(f"{quoted(text)} is not a number", fix=fix)
+        fix = "expected a decimal point and no thousands separators"
+    return InputError(f"not a number: {quote(text)}", fix=fix)
 
 
 def _reads(text: str) -> bool:
@@ -61,24 +62,47 @@ def _reads(text: str) -> bool:
     return True
 
 
-def whole(value: object) -> int:
-    """Return a whole number of at most a million in size."""
+def within(low: float, high: float) -> Callable[[object], float]:
+    """Return a reader of numbers that refuses those above 0 outside of these bounds.
+
+    Its callers check the sign of a number, with a message of their own.
+    """
+
+    def read(value: object) -> float:
+        result = number(value)
+        if result > high or 0 < result < low:
+            raise InputError(f"out of range: {quote(value)}", fix=f"expected {low:g} to {high:g}")
+        return result
+
+    return read
+
+
+weight = within(bounds.MIN_WEIGHT, bounds.MAX_WEIGHT)
+seconds = within(bounds.MIN_SECONDS, bounds.MAX_SECONDS)
+gibibytes = within(bounds.MIN_GIB, bounds.MAX_GIB)
+steps = within(bounds.MIN_STEPS_LEFT, bounds.MAX_STEPS_LEFT)
+quota = within(bounds.MIN_QUOTA, bounds.MAX_QUOTA)
+_speed = within(bounds.MIN_SPEED, bounds.MAX_SPEED)
+
+
+def whole_number(value: object) -> int:
+    """Return a whole number from -1,000,000 to 1,000,000."""
     if type(value) is int and -MAX_COUNT <= value <= MAX_COUNT:
         return value
-    found = number(value)
-    if not found.is_integer():
-        raise InputError(f"{quoted(value)} is not whole", fix="give a whole number")
-    if abs(found) > MAX_COUNT:
-        raise InputError(f"{quoted(value)} is too large", fix=f"give at most {MAX_COUNT:,}")
-    return int(found)
+    result = number(value)
+    if not result.is_integer():
+        raise InputError(f"not a whole number: {quote(value)}", fix="expected one such as 4")
+    if abs(result) > MAX_COUNT:
+        raise InputError(f"too large: {quote(value)}", fix=f"expected at most {MAX_COUNT:,}")
+    return int(result)
 
 
 def speed(value: object) -> float:
-    """Return steps per second: finite, 0 or more."""
-    found = number(value)
-    if found < 0:
-        raise InputError(f"{quoted(value)} is negative", fix="give steps per second, 0 or more")
-    return found
+    """Return steps per second: 0, or within the bounds of speeds."""
+    result = _speed(value)
+    if result < 0:
+        raise InputError(f"negative: {quote(value)}", fix="expected steps per second, 0 or more")
+    return result
 
 
 def name(value: object) -> str:
@@ -86,46 +110,46 @@ def name(value: object) -> str:
     if type(value) is int and abs(value) < 10**50:
         value = str(value)
     if not isinstance(value, str):
-        raise InputError(f"{quoted(value)} is not a name", fix="give text")
-    found = value.strip()
-    if 0 < len(found) <= MAX_NAME and found.isprintable():
-        return found
-    if not found:
-        raise InputError("the name is empty", fix="give one")
-    if len(found) > MAX_NAME:
+        raise InputError(f"not a name: {quote(value)}", fix="expected text")
+    result = value.strip()
+    if 0 < len(result) <= MAX_NAME and result.isprintable():
+        return result
+    if not result:
+        raise InputError("empty", fix="expected a name")
+    if len(result) > MAX_NAME:
         raise InputError(
-            f"{quoted(found)} has {len(found):,} characters", fix=f"use at most {MAX_NAME}"
+            f"{len(result):,} characters: {quote(result)}", fix=f"expected at most {MAX_NAME}"
         )
-    raise InputError(f"{quoted(found)} holds unprintable characters", fix="remove them")
+    raise InputError(f"unprintable characters: {quote(result)}", fix="remove them")
 
 
 def accelerator(value: object) -> str:
-    """Return an accelerator's name: one that the plain cluster text can also write."""
-    found = name(value)
-    if any(c in ",;=/" or c.isspace() for c in found):
+    """Return an accelerator's name, without the separators of the cluster text."""
+    result = name(value)
+    if any(c in ",;=/" or c.isspace() for c in result):
         raise InputError(
-            f"{quoted(found)} is not an accelerator's name",
-            fix="use letters, digits, '-', '_', '.', as in h200-3g.71gb",
+            f"not an accelerator's name: {quote(result)}",
+            fix="expected letters, digits, '-', '_', '.', as in h200-3g.71gb",
         )
-    return found
+    return result
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like the word, if one is like it at all."""
+def closest_name(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name most similar to the word, None if none is similar."""
     choices = {k.lower(): k for k in known}
     close = difflib.get_close_matches(word.lower()[:MAX_NAME], choices, n=1, cutoff=0.6)
     return choices[close[0]] if close else None
 
 
-def unknown(kind: str, word: str, known: Iterable[str]) -> InputError:
-    """Return the error for a name that is not among those known, with the nearest of them."""
+def unknown_name_error(noun: str, word: str, known: Iterable[str]) -> InputError:
+    """Return the error for an unknown name, with the closest known one as the fix."""
     names = list(known)
-    close = nearest(word, names)
-    listed = shortened(", ".join(names), 200)
-    fix = f"did you mean {close!r}?" if close else f"use one of: {listed}"
-    return InputError(f"unknown {kind} {quoted(word)}", fix=fix)
+    close = closest_name(word, names)
+    listed = shorten(", ".join(names), 200)
+    fix = f"did you mean {close!r}?" if close else f"expected one of: {listed}"
+    return InputError(f"unknown {noun} {quote(word)}", fix=fix)
 
 
-def plain(value: float) -> str:
-    """Return the shortest text that reads back as the same number, whole ones without .0."""
+def format_number(value: float) -> str:
+    """Return the shortest text that reads back as the same number; whole numbers without .0."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

@@ -1,10 +1,10 @@
-"""Rows of a log, cell by cell, with errors that know their line and column."""
+"""Rows of a log, read cell by cell; errors name the line and column."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from fairlead.files.parsing.fields import number, quoted
+from fairlead.files.parsing.fields import number, quote
 from fairlead.files.parsing.table import Table
 from fairlead.model.errors import InputError
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 N = TypeVar("N", int, float)
 
 
-class Cells:
+class RowCells:
     """One row's cells by column."""
 
     __slots__ = ("_cells",)
@@ -21,22 +21,22 @@ class Cells:
         self._cells = cells
 
     def read(self, column: str, reader: Callable[[object], T]) -> T:
-        """Return what the reader makes of a cell; its error names the column."""
+        """Return the value that the reader makes of a cell; errors name the column."""
         try:
             return reader(self._cells[column])
         except InputError as error:
             raise error.within(field=column) from None
 
     def text(self, column: str) -> str:
-        """Return a cell trimmed, empty when there is no such column."""
+        """Return a cell without surrounding blanks; empty if there is no such column."""
         return self._cells.get(column, "").strip()
 
 
-def rows_of(table: Table, read: Callable[[Cells], T]) -> Iterator[tuple[int, T]]:
-    """Yield the line of each row and what ``read`` makes of it."""
+def parse_rows(table: Table, read: Callable[[RowCells], T]) -> Iterator[tuple[int, T]]:
+    """Yield each row's line and the value that ``read`` makes of its cells."""
     for line, row in zip(table.lines, table.rows, strict=True):
         try:
-            yield line, read(Cells(dict(zip(table.header, row, strict=True))))
+            yield line, read(RowCells(dict(zip(table.header, row, strict=True))))
         except InputError as error:
             raise error.within(source=table.source, line=line) from None
 
@@ -47,34 +47,34 @@ def time_s(value: object) -> float:
 
 
 def date_time_s(value: object) -> float:
-    """Return a local date and time in seconds; only differences mean something."""
+    """Return a local date and time in seconds; only differences are meaningful."""
     try:
         return datetime.fromisoformat(str(value).strip()).replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
         raise InputError(
-            f"{quoted(value)} is not a time", fix="give 2026-01-31T10:00:00"
+            f"not a time: {quote(value)}", fix="expected one such as 2026-01-31T10:00:00"
         ) from None
 
 
 def not_negative(reader: Callable[[object], N]) -> Callable[[object], N]:
-    """Return a reader that also refuses what is below 0."""
+    """Return a reader that also refuses numbers below 0."""
 
     def read(value: object) -> N:
-        found = reader(value)
-        if found < 0:
-            raise InputError(f"{quoted(value)} is negative", fix="give 0 or more")
-        return found
+        result = reader(value)
+        if result < 0:
+            raise InputError(f"negative: {quote(value)}", fix="expected 0 or more")
+        return result
 
     return read
 
 
 def positive(reader: Callable[[object], N]) -> Callable[[object], N]:
-    """Return a reader that also refuses what is not above 0."""
+    """Return a reader that also refuses numbers that are not above 0."""
 
     def read(value: object) -> N:
-        found = reader(value)
-        if found <= 0:
-            raise InputError(f"{quoted(value)} is not above 0", fix="give more than 0")
-        return found
+        result = reader(value)
+        if result <= 0:
+            raise InputError(f"not above 0: {quote(value)}", fix="expected more than 0")
+        return result
 
     return read

@@ -1,30 +1,30 @@
-"""JSON without its ambiguities: no repeated keys, no NaN, no runaway nesting."""
+"""Strict JSON: no duplicate keys, no NaN, no deep nesting."""
 
 import json
 from collections.abc import Collection
 from typing import NoReturn
 
-from fairlead.files.parsing.fields import quoted, unknown
+from fairlead.files.parsing.fields import quote, unknown_name_error
 from fairlead.model.errors import InputError
 
 
 def parse(body: str, *, source: str, line: int | None = None) -> object:
-    """Return the JSON value; ``line`` is where the text begins when it is one line of a file."""
+    """Return the JSON value; ``line`` is the line of the file if the text is one line of it."""
     try:
         return _DECODER.decode(body)
     except InputError as error:
         raise error.within(source=source, line=line) from None
     except json.JSONDecodeError as error:
         raise InputError(
-            f"it is not JSON ({error.msg} at column {error.colno})",
+            f"invalid JSON ({error.msg} at column {error.colno})",
             fix="correct it there",
             source=source,
             line=line if line is not None else error.lineno,
         ) from None
-    except (RecursionError, ValueError):  # nested too deeply, or digits without end
+    except (RecursionError, ValueError):  # nested too deeply, or too many digits
         raise InputError(
-            "its JSON is nested too deeply or holds a number too long",
-            fix="give plain objects and numbers",
+            "JSON nested too deeply or with a number too long",
+            fix="expected plain objects and numbers",
             source=source,
             line=line,
         ) from None
@@ -33,49 +33,47 @@ def parse(body: str, *, source: str, line: int | None = None) -> object:
 def members(
     value: object, *, required: Collection[str], optional: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return the members of a JSON object that has the required and no unknown ones.
+    """Return the members of a JSON object; missing and unknown members are errors.
 
     A member that is null counts as absent.
     """
-    found = {key: held for key, held in mapping(value).items() if held is not None}
-    for key in found:
+    present = {key: entry for key, entry in mapping(value).items() if entry is not None}
+    for key in present:
         if key not in required and key not in optional:
-            raise unknown("field", key, [*required, *optional])
+            raise unknown_name_error("field", key, [*required, *optional])
     for key in required:
-        if key not in found:
-            raise InputError(
-                f"{key!r} is missing", fix=f"the fields needed are {', '.join(required)}"
-            )
-    return found
+        if key not in present:
+            raise InputError("missing", fix=f"expected {', '.join(required)}", field=key)
+    return present
 
 
 def mapping(value: object) -> dict[str, object]:
     """Return a JSON object, or raise InputError for any other value."""
     if not isinstance(value, dict):
-        raise InputError(f"{quoted(value)} is not a JSON object", fix='give {"name": value, …}')
+        raise InputError(f"not a JSON object: {quote(value)}", fix='expected {"name": value, …}')
     return value
 
 
 def array(value: object) -> list[object]:
     """Return a JSON list, or raise InputError for any other value."""
     if not isinstance(value, list):
-        raise InputError(f"{quoted(value)} is not a list", fix="give [ … ]")
+        raise InputError(f"not a list: {quote(value)}", fix="expected [ … ]")
     return value
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members_by_key = dict(pairs)
+    if len(members_by_key) < len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise InputError(f"{quoted(key)} is given twice", fix="remove one")
+                raise InputError(f"duplicate field {quote(key)}", fix="remove one")
             seen.add(key)
-    return found
+    return members_by_key
 
 
 def _reject_nan(text: str) -> NoReturn:
-    raise InputError(f"{text} is not a finite number", fix="give a finite number or null")
+    raise InputError(f"not finite: {text}", fix="expected a finite number or null")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_nan)

@@ -1,18 +1,18 @@
-"""Comma-separated rows under a header: checked names, line numbers, no ragged rows."""
+"""CSV tables with a header: checked column names, line numbers, no ragged rows."""
 
 import csv
 import io
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fairlead.files.parsing.fields import quoted, unknown
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.fields import quote, unknown_name_error
+from fairlead.files.parsing.text import SourceText
 from fairlead.model.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's column names and its rows, each with the line on which it begins."""
+    """The column names of a table and its rows, with the line on which each row begins."""
 
     source: str
     header: tuple[str, ...]
@@ -20,8 +20,10 @@ class Table:
     lines: list[int]
 
 
-def read_table(text: Text, *, required: Collection[str], optional: Collection[str] = ()) -> Table:
-    """Return a table that has the required columns, no unknown ones and at least one row."""
+def read_table(
+    text: SourceText, *, required: Collection[str], optional: Collection[str] = ()
+) -> Table:
+    """Return a table with the required columns, no unknown ones and at least one row."""
     text.check_lines()
     records = _records(text)
     line, head = next(records, (1, []))
@@ -31,22 +33,22 @@ def read_table(text: Text, *, required: Collection[str], optional: Collection[st
     for line, row in records:
         if len(row) != len(header):
             raise InputError(
-                f"the row has {len(row)} cells, the header {len(header)}",
-                fix="give every row one cell a column, quoting cells that hold commas",
+                f"{len(row)} cells in the row, {len(header)} in the header",
+                fix="expected one cell per column; quote cells with commas",
                 source=text.name,
                 line=line,
             )
         rows.append(row)
         lines.append(line)
     if not rows:
-        raise InputError("it has a header but no rows", fix="add rows", source=text.name)
+        raise InputError("no rows", fix="expected rows below the header", source=text.name)
     return Table(text.name, header, rows, lines)
 
 
-def _records(text: Text) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line number and the cells of each record, without the blank ones.
+def _records(text: SourceText) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line number and the cells of each record that is not blank.
 
-    Lines that begin with # are comments above the header only: below it they may be rows.
+    Lines that begin with # are comments only above the header; below it they may be rows.
     """
     reader = csv.reader(io.StringIO(text.body), strict=True)
     begin = 1
@@ -60,8 +62,8 @@ def _records(text: Text) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise InputError(
-            f"the row cannot be read ({error})",
-            fix="check its quotes; one cell holds at most 131,072 characters",
+            f"unreadable row ({error})",
+            fix="expected balanced quotes and at most 131,072 characters per cell",
             source=text.name,
             line=begin,
         ) from None
@@ -75,20 +77,20 @@ def _check_header(
     line: int,
 ) -> None:
     known = [*required, *optional]
-    for separator, said in ((";", "semicolons"), ("\t", "tabs")):
+    for separator, plural in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and separator in header[0]:
             raise InputError(
-                f"its columns are separated by {said}",
-                fix="separate them by commas",
+                f"columns separated by {plural}",
+                fix="expected commas",
                 source=source,
                 line=line,
             )
     for column in header:
         if column not in known:
-            raise unknown("column", column, known).within(source=source, line=line)
+            raise unknown_name_error("column", column, known).within(source=source, line=line)
         if header.count(column) > 1:
             raise InputError(
-                f"column {quoted(column)} is there twice",
+                f"duplicate column {quote(column)}",
                 fix="remove one",
                 source=source,
                 line=line,
@@ -96,8 +98,8 @@ def _check_header(
     missing = [column for column in required if column not in header]
     if missing:
         raise InputError(
-            f"column {missing[0]!r} is missing",
-            fix=f"the columns needed are {', '.join(required)}",
+            "missing column",
+            fix=f"expected {', '.join(required)}",
             source=source,
             line=line,
             field=missing[0],

@@ -8,13 +8,13 @@ from fairlead.files.parsing import strict_json
 from fairlead.files.parsing.fields import (
     accelerator,
     name,
-    quoted,
+    quote,
     speed,
-    whole,
+    whole_number,
 )
-from fairlead.files.parsing.text import Text, shortened
+from fairlead.files.parsing.text import SourceText, shorten
 from fairlead.model.errors import InputError
-from fairlead.model.speeds.table import Placement, SpeedKey
+from fairlead.model.speeds.table import Consolidation, SpeedKey
 
 T = TypeVar("T")
 
@@ -23,79 +23,79 @@ _ALONE = "null"
 _TUPLE = re.compile(r"""\((['"])(.+)\1, *(\d{1,6})\)""")
 
 
-def parse_gavel_speeds(text: Text) -> dict[SpeedKey, float]:
+def parse_gavel_speeds(text: SourceText) -> dict[SpeedKey, float]:
     """Return the speeds of a Gavel table: alone, and of both jobs of each pair."""
     document = strict_json.parse(text.body, source=text.name)
-    found: dict[SpeedKey, float] = {}
+    speeds: dict[SpeedKey, float] = {}
     known: dict[str, tuple[str, int]] = {}
     try:
         for label, rows in strict_json.mapping(document).items():
-            _accelerator(label, rows, known, found)
+            _accelerator(label, rows, known, speeds)
     except InputError as error:
         raise error.within(source=text.name) from None
-    return found
+    return speeds
 
 
 def _accelerator(
     label: str,
     rows: object,
     known: dict[str, tuple[str, int]],
-    found: dict[SpeedKey, float],
+    speeds: dict[SpeedKey, float],
 ) -> None:
-    placement: Placement = "spread" if label.endswith(_SPREAD) else "consolidated"
+    placement: Consolidation = "spread" if label.endswith(_SPREAD) else "consolidated"
     device = _read(accelerator, label.removesuffix(_SPREAD), label)
     for own, entries in _read(strict_json.mapping, rows, label).items():
         workload, gang = _job_type(own, known)
-        where = f"{quoted(label)}.{quoted(own)}"
+        where = f"{quote(label)}.{quote(own)}"
         for other, measured in _read(strict_json.mapping, entries, where).items():
             if other == _ALONE:
                 key = SpeedKey(workload, gang, device, placement)
-                found[key] = _read(speed, measured, f"{where}.null")
+                speeds[key] = _read(speed, measured, f"{where}.null")
                 continue
             partner, partners_gang = _job_type(other, known)
             if partners_gang != gang:
                 raise InputError(
-                    f"a gang of {gang} cannot share devices with one of {partners_gang}",
+                    f"gangs of {gang} and {partners_gang} cannot share devices",
                     fix="remove the entry",
-                    field=f"{where}.{quoted(other)}",
+                    field=f"{where}.{quote(other)}",
                 )
             if type(measured) is not list or len(measured) != 2:
                 raise InputError(
-                    f"{quoted(measured)} is not a pair of speeds",
-                    fix="give [own, partner's]",
-                    field=f"{where}.{quoted(other)}",
+                    f"not a pair of speeds: {quote(measured)}",
+                    fix="expected [own, partner's]",
+                    field=f"{where}.{quote(other)}",
                 )
             key = SpeedKey(workload, gang, device, placement, partner)
-            speeds = [_read(speed, value, where) for value in measured]
-            # Of two like jobs neither is the first, so both have the mean.
-            found[key] = sum(speeds) / 2 if partner == workload else speeds[0]
+            both = [_read(speed, value, where) for value in measured]
+            # Two equal jobs have no order, so both get the mean.
+            speeds[key] = sum(both) / 2 if partner == workload else both[0]
 
 
 def _job_type(text: str, known: dict[str, tuple[str, int]]) -> tuple[str, int]:
     """Return the workload and gang of a key such as ``('LM (batch size 5)', 2)``.
 
-    Gavel's older tables of single devices have the job type alone as the key.
+    Gavel's older tables of single devices have only the job type as the key.
     """
-    found = known.get(text)
-    if found is None:
+    job_type = known.get(text)
+    if job_type is None:
         match = _TUPLE.fullmatch(text)
         if match:
-            found = _read(name, match[2], text), _read(whole, match[3], text)
+            job_type = _read(name, match[2], text), _read(whole_number, match[3], text)
         elif text.startswith("("):
             raise InputError(
-                f"{quoted(text)} is not a job type",
-                fix="write ('name', gang)",
+                f"not a job type: {quote(text)}",
+                fix="expected ('name', gang)",
             )
         else:
-            found = _read(name, text, text), 1
-        if found[1] < 1:
-            raise InputError(f"{quoted(text)} has no devices", fix="give a gang of 1 or more")
-        known[text] = found
-    return found
+            job_type = _read(name, text, text), 1
+        if job_type[1] < 1:
+            raise InputError(f"no devices: {quote(text)}", fix="expected a gang of 1 or more")
+        known[text] = job_type
+    return job_type
 
 
 def _read(read: Callable[[object], T], value: object, field: str) -> T:
     try:
         return read(value)
     except InputError as error:
-        raise error.within(field=shortened(field)) from None
+        raise error.within(field=shorten(field)) from None

@@ -1,4 +1,4 @@
-"""Speed tables: the CSV form, and the choice between it, Gavel's JSON and the bundled ones."""
+"""Speed tables: CSV in and out; reading also accepts Gavel's JSON and bundled tables."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,17 +7,17 @@ from typing import TypeVar, cast
 from fairlead.files.bundled import SPEEDS, bundled_text
 from fairlead.files.parsing.fields import (
     accelerator,
+    format_number,
     name,
-    plain,
-    quoted,
+    quote,
     speed,
-    whole,
+    whole_number,
 )
 from fairlead.files.parsing.table import format_table, read_table
-from fairlead.files.parsing.text import Text, read_text, write_text
+from fairlead.files.parsing.text import SourceText, read_text, write_text
 from fairlead.files.speeds.gavel import parse_gavel_speeds
 from fairlead.model.errors import InputError
-from fairlead.model.speeds.table import Placement, SpeedKey, SpeedTable
+from fairlead.model.speeds.table import Consolidation, SpeedKey, SpeedTable
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ HEADER = (*REQUIRED[:3], *OPTIONAL[:2], "steps_per_s", "partner_steps_per_s")
 
 
 def read_speeds(path: str | Path) -> SpeedTable:
-    """Return the table in a CSV file or in Gavel's throughput JSON, or a bundled one by name."""
+    """Return the table of a CSV file, of Gavel's throughput JSON, or a bundled one by name."""
     if str(path) in SPEEDS:
         return parse_speeds(bundled_text(SPEEDS[str(path)]))
     try:
@@ -40,21 +40,21 @@ def read_speeds(path: str | Path) -> SpeedTable:
     return parse_speeds(text)
 
 
-def parse_speeds(text: Text) -> SpeedTable:
-    """Return the table that a text holds, CSV or Gavel's JSON."""
+def parse_speeds(text: SourceText) -> SpeedTable:
+    """Return the table of a text, CSV or Gavel's JSON."""
     if text.body.lstrip().startswith(("{", "[")):
-        found = parse_gavel_speeds(text)
+        speeds = parse_gavel_speeds(text)
     else:
-        found = _Rows(text).steps_per_s
-    if not any(found.values()):
-        raise InputError("no speed is above 0", fix="give some above 0", source=text.name)
-    return SpeedTable(found, source=text.name)
+        speeds = _Rows(text).steps_per_s
+    if not any(speeds.values()):
+        raise InputError("all speeds are 0", fix="expected some above 0", source=text.name)
+    return SpeedTable(speeds, source=text.name)
 
 
 class _Rows:
-    """The speeds of a CSV's rows, and the line each came from, so that repeats are caught."""
+    """The speeds of a CSV's rows and their lines, to detect duplicates."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: SourceText) -> None:
         self.steps_per_s: dict[SpeedKey, float] = {}
         self._lines: dict[SpeedKey, int] = {}
         table = read_table(text, required=REQUIRED, optional=OPTIONAL)
@@ -77,29 +77,27 @@ class _Rows:
         if key.partner is None:
             if cells.get("partner_steps_per_s"):
                 raise InputError(
-                    "a partner's speed but no partner",
-                    fix="name the partner or leave the cell empty",
+                    "speed of a partner without a partner",
+                    fix="expected a partner or an empty cell",
                     field="partner_steps_per_s",
                 )
             self._set(key, own, line)
             return
         others = _cell(cells, "partner_steps_per_s", speed)
         if key.partner == key.workload:
-            # Neither of two like jobs is the first: each is as likely to have either speed.
+            # Two equal jobs have no order: each is as likely to have either speed.
             self._set(key, (own + others) / 2, line)
             return
         self._set(key, own, line)
         self._set(key._replace(workload=key.partner, partner=key.workload), others, line)
 
-    def _set(self, key: SpeedKey, found: float, line: int) -> None:
+    def _set(self, key: SpeedKey, steps_per_s: float, line: int) -> None:
         before = self._lines.setdefault(key, line)
-        if before != line and self.steps_per_s[key] != found:
-            raise InputError(
-                f"line {before} gives another speed for the same gang", fix="remove one"
-            )
+        if before != line and self.steps_per_s[key] != steps_per_s:
+            raise InputError(f"another speed than line {before}", fix="remove one")
         if before != line and key.partner is None:
-            raise InputError(f"line {before} already gives this speed", fix="remove one")
-        self.steps_per_s[key] = found
+            raise InputError(f"duplicate of line {before}", fix="remove one")
+        self.steps_per_s[key] = steps_per_s
 
 
 def _cell(cells: dict[str, str], column: str, read: Callable[[object], T]) -> T:
@@ -110,24 +108,24 @@ def _cell(cells: dict[str, str], column: str, read: Callable[[object], T]) -> T:
 
 
 def _gang(cells: dict[str, str]) -> int:
-    found = _cell(cells, "gang", whole)
-    if found < 1:
-        raise InputError(f"{found} is not a gang", fix="give 1 or more", field="gang")
-    return found
+    gang = _cell(cells, "gang", whole_number)
+    if gang < 1:
+        raise InputError(f"out of range: {gang}", fix="expected 1 or more", field="gang")
+    return gang
 
 
-def _placement(text: str) -> Placement:
+def _placement(text: str) -> Consolidation:
     if text not in ("", "consolidated", "spread"):
         raise InputError(
-            f"{quoted(text)} is not a placement",
-            fix="give consolidated, spread or nothing",
+            f"unknown placement {quote(text)}",
+            fix="expected consolidated, spread or an empty cell",
             field="placement",
         )
-    return cast("Placement", text or "consolidated")
+    return cast("Consolidation", text or "consolidated")
 
 
 def format_speeds(table: SpeedTable) -> str:
-    """Return the table as CSV, each pair once, that reads back as the same table."""
+    """Return the table as CSV that reads back as the same table; each pair appears once."""
     rows = []
     written: set[SpeedKey] = set()
     for key, own in table.steps_per_s.items():
@@ -136,14 +134,14 @@ def format_speeds(table: SpeedTable) -> str:
             back = key._replace(workload=key.partner, partner=key.workload)
             if back in written:
                 continue
-            others = plain(table.steps_per_s.get(back, 0.0))
+            others = format_number(table.steps_per_s.get(back, 0.0))
         written.add(key)
         placement = "spread" if key.placement == "spread" else ""
         cells = (key.workload, str(key.gang), key.accelerator, placement, key.partner or "")
-        rows.append((*cells, plain(own), others))
+        rows.append((*cells, format_number(own), others))
     return format_table(HEADER, rows)
 
 
 def write_speeds(table: SpeedTable, path: str | Path) -> None:
-    """Write the table to a CSV file, gzipped when the name ends in .gz."""
+    """Write the table to a CSV file, gzipped if the name ends in .gz."""
     write_text(path, format_speeds(table))

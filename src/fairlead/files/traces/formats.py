@@ -1,16 +1,16 @@
-"""Which system wrote a trace or log, told by its first line."""
+"""Formats of traces and logs, detected by the first line."""
 
 from typing import Literal, get_args
 
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.files.traces.gavel import is_gavel_trace
 
-Form = Literal["gavel", "philly", "itp", "sacct", "helios", "alibaba", "trace"]
-LOG_FORMATS: tuple[Form, ...] = get_args(Form)
+LogFormat = Literal["gavel", "philly", "itp", "sacct", "helios", "alibaba", "trace"]
+LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 
 
-def detect_format(text: Text) -> Form:
-    """Return which system's log a text is; ``trace``, our own form, when none is recognised."""
+def detect_format(text: SourceText) -> LogFormat:
+    """Return the format of a log; ``trace``, Fairlead's format, if no other is recognised."""
     if is_gavel_trace(text):
         return "gavel"
     first = text.body.lstrip().partition("\n")[0][:1000]

@@ -1,16 +1,17 @@
-"""Gavel's .trace files: tab-separated, no header, ten columns or, for the older ones, seven."""
+"""Gavel's .trace files: tab-separated, no header, ten columns, or seven in older files."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from fairlead.files.parsing import fields
 from fairlead.files.parsing.fields import (
     name,
     number,
-    quoted,
-    whole,
+    quote,
+    whole_number,
 )
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.files.traces.jobs import Trace, by_arrival
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
@@ -18,25 +19,25 @@ from fairlead.model.speeds.table import SpeedTable
 
 T = TypeVar("T")
 
-# columns → where workload, steps, gang, weight, SLO and arrival stand; None: not there
-_FORMS: dict[int, tuple[int, int, int, int | None, int | None, int]] = {
+# number of columns → indices of workload, steps, gang, weight, SLO and arrival; None: absent
+_LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int]] = {
     10: (0, 5, 6, 7, 8, 9),
     7: (0, 4, 6, None, None, 5),
 }
 REFERENCE = "v100"
 
 
-def is_gavel_trace(text: Text) -> bool:
-    """Return whether the first line has the columns of a Gavel trace, tabs between."""
+def is_gavel_trace(text: SourceText) -> bool:
+    """Return whether the first line has the tab-separated columns of a Gavel trace."""
     first = text.body.lstrip("\n").partition("\n")[0]
-    return first.count("\t") + 1 in _FORMS and not first.startswith("job_id")
+    return first.count("\t") + 1 in _LAYOUTS and not first.startswith("job_id")
 
 
-def parse_gavel_trace(text: Text, speeds: SpeedTable | None = None) -> Trace:
+def parse_gavel_trace(text: SourceText, speeds: SpeedTable | None = None) -> Trace:
     """Return the jobs of a Gavel trace, numbered from 0 in the file's order.
 
-    Gavel states a deadline as a multiple of the job's duration on a V100, so jobs that have
-    one need a speeds table to tell that duration.
+    Gavel states a deadline as a multiple of the job's duration on a V100, so a trace with
+    deadlines needs a speed table.
     """
     text.check_lines()
     jobs: list[Job] = []
@@ -53,19 +54,21 @@ def parse_gavel_trace(text: Text, speeds: SpeedTable | None = None) -> Trace:
 
 
 def _job(cells: list[str], label: str, speeds: SpeedTable | None) -> Job:
-    form = _FORMS.get(len(cells))
-    if form is None:
+    layout = _LAYOUTS.get(len(cells))
+    if layout is None:
         raise InputError(
-            f"the row has {len(cells)} cells", fix="Gavel's traces have 10, older ones 7"
+            f"{len(cells)} cells in the row", fix="expected 10, or 7 in older traces of Gavel"
         )
-    workload, steps, gang, weight, slo, arrival = form
+    workload, steps, gang, weight, slo, arrival = layout
     job = Job(
         id=label,
         workload=_read(name, cells[workload], "job_type"),
-        total_steps=_read(number, cells[steps], "total_steps"),
-        gang=_read(whole, cells[gang], "scale_factor"),
+        total_steps=_read(fields.steps, cells[steps], "total_steps"),
+        gang=_read(whole_number, cells[gang], "scale_factor"),
         arrival_at=_read(number, cells[arrival], "arrival_s"),
-        weight=_read(number, cells[weight], "priority_weight") if weight is not None else 1.0,
+        weight=_read(fields.weight, cells[weight], "priority_weight")
+        if weight is not None
+        else 1.0,
     )
     factor = _read(number, cells[slo], "SLO") if slo is not None else -1.0
     return job if factor < 0 else _with_deadline(job, factor, speeds)
@@ -74,16 +77,16 @@ def _job(cells: list[str], label: str, speeds: SpeedTable | None) -> Job:
 def _with_deadline(job: Job, factor: float, speeds: SpeedTable | None) -> Job:
     if speeds is None:
         raise InputError(
-            f"an SLO of {factor} times the duration needs speeds",
-            fix="convert the trace with a speeds table: fairlead trace convert --speeds FILE",
+            f"{factor} times the duration needs a speed table",
+            fix="convert the trace: fairlead trace convert --speeds FILE",
             field="SLO",
         )
     speeds.require(job.workload, job.gang)
     per_s = speeds.speed(job.workload, (REFERENCE,) * job.gang)
     if per_s <= 0:
         raise InputError(
-            f"{quoted(job.workload)} does not run on {REFERENCE}",
-            fix="use a speeds table that has it there",
+            f"no speed of {quote(job.workload)} on {REFERENCE}",
+            fix="expected a speed table with it",
             field="SLO",
         )
     duration_s = job.total_steps / per_s

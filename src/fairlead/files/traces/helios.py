@@ -1,32 +1,32 @@
-"""Helios' log of a cluster (``cluster_log.csv``): what its Slurm knew of every job."""
+"""Helios' cluster log (``cluster_log.csv``), from its Slurm accounting."""
 
 from collections.abc import Iterator
 
-from fairlead.files.parsing.fields import name, number, whole
+from fairlead.files.parsing.fields import name, number, whole_number
 from fairlead.files.parsing.log_rows import (
-    Cells,
+    RowCells,
     date_time_s,
     not_negative,
-    rows_of,
+    parse_rows,
 )
 from fairlead.files.parsing.table import read_table
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.files.traces.workload_sampling import JobShape
 
 COLUMNS = ("job_id", "vc", "gpu_num", "submit_time", "duration")
 OTHERS = ("user", "cpu_num", "node_num", "state", "start_time", "end_time", "queue")
 
 
-def helios_shapes(text: Text) -> Iterator[tuple[int, JobShape | None]]:
+def helios_shapes(text: SourceText) -> Iterator[tuple[int, JobShape | None]]:
     """Yield line and shape of each job; None for jobs without GPUs and jobs that never ran.
 
     The virtual cluster is the tenant.
     """
-    yield from rows_of(read_table(text, required=COLUMNS, optional=OTHERS), _shape)
+    yield from parse_rows(read_table(text, required=COLUMNS, optional=OTHERS), _shape)
 
 
-def _shape(cells: Cells) -> JobShape | None:
-    n_devices = cells.read("gpu_num", not_negative(whole))
+def _shape(cells: RowCells) -> JobShape | None:
+    n_devices = cells.read("gpu_num", not_negative(whole_number))
     duration_s = cells.read("duration", not_negative(number))
     if n_devices == 0 or duration_s == 0:
         return None

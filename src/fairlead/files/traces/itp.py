@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from fairlead.files.parsing.fields import name, number, whole
+from fairlead.files.parsing.fields import name, number, whole_number
 from fairlead.files.parsing.log_rows import (
-    Cells,
+    RowCells,
+    parse_rows,
     positive,
-    rows_of,
     time_s,
 )
 from fairlead.files.parsing.table import read_table
-from fairlead.files.parsing.text import MAX_BYTES, Text, decode
+from fairlead.files.parsing.text import MAX_BYTES, SourceText, decode
 from fairlead.files.traces.workload_sampling import JobShape
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT
@@ -28,9 +28,9 @@ def is_tar(data: bytes) -> bool:
     return data[257:262] == b"ustar"
 
 
-def unpack(data: bytes, source: str) -> list[tuple[str, Text]]:
+def unpack(data: bytes, source: str) -> list[tuple[str, SourceText]]:
     """Return the name (without .csv) and text of each CSV file in a tar, by name."""
-    found = []
+    logs = []
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
@@ -38,36 +38,36 @@ def unpack(data: bytes, source: str) -> list[tuple[str, Text]]:
                 if member.isfile() and path.suffix == ".csv" and member.size <= MAX_BYTES:
                     held = archive.extractfile(member)
                     body = held.read() if held else b""
-                    found.append((name(path.stem), decode(body, f"{source}:{path.name}")))
+                    logs.append((name(path.stem), decode(body, f"{source}:{path.name}")))
     except InputError as error:
         raise error.within(source=source) from None
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError):
         raise InputError(
-            "the tar archive is damaged", fix="copy or download it again", source=source
+            "damaged tar archive", fix="copy or download it again", source=source
         ) from None
-    if not found:
-        raise InputError("the archive holds no CSV files", fix="give ITP's logs", source=source)
-    return sorted(found, key=lambda pair: pair[0])
+    if not logs:
+        raise InputError("no CSV files in the archive", fix="expected ITP's logs", source=source)
+    return sorted(logs, key=lambda pair: pair[0])
 
 
-def itp_shapes(text: Text, cluster: str = DEFAULT_TENANT) -> Iterator[tuple[int, JobShape]]:
-    """Yield line and shape of each job; the cluster the log is of is its tenant.
+def itp_shapes(text: SourceText, cluster: str = DEFAULT_TENANT) -> Iterator[tuple[int, JobShape]]:
+    """Yield line and shape of each job; the log's cluster is the tenant.
 
-    Arrivals are in the log's own time, the same for all clusters.
+    Arrivals stay in the log's time, which is the same for all clusters.
     """
     table = read_table(text, required=COLUMNS, optional=WITH_MODELS)
-    for line, shape in rows_of(table, _shape):
+    for line, shape in parse_rows(table, _shape):
         yield line, replace(shape, tenant=cluster)
 
 
-def _shape(cells: Cells) -> JobShape:
+def _shape(cells: RowCells) -> JobShape:
     arrival_s = cells.read("submission_time", time_s)
     deadline_s = None
     if cells.text("deadline"):
         deadline_s = cells.read("deadline", number) - arrival_s
         if deadline_s <= 0:
             raise InputError(
-                "the deadline is before the submission", fix="correct it", field="deadline"
+                "before submission_time", fix="expected a later time", field="deadline"
             )
     workload = cells.text("model_name")
     if workload and cells.text("batch_size"):
@@ -75,7 +75,7 @@ def _shape(cells: Cells) -> JobShape:
     return JobShape(
         id=cells.read("job_id", name),
         arrival_s=arrival_s,
-        n_devices=cells.read("num_gpu", positive(whole)),
+        n_devices=cells.read("num_gpu", positive(whole_number)),
         duration_s=cells.read("duration", positive(number)),
         deadline_s=deadline_s,
         workload=workload or None,

@@ -1,17 +1,17 @@
-"""The jobs of a run, by arrival, each with the line of the file it came from."""
+"""Traces in memory: jobs by arrival, with their lines in the file."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from fairlead.files.parsing.fields import quoted
+from fairlead.files.parsing.fields import quote
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
 class Trace(Sequence[Job]):
-    """Jobs by arrival, with the file and line each came from; itself a sequence of the jobs."""
+    """A sequence of jobs by arrival, with their file and lines."""
 
     jobs: tuple[Job, ...]
     lines: tuple[int, ...] = ()
@@ -30,20 +30,20 @@ class Trace(Sequence[Job]):
     def __iter__(self) -> Iterator[Job]:
         return iter(self.jobs)
 
-    def place(self, error: InputError, index: int) -> InputError:
+    def locate_error(self, error: InputError, index: int) -> InputError:
         """Return the error with the file and line of the job at ``index`` filled in."""
         line = self.lines[index] if self.lines else None
         return error.within(source=self.source or None, line=line)
 
 
 def by_arrival(jobs: Sequence[Job], lines: Sequence[int], source: str) -> Trace:
-    """Return a trace sorted by arrival, stable, after refusing ids that occur twice."""
+    """Return a trace sorted by arrival, stable; duplicate ids are errors."""
     first: dict[str, int] = {}
     for job, line in zip(jobs, lines, strict=True):
         if job.id in first:
             raise InputError(
-                f"job {quoted(job.id)} is already on line {first[job.id]}",
-                fix="give every job its own id",
+                f"job {quote(job.id)} is already on line {first[job.id]}",
+                fix="expected unique ids",
                 source=source,
                 line=line,
                 field="job_id",

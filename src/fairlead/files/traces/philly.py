@@ -2,35 +2,35 @@
 
 from collections.abc import Iterator
 
-from fairlead.files.parsing.fields import name, number, whole
+from fairlead.files.parsing.fields import name, number, whole_number
 from fairlead.files.parsing.log_rows import (
-    Cells,
+    RowCells,
+    parse_rows,
     positive,
-    rows_of,
     time_s,
 )
 from fairlead.files.parsing.table import read_table
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.files.traces.workload_sampling import JobShape
 
 COLUMNS = ("vc", "seq", "arrival_s", "num_gpus", "duration_s")
 
 
-def philly_shapes(text: Text) -> Iterator[tuple[int, JobShape]]:
-    """Yield line and shape of each job; the virtual cluster is its tenant.
+def philly_shapes(text: SourceText) -> Iterator[tuple[int, JobShape]]:
+    """Yield line and shape of each job; the virtual cluster is the tenant.
 
     Arrivals count from the first job of each virtual cluster, as in the log.
     """
     table = read_table(text, required=COLUMNS)
-    yield from rows_of(table, _shape)
+    yield from parse_rows(table, _shape)
 
 
-def _shape(cells: Cells) -> JobShape:
+def _shape(cells: RowCells) -> JobShape:
     tenant = cells.read("vc", name)
     return JobShape(
         id=f"{tenant}-{cells.read('seq', name)}",
         arrival_s=cells.read("arrival_s", time_s),
-        n_devices=cells.read("num_gpus", positive(whole)),
+        n_devices=cells.read("num_gpus", positive(whole_number)),
         duration_s=cells.read("duration_s", positive(number)),
         tenant=tenant,
     )

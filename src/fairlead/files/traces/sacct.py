@@ -1,12 +1,12 @@
-"""Slurm's accounting, as ``sacct --parsable2`` prints it: bars between, a header first."""
+"""Slurm's accounting, as printed by ``sacct --parsable2``: a header, cells separated by |."""
 
 import re
 from collections.abc import Iterator
 
-from fairlead.files.parsing.fields import name, number, quoted
-from fairlead.files.parsing.log_rows import Cells, date_time_s, rows_of
+from fairlead.files.parsing.fields import name, number, quote
+from fairlead.files.parsing.log_rows import RowCells, date_time_s, parse_rows
 from fairlead.files.parsing.table import Table
-from fairlead.files.parsing.text import Text
+from fairlead.files.parsing.text import SourceText
 from fairlead.files.traces.workload_sampling import JobShape
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT
@@ -18,15 +18,15 @@ _COUNT = re.compile(r"(?:^|,)(?:gres/)?gpu(?:=|:(?:[^=:,]+[=:])?)(\d{1,6})(?=$|[
 _ELAPSED = re.compile(r"(?:(\d{1,6})-)?(\d{1,2}):(\d{2}):(\d{2})")
 
 
-def sacct_shapes(text: Text) -> Iterator[tuple[int, JobShape | None]]:
+def sacct_shapes(text: SourceText) -> Iterator[tuple[int, JobShape | None]]:
     """Yield line and shape of each job; None for steps, jobs without GPUs and jobs never run.
 
-    The account is the tenant, or the user where there is no account.
+    The account is the tenant; without an account, the user is.
     """
-    yield from rows_of(_table(text), _shape)
+    yield from parse_rows(_table(text), _shape)
 
 
-def _table(text: Text) -> Table:
+def _table(text: SourceText) -> Table:
     text.check_lines()
     lines = [(i, row) for i, row in enumerate(text.body.split("\n"), 1) if row.strip()]
     header = tuple(cell.strip() for cell in lines[0][1].split("|"))
@@ -37,7 +37,7 @@ def _table(text: Text) -> Table:
         lacking = "AllocTRES"
     if lacking is not None:
         raise InputError(
-            f"column {lacking!r} is missing",
+            "missing column",
             fix=f"export with {COMMAND}",
             source=text.name,
             line=lines[0][0],
@@ -47,17 +47,17 @@ def _table(text: Text) -> Table:
     for (line, _), row in zip(lines[1:], rows, strict=True):
         if len(row) != len(header):
             raise InputError(
-                f"the row has {len(row)} cells, the header {len(header)}",
+                f"{len(row)} cells in the row, {len(header)} in the header",
                 fix=f"export with {COMMAND}",
                 source=text.name,
                 line=line,
             )
     if not rows:
-        raise InputError("it has a header but no rows", fix="add rows", source=text.name)
+        raise InputError("no rows", fix="expected rows below the header", source=text.name)
     return Table(text.name, header, rows, [line for line, _ in lines[1:]])
 
 
-def _shape(cells: Cells) -> JobShape | None:
+def _shape(cells: RowCells) -> JobShape | None:
     label = cells.read("JobID", name)
     if "." in label or cells.text("Submit") in ("Unknown", "None", ""):
         return None
@@ -73,31 +73,31 @@ def _shape(cells: Cells) -> JobShape | None:
     )
 
 
-def _tenant(cells: Cells) -> str:
+def _tenant(cells: RowCells) -> str:
     for column in ("Account", "User"):
         if cells.text(column):
             return cells.read(column, name)
     return DEFAULT_TENANT
 
 
-def _elapsed_s(cells: Cells) -> float:
+def _elapsed_s(cells: RowCells) -> float:
     if cells.text("ElapsedRaw"):
         return cells.read("ElapsedRaw", number)
     text = cells.text("Elapsed")
     match = _ELAPSED.fullmatch(text)
     if match is None:
         raise InputError(
-            f"{quoted(text)} is not a duration", fix="give [days-]hh:mm:ss", field="Elapsed"
+            f"not a duration: {quote(text)}", fix="expected [days-]hh:mm:ss", field="Elapsed"
         )
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-def _n_devices(cells: Cells) -> int:
+def _n_devices(cells: RowCells) -> int:
     for column in _DEVICES:
         text = cells.text(column)
-        plain = [int(n) for n in re.findall(r"(?:^|,)gres/gpu=(\d{1,6})(?=$|,)", text)]
-        counts = plain or [int(n) for n in _COUNT.findall(text)]
+        untyped = [int(n) for n in re.findall(r"(?:^|,)gres/gpu=(\d{1,6})(?=$|,)", text)]
+        counts = untyped or [int(n) for n in _COUNT.findall(text)]
         if counts:
             return sum(counts)
     return 0

@@ -1,4 +1,4 @@
-"""What a trace asks of a cluster, in a few numbers."""
+"""Summary of a trace: jobs, device-hours and load."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from fairlead.model.speeds.table import SpeedTable
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A trace in numbers; None where speeds or the cluster are needed and not given."""
+    """Figures of a trace; None if they need speeds or a cluster that are missing."""
 
     jobs: int
     span_h: float
-    """Hours from the first arrival to the last."""
+    """hours from the first arrival to the last"""
     gangs: dict[int, int]
     """gang → jobs"""
     tenants: dict[str, int]
@@ -25,20 +25,20 @@ class Summary:
     with_deadline: int
     reference: str | None = None
     device_h: float | None = None
-    """Device-hours that all jobs take on the reference accelerator."""
+    """device-hours of all jobs on the reference accelerator"""
     reference_devices: float | None = None
-    """The cluster's devices counted in reference devices, at the trace's mix of workloads."""
+    """the cluster's devices counted in reference devices, for the trace's mix of workloads"""
     drain_h: float | None = None
-    """Hours that the whole cluster needs for the device-hours, were all there at once."""
+    """hours in which the whole cluster could do all jobs if they arrived at once"""
     load: float | None = None
-    """Device-hours asked for over those there from the first arrival to the last."""
+    """requested over available device-hours between the first arrival and the last"""
 
     def as_json(self) -> dict[str, object]:
-        """Return the members as JSON has them."""
+        """Return the figures as a JSON object."""
         return {**asdict(self), "gangs": {str(gang): n for gang, n in self.gangs.items()}}
 
     def as_text(self) -> str:
-        """Return the numbers for people, one a line."""
+        """Return the figures as text, one per line."""
         tenants = [f"{tenant}: {n}" for tenant, n in self.tenants.items()]
         more = f", … ({len(tenants)})" if len(tenants) > 8 else ""
         rows = [
@@ -63,7 +63,7 @@ class Summary:
 def summarise(
     jobs: Sequence[Job], speeds: SpeedTable | None = None, cluster: Cluster | None = None
 ) -> Summary:
-    """Return the numbers of a trace; its load needs speeds and a cluster that can run it."""
+    """Return the figures of a trace; the load needs speeds and a cluster that can run it."""
     arrivals = [job.arrival_at for job in jobs]
     span_h = (max(arrivals) - min(arrivals)) / 3600
     counted = {
@@ -80,18 +80,20 @@ def summarise(
     for job in jobs:
         for accelerator in device_h:
             device_h[accelerator] += _device_h(job, speeds, accelerator, reference)
-    asked = device_h[reference]
-    there = drain_h = load = None
+    requested = device_h[reference]
+    available = drain_h = load = None
     if cluster is not None:
         counts = cluster.count_by_name()
-        there = sum(count * asked / device_h[a] for a, count in counts.items() if device_h[a])
-        drain_h = asked / there if there else None
+        available = sum(
+            count * requested / device_h[a] for a, count in counts.items() if device_h[a]
+        )
+        drain_h = requested / available if available else None
         load = drain_h / span_h if drain_h is not None and span_h else None
     return Summary(
         span_h=span_h,
         reference=reference,
-        device_h=asked,
-        reference_devices=there,
+        device_h=requested,
+        reference_devices=available,
         drain_h=drain_h,
         load=load,
         **counted,  # type: ignore[arg-type]  # as counted above
@@ -101,8 +103,8 @@ def summarise(
 def _device_h(job: Job, speeds: SpeedTable, accelerator: str, reference: str) -> float:
     """Return the device-hours of a job on an accelerator.
 
-    One that does not run there counts as on the reference, else where it is fastest, so that
-    a single such job does not make the accelerator worthless.
+    A job that does not run there counts as on the reference, otherwise as on its fastest
+    accelerator, so that a single such job does not make the accelerator worthless.
     """
     for choice in (accelerator, reference):
         gang = job.gang_on(choice)

@@ -1,4 +1,4 @@
-"""Traces as CSV or JSONL, in and out, and the choice between these and Gavel's form."""
+"""Traces: CSV and JSONL in and out; reading also accepts Gavel's format."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,14 +8,18 @@ from typing import Literal
 from fairlead.files.parsing import strict_json
 from fairlead.files.parsing.fields import (
     accelerator,
+    format_number,
+    gibibytes,
     name,
     number,
-    plain,
-    unknown,
-    whole,
+    seconds,
+    steps,
+    unknown_name_error,
+    weight,
+    whole_number,
 )
 from fairlead.files.parsing.table import format_table, read_table
-from fairlead.files.parsing.text import Text, read_text, write_text
+from fairlead.files.parsing.text import SourceText, read_text, write_text
 from fairlead.files.traces.formats import detect_format
 from fairlead.files.traces.gavel import parse_gavel_trace
 from fairlead.files.traces.jobs import Trace, by_arrival
@@ -24,7 +28,7 @@ from fairlead.model.job import Job, format_accelerators, parse_accelerators
 
 
 def _accelerators(value: object) -> tuple[str, ...]:
-    """Return the entries of ``v100;k80=2``, or of a list, as they are written."""
+    """Return the entries of ``v100;k80=2``, or of a list, as text."""
     if isinstance(value, str):
         value = value.replace(",", ";").split(";")
     entries = strict_json.array(value)
@@ -32,25 +36,25 @@ def _accelerators(value: object) -> tuple[str, ...]:
 
 
 def _accelerator(entry: object) -> str:
-    found, equals, count = name(entry).partition("=")
-    return f"{accelerator(found)}{equals}{count}"
+    label, equals, count = name(entry).partition("=")
+    return f"{accelerator(label)}{equals}{count}"
 
 
-# column → the Job field it fills, and what reads it
+# column → field of Job, and the reader of its value
 _COLUMNS: Mapping[str, tuple[str, Callable[[object], object]]] = {
     "job_id": ("id", name),
     "arrival_s": ("arrival_at", number),
     "workload": ("workload", name),
-    "gang": ("gang", whole),
-    "total_steps": ("total_steps", number),
+    "gang": ("gang", whole_number),
+    "total_steps": ("total_steps", steps),
     "tenant": ("tenant", name),
-    "weight": ("weight", number),
-    "priority": ("priority", whole),
-    "deadline_s": ("deadline_s", number),
-    "min_gang": ("min_gang", whole),
-    "max_gang": ("max_gang", whole),
+    "weight": ("weight", weight),
+    "priority": ("priority", whole_number),
+    "deadline_s": ("deadline_s", seconds),
+    "min_gang": ("min_gang", whole_number),
+    "max_gang": ("max_gang", whole_number),
     "accelerators": ("accelerators", _accelerators),
-    "memory_gib": ("memory_gib", number),
+    "memory_gib": ("memory_gib", gibibytes),
     "utilization": ("utilization", number),
     "multijob": ("multijob", name),
     "duration_s": ("duration_s", number),
@@ -68,14 +72,14 @@ def read_trace(path: str | Path) -> Trace:
     return parse_trace(read_text(path))
 
 
-def parse_trace(text: Text) -> Trace:
-    """Return the jobs that a text holds, sorted by arrival."""
+def parse_trace(text: SourceText) -> Trace:
+    """Return the jobs of a text, sorted by arrival."""
     form = detect_format(text)
     if form == "gavel":
         return parse_gavel_trace(text)
     if form != "trace":
         raise InputError(
-            f"it is a log in {form} form, without workloads",
+            f"log in {form} format, without workloads",
             fix=f"convert it: fairlead trace convert --from {form} --speeds SPEEDS IN OUT",
             source=text.name,
         )
@@ -94,14 +98,14 @@ def parse_trace(text: Text) -> Trace:
 def _job(fields: dict[str, object]) -> Job:
     if not fields.keys() >= _REQUIRED_FIELDS:
         column = next(c for c in REQUIRED if _COLUMNS[c][0] not in fields)
-        raise InputError("it has no value", fix="give one", field=column)
+        raise InputError("missing", fix="expected a value", field=column)
     listed = fields.get("accelerators")
     if listed:
         fields["accelerators"], fields["gangs"] = parse_accelerators(listed)  # type: ignore[arg-type]
-    return Job(**fields)  # type: ignore[arg-type]  # each value was read by its column's reader
+    return Job(**fields)  # type: ignore[arg-type]  # each column's reader returns the field's type
 
 
-def _csv_rows(text: Text) -> Iterator[tuple[int, dict[str, object]]]:
+def _csv_rows(text: SourceText) -> Iterator[tuple[int, dict[str, object]]]:
     table = read_table(text, required=REQUIRED, optional=COLUMNS[len(REQUIRED) :])
     plan = [(column, *_COLUMNS[column]) for column in table.header]
     for line, row in zip(table.lines, table.rows, strict=True):
@@ -115,7 +119,7 @@ def _csv_rows(text: Text) -> Iterator[tuple[int, dict[str, object]]]:
         yield line, fields
 
 
-def _json_rows(text: Text) -> Iterator[tuple[int, dict[str, object]]]:
+def _json_rows(text: SourceText) -> Iterator[tuple[int, dict[str, object]]]:
     text.check_lines()
     for line, body in enumerate(text.body.split("\n"), start=1):
         if not body.strip():
@@ -126,7 +130,7 @@ def _json_rows(text: Text) -> Iterator[tuple[int, dict[str, object]]]:
         try:
             for column, value in strict_json.mapping(held).items():
                 if column not in _COLUMNS:
-                    raise unknown("field", column, COLUMNS)
+                    raise unknown_name_error("field", column, COLUMNS)
                 if value is not None:
                     field, read = _COLUMNS[column]
                     fields[field] = read(value)
@@ -137,7 +141,7 @@ def _json_rows(text: Text) -> Iterator[tuple[int, dict[str, object]]]:
 
 
 def format_trace(jobs: Iterable[Job], form: Literal["csv", "jsonl"] = "csv") -> str:
-    """Return jobs as text that reads back as the same jobs; CSV has only the columns used."""
+    """Return jobs as text that reads back as the same jobs; CSV has only used columns."""
     listed = list(jobs)
     if form == "jsonl":
         return "".join(json.dumps(job_members(job), ensure_ascii=False) + "\n" for job in listed)
@@ -146,21 +150,21 @@ def format_trace(jobs: Iterable[Job], form: Literal["csv", "jsonl"] = "csv") -> 
         for column, (field, _) in _COLUMNS.items()
         if column in REQUIRED or any(getattr(j, field) != _default(field) for j in listed)
     ]
-    rows = [[_cell(_written(job, field)) for _, field in used] for job in listed]
+    rows = [[_cell(_file_value(job, field)) for _, field in used] for job in listed]
     return format_table([column for column, _ in used], rows)
 
 
 def job_members(job: Job) -> dict[str, object]:
-    """Return a job as the JSON object of its line, without the members that have defaults."""
+    """Return a job as a JSON object, without members equal to their defaults."""
     return {
         column: list(value) if isinstance(value, tuple) else value
         for column, (field, _) in _COLUMNS.items()
-        if (value := _written(job, field)) != _default(field) or column in REQUIRED
+        if (value := _file_value(job, field)) != _default(field) or column in REQUIRED
     }
 
 
-def _written(job: Job, field: str) -> object:
-    """Return a field's value as the file has it."""
+def _file_value(job: Job, field: str) -> object:
+    """Return a field's value as written to a file."""
     return format_accelerators(job) if field == "accelerators" else getattr(job, field)
 
 
@@ -173,10 +177,10 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, tuple):
         return ";".join(value)
-    return plain(value) if isinstance(value, float) else str(value)
+    return format_number(value) if isinstance(value, float) else str(value)
 
 
 def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
-    """Write jobs as JSONL when the name says so, else as CSV, gzipped when it ends in .gz."""
+    """Write jobs as JSONL if the name ends so, otherwise as CSV; gzipped if it ends in .gz."""
     jsonl = str(path).removesuffix(".gz").endswith((".jsonl", ".ndjson"))
     write_text(path, format_trace(jobs, "jsonl" if jsonl else "csv"))

@@ -1,11 +1,11 @@
-"""Workloads for jobs of which only the gang and duration are known: drawn from a speeds table."""
+"""Workloads drawn from a speed table for jobs with known gang and duration only."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from fairlead.files.parsing.fields import unknown
+from fairlead.files.parsing.fields import unknown_name_error
 from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT, Job
 from fairlead.model.speeds.table import SpeedTable
@@ -13,16 +13,16 @@ from fairlead.model.speeds.table import SpeedTable
 PREFERRED_REFERENCE = "v100"
 
 
-def reference_accelerator(speeds: SpeedTable, wanted: str | None = None) -> str:
-    """Return the accelerator on which durations count: the one wanted, v100, or the fastest.
+def reference_accelerator(speeds: SpeedTable, preferred: str | None = None) -> str:
+    """Return the accelerator of durations: the preferred one, v100, or the fastest.
 
-    The fastest is the one with the highest speed relative to the best, averaged over all gangs
-    measured alone, so that no workload with many small steps outweighs the others.
+    The fastest has the highest speed relative to the best, averaged over all gangs measured
+    alone, so that no workload with many small steps outweighs the others.
     """
-    if wanted is not None:
-        if wanted not in speeds.accelerators:
-            raise unknown("accelerator", wanted, speeds.accelerators)
-        return wanted
+    if preferred is not None:
+        if preferred not in speeds.accelerators:
+            raise unknown_name_error("accelerator", preferred, speeds.accelerators)
+        return preferred
     if PREFERRED_REFERENCE in speeds.accelerators:
         return PREFERRED_REFERENCE
     total = dict.fromkeys(speeds.accelerators, 0.0)
@@ -37,7 +37,7 @@ def reference_accelerator(speeds: SpeedTable, wanted: str | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What a log tells of a job: when it came, how many devices it held and for how long."""
+    """A job in a log: its arrival, number of devices and duration."""
 
     id: str
     arrival_s: float
@@ -46,18 +46,18 @@ class JobShape:
     tenant: str = DEFAULT_TENANT
     deadline_s: float | None = None
     workload: str | None = None
-    """What the log calls the job's workload, taken where the speeds table has it."""
+    """workload in the log, used if the speed table has it"""
     utilization: float | None = None
     models: tuple[str, ...] = ()
-    """What the log calls the GPUs that the job may use; none: any."""
+    """GPU models in the log that the job may use; empty: any"""
 
 
-class Draw:
-    """Joins shapes to a speeds table: the same seed and job id, the same workload, always.
+class WorkloadSampler:
+    """Draws workloads for shapes: the same seed and job id always give the same workload.
 
-    The draw depends on nothing else, so that a part of a log converts as it does in the whole.
-    A number of devices that no workload has as its gang becomes the largest gang below it, and
-    the duration grows in proportion, so that the job's device-hours remain.
+    The draw depends on nothing else, so a part of a log converts like the whole. A number of
+    devices that no workload has as its gang becomes the largest smaller gang, and the duration
+    grows in proportion, so that the job's device-hours stay the same.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ class Draw:
         )
 
     def _usable(self, workload: str, gang: int, models: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the accelerators whose names begin a model's, None where the table has none."""
-        found = tuple(
+        """Return the accelerators whose name starts a model's name; None if there are none."""
+        usable = tuple(
             accelerator
             for accelerator in self._speeds.accelerators
             if any(model.lower().startswith(accelerator.lower()) for model in models)
             and self._speeds.speed(workload, (accelerator,) * gang) > 0
         )
-        return found or None
+        return usable or None
 
     def gang(self, n_devices: int) -> int:
-        """Return the largest gang up to ``n_devices`` that some workload has."""
+        """Return the largest gang of any workload, up to ``n_devices``."""
         limit = min(n_devices, self._max_gang or n_devices)
         if not self._speeds.has_gang_speeds:
             return limit
@@ -115,19 +115,19 @@ class Draw:
             if gang <= limit and self.candidates(gang):
                 return gang
         raise InputError(
-            f"no workload runs on {limit} devices or fewer on {self.reference}",
-            fix="use a table with smaller gangs",
+            f"no workload with a gang of {limit} or less on {self.reference}",
+            fix="expected a table with smaller gangs",
             field="speeds",
         )
 
     def _candidates(self, gang: int) -> Sequence[str]:
         """Return the workloads that run with this gang on the reference accelerator."""
-        found = []
+        workloads = []
         for workload in self._speeds.workloads:
             known = gang in self._speeds.gangs[workload] or not self._speeds.has_gang_speeds
             if known and self._speeds.speed(workload, (self.reference,) * gang) > 0:
-                found.append(workload)
-        return tuple(found)
+                workloads.append(workload)
+        return tuple(workloads)
 
     def _uniform(self, label: str) -> float:
         digest = hashlib.blake2b(f"{self._seed}:{label}".encode(), digest_size=6).digest()

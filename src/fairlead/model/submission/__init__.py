@@ -1,0 +1,1 @@
+"""Submitted jobs: the one declaration of their fields."""

@@ -1,0 +1,146 @@
+"""The declaration of a job's fields: types, units, limits, defaults and help.
+
+Everything else about a submitted job follows from `NewJob`: the options of ``fairlead submit``
+(`fairlead.cli.client.job_options`), the keys of a job file (`fairlead.files.job_file`), the body
+of ``POST /v1/jobs`` and its OpenAPI schema (pydantic validates JSON directly into `NewJob`), the
+stored specification (`fairlead.live.job_spec`), and from that the scheduler's `Job` and the
+engine's `LaunchOrder`. To add a field, declare it here and use it in one of the last two.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Interval, Len
+
+from fairlead.model import bounds
+from fairlead.model.errors import InputError
+from fairlead.model.submission.fields import About, Matches, declared_fields
+
+Name = Annotated[str, Len(1, 128), Matches(r"^[^\x00-\x1f\x7f]+$")]
+Label = Annotated[str, Len(0, 128), Matches(r"^[^\x00-\x1f\x7f]*$")]
+Seconds = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_SECONDS)]
+Grace = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_GRACE_S)]
+Gibibytes = Annotated[float, Interval(ge=bounds.MIN_GIB, le=bounds.MAX_GIB)]
+Gang = Annotated[int, Interval(ge=1, le=100_000)]
+Steps = Annotated[int, Interval(ge=1, le=bounds.MAX_STEPS)]
+Weight = Annotated[float, Interval(ge=bounds.MIN_WEIGHT, le=bounds.MAX_WEIGHT)]
+Priority = Annotated[int, Interval(ge=-(10**6), le=10**6)]
+Retries = Annotated[int, Interval(ge=0, le=1000)]
+Text = Annotated[str, Len(0, 4096)]
+
+_RESOURCES, _SCHEDULING, _EXECUTION = "Resources", "Scheduling", "Execution"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job to submit."""
+
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
+
+    command: Annotated[
+        tuple[Text, ...], Len(1), About("Command to run: a Python file or a program.")
+    ]
+    name: Annotated[Label, About("Name shown in lists.")] = ""
+    tenant: Annotated[
+        Name | None, About("Tenant that the job belongs to.", default="the token's tenant")
+    ] = None
+    workload: Annotated[
+        Label, About("Workload, the key of the speed table: model and batch size.")
+    ] = ""
+    gang: Annotated[Gang, About("Devices needed at once.", _RESOURCES)] = 1
+    min_gang: Annotated[Gang | None, About("Minimum devices of an elastic job.", _RESOURCES)] = (
+        None
+    )
+    max_gang: Annotated[Gang | None, About("Maximum devices of an elastic job.", _RESOURCES)] = (
+        None
+    )
+    multijob: Annotated[
+        Name | None, About("Name of the hyperparameter search the job is part of.", _SCHEDULING)
+    ] = None
+    steps: Annotated[Steps | None, About("Number of training steps.")] = None
+    weight: Annotated[Weight, About("Entitlement relative to other jobs.", _SCHEDULING)] = 1.0
+    priority: Annotated[
+        Priority, About("Jobs with a higher priority are served first.", _SCHEDULING)
+    ] = 0
+    deadline_s: Annotated[
+        Seconds | None, About("Deadline in seconds from now.", _SCHEDULING, "--deadline")
+    ] = None
+    accelerators: Annotated[
+        tuple[Name, ...] | None,
+        About(
+            "Accelerators the job may use, such as v100; k80=2 needs two devices there.",
+            _RESOURCES,
+            default="all",
+        ),
+    ] = None
+    memory_gib: Annotated[
+        Gibibytes | None, About("Memory a device must have, in GiB.", _RESOURCES, "--memory")
+    ] = None
+    directory: Annotated[
+        Text, About("Working directory.", _EXECUTION, default="here", is_path=True)
+    ] = ""
+    environment: Annotated[
+        Mapping[Name, Annotated[str, Len(0, 32_768)]],
+        About("Environment variables of the processes.", _EXECUTION, "--env"),
+    ] = field(default_factory=dict)
+    retries: Annotated[Retries, About("Number of retries after failures.", _EXECUTION)] = 3
+    grace_s: Annotated[
+        Grace,
+        About("Seconds between a stop request and the kill.", _EXECUTION, "--grace"),
+    ] = 30.0
+    host_memory_gib: Annotated[
+        Gibibytes | None,
+        About(
+            "Host memory of all processes in GiB; killed above it.", _RESOURCES, "--host-memory"
+        ),
+    ] = None
+    time_limit_s: Annotated[
+        Seconds | None,
+        About("Maximum duration of a lease in seconds.", _EXECUTION, "--time-limit"),
+    ] = None
+    progress_pattern: Annotated[
+        Annotated[str, Len(0, 1000)] | None,
+        About(
+            r"Regular expression with one group, the steps made, such as 'step (\d+)'; for"
+            " programs that do not use fairlead.job.",
+            _EXECUTION,
+            "--progress",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if not self.command:
+            raise InputError("empty", fix="expected a program and its arguments", field="command")
+        for item in _LIMITED:
+            item.check(getattr(self, item.name))
+        _check_pattern(self.progress_pattern)
+
+    def message(self) -> dict[str, Any]:
+        """Return the body of the REST request: the fields that differ from their defaults."""
+        return {
+            item.name: getattr(self, item.name)
+            for item in declared_fields(NewJob)
+            if item.default is MISSING or getattr(self, item.name) != item.default
+        }
+
+
+_LIMITED = tuple(item for item in declared_fields(NewJob) if item.limits is not None)
+
+
+def _check_pattern(pattern: str | None) -> None:
+    if pattern is None:
+        return
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise InputError(
+            f"not a regular expression ({error})",
+            fix=r"expected one such as 'step (\d+)'",
+            field="progress_pattern",
+        ) from None
+    if groups != 1:
+        raise InputError(
+            f"{groups} groups", fix=r"expected one, as in 'step (\d+)'", field="progress_pattern"
+        )

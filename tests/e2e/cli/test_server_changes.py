@@ -1,0 +1,132 @@
+"""Client commands against a server of their own: nodes, doctor, restarts."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.e2e.support.live_server import LiveServer, json_output
+
+from fairlead.client import ServerError
+
+
+def test_a_job_can_be_shown_while_all_nodes_are_down(own_server: LiveServer) -> None:
+    own_server.start()
+    client = own_server.client
+    assert client.get("/v1/instance")["jobs"] == []
+    job = client.submit(["sleep", "60"], workload="big")["id"]
+    assert client.get("/v1/instance")["jobs"][0]["id"] == job
+    for node in client.get("/v1/nodes"):
+        client.post(f"/v1/nodes/{node['id']}/drain")
+    assert client.raw("GET", f"/v1/jobs/{job}/explain")[0] in (200, 409)
+    assert client.raw("GET", "/v1/instance")[0] == 409
+
+
+def test_doctor_passes_a_healthy_server_and_names_a_fault(own_server: LiveServer) -> None:
+    env = {**own_server.environment, "FAIRLEAD_EMULATE": "v100=1"}
+    env["FAIRLEAD_PORT"] = str(own_server.port)
+    command = [sys.executable, "-m", "fairlead", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stdout
+    levels = {finding["what"]: finding["level"] for finding in json.loads(done.stdout)["findings"]}
+    assert set(levels.values()) == {"ok"}
+    assert {"database", "disk", "server", "job library", "devices"} <= set(levels)
+    token = own_server.data / "admin.token"
+    token.chmod(0o644)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    finally:
+        token.chmod(0o600)
+    assert done.returncode == 1
+    (wrong,) = [
+        finding for finding in json.loads(done.stdout)["findings"] if finding["level"] == "wrong"
+    ]
+    assert wrong["fix"] == f"chmod 600 {token}"
+
+
+def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServer) -> None:
+    own_server.round_s = 2.0
+    own_server.start()
+    client = own_server.client
+
+    def running() -> dict[str, str]:
+        return {job["id"]: job["accelerator"] for job in client.get("/v1/jobs", state="running")}
+
+    first = client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
+    until = time.monotonic() + 10
+    while running() != {first: "v100"} and time.monotonic() < until:
+        time.sleep(0.05)
+    assert own_server.cli("nodes", "cordon", "v100-0").stdout == "v100-0: cordoned\n"
+    others = [client.submit(["sleep", "60"], workload="big", weight=9)["id"] for _ in range(3)]
+    time.sleep(7.0)  # three rounds
+    shown = client.job(first)
+    assert (shown["state"], shown["leases"]) == ("running", 1)
+    assert sorted(running().values()) == ["k80", "v100"]
+    own_server.kill()
+    own_server.start()
+    assert json_output(own_server, "nodes")[0]["cordoned"]
+    client.post(f"/v1/jobs/{first}/cancel")
+    time.sleep(3.0)
+    assert list(running().values()) == ["k80"]
+    assert own_server.cli("nodes", "return", "v100-0").stdout == "v100-0: up\n"
+    until = time.monotonic() + 10
+    while len(running()) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sorted(running().values()) == ["k80", "v100"]
+    for job in others:
+        client.post(f"/v1/jobs/{job}/cancel")
+
+
+# -- settings, signals, logs, limits --------------------------------------------------------------
+
+
+def test_a_gang_that_no_accelerator_holds_alone_runs_where_gangs_are_mixed(
+    own_server: LiveServer,
+) -> None:
+    own_server.extra = ("--policy", "hadar")
+    own_server.start()
+    client = own_server.client
+    job = client.submit(["true"], workload="big", gang=2)["id"]
+    assert client.wait(job, timeout_s=20)["state"] == "finished"
+
+
+def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: LiveServer) -> None:
+    own_server.devices = "v100=1"
+    own_server.start()
+    client = own_server.client
+    first, second = (client.submit(["sleep", "60"], workload="big")["id"] for _ in range(2))
+    until = time.monotonic() + 10
+    while client.job(first)["state"] != "running" and time.monotonic() < until:
+        time.sleep(0.05)
+    own_server.kill()
+    own_server.devices = "k80=1,v100=1"  # in whatever order
+    own_server.start()
+
+    def used() -> set[str]:
+        return {client.job(one)["accelerator"] for one in (first, second)}
+
+    until = time.monotonic() + 15
+    while used() != {"v100", "k80"} and time.monotonic() < until:
+        time.sleep(0.05)
+    assert used() == {"v100", "k80"}
+    assert [one["id"] for one in json_output(own_server, "nodes")] == ["v100-0", "k80-0"]
+    assert own_server.cli("nodes", "drain", "k80-0").returncode == 0
+    assert own_server.cli("nodes", "remove", "k80-0").returncode == 0
+    assert own_server.cli("nodes", "return", "k80-0").returncode != 0
+    own_server.kill()
+    own_server.start()
+    assert [one["id"] for one in json_output(own_server, "nodes")] == ["v100-0"]
+    with pytest.raises(ServerError, match="may use no accelerator of the cluster"):
+        client.submit(["sleep", "1"], workload="big", accelerators=["k80"])
+
+
+def test_a_port_that_is_taken_is_one_clear_line(
+    server: LiveServer, own_server: LiveServer
+) -> None:
+    refused = own_server.cli(
+        "serve", "--data", own_server.data, "--port", server.port, "--emulate", "v100=1"
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{server.port}" in refused.stderr
