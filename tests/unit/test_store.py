@@ -1,4 +1,4 @@
-"""The store keeps all of a batch or nothing, for one scheduler at a time, on both databases."""
+"""The store writes each batch atomically, for one scheduler at a time, on both databases."""
 
 import threading
 import time
@@ -45,7 +45,7 @@ def token_of(store: Store) -> int:
     return token
 
 
-def test_events_come_back_in_order_with_what_went_along(store: Store) -> None:
+def test_events_are_loaded_in_order_with_their_changes(store: Store) -> None:
     token = token_of(store)
     store.append(token, 1, ["a", "b"], [Put("job", "j1", "{}"), Audit(1.0, "me", "submit", "j1")])
     store.append(token, 3, ["c"], [Put("job", "j1", "new"), Put("job", "j2", "x")])
@@ -56,7 +56,7 @@ def test_events_come_back_in_order_with_what_went_along(store: Store) -> None:
     assert [line["subject"] for line in store.audit_trail()] == ["j1"]
 
 
-def test_a_batch_that_fails_leaves_nothing(store: Store) -> None:
+def test_failed_batch_writes_nothing(store: Store) -> None:
     token = token_of(store)
     store.append(token, 1, ["a"])
     with pytest.raises(sa.exc.IntegrityError):
@@ -65,7 +65,7 @@ def test_a_batch_that_fails_leaves_nothing(store: Store) -> None:
     assert store.documents("job") == {}
 
 
-def test_a_saved_state_replaces_the_events_before_it(store: Store) -> None:
+def test_saved_state_replaces_the_events_before_it(store: Store) -> None:
     token = token_of(store)
     assert store.load_state() is None
     store.append(token, 1, ["a", "b", "c"])
@@ -77,32 +77,32 @@ def test_a_saved_state_replaces_the_events_before_it(store: Store) -> None:
     assert list(store.load_events(0)) == []
 
 
-def test_only_one_scheduler_at_a_time_and_the_old_one_is_fenced(url: str) -> None:
+def test_only_one_scheduler_holds_the_lock_and_the_old_one_is_fenced(url: str) -> None:
     first, second = Store(url), Store(url)
     try:
         old = token_of(first)
-        first.append(old, 1, ["mine"])
+        first.append(old, 1, ["first"])
         assert second.acquire("other", wait_s=0.2) is None
-        found: list[int | None] = []
-        standby = threading.Thread(target=lambda: found.append(second.acquire("b", wait_s=20)))
+        tokens: list[int | None] = []
+        standby = threading.Thread(target=lambda: tokens.append(second.acquire("b", wait_s=20)))
         standby.start()
         time.sleep(0.3)
         began = time.monotonic()
         first.close()
         standby.join(20)
-        assert found == [old + 1]
+        assert tokens == [old + 1]
         assert time.monotonic() - began < 10
         with pytest.raises(FencedError):
             first.append(old, 2, ["late"])
         with pytest.raises(FencedError):
             first.save_state(old, 1, "late")
-        assert [r.body for r in second.load_events(0)] == ["mine"]
+        assert [r.body for r in second.load_events(0)] == ["first"]
     finally:
         first.close()
         second.close()
 
 
-def test_the_newest_schema_is_that_of_the_last_migration(url: str) -> None:
+def test_schema_version_is_that_of_the_last_migration(url: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(tables.__file__).parent / "migrations"))
     assert ScriptDirectory.from_config(config).get_current_head() == tables.SCHEMA_VERSION
@@ -111,7 +111,7 @@ def test_the_newest_schema_is_that_of_the_last_migration(url: str) -> None:
     assert schema_state(url) == (tables.SCHEMA_VERSION, tables.SCHEMA_VERSION)
 
 
-def test_a_store_is_opened_again_as_it_was(url: str) -> None:
+def test_reopened_store_keeps_its_events_and_tokens(url: str) -> None:
     first = Store(url)
     first.append(token_of(first), 1, ["a"])
     first.close()

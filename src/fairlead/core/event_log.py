@@ -1,4 +1,4 @@
-"""The event log: one JSON line for each event, from which a run can be replayed."""
+"""The event log: one JSON line per event, from which a run can be replayed."""
 
 import json
 from collections.abc import Iterable
@@ -11,12 +11,13 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.model import events as ev
 from fairlead.model.cluster import Node
 from fairlead.model.errors import ProtocolError
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 
-_PLAIN = frozenset({str, float, int, bool, type(None)})
+_JSON_TYPES = frozenset({str, float, int, bool, type(None)})
 _LOGGED_TYPES: tuple[type, ...] = (
     *get_args(ev.Event),
     Job,
@@ -26,6 +27,15 @@ _LOGGED_TYPES: tuple[type, ...] = (
     Plan,
     Placements,
 )
+
+
+def wire_name(logged: type) -> str:
+    """Return the name of a class in the event log: its ``WIRE_NAME``, else its own name.
+
+    A class that is renamed keeps its old name as ``WIRE_NAME``, so that old logs stay readable
+    and new ones byte-identical. Subclasses do not inherit it.
+    """
+    return str(vars(logged).get("WIRE_NAME", logged.__name__))
 
 
 def encode_event(event: ev.Event) -> str:
@@ -40,7 +50,7 @@ def decode_event(line: str, memory_type: type) -> ev.Event:
 
 
 def replay(scheduler: Scheduler[Any], lines: Iterable[str]) -> Scheduler[Any]:
-    """Feed a log to a new scheduler: the same state follows, without planner or clock."""
+    """Feed a log to a new scheduler: it reaches the same state, without planner or clock."""
     memory_type = type(scheduler.memory)
     for line in lines:
         scheduler.handle(decode_event(line, memory_type))
@@ -48,8 +58,8 @@ def replay(scheduler: Scheduler[Any], lines: Iterable[str]) -> Scheduler[Any]:
 
 
 def encode_value(value: object) -> Any:
-    """Return a value of the model in plain JSON; arrays and dataclasses say what they are."""
-    if type(value) in _PLAIN:
+    """Return a model value as plain JSON; arrays and dataclasses are tagged with their type."""
+    if type(value) in _JSON_TYPES:
         return value
     if isinstance(value, np.ndarray):
         return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
@@ -57,7 +67,7 @@ def encode_value(value: object) -> Any:
         # Fields with metadata are left out while they are empty (model.job.OMIT_IF_EMPTY).
         written = [f.name for f in fields(value) if not f.metadata or getattr(value, f.name)]
         members = {name: encode_value(getattr(value, name)) for name in written}
-        return {"is": type(value).__name__, **members}
+        return {"is": wire_name(type(value)), **members}
     if isinstance(value, dict):
         return {key: encode_value(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -68,8 +78,18 @@ def encode_value(value: object) -> Any:
 
 
 def decode_value(value: Any, memory_type: type) -> Any:
-    """Return what ``encode_value`` was given; the mechanism's memory has this type."""
-    return _decode(value, {kind.__name__: kind for kind in (*_LOGGED_TYPES, memory_type)})
+    """Return the value that ``encode_value`` encoded; the mechanism's memory has this type."""
+    return _decode(value, _LOGGED | {wire_name(memory_type): memory_type})
+
+
+def _by_wire_name(logged: Iterable[type]) -> dict[str, type]:
+    """Return wire name → class; a class with that very name wins over one that borrows it."""
+    logged = tuple(logged)
+    borrowed = {wire_name(each): each for each in logged}
+    return borrowed | {each.__name__: each for each in logged if wire_name(each) == each.__name__}
+
+
+_LOGGED = _by_wire_name(_LOGGED_TYPES)
 
 
 def _decode(value: Any, known: dict[str, type]) -> Any:
@@ -84,5 +104,5 @@ def _decode(value: Any, known: dict[str, type]) -> Any:
     if name is None:
         return members
     if name not in known:
-        raise ProtocolError(f"the log holds a {name!r}, which this scheduler does not know")
+        raise ProtocolError(f"unknown type in the event log: {name!r}")
     return known[name](**members)

@@ -1,31 +1,36 @@
-"""The scheduler's table of jobs, by job number."""
+"""Table of all jobs ever submitted, by job number."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.bounds import clamped_weight
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
-from fairlead.model.job import Job, Tenant, per_accelerator_gangs_error
-from fairlead.model.plan import NOBODY
+from fairlead.model.job import Job
+from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Measurements, gangs_by_accelerator
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.submission.admission import Admission, requirements
+from fairlead.model.tenants.tenant import Tenant
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)
 _NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY, ISOLATED = range(7)
 FIRST_TIME_COLUMN = len(_NUMBERS)
-"""columns of JobTable.ints and .numbers, in these from FIRST_TIME_COLUMN on the time received"""
+"""columns of JobTable.ints and .numbers; those from FIRST_TIME_COLUMN on hold the time received"""
 _MEASURED = MEASURED_AT, MEASURED_LEASE, SPEED, UTILIZATION, MEMORY = range(5)
-_UNMEASURED = (-np.inf, NOBODY, np.nan, np.nan, np.nan)
-"""columns of JobTable.measured, and what they hold before a job's first report"""
+_UNMEASURED = (-np.inf, ABSENT, np.nan, np.nan, np.nan)
+"""columns of JobTable.measured, and their values before a job's first report"""
 
 
 class JobState(IntEnum):
-    """Where a job stands; only active jobs are scheduled."""
+    """State of a job; only active jobs are scheduled."""
 
     ACTIVE = 0
     FINISHED = 1
@@ -37,26 +42,9 @@ class JobState(IntEnum):
 class JobTable:
     """Columns over all jobs ever submitted; job numbers are given in order of submission."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        beliefs: SpeedTable,
-        *,
-        mixes: bool = False,
-        alternatives: bool = False,
-    ) -> None:
-        """Take in jobs for a cluster.
-
-        ``mixes``: gangs may have several accelerators' devices. ``alternatives``: the number of
-        devices that a job needs may depend on the accelerator.
-        """
+    def __init__(self, cluster: Cluster, beliefs: SpeedTable, capabilities: Capabilities) -> None:
         self._cluster = cluster
-        self._allows_per_accelerator_gangs = alternatives
-        self._allows_mixed_gangs = mixes
-        self._beliefs = beliefs
-        self._permanent: IntArray = cluster.counts
-        self._can_use: set[tuple[object, ...]] = set()
-        """what is known of jobs that can run on the lasting devices"""
+        self.admission = Admission(cluster, beliefs, cluster.counts, capabilities)
         self.jobs: list[Job] = []
         self.ids: list[str] = []
         self.number: dict[str, int] = {}
@@ -68,8 +56,8 @@ class JobTable:
         self._profiles: Profiles | None = None
         self._active: IntArray = np.zeros(0, dtype=np.int64)
         self.measured: FloatArray = np.zeros((0, len(_MEASURED)))
-        """jobs → its last report; shorter than the table where the last jobs made none"""
-        self._lay_out(
+        """jobs → last report; shorter than the table if the last jobs made none"""
+        self._allocate_columns(
             np.zeros((64, len(_INTS)), dtype=np.int64),
             np.zeros((64, len(_NUMBERS) + len(cluster.accelerators))),
         )
@@ -77,79 +65,61 @@ class JobTable:
     def __len__(self) -> int:
         return len(self.jobs)
 
-    def use(self, cluster: Cluster, lasting: IntArray) -> None:
-        """Go on with a cluster that has further nodes; jobs may run there, too."""
+    def extend_cluster(self, cluster: Cluster, permanent: IntArray) -> None:
+        """Use a cluster with additional nodes; jobs may run there, too."""
         more = len(cluster.accelerators) - len(self._cluster.accelerators)
         self._cluster = cluster
         unused = np.zeros((len(self.numbers), more))
-        self._lay_out(self.ints, np.hstack([self.numbers, unused]))
+        self._allocate_columns(self.ints, np.hstack([self.numbers, unused]))
+        self.set_permanent_devices(permanent)
         self._look_up_speeds()
-        self.expect(lasting)
 
-    def expect(self, lasting: IntArray) -> None:
-        """Refuse jobs from now on that need more than these devices of each accelerator."""
-        self._permanent = lasting
-        self._can_use.clear()
+    def set_permanent_devices(self, permanent: IntArray) -> None:
+        """Reject later jobs that need more than these devices per accelerator."""
+        self.admission = self.admission.with_devices(self._cluster, permanent)
 
-    def believe(self, beliefs: SpeedTable, *, mixes: bool, alternatives: bool) -> None:
-        """Go on with other speeds; refuse them if a job that has not ended could never run.
+    def set_speeds(self, beliefs: SpeedTable, capabilities: Capabilities) -> None:
+        """Use other speeds; raise InputError if a job that has not ended could never run.
 
-        One that already could not, as its devices were removed, goes on waiting if it could run
-        when such are back.
+        A job that already could not, because its devices were removed, stays queued if it could
+        run on equal devices.
         """
-        before = self._beliefs, self._allows_mixed_gangs, self._allows_per_accelerator_gangs
         stranded = set(self.stranded)
-        self._beliefs, self._allows_mixed_gangs, self._allows_per_accelerator_gangs = (
-            beliefs,
-            mixes,
-            alternatives,
-        )
-        self._can_use.clear()
-        try:
-            for number in self._not_ended:
-                if number in stranded:
-                    self._require_runnable(self.jobs[number], self._cluster.counts)
-                else:
-                    self._check_runs(self.jobs[number])
-        except InputError:
-            self._beliefs, self._allows_mixed_gangs, self._allows_per_accelerator_gangs = before
-            self._can_use.clear()
-            raise
+        admission = self.admission.with_speeds(beliefs, capabilities)
+        for number in self._not_ended:
+            if number in stranded:
+                admission.check_on_all_nodes(self.jobs[number])
+            else:
+                admission.check(self.jobs[number])
+        self.admission = admission
         self._look_up_speeds()
 
     @property
     def stranded(self) -> list[int]:
-        """The jobs that have not ended and can run on none of the lasting devices."""
-        return [number for number in self._not_ended if not self._runs(self.jobs[number])]
+        """The jobs that have not ended and can run on none of the permanent devices."""
+        admits = self.admission.admits
+        return [number for number in self._not_ended if not admits(self.jobs[number])]
 
     @property
     def _not_ended(self) -> list[int]:
-        found = np.isin(self.state[: len(self)], (JobState.ACTIVE, JobState.HELD)).nonzero()[0]
-        return list(found.tolist())
+        states = self.state[: len(self)]
+        numbers: list[int] = (
+            np.isin(states, (JobState.ACTIVE, JobState.HELD)).nonzero()[0].tolist()
+        )
+        return numbers
 
     def _look_up_speeds(self) -> None:
         self._profile_rows = [
-            (self._speed_or_zero(job), *row[1:])
+            (self.admission.speeds(job), *row[1:])
             for job, row in zip(self._first_of_profile, self._profile_rows, strict=True)
         ]
         self._profiles = None
 
-    def require_devices(self, asked: Mapping[str, int]) -> None:
-        """Raise InputError for the first accelerator of which there are never so many devices."""
-        there = dict(zip(self._cluster.accelerators, self._permanent.tolist(), strict=True))
-        for kind, count in asked.items():
-            if count > there.get(kind, 0):
-                raise InputError(
-                    f"{kind}={count} can never run: the cluster has {there.get(kind, 0)} {kind}",
-                    fix=f"of {', '.join(there)} give those it is to use, with numbers that fit",
-                    field="accelerators",
-                )
-
     def add(self, job: Job) -> int:
-        """Add an active job and return its number; refuse one that could never run."""
+        """Add an active job and return its number; reject a job that could never run."""
         if job.id in self.number:
             raise InputError(f"job {job.id!r} exists", fix="give every job its own id", field="id")
-        self._check_runs(job)
+        self.admission.check(job)
         return self._append(job)
 
     def _append(self, job: Job) -> int:
@@ -160,7 +130,7 @@ class JobTable:
         self.jobs.append(job)
         self.ids.append(job.id)
         self.number[job.id] = number
-        self.ints[number] = (JobState.ACTIVE, profile, NOBODY, NOBODY)
+        self.ints[number] = (JobState.ACTIVE, profile, ABSENT, ABSENT)
         row = self.numbers[number]
         row[ARRIVAL] = job.arrival_at
         row[TOTAL] = job.total_steps
@@ -173,36 +143,36 @@ class JobTable:
         """Return the number of a job that has not ended."""
         number = self.number.get(job_id)
         if number is None:
-            raise ProtocolError(f"there is no job {job_id!r}")
+            raise ProtocolError(f"unknown job {job_id!r}")
         if self.has_ended(number):
             raise ProtocolError(f"job {job_id!r} has already ended")
         return number
 
     def has_ended(self, number: int) -> bool:
-        """Tell whether a job is neither active nor held."""
+        """Return whether a job is neither active nor held."""
         return self.state.item(number) not in (JobState.ACTIVE, JobState.HELD)
 
-    def end(self, number: int, state: JobState) -> None:
-        """Take a job out of the active ones, for good or until it is released."""
+    def deactivate(self, number: int, state: JobState) -> None:
+        """End a job, or hold it until it is released."""
         if self.has_ended(number):
             raise ProtocolError(f"job {self.ids[number]!r} has already ended")
         self.state[number] = state
         self._active = self._active[self._active != number]
 
     def release(self, number: int) -> None:
-        """Make a held job active again, in its old place."""
+        """Make a held job active again, at its old position."""
         if self.state[number] == JobState.HELD:
             self.state[number] = JobState.ACTIVE
             self._active = np.insert(self._active, np.searchsorted(self._active, number), number)
 
     def change(self, job: Job) -> None:
-        """Replace what a tenant has said of a job; its progress stays."""
+        """Replace a job's description; its progress stays."""
         number = self.find(job.id)
         before = self.jobs[number]
         if (job.workload, job.total_steps) != (before.workload, before.total_steps):
             raise ProtocolError(f"job {job.id!r} cannot change its workload or steps")
-        if _needs(job) != _needs(before):
-            self._check_runs(job)
+        if requirements(job) != requirements(before):
+            self.admission.check(job)
         self.ints[number, PROFILE] = self._intern_profile(job)
         self.jobs[number] = job
         row = self.numbers[number]
@@ -210,23 +180,27 @@ class JobTable:
         row[PRIORITY] = job.priority
 
     def set_tenant(self, tenant: Tenant) -> None:
-        """Add a tenant or replace the one with its id."""
+        """Add a tenant, or replace the tenant with the same id."""
         index = self._tenant_index.setdefault(tenant.id, len(self.tenants))
-        self.tenants[index : index + 1] = [tenant]
+        weight = clamped_weight(tenant.weight)
+        known = tenant if weight == tenant.weight else replace(tenant, weight=weight)
+        self.tenants[index : index + 1] = [known]
 
     def advance(self, job: IntArray, steps: FloatArray, capacity: IntArray) -> None:
-        """Note that jobs have made so many steps in all, and what an equal split would have taken.
+        """Record jobs' total steps, and the time these would have taken under an equal split.
 
-        That is counted with as many jobs as are active now, for the steps made since the last
-        report; reports come at least once a round. Steps that were lost are taken back.
+        The equal split is among the jobs active now, for the steps since the last report;
+        reports come at least once a round. Lost steps are subtracted again.
         """
         speed = self.profiles.speed[self.ints[job, PROFILE]]
         gang = self.profiles.gang_on[self.ints[job, PROFILE]]
         part = np.where((speed > 0) & (gang <= capacity), capacity / gang, 0.0)
-        # One of n jobs runs on part / n of each accelerator, and for all of its time at most.
+        # One of n jobs runs on part / n of each accelerator, and never more than all the time.
         alone = np.maximum(part.sum(axis=1), len(self._active))
-        pace = (part * speed).sum(axis=1)
-        per_step = np.divide(alone, pace, out=np.zeros_like(pace), where=pace > 0)
+        steps_per_s = (part * speed).sum(axis=1)
+        per_step = np.divide(
+            alone, steps_per_s, out=np.zeros_like(steps_per_s), where=steps_per_s > 0
+        )
         isolated = self.numbers[job, ISOLATED] + (steps - self.steps[job]) * per_step
         self.numbers[job, ISOLATED] = np.maximum(isolated, 0.0)
         self.steps[job] = steps
@@ -241,8 +215,8 @@ class JobTable:
         """The profiles of all jobs so far."""
         if self._profiles is None and not self._profile_rows:
             none = np.zeros(0, dtype=np.int64)
-            kinds = len(self._cluster.accelerators)
-            self._profiles = Profiles(np.zeros((0, kinds)), none, np.zeros(0), none)
+            columns = len(self._cluster.accelerators)
+            self._profiles = Profiles(np.zeros((0, columns)), none, np.zeros(0), none)
         if self._profiles is None:
             speed, gang, weight, tenant, workload, least, most = zip(
                 *self._profile_rows, strict=True
@@ -256,8 +230,8 @@ class JobTable:
                 workload,
                 np.array(least) if elastic else None,
                 np.array(most) if elastic else None,
-                np.array([self._members(job) for job in self._first_of_profile])
-                if self._allows_mixed_gangs
+                np.array([self.admission.member_speeds(job) for job in self._first_of_profile])
+                if self.admission.capabilities.mixed_gangs
                 else None,
                 self._gangs(),
             )
@@ -266,7 +240,7 @@ class JobTable:
     def store_measurement(
         self, job: int, report: tuple[float, float, float, float, float]
     ) -> None:
-        """Keep a job's report (at, lease, speed, utilisation, memory) until its next one."""
+        """Replace a job's last report (at, lease, speed, utilisation, memory)."""
         missing = job + 1 - len(self.measured)
         if missing > 0:
             more = np.full((max(missing, len(self.measured)), len(_MEASURED)), _UNMEASURED)
@@ -274,117 +248,33 @@ class JobTable:
         self.measured[job] = report
 
     def measurements(self, jobs: IntArray) -> Measurements | None:
-        """Return what these jobs last reported; None where no job ever has."""
+        """Return the last reports of these jobs; None if no job has ever reported."""
         if not len(self.measured):
             return None
-        found = np.full((len(jobs), len(_MEASURED)), _UNMEASURED)
+        reports = np.full((len(jobs), len(_MEASURED)), _UNMEASURED)
         known = jobs < len(self.measured)
-        found[known] = self.measured[jobs[known]]
-        lease = found[:, MEASURED_LEASE].astype(np.int64)
+        reports[known] = self.measured[jobs[known]]
+        lease = reports[:, MEASURED_LEASE].astype(np.int64)
         return Measurements(
-            found[:, MEASURED_AT],
+            reports[:, MEASURED_AT],
             lease,
-            found[:, SPEED],
-            found[:, UTILIZATION],
-            found[:, MEMORY],
+            reports[:, SPEED],
+            reports[:, UTILIZATION],
+            reports[:, MEMORY],
         )
 
-    def _fitting(self, job: Job, counts: IntArray) -> FloatArray:
-        """Return accelerators → believed speed of the job where it may and can run, else 0."""
-        speed = self._beliefs.row_of(job, self._cluster.accelerators)
-        enough = counts >= gangs_by_accelerator([job], self._cluster.accelerators)[0]
-        return np.where(self._allowed(job) & enough, speed, 0.0)
-
-    def gang_on(self, job: int, kind: int) -> int:
-        """Return how many devices a job needs at once on an accelerator; its gang for several."""
-        found = self.jobs[job]
-        return found.gang_on(self._cluster.accelerators[kind]) if kind >= 0 else found.gang
+    def gang_on(self, number: int, accelerator: int) -> int:
+        """Return the devices a job needs at once on an accelerator; its gang if mixed."""
+        job = self.jobs[number]
+        return (
+            job.gang_on(self._cluster.accelerators[accelerator]) if accelerator >= 0 else job.gang
+        )
 
     def _gangs(self) -> IntArray | None:
-        """Return profiles × accelerators → devices needed at once, None where all are alike."""
+        """Return profiles × accelerators → devices needed at once; None if none depends on it."""
         if not any(job.gangs for job in self._first_of_profile):
             return None
         return gangs_by_accelerator(self._first_of_profile, self._cluster.accelerators)
-
-    def _speed_or_zero(self, job: Job) -> FloatArray:
-        """Return the same for what there is, 0 for a job that ended under another speeds table."""
-        try:
-            return self._fitting(job, self._cluster.counts)
-        except InputError:
-            return np.zeros(len(self._cluster.accelerators))
-
-    def _members(self, job: Job) -> FloatArray:
-        """Return accelerators → believed speed of a gang with this one as its slowest member."""
-        kinds = self._cluster.accelerators
-        speed = [self._beliefs.member_speed(job.workload, job.gang, kind) for kind in kinds]
-        return np.where(self._allowed(job), speed, 0.0)
-
-    def _allowed(self, job: Job) -> BoolArray:
-        """Return accelerators → the job may use it, and it has the memory."""
-        allowed = self._named(job)
-        if job.memory_gib is not None:
-            allowed &= self._cluster.memory_gib >= job.memory_gib
-        return allowed
-
-    def _named(self, job: Job) -> BoolArray:
-        """Return accelerators → the job may use it."""
-        kinds = self._cluster.accelerators
-        if job.accelerators is None:
-            return np.ones(len(kinds), dtype=bool)
-        return np.isin(kinds, job.accelerators)
-
-    def _can_run(self, job: Job, devices: IntArray) -> bool:
-        if self._fitting(job, devices).any():
-            return True
-        if not self._allows_mixed_gangs:
-            return False
-        return int(devices[self._members(job) > 0.0].sum()) >= job.gang
-
-    def _runs(self, job: Job) -> bool:
-        """Tell whether a job can run on the lasting devices."""
-        try:
-            self._check_runs(job)
-        except InputError:
-            return False
-        return True
-
-    def _check_runs(self, job: Job) -> None:
-        needs = _needs(job)
-        if needs not in self._can_use:
-            self._require_runnable(job, self._permanent)
-            self._can_use.add(needs)
-
-    def _require_runnable(self, job: Job, devices: IntArray) -> None:
-        """Raise InputError unless a job can run on so many devices of each accelerator."""
-        if job.gangs and not self._allows_per_accelerator_gangs:
-            raise per_accelerator_gangs_error(job.id)
-        if not self._can_run(job, devices):
-            raise self._why_unrunnable(job, devices)
-
-    def _why_unrunnable(self, job: Job, devices: IntArray) -> InputError:
-        """Return what keeps a job from ever running: the first of its fields that does."""
-        counted = zip(self._cluster.accelerators, devices.tolist(), strict=True)
-        there = [kind for kind, count in counted if count]
-        told = f"job {job.id!r} (workload {job.workload!r}, gang {job.gang})"
-        if job.accelerators is not None and not set(job.accelerators) & set(there):
-            asked = ", ".join(map(repr, job.accelerators))
-            return InputError(
-                f"{told} may use only {asked}, which the cluster does not have",
-                fix=f"choose among {', '.join(there)}",
-                field="accelerators",
-            )
-        if job.memory_gib is not None and not self._allowed(job).any():
-            return InputError(
-                f"{told} needs {job.memory_gib:g} GiB of a device, of those it may use the largest"
-                f" has {float(self._cluster.memory_gib[self._named(job)].max()):g}",
-                fix="ask for less memory or allow other accelerators",
-                field="memory_gib",
-            )
-        return InputError(
-            f"{told} can run on none of the cluster's accelerators",
-            fix="check its gang and accelerators against the cluster and the speeds",
-            field="gang",
-        )
 
     def _intern_profile(self, job: Job) -> int:
         tenant = self._tenant_index.get(job.tenant)
@@ -397,34 +287,35 @@ class JobTable:
         key = (*shape, gangs, job.weight, tenant, job.accelerators, job.memory_gib)
         known = self._profile_index.get(key)
         if known is None:
-            row = self._speed_or_zero(job)
+            row = self.admission.speeds(job)
             known = self._profile_index[key] = len(self._profile_rows)
             self._first_of_profile.append(job)
-            self._profile_rows.append((row, job.gang, job.weight, tenant, job.workload, *elastic))
+            weight = clamped_weight(job.weight)
+            self._profile_rows.append((row, job.gang, weight, tenant, job.workload, *elastic))
             self._profiles = None
         return known
 
     def _grow(self) -> None:
         old = (self.ints, self.numbers)
-        self._lay_out(*(np.concatenate([table, np.zeros_like(table)]) for table in old))
+        self._allocate_columns(*(np.concatenate([table, np.zeros_like(table)]) for table in old))
 
-    def _lay_out(self, ints: IntArray, numbers: FloatArray) -> None:
+    def _allocate_columns(self, ints: IntArray, numbers: FloatArray) -> None:
         self.ints = ints
         self.numbers = numbers
         """all columns side by side, so that a snapshot copies its rows at once"""
         self.state = ints[:, STATE]
         self.on = ints[:, ON]
-        """accelerator held, NOBODY for none"""
+        """accelerator held, ABSENT for none"""
         self.lease = ints[:, LEASE]
-        """the first copy's lease, NOBODY for none"""
+        """the first copy's lease, ABSENT for none"""
         self.steps = numbers[:, STEPS]
-        """steps made as last reported: what policies see"""
+        """steps last reported, as policies see them"""
         self.saved_steps = numbers[:, SAVED]
-        """steps held by a checkpoint: what survives"""
+        """steps in the last checkpoint"""
         self.received_s = numbers[:, FIRST_TIME_COLUMN:]
 
     def saved(self) -> dict[str, object]:
-        """Return what a new table needs to become this one."""
+        """Return the table's content, for ``restore``."""
         return {
             "jobs": self.jobs,
             "tenants": self.tenants,
@@ -433,11 +324,11 @@ class JobTable:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Become the table that gave ``saved``."""
+        """Take the content that ``saved`` returned."""
         for tenant in saved["tenants"]:
             self.set_tenant(tenant)
         for job in saved["first_of_profile"]:
-            self._intern_profile(job)  # in the order in which profiles were numbered
+            self._intern_profile(job)  # in the order of their numbers
         for job in saved["jobs"]:
             self._append(job)
         count = len(self)
@@ -447,7 +338,7 @@ class JobTable:
         self._active = (self.state[:count] == JobState.ACTIVE).nonzero()[0]
 
     def columns(self) -> dict[str, IntArray | FloatArray]:
-        """Return the columns that make up the table's state, up to the last job."""
+        """Return the columns, up to the last job."""
         columns: dict[str, IntArray | FloatArray] = {
             "ints": self.ints[: len(self)],
             "numbers": self.numbers[: len(self)],
@@ -455,9 +346,3 @@ class JobTable:
         if len(self.measured):
             columns["measured"] = self.measured
         return columns
-
-
-def _needs(job: Job) -> tuple[object, ...]:
-    """Return all that decides where a job can run."""
-    gangs = tuple(job.gangs.items())
-    return (job.workload, job.gang, gangs, job.accelerators, job.memory_gib)

@@ -1,4 +1,4 @@
-"""Which job holds which devices, under which lease."""
+"""Table of open leases and the devices that they hold."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,20 +10,20 @@ from fairlead.core.jobs import FIRST_TIME_COLUMN, PROFILE, JobTable
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
-from fairlead.model.lease import SLOTS, Placements
-from fairlead.model.plan import NOBODY
+from fairlead.model.lease import SLOT_LIMIT, Placements
+from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import MIXED
 
 _EMPTY_SLOT = (-1, -1, 0, 1, -1, -1)
-"""what a slot's columns hold before its first lease: lease number, job, copy, devices held,
-their accelerator, the first of them"""
+"""a slot's columns before its first lease: lease number, job, copy, devices held, their
+accelerator, the first of them"""
 
 
 class LeaseTable:
-    """Columns over slots; a slot holds one open lease and is used again after its end.
+    """Columns over slots; a slot holds one open lease and is reused after its end.
 
-    ``holder`` is lanes × devices: the slot that holds the device, -1 when none does. Packed jobs
-    share devices, each in a lane of its own. The last slot is never used, so that -1 finds an
+    ``holder`` is lanes × devices: the slot that holds the device, -1 if none does. Packed jobs
+    share devices, each in a separate lane. The last slot is never used, so that -1 indexes an
     empty row.
     """
 
@@ -35,35 +35,35 @@ class LeaseTable:
         self.next_epoch = 0
         self.leaving_count = 0
         self.simple = True
-        """no lease so far was mixed or a further copy: a job has one lease on one accelerator"""
+        """whether every job so far had one lease on one accelerator: no mixed gangs, no copies"""
         self.own_steps: dict[int, float] = {}
-        """slots of forked jobs' copies → steps each has made itself, as last reported"""
+        """slot of a copy → steps that this copy has made, as last reported"""
         self._extra_device_s: dict[tuple[int, int], float] = {}
-        """job, accelerator → device-seconds that ended leases of elastic jobs held beyond those of
-        its gang, below 0 where they held fewer"""
+        """job, accelerator → device-seconds that ended leases of an elastic job held beyond its
+        gang; negative if they held fewer"""
         self._free: list[int] = []
         self._n_held = 0
-        """devices held, counted once for each lease that holds them"""
+        """devices held, counted once per lease"""
         self._gangs = False
-        """whether a lease so far had more devices than one"""
+        """whether any lease so far had more than one device"""
         self._reset_slots(devices)
 
-    def use(self, cluster: Cluster) -> None:
-        """Go on with a cluster that has further nodes."""
+    def extend_cluster(self, cluster: Cluster) -> None:
+        """Use a cluster with additional nodes."""
         more = len(cluster.accelerator_of) - len(self._accelerator_of)
         self._accelerator_of = cluster.accelerator_of
         free = np.full((len(self.holder), more), -1, dtype=np.int64)
         self.holder = np.hstack([self.holder, free])
 
-    def _lay_out(
+    def _set_columns(
         self, ints: tuple[IntArray, ...], counted_at: FloatArray, leaving: BoolArray
     ) -> None:
         self._columns = ints
-        self.lease, self.job, self.copy, self._size, self._kind, self._first = ints
+        self.lease, self.job, self.copy, self._size, self._accelerator, self._first = ints
         self.counted_at = counted_at
-        """until when the time held has been credited to the job"""
+        """instant up to which the time held has been credited to the job"""
         self.leaving = leaving
-        """told to give up its devices; cannot be renewed any more"""
+        """slots → the lease was preempted and cannot be renewed"""
 
     def __len__(self) -> int:
         return len(self.lease) - 1 - len(self._free)
@@ -79,56 +79,57 @@ class LeaseTable:
         return (self.lease >= 0).nonzero()[0]
 
     @property
-    def staying(self) -> IntArray:
-        """The slots in use that were not told to leave."""
+    def active_slots(self) -> IntArray:
+        """The slots in use whose lease was not preempted."""
         if not self.leaving_count:
             return self.open
         return ((self.lease >= 0) & ~self.leaving).nonzero()[0]
 
     @property
     def nonstandard_slots(self) -> IntArray:
-        """The slots that stay and share devices, mix accelerators, or have not the job's gang."""
-        slots = self.staying
-        on = zip(self.job[slots].tolist(), self._kind[slots].tolist(), strict=True)
-        gang = np.array([self._jobs.gang_on(job, kind) for job, kind in on])
-        odd = (self._size[slots] != gang) | (self._kind[slots] == MIXED) | (self.copy[slots] > 0)
+        """The active slots that share devices, mix accelerators, or differ from the job's gang."""
+        slots = self.active_slots
+        on = zip(self.job[slots].tolist(), self._accelerator[slots].tolist(), strict=True)
+        gang = np.array([self._jobs.gang_on(job, accelerator) for job, accelerator in on])
+        odd = (self._size[slots] != gang) | (self.copy[slots] > 0)
+        odd |= self._accelerator[slots] == MIXED
         shared = np.count_nonzero(self.holder >= 0, axis=0) > 1
-        found: IntArray = slots[odd | np.isin(slots, self.on_devices(shared))]
-        return found
+        nonstandard: IntArray = slots[odd | np.isin(slots, self.on_devices(shared))]
+        return nonstandard
 
     def slots(self, leases: IntArray) -> IntArray:
-        """Return the slots of these leases; refuse one that is not open."""
-        slots: IntArray = leases & (SLOTS - 1)
+        """Return the slots of these leases; raise ProtocolError if one is not open."""
+        slots: IntArray = leases & (SLOT_LIMIT - 1)
         if np.count_nonzero(self.lease.take(slots, mode="clip") != leases):
-            raise ProtocolError(f"a lease of {leases.tolist()[:5]} is not open")
+            raise ProtocolError(f"lease not open: one of {leases.tolist()[:5]}")
         return slots
 
     def is_open(self, leases: IntArray) -> BoolArray:
-        """leases → it is open and was not told to leave."""
-        slots = np.minimum(leases & (SLOTS - 1), len(self.lease) - 1)
+        """leases → it is open and was not preempted."""
+        slots = np.minimum(leases & (SLOT_LIMIT - 1), len(self.lease) - 1)
         still: BoolArray = (self.lease[slots] == leases) & ~self.leaving[slots]
         return still
 
     def of_job(self, job: int) -> IntArray:
         """Return the slots that a job or its copies hold."""
         slots = self.open
-        mine: IntArray = slots[self.job[slots] == job]
-        return mine
+        own: IntArray = slots[self.job[slots] == job]
+        return own
 
     def sizes(self, slots: IntArray) -> IntArray:
         """slots → devices that the lease holds."""
         return self._size[slots]
 
     def devices_of(self, lease: int) -> int:
-        """Return how many devices a lease holds; 0 for one that is not open, NOBODY included."""
-        slot = lease & (SLOTS - 1)
+        """Return the number of devices a lease holds; 0 if it is not open."""
+        slot = lease & (SLOT_LIMIT - 1)
         if lease < 0 or slot >= len(self.lease) or self.lease[slot] != lease:
             return 0
         return int(self._size[slot])
 
     @property
     def free_devices(self) -> BoolArray:
-        """devices → nobody holds it."""
+        """devices → no lease holds it."""
         held = self.holder[0] if len(self.holder) == 1 else self.holder.max(axis=0)
         free: BoolArray = held < 0
         return free
@@ -138,55 +139,55 @@ class LeaseTable:
         held = self.holder[:, devices]
         return np.unique(held[held >= 0])
 
-    def vacating(self, units: Placements) -> BoolArray:
-        """placements → somebody who was told to leave still holds a device of it."""
+    def waits_for_release(self, units: Placements) -> BoolArray:
+        """placements → a preempted lease still holds one of its devices."""
         if not self.packed and len(units.device) == len(units):
             still: BoolArray = self.leaving[self.holder[0, units.device]]
             return still
         return units.any_device(np.logical_or.reduce(self.leaving[self.holder], axis=0))
 
-    def leave(self, slots: IntArray) -> None:
-        """Note that these leases were told to give up their devices."""
+    def mark_leaving(self, slots: IntArray) -> None:
+        """Mark these leases as preempted."""
         self.leaving[slots] = True
         self.leaving_count += len(slots)
 
     def start(self, units: Placements, at: float) -> IntArray:
-        """Open a lease for every placement, on free lanes of its devices; return the numbers."""
+        """Open a lease per placement, on free lanes of its devices; return the lease numbers."""
         lease = self._number(len(units))
-        slot = lease & (SLOTS - 1)
+        slot = lease & (SLOT_LIMIT - 1)
         single = len(units.device) == len(slot)
         first = units.device if single else units.device[units.start[:-1]]
-        kind = self._accelerator_of[first]
+        accelerator = self._accelerator_of[first]
         self.lease[slot] = lease
         self.job[slot] = units.job
         self._first[slot] = first
         self.counted_at[slot] = at
         if not single:
-            self._record_gang_sizes(units, slot, kind)
-        self._kind[slot] = kind
+            self._record_gang_sizes(units, slot, accelerator)
+        self._accelerator[slot] = accelerator
         copies = np.count_nonzero(units.copy)
-        self._hold(units, slot)
+        self._assign_devices(units, slot)
         if self.simple and not copies:
-            self._jobs.on[units.job] = kind
+            self._jobs.on[units.job] = accelerator
             self._jobs.lease[units.job] = lease
         else:
             self.simple &= not copies
             self.copy[slot] = units.copy
             own = units.copy == 0
             self.own_steps.update(dict.fromkeys(slot[~own].tolist(), 0.0))
-            self._jobs.on[units.job] = kind
+            self._jobs.on[units.job] = accelerator
             self._jobs.lease[units.job[own]] = lease[own]
         return lease
 
-    def _record_gang_sizes(self, units: Placements, slot: IntArray, kind: IntArray) -> None:
+    def _record_gang_sizes(self, units: Placements, slot: IntArray, accelerator: IntArray) -> None:
         size = self._size[slot] = units.size
         each = self._accelerator_of[units.device]
-        alike = np.logical_and.reduceat(each == kind.repeat(size), units.start[:-1])
-        kind[~alike] = MIXED
+        alike = np.logical_and.reduceat(each == accelerator.repeat(size), units.start[:-1])
+        accelerator[~alike] = MIXED
         self._gangs = True
         self.simple &= bool(alike.all())
 
-    def _hold(self, units: Placements, slot: IntArray) -> None:
+    def _assign_devices(self, units: Placements, slot: IntArray) -> None:
         device = units.device
         each = slot if len(device) == len(slot) else slot.repeat(units.size)
         self._n_held += len(device)
@@ -198,12 +199,12 @@ class LeaseTable:
                 return
             holder[device] = before  # some of these jobs share a device
         start = units.start.tolist()
-        for i, mine in enumerate(slot.tolist()):
+        for i, own in enumerate(slot.tolist()):
             devices = device[start[i] : start[i + 1]]
             free = np.flatnonzero((self.holder[:, devices] < 0).all(axis=1))
             if not len(free):
                 self.holder = np.vstack([self.holder, np.full_like(self.holder[:1], -1)])
-            self.holder[free[0] if len(free) else -1, devices] = mine
+            self.holder[free[0] if len(free) else -1, devices] = own
 
     def _number(self, count: int) -> IntArray:
         if len(self._free) < count:
@@ -211,12 +212,12 @@ class LeaseTable:
         left = len(self._free) - count
         slots = self._free[left:]
         del self._free[left:]
-        numbers = [epoch * SLOTS + slot for epoch, slot in enumerate(slots, self.next_epoch)]
+        numbers = [epoch * SLOT_LIMIT + slot for epoch, slot in enumerate(slots, self.next_epoch)]
         self.next_epoch += count
         return np.array(numbers, dtype=np.int64)
 
     def close(self, slots: IntArray) -> None:
-        """End these leases; their devices are free for the next job."""
+        """End these leases and free their devices."""
         if self.packed or self._gangs:
             self._n_held -= int(self._size[slots].sum())
             self._size[slots] = 1
@@ -229,14 +230,14 @@ class LeaseTable:
         job = self.job[slots]
         self.lease[slots] = -1
         if self.simple:
-            self._jobs.on[job] = NOBODY
-            self._jobs.lease[job] = NOBODY
+            self._jobs.on[job] = ABSENT
+            self._jobs.lease[job] = ABSENT
         else:
-            self._jobs.lease[job[self.copy[slots] == 0]] = NOBODY
+            self._jobs.lease[job[self.copy[slots] == 0]] = ABSENT
             self.copy[slots] = 0
             for number in job.tolist():
                 if not len(self.of_job(number)):
-                    self._jobs.on[number] = NOBODY
+                    self._jobs.on[number] = ABSENT
             for slot in slots.tolist():
                 self.own_steps.pop(slot, None)
         if self.leaving_count:
@@ -245,65 +246,65 @@ class LeaseTable:
         self._free += slots.tolist()
 
     def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
-        """Add to rows of a job table the time for which these leases held each accelerator."""
-        if numbers is self._jobs.numbers:  # of leases that end: others' time goes into copies
+        """Add the time for which these leases held each accelerator to rows of a job table."""
+        if numbers is self._jobs.numbers:  # of ending leases; snapshots pass a copy of the table
             self._add_extra_device_s(slots, until, self._extra_device_s)
         if self.simple and compiled is not None:
             compiled.credit(
-                slots, rows, until, self.counted_at, self._kind, numbers, FIRST_TIME_COLUMN
+                slots, rows, until, self.counted_at, self._accelerator, numbers, FIRST_TIME_COLUMN
             )
             return
         held = until - self.counted_at[slots]
         if self.simple:
             # One flat index is several times faster than a pair of them.
-            at = rows * numbers.shape[1] + (self._kind[slots] + FIRST_TIME_COLUMN)
+            at = rows * numbers.shape[1] + (self._accelerator[slots] + FIRST_TIME_COLUMN)
             numbers.reshape(-1)[at] += held
             return
         into = numbers[:, FIRST_TIME_COLUMN:]
         for slot, row, time in zip(slots.tolist(), rows.tolist(), held.tolist(), strict=True):
-            # A mixed gang's time counts for each accelerator by the part of the gang on it.
+            # A mixed gang's time is divided among accelerators like its devices.
             devices = (self.holder == slot).any(axis=0).nonzero()[0]
             np.add.at(into[row], self._accelerator_of[devices], time / len(devices))
 
     def device_s(self, at: float) -> FloatArray:
-        """Return jobs × accelerators → seconds held until now, for each device held."""
+        """Return jobs × accelerators → device-seconds held until ``at``."""
         jobs, slots = self._jobs, self.open
         numbers, profile = jobs.numbers[: len(jobs)].copy(), jobs.ints[: len(jobs), PROFILE]
         self.credit(slots, self.job[slots], at, numbers)
         held: FloatArray = numbers[:, FIRST_TIME_COLUMN:] * jobs.profiles.gang_on[profile]
         beyond = dict(self._extra_device_s)
         self._add_extra_device_s(slots, at, beyond)
-        for (job, kind), more in beyond.items():
-            held[job, kind] += more
+        for (job, accelerator), more in beyond.items():
+            held[job, accelerator] += more
         return held
 
     def _add_extra_device_s(
         self, slots: IntArray, until: float, beyond: dict[tuple[int, int], float]
     ) -> None:
-        """Add what these leases held beyond their jobs' gangs to jobs' accelerators."""
+        """Add the device-seconds that these leases held beyond their jobs' gangs."""
         if self._jobs.profiles.min_gang is None:
             return
         for slot in slots.tolist():
             job, size = int(self.job[slot]), int(self._size[slot])
-            more = size - self._jobs.gang_on(job, int(self._kind[slot]))
+            more = size - self._jobs.gang_on(job, int(self._accelerator[slot]))
             if not more:
                 continue
             each_s = (until - float(self.counted_at[slot])) * more / size
             devices = (self.holder == slot).any(axis=0)
-            for kind in self._accelerator_of[devices].tolist():
-                beyond[job, kind] = beyond.get((job, kind), 0.0) + each_s
+            for accelerator in self._accelerator_of[devices].tolist():
+                beyond[job, accelerator] = beyond.get((job, accelerator), 0.0) + each_s
 
     def _reset_slots(self, slots: int) -> None:
-        """Start with so many slots, all of them free."""
+        """Start with this number of slots, all of them free."""
         ints = tuple(np.full(1, value) for value in _EMPTY_SLOT)
-        self._lay_out(ints, np.zeros(1), np.zeros(1, dtype=bool))
+        self._set_columns(ints, np.zeros(1), np.zeros(1, dtype=bool))
         self._free = []
         self._add_slots(slots)
 
     def _add_slots(self, count: int) -> None:
         before = len(self.lease) - 1
         zeros = np.zeros(count)
-        self._lay_out(
+        self._set_columns(
             tuple(
                 np.concatenate([column, np.full(count, value)])
                 for column, value in zip(self._columns, _EMPTY_SLOT, strict=True)
@@ -314,33 +315,34 @@ class LeaseTable:
         self._free[:0] = range(before + count - 1, before - 1, -1)
 
     def saved(self) -> dict[str, object]:
-        """Return what a new table needs to become this one, and to number leases as it would."""
+        """Return the table's content, for ``restore``; later lease numbers will be the same."""
         return {**self.columns(), "free": self._free, "simple": self.simple}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Become the table that gave ``saved``."""
+        """Take the content that ``saved`` returned."""
         ints, leases = saved["ints"], saved["holder"]
-        slots = ints[:, 0] & (SLOTS - 1)
+        slots = ints[:, 0] & (SLOT_LIMIT - 1)
         wanted = max([*slots.tolist(), *saved["free"]], default=-1) + 1
-        self._reset_slots(
-            wanted
-        )  # not more: slots that are neither free nor open would count as open
+        # Not more: slots that are neither free nor open would count as open.
+        self._reset_slots(wanted)
         for column, values in zip(self._columns, ints.T, strict=True):
             column[slots] = values
         self._n_held = int(self._size[slots].sum())
         self._gangs = bool((self._size[slots] > 1).any())
         self.counted_at[slots] = saved["counted_at"]
         self.leaving[slots] = saved["leaving"]
-        self.holder = np.where(leases >= 0, leases & (SLOTS - 1), -1)
+        self.holder = np.where(leases >= 0, leases & (SLOT_LIMIT - 1), -1)
         self.next_epoch = saved["next_epoch"]
         self.leaving_count = int(np.count_nonzero(saved["leaving"]))
         self.simple = saved["simple"]
         self.own_steps = dict(saved.get("own_steps", ()))
-        self._extra_device_s = {(job, kind): more for job, kind, more in saved.get("beyond", ())}
+        self._extra_device_s = {
+            (job, accelerator): more for job, accelerator, more in saved.get("beyond", ())
+        }
         self._free = list(saved["free"])
 
     def columns(self) -> dict[str, object]:
-        """Return what makes up the table's state."""
+        """Return the open leases' columns."""
         slots = self.open
         columns: dict[str, object] = {
             "ints": np.column_stack([column[slots] for column in self._columns]),

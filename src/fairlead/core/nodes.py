@@ -1,4 +1,4 @@
-"""Which devices there are to place on: nodes may be down or cordoned, devices held by others."""
+"""Table of nodes: lost, cordoned and removed nodes, taken devices, and the usable devices left."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,11 +10,10 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
 
 
-class Nodes:
-    """The cluster's nodes as they stand now, and what follows for their devices.
+class NodeTable:
+    """The condition of each node, and the devices that can be used because of it.
 
-    Nothing new starts on a cordoned node or on a device that others hold, and what runs there
-    goes on until it ends.
+    Nothing new starts on a cordoned node or on a taken device; leases there run until they end.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -23,11 +22,11 @@ class Nodes:
         self.cordoned: set[int] = set()
         self.removed: set[int] = set()
         self.taken: BoolArray = np.zeros(len(cluster.node_of), dtype=bool)
-        """devices → others hold it"""
+        """devices → users outside Fairlead hold it"""
         self._recompute()
 
     def columns(self) -> dict[str, list[int]]:
-        """Return what makes up this state."""
+        """Return the table's content, for ``restore``."""
         return {
             "down": sorted(self.down),
             "cordoned": sorted(self.cordoned),
@@ -36,88 +35,106 @@ class Nodes:
         }
 
     def restore(self, saved: Mapping[str, Sequence[int]]) -> None:
-        """Go on from what ``columns`` gave."""
+        """Take the content that ``columns`` returned."""
         self.down, self.cordoned = set(saved["down"]), set(saved.get("cordoned", ()))
         self.removed = set(saved.get("removed", ()))
         self.taken[list(saved.get("taken", ()))] = True
         self._recompute()
 
-    def use(self, cluster: Cluster) -> None:
-        """Go on with a cluster that has further nodes."""
+    def extend_cluster(self, cluster: Cluster) -> None:
+        """Use a cluster with additional nodes."""
         more = len(cluster.node_of) - len(self.taken)
         self.cluster = cluster
         self.taken = np.append(self.taken, np.zeros(more, dtype=bool))
         self._recompute()
 
-    def lose(self, name: str) -> None:
-        """Note that a node and all its devices are gone."""
+    def mark_lost(self, name: str) -> None:
+        """Mark a node and all its devices as unusable until it returns."""
         self.down.add(self._find(name))
         self._recompute()
 
-    def take_back(self, name: str) -> None:
-        """Note that a lost node is there again; refuse one that was removed."""
+    def mark_returned(self, name: str) -> None:
+        """Mark a lost node as usable; reject a removed node."""
         node = self._find(name)
         if node in self.removed:
             raise ProtocolError(f"node {name!r} was removed; it can join under another name")
         self.down.discard(node)
         self._recompute()
 
-    def remove(self, name: str) -> None:
-        """Note that a node is gone for good."""
+    def mark_removed(self, name: str) -> None:
+        """Mark a node as permanently lost."""
         self.removed.add(self._find(name))
-        self.lose(name)
+        self.mark_lost(name)
 
     @property
-    def lasting(self) -> IntArray:
-        """accelerators → devices that are there or may return."""
+    def permanent_devices(self) -> IntArray:
+        """accelerators → devices that are up or may return."""
         cluster = self.cluster
-        kinds = cluster.accelerator_of[~np.isin(cluster.node_of, list(self.removed))]
-        return np.bincount(kinds, minlength=len(cluster.accelerators))
+        remaining = cluster.accelerator_of[~np.isin(cluster.node_of, list(self.removed))]
+        return np.bincount(remaining, minlength=len(cluster.accelerators))
 
     @property
     def permanent_by_name(self) -> dict[str, int]:
-        """accelerator → devices that are there or may return, where there are any."""
-        counts = zip(self.cluster.accelerators, self.lasting.tolist(), strict=True)
+        """accelerator → devices that are up or may return; without accelerators that have none."""
+        counts = zip(self.cluster.accelerators, self.permanent_devices.tolist(), strict=True)
         return {name: count for name, count in counts if count}
 
-    def cordon(self, name: str, cordoned: bool) -> None:
-        """Note that nothing new is to start on a node, or that this is over."""
+    @property
+    def down_names(self) -> set[str]:
+        """Names of lost, drained and removed nodes."""
+        return self._names(self.down)
+
+    @property
+    def cordoned_names(self) -> set[str]:
+        """Names of cordoned nodes."""
+        return self._names(self.cordoned)
+
+    @property
+    def removed_names(self) -> set[str]:
+        """Names of removed nodes."""
+        return self._names(self.removed)
+
+    def _names(self, indices: set[int]) -> set[str]:
+        return {self.cluster.nodes[index].id for index in indices}
+
+    def set_cordoned(self, name: str, cordoned: bool) -> None:
+        """Mark a node as closed to new leases, or open it again."""
         node = self._find(name)
         (self.cordoned.add if cordoned else self.cordoned.discard)(node)
         self._recompute()
 
-    def take(self, name: str, numbers: Sequence[int]) -> None:
-        """Note that others hold these devices of a node, and none of its others."""
-        mine = self.devices_on(name)
-        if not set(numbers) <= set(range(len(mine))):
+    def set_taken(self, name: str, numbers: Sequence[int]) -> None:
+        """Mark these devices of a node as taken by other users, and its other devices as free."""
+        devices = self.devices_on(name)
+        if not set(numbers) <= set(range(len(devices))):
             raise ProtocolError(
-                f"node {name!r} has {len(mine)} devices, numbered from 0: not {list(numbers)}"
+                f"node {name!r} has {len(devices)} devices, numbered from 0: not {list(numbers)}"
             )
-        self.taken[mine] = False
-        self.taken[mine[list(numbers)]] = True
+        self.taken[devices] = False
+        self.taken[devices[list(numbers)]] = True
         self._recompute()
 
     def taken_on(self, name: str) -> tuple[int, ...]:
-        """Return which of a node's devices others hold, by their numbers on it."""
+        """Return the taken devices of a node, by their numbers on it."""
         return tuple(self.taken[self.devices_on(name)].nonzero()[0].tolist())
 
     def devices_on(self, name: str) -> IntArray:
         """Return a node's devices, in the order of their numbers on it."""
-        mine: IntArray = (self.cluster.node_of == self._find(name)).nonzero()[0]
-        return mine
+        devices: IntArray = (self.cluster.node_of == self._find(name)).nonzero()[0]
+        return devices
 
-    def pinned(self, leases: LeaseTable) -> tuple[IntArray, BoolArray]:
+    def pinned_jobs(self, leases: LeaseTable) -> tuple[IntArray, BoolArray]:
         """Return the jobs that closed devices keep in place, and the devices closed to all others.
 
-        A gang that is partly on a cordoned node, or on a device that others hold, too, keeps its
-        devices elsewhere, and with it whoever shares them: a mechanism that sees none of these
-        can plan for the rest as for a smaller cluster.
+        A gang that is partly on a cordoned node or a taken device keeps its other devices, too,
+        and so do the jobs that share them: a mechanism that sees none of these can plan for the
+        remaining devices as for a smaller cluster.
         """
         closed = self._closed
         if not self.any_closed:
             return NO_INTS, closed
         staying = np.zeros(len(leases.lease), dtype=bool)
-        staying[leases.staying] = True
+        staying[leases.active_slots] = True
         while True:
             slots = leases.on_devices(closed)
             jobs = np.unique(leases.job[slots[staying[slots]]])
@@ -131,7 +148,7 @@ class Nodes:
         for index, node in enumerate(self.cluster.nodes):
             if node.id == name:
                 return index
-        raise ProtocolError(f"there is no node {name!r}")
+        raise ProtocolError(f"unknown node {name!r}")
 
     def _recompute(self) -> None:
         node_of = self.cluster.node_of
@@ -139,11 +156,11 @@ class Nodes:
         """devices → its node is up"""
         self._closed: BoolArray = self.taken | np.isin(node_of, list(self.cordoned))
         self.any_closed = bool(self._closed.any())
-        """whether nothing new may start on some devices, be their nodes up or not"""
+        """whether any device, up or down, is closed to new leases"""
         self.is_open: BoolArray = self.is_up & ~self._closed
-        """devices → something new may start on it"""
+        """devices → a new lease may start on it"""
         self.usable = (self.is_up & ~self.taken).nonzero()[0]
-        """the devices that are up and that nobody else holds, ascending"""
-        kinds = self.cluster.accelerator_of[self.usable]
-        self.capacity = np.bincount(kinds, minlength=len(self.cluster.accelerators))
-        """accelerators → devices that are up and that nobody else holds"""
+        """devices that are up and not taken, ascending"""
+        accelerator = self.cluster.accelerator_of[self.usable]
+        self.capacity = np.bincount(accelerator, minlength=len(self.cluster.accelerators))
+        """accelerators → devices that are up and not taken"""

@@ -1,4 +1,4 @@
-"""The scheduler's whole state as one text, saved now and then so that the log can be cut."""
+"""Saved form of a scheduler's whole state; saving it lets the event log be cut."""
 
 import json
 from typing import Any
@@ -8,57 +8,56 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
 
-FORM = 1
+STATE_VERSION = 1
 
 
 def save_state(scheduler: Scheduler[Any]) -> str:
-    """Return all that a new scheduler needs to go on as this one would."""
+    """Return a text from which ``load_state`` brings a new scheduler into the same state."""
     return json.dumps(_state_document(scheduler), separators=(",", ":"))
 
 
 def state_bytes(scheduler: Scheduler[Any]) -> bytes:
-    """Return all that later decisions depend on in one canonical form: equal states, equal bytes.
+    """Return all that later decisions depend on in canonical form: equal states, equal bytes.
 
-    The rules by which a scheduler decides, its mechanism and beliefs, are no part of its state.
+    The scheduler's configuration, its mechanism and beliefs, is not part of its state.
     """
     return json.dumps(_state_document(scheduler), sort_keys=True, separators=(",", ":")).encode()
 
 
 def load_state(scheduler: Scheduler[Any], text: str) -> None:
-    """Bring a new scheduler, made as the saved one was, into the saved state.
+    """Bring a new scheduler, configured as the saved one was, into the saved state.
 
-    Its cluster becomes the saved one, whatever nodes have come or gone since: that is for events
-    to say.
+    Its cluster becomes the saved one; later events add and remove nodes.
     """
     state = decode_value(json.loads(text), type(scheduler.memory))
-    if state["form"] != FORM:
-        raise ProtocolError(f"the saved state has form {state['form']}, not {FORM}")
+    if state["form"] != STATE_VERSION:
+        raise ProtocolError(f"the saved state has form {state['form']}, not {STATE_VERSION}")
     now = scheduler.cluster
-    scheduler.begin(Cluster(state.get("nodes", now.nodes), now.details))
+    scheduler.reset(Cluster(state.get("nodes", now.nodes), now.details))
     scheduler.jobs.restore(state["jobs"])
     scheduler.leases.restore(state["leases"])
     scheduler.usage.restore(state["usage"])
-    for name in _PLAIN:
+    for name in _SAVED_ATTRIBUTES:
         setattr(scheduler, name, state[name])
     scheduler.nodes.restore(state)
-    scheduler.jobs.expect(scheduler.nodes.lasting)
+    scheduler.jobs.set_permanent_devices(scheduler.nodes.permanent_devices)
 
 
 def _state_document(scheduler: Scheduler[Any]) -> Any:
     return encode_value(
         {
-            "form": FORM,
+            "form": STATE_VERSION,
             "jobs": scheduler.jobs.saved(),
             "leases": scheduler.leases.saved(),
             "usage": scheduler.usage.columns(),
-            **{name: getattr(scheduler, name) for name in _PLAIN},
+            **{name: getattr(scheduler, name) for name in _SAVED_ATTRIBUTES},
             "nodes": scheduler.cluster.nodes,
             **scheduler.nodes.columns(),
         }
     )
 
 
-_PLAIN = (
+_SAVED_ATTRIBUTES = (
     "memory",
     "waiting",
     "pending",

@@ -1,4 +1,4 @@
-"""What a decision sees of the scheduler's tables."""
+"""Builds the snapshot that planners receive."""
 
 import numpy as np
 
@@ -17,24 +17,29 @@ from fairlead.core.jobs import (
 )
 from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import has_tenant_limits
-from fairlead.core.nodes import Nodes
+from fairlead.core.nodes import NodeTable
 from fairlead.core.tenant_usage import Usage
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.job import Tenant
 from fairlead.model.lease import Placements
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.tenants.limits import within_tenant_limits
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.base import mean_speed
 
 
 class SnapshotBuilder:
-    """Takes snapshots of the tables as they stand."""
+    """Takes snapshots of the scheduler's tables."""
 
     def __init__(
-        self, nodes: Nodes, beliefs: SpeedTable, jobs: JobTable, leases: LeaseTable, measured: bool
+        self,
+        nodes: NodeTable,
+        beliefs: SpeedTable,
+        jobs: JobTable,
+        leases: LeaseTable,
+        measured: bool,
     ) -> None:
         self._nodes = nodes
         self._beliefs = beliefs
@@ -42,7 +47,7 @@ class SnapshotBuilder:
         self._leases = leases
         self._measured = measured
         self._last: tuple[Profiles, list[Tenant], Profiles] | None = None
-        """profiles and tenants with limits, and the former where these allow them"""
+        """profiles and tenants of the last call, and the profiles within tenant limits"""
 
     def snapshot(
         self,
@@ -53,12 +58,12 @@ class SnapshotBuilder:
         changes: int,
         hidden: IntArray,
     ) -> Snapshot:
-        """Return the active jobs and what they hold, time received projected to ``starts_at``."""
+        """Return active jobs and their devices, time received projected to ``starts_at``."""
         jobs, leases, nodes = self._jobs, self._leases, self._nodes
-        active, slots = jobs.active, leases.staying
+        active, slots = jobs.active, leases.active_slots
         usable, up = nodes.usable, nodes.capacity
         if nodes.any_closed:
-            stays, closed = nodes.pinned(leases)
+            stays, closed = nodes.pinned_jobs(leases)
             active = active[~np.isin(active, stays)]
             slots = slots[~np.isin(leases.job[slots], stays)]
             usable = (nodes.is_up & ~closed).nonzero()[0]
@@ -70,7 +75,7 @@ class SnapshotBuilder:
         leases.credit(slots, row_of, starts_at, rows)
         if leases.leaving_count:
             leaving = ~leases.is_open(ints[:, LEASE])
-            ints[leaving, ON] = ints[leaving, LEASE] = NOBODY
+            ints[leaving, ON] = ints[leaving, LEASE] = ABSENT
         holds = self._holder_rows(slots, row_of, active, waiting)
         return Snapshot(
             at=at,
@@ -78,8 +83,8 @@ class SnapshotBuilder:
             cluster=nodes.cluster,
             capacity=up,
             usable=usable,
-            tenants=tuple(usage.moved(jobs.tenants)),
-            profiles=self._allowed(usage.weighted_profiles(jobs.profiles)),
+            tenants=tuple(usage.weighted_tenants(jobs.tenants)),
+            profiles=self._within_limits(usage.weighted_profiles(jobs.profiles)),
             job=active,
             profile=ints[:, PROFILE],
             arrival_at=rows[:, ARRIVAL],
@@ -99,18 +104,18 @@ class SnapshotBuilder:
             measured=jobs.measurements(active) if self._measured else None,
         )
 
-    def _allowed(self, profiles: Profiles) -> Profiles:
-        """Return the profiles as limits allow them; the same object while nothing changes."""
+    def _within_limits(self, profiles: Profiles) -> Profiles:
+        """Return the profiles within tenant limits; the same object while nothing changes."""
         tenants = self._jobs.tenants
         if not has_tenant_limits(tenants):
             return profiles
         if self._last is None or self._last[0] is not profiles or self._last[1] != tenants:
-            found = within_tenant_limits(profiles, tenants, self._nodes.cluster.accelerators)
-            self._last = profiles, list(tenants), found
+            limited = within_tenant_limits(profiles, tenants, self._nodes.cluster.accelerators)
+            self._last = profiles, list(tenants), limited
         return self._last[2]
 
     def used(self, at: float, usage: Usage) -> FloatArray:
-        """Return tenants → device-seconds used so far, weighed as the history's measure says."""
+        """Return tenants → device-seconds used so far, weighted by the history's measure."""
         assert usage.history is not None
         jobs, held = self._jobs, self._leases.device_s(at)
         profiles, profile = jobs.profiles, jobs.ints[: len(jobs), PROFILE]
@@ -124,35 +129,35 @@ class SnapshotBuilder:
     def _holder_rows(
         self, slots: IntArray, row_of: IntArray, active: IntArray, waiting: Placements
     ) -> IntArray:
-        """Return lanes × devices → row of the job that holds the device or waits for it."""
+        """Return lanes × devices → row of the job that holds or waits for the device."""
         row_of_slot = np.empty(len(self._leases.lease), dtype=np.int64)
-        row_of_slot.fill(NOBODY)
+        row_of_slot.fill(ABSENT)
         row_of_slot[slots] = row_of
         held: IntArray = row_of_slot[self._leases.holder]
         if not len(waiting):
             return held
         rows = active.searchsorted(waiting.job)
         if len(held) == 1:
-            # All at once, unless one waits for what another has: then fewer devices are held.
+            # All at once, unless two jobs claim one device: then fewer devices are held.
             together = held.copy()
             together[0, waiting.device] = rows if waiting.single else rows.repeat(waiting.size)
             added = np.count_nonzero(together >= 0) - np.count_nonzero(held >= 0)
             if added == len(waiting.device):
                 return together
         for row, unit in zip(rows.tolist(), waiting, strict=True):
-            # Packed jobs may wait for one another's devices, so each takes a lane of its own.
+            # Packed jobs may wait for one another's devices, so each takes a separate lane.
             devices = list(unit.devices)
             lanes = np.flatnonzero((held[:, devices] < 0).all(axis=1))
             if not len(lanes):
-                held = np.vstack([held, np.full_like(held[:1], NOBODY)])
+                held = np.vstack([held, np.full_like(held[:1], ABSENT)])
             held[lanes[0] if len(lanes) else -1, devices] = row
         return held
 
     def _holder_leases(self, lanes: int, slots: IntArray) -> IntArray:
-        """Return lanes × devices → which of these leases holds the device, with so many lanes."""
+        """Return lanes × devices → the lease in ``slots`` that holds the device."""
         leases = self._leases
-        stays = np.full(len(leases.lease), NOBODY, dtype=np.int64)
+        stays = np.full(len(leases.lease), ABSENT, dtype=np.int64)
         stays[slots] = leases.lease[slots]
         held: IntArray = stays[leases.holder]
-        more = np.full((lanes - len(held), held.shape[1]), NOBODY, dtype=np.int64)
+        more = np.full((lanes - len(held), held.shape[1]), ABSENT, dtype=np.int64)
         return np.vstack([held, more])

@@ -1,4 +1,4 @@
-"""What tenants have used, forgotten by half over time, and how that moves their weights."""
+"""Decaying tenant usage, and the weight factors that follow from it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,52 +7,53 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
-from fairlead.model.job import Tenant
 from fairlead.model.profiles import Profiles
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.tree import TenantTree
 from fairlead.model.tenants.usage_decay import History
 
 _COUNTS = 32
-"""how often use is counted in a half-life"""
+"""counts per half-life"""
 _QUARTERS = np.array([1.0, 1.189207115002721, 1.4142135623730951, 1.681792830507429])
-"""2^(0 to 3/4), a table so that every machine agrees: factors change in these steps, so that
-shares are not computed anew for every trifle"""
-_LEAST, _MOST = -3.0, 1.0
-"""powers of two: a tenant's weight is at most doubled and at least an eighth of its own"""
+"""2^(0 to 3/4), a table so that every machine agrees; factors change in these steps, so that
+small differences do not change shares"""
+_MIN_POWER, _MAX_POWER = -3.0, 1.0
+"""limits of a factor's exponent: weights are at most doubled and at least divided by eight"""
 
 
 class Usage:
-    """Tenants' use in device-seconds, and the factors by which it moves their weights.
+    """Tenants' usage in device-seconds, and the factors on their weights.
 
-    A tenant that has used its entitled part of all use keeps its weight; one that has used
-    nothing has twice its weight, and every further entitled part halves it.
+    A tenant that has used its entitlement keeps its weight. A tenant that has used nothing has
+    twice its weight, and every further multiple of the entitlement halves the weight.
     """
 
     def __init__(self) -> None:
         self.history: History | None = None
         self.used: FloatArray = np.zeros(0)
-        """tenants → use as remembered at ``counted_at``"""
+        """tenants → decayed usage at ``counted_at``"""
         self.total: FloatArray = np.zeros(0)
-        """tenants → all use up to then"""
+        """tenants → total usage at ``counted_at``"""
         self.factor: FloatArray = np.ones(0)
-        """tenants → what its weight is multiplied by"""
+        """tenants → factor on its weight"""
         self.counted_at = 0.0
-        self._moved: tuple[Profiles, Profiles] | None = None
+        self._weighted: tuple[Profiles, Profiles] | None = None
 
     def set_baseline(self, total: FloatArray) -> None:
-        """Count nothing of what was used before use is counted for the first time."""
+        """Ignore the usage before the first count."""
         if total.any():
             self.used, self.total = np.zeros(len(total)), total
             self.factor = np.ones(len(total))
 
     def due(self, at: float) -> bool:
-        """Tell whether it is time to count again."""
+        """Return whether usage should be counted again."""
         history = self.history
         if history is None:
             return False
         return at - self.counted_at >= min(history.half_life_s / _COUNTS, 3600.0)
 
     def count(self, at: float, total: FloatArray, tenants: Sequence[Tenant]) -> bool:
-        """Take in all use up to now; return whether a factor has changed."""
+        """Count the total usage up to now; return whether a factor has changed."""
         assert self.history is not None
         more = len(tenants) - len(self.used)
         none = np.zeros(max(more, 0))
@@ -61,39 +62,39 @@ class Usage:
         kept = 2.0 ** -((at - self.counted_at) / self.history.half_life_s)
         self.used = (used * kept + (total - before)).round(6)
         self.total, self.counted_at = total, at
-        factor = _factors(self.used, entitled(tenants))
+        factor = _factors(self.used, TenantTree(tenants).entitled_shares())
         changed = not np.array_equal(factor, np.append(self.factor, none + 1.0))
         self.factor = factor
         if changed:
-            self._moved = None
+            self._weighted = None
         return changed
 
-    def moved(self, tenants: Sequence[Tenant]) -> Sequence[Tenant]:
-        """Return the tenants with their weights moved."""
+    def weighted_tenants(self, tenants: Sequence[Tenant]) -> Sequence[Tenant]:
+        """Return the tenants with the factors applied to their weights."""
         if not len(self.factor):
             return tenants
         factor = np.append(self.factor, np.ones(len(tenants) - len(self.factor))).tolist()
         return [replace(t, weight=t.weight * f) for t, f in zip(tenants, factor, strict=True)]
 
     def weighted_profiles(self, profiles: Profiles) -> Profiles:
-        """Return the profiles with their weights moved; the same object while nothing changes."""
+        """Return the profiles with the factors applied; the same object while nothing changes."""
         if not len(self.factor):
             return profiles
-        if self._moved is None or self._moved[0] is not profiles:
+        if self._weighted is None or self._weighted[0] is not profiles:
             factor = np.ones(int(profiles.tenant.max()) + 1)
             count = min(len(factor), len(self.factor))
             factor[:count] = self.factor[:count]
             weight = profiles.weight * factor[profiles.tenant]
-            self._moved = profiles, replace(profiles, weight=weight)
-        return self._moved[1]
+            self._weighted = profiles, replace(profiles, weight=weight)
+        return self._weighted[1]
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from what ``columns`` gave."""
+        """Take the content that ``columns`` returned."""
         for name, value in saved.items():
             setattr(self, name, value)
 
     def columns(self) -> dict[str, object]:
-        """Return what makes up this state."""
+        """Return the usage and factors, for ``restore``."""
         return {
             "history": self.history,
             "used": self.used,
@@ -103,27 +104,12 @@ class Usage:
         }
 
 
-def entitled(tenants: Sequence[Tenant]) -> FloatArray:
-    """Return tenants → part of the cluster it is entitled to, weights divided down the tree."""
-    rivals: dict[str | None, float] = {}
-    for tenant in tenants:
-        rivals[tenant.parent] = rivals.get(tenant.parent, 0.0) + tenant.weight
-    by_id = {tenant.id: tenant for tenant in tenants}
-
-    def part(tenant: Tenant) -> float:
-        own = tenant.weight / rivals[tenant.parent]
-        parent = by_id.get(tenant.parent or "")
-        return own * part(parent) if parent else own
-
-    return np.array([part(tenant) for tenant in tenants])
-
-
 def _factors(used: FloatArray, part: FloatArray) -> FloatArray:
-    everyone = float(used.sum())
-    if everyone <= 0:
+    total = float(used.sum())
+    if total <= 0:
         return np.ones(len(used))
-    power = 1.0 - used / everyone / part
-    steps = np.round(len(_QUARTERS) * np.clip(power, _LEAST, _MOST)).astype(np.int64)
+    power = 1.0 - used / total / part
+    steps = np.round(len(_QUARTERS) * np.clip(power, _MIN_POWER, _MAX_POWER)).astype(np.int64)
     whole, quarter = np.divmod(steps, len(_QUARTERS))
     factor: FloatArray = np.ldexp(_QUARTERS[quarter], whole)
     return factor

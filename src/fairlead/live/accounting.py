@@ -1,16 +1,16 @@
-"""What is counted for each job beside the core's own columns, from events alone."""
+"""Counters per job that the scheduler's tables do not have, computed from events alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from fairlead.core.jobs import JobState, JobTable
+from fairlead.core.queries import JobState, Queries
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 
 
 @dataclass(slots=True)
 class JobCounts:
-    """One job's counts."""
+    """Counts of one job."""
 
     leases: int = 0
     preemptions: int = 0
@@ -18,71 +18,70 @@ class JobCounts:
     started_at: float | None = None
     ended_at: float | None = None
     accelerators: tuple[str, ...] = ()
-    """those it has run on, in order of first use"""
+    """accelerators it has run on, in order of first use"""
 
 
-class Ledger:
-    """Tallies by job id; the same after a replay as before."""
+class JobCounters:
+    """Counts by job id; a replay of the event log gives the same counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
         self.tally: dict[str, JobCounts] = {}
         self._job_of_lease: dict[int, str] = {}
 
     def of(self, job_id: str) -> JobCounts:
-        """Return a job's tally, to look at: a job without one has nothing counted yet.
+        """Return a job's counts, zeros if it has none yet.
 
-        Nothing is entered, for the tallies may be on their way into the store just now.
+        Adds no entry: another thread may be saving the counts at this moment.
         """
         return self.tally.get(job_id) or JobCounts()
 
-    def note(self, event: ev.Event, jobs: JobTable) -> None:
-        """Count an event that the core has handled."""
+    def record(self, event: ev.Event) -> None:
+        """Count an event that the scheduler has handled."""
         if isinstance(event, ev.JobCancelled | ev.JobFailed):
-            self._mine(event.job_id).ended_at = event.at
+            self._counts_of(event.job_id).ended_at = event.at
         if not isinstance(event, ev.LeasesEnded):
             return
         for lease in event.lease.tolist():
             job_id = self._job_of_lease.pop(lease, None)
             if job_id is None:
                 continue
-            mine = self._mine(job_id)
-            state = int(jobs.state[jobs.number[job_id]])
-            mine.failures += event.outcome == "failed"
-            # Whoever was cancelled, suspended by hand or failed was not preempted.
+            counts = self._counts_of(job_id)
+            state = self._queries.job_state(self._queries.job_number(job_id))
+            counts.failures += event.outcome == "failed"
+            # Cancelled, suspended and failed jobs were not preempted.
             preempted = event.outcome == "left" and state == JobState.ACTIVE
             lost = event.outcome == "lost" and state in (JobState.ACTIVE, JobState.HELD)
-            mine.preemptions += preempted or lost
+            counts.preemptions += preempted or lost
             if state == JobState.FINISHED:
-                mine.ended_at = event.at
+                counts.ended_at = event.at
 
-    def count_launch(
-        self, command: cmd.Launch, at: float, jobs: JobTable, kinds: Sequence[str]
-    ) -> None:
-        """Count the leases that a command starts, on a cluster with these accelerators."""
+    def record_launch(self, command: cmd.Launch, at: float) -> None:
+        """Count the leases that a command starts."""
         for lease, job in zip(command.lease.tolist(), command.on.job.tolist(), strict=True):
-            job_id = jobs.ids[job]
-            mine = self._mine(job_id)
-            mine.leases += 1
-            if mine.started_at is None:
-                mine.started_at = at
-            on = int(jobs.on[job])
-            if on >= 0 and kinds[on] not in mine.accelerators:
-                mine.accelerators = (*mine.accelerators, kinds[on])
+            job_id = self._queries.job_id(job)
+            counts = self._counts_of(job_id)
+            counts.leases += 1
+            if counts.started_at is None:
+                counts.started_at = at
+            accelerator = self._queries.accelerator_of(job)
+            if accelerator is not None and accelerator not in counts.accelerators:
+                counts.accelerators = (*counts.accelerators, accelerator)
             self._job_of_lease[lease] = job_id
 
-    def _mine(self, job_id: str) -> JobCounts:
+    def _counts_of(self, job_id: str) -> JobCounts:
         return self.tally.setdefault(job_id, JobCounts())
 
     def saved(self) -> dict[str, object]:
-        """Return what ``restore`` takes."""
+        """Return all counts, for ``restore``."""
         return {
-            "tally": {job_id: asdict(mine) for job_id, mine in self.tally.items()},
+            "tally": {job_id: asdict(counts) for job_id, counts in self.tally.items()},
             "leases": {str(lease): job_id for lease, job_id in self._job_of_lease.items()},
         }
 
     def restore(self, saved: Mapping[str, dict[str, dict[str, object]]]) -> None:
-        """Go on from what was saved."""
-        for job_id, found in saved["tally"].items():
-            values = {**found, "accelerators": tuple(found["accelerators"])}  # type: ignore[arg-type]
+        """Take the counts that ``saved`` returned."""
+        for job_id, counts in saved["tally"].items():
+            values = {**counts, "accelerators": tuple(counts["accelerators"])}  # type: ignore[arg-type]
             self.tally[job_id] = JobCounts(**values)  # type: ignore[arg-type]  # saved field by field
         self._job_of_lease = {int(lease): str(job) for lease, job in saved["leases"].items()}

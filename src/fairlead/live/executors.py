@@ -1,4 +1,4 @@
-"""Where slow calls are made: the loop goes on while threads write to disk and compute plans."""
+"""Threads for blocking calls: the event loop runs while they write to disk and compute plans."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,18 +7,18 @@ from typing import Any, Protocol
 
 
 class Workers(Protocol):
-    """Makes blocking calls without holding up the loop."""
+    """Makes blocking calls without blocking the event loop."""
 
-    async def write(self, call: Callable[..., Any], *given: object) -> Any:
-        """Make a call to the store, one after the other."""
+    async def write(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Call the store; calls run one after the other."""
         ...
 
-    async def plan(self, call: Callable[..., Any], *given: object) -> Any:
-        """Compute a plan, one at a time."""
+    async def plan(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Compute a plan; plans are computed one after the other."""
         ...
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running calls."""
         ...
 
 
@@ -29,15 +29,15 @@ class WorkerThreads:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="fairlead-store")
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="fairlead-plan")
 
-    async def write(self, call: Callable[..., Any], *given: object) -> Any:
-        """Make a call to the store, one after the other."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *given)
+    async def write(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Call the store; calls run one after the other."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *arguments)
 
-    async def plan(self, call: Callable[..., Any], *given: object) -> Any:
-        """Compute a plan, one at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._planner, call, *given)
+    async def plan(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Compute a plan; plans are computed one after the other."""
+        return await asyncio.get_running_loop().run_in_executor(self._planner, call, *arguments)
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running calls."""
         self._planner.shutdown(wait=True, cancel_futures=True)
         self._writer.shutdown(wait=True)

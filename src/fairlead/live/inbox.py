@@ -1,35 +1,80 @@
-"""What the live driver takes in, one after the other."""
+"""Inbox of the live driver: inputs wait here and are processed one after the other."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from fairlead.live.clock import Clock
 from fairlead.model import events as ev
+from fairlead.model.errors import FairleadError
 from fairlead.store import Change
 
-Make = Callable[[float], Sequence[ev.Event]]
-"""what makes events of a happening, once its time is known"""
+_MAX_BATCH = 500
+_MAX_BATCH_S = 0.02
+"""time spent on one batch before it is persisted and requests are served"""
+
+EventFactory = Callable[[float], Sequence[ev.Event]]
+"""instant → the events of an input"""
 Changes = Sequence[Change] | Callable[[], Sequence[Change]]
-"""documents to change along with the events, or what returns them once these are handled"""
+"""document changes persisted with the events, or a function called once these are handled"""
 
 
 @dataclass(slots=True)
-class Input:
-    """Something that happened: the events it makes of it, and what else it changes."""
+class InboxItem:
+    """One input: its events, its document changes and the caller's future, if a caller waits."""
 
-    make: Make
+    make: EventFactory
     changes: Changes = ()
     answer: "asyncio.Future[None] | None" = None
 
+    def document_changes(self) -> Sequence[Change]:
+        """Return the document changes; the events must have been handled."""
+        return self.changes() if callable(self.changes) else self.changes
 
-class Queue(Protocol):
-    """Where happenings are taken in, one after the other."""
+    def succeed(self) -> None:
+        """Tell the caller that the input is persisted."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result(None)
 
-    def do(self, make: Make, changes: Changes = ()) -> Awaitable[None]:
-        """Take in a happening; what is returned is done when it is on disk."""
-        ...
+    def fail(self, error: FairleadError) -> bool:
+        """Pass an error to the caller; return False if no caller waits."""
+        if self.answer is None:
+            return False
+        if not self.answer.cancelled():
+            self.answer.set_exception(error)
+        return True
 
-    def put(self, make: Make, changes: Changes = ()) -> None:
-        """Take in a happening that nobody waits for."""
-        ...
+
+class Inbox:
+    """Queue of inputs from users, operators, the engine and timers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queue: asyncio.Queue[InboxItem] = asyncio.Queue()
+
+    async def submit(self, make: EventFactory, changes: Changes = ()) -> None:
+        """Add an input; return once it is persisted, or raise the error that rejects it."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(InboxItem(make, changes, answer))
+        await answer
+
+    def post(self, make: EventFactory, changes: Changes = ()) -> None:
+        """Add an input without waiting for it."""
+        self._queue.put_nowait(InboxItem(make, changes))
+
+    def empty(self) -> bool:
+        """Return whether no input waits."""
+        return self._queue.empty()
+
+    async def get(self) -> InboxItem:
+        """Return the next input once there is one."""
+        return await self._queue.get()
+
+    def batch(self, first: InboxItem) -> Iterator[InboxItem]:
+        """Yield an input and those that wait behind it, up to the size and time of one batch."""
+        yield first
+        until = self._clock.now() + _MAX_BATCH_S
+        for _ in range(_MAX_BATCH - 1):
+            if self._queue.empty() or self._clock.now() > until:
+                return
+            yield self._queue.get_nowait()

@@ -1,4 +1,4 @@
-"""What a live scheduler decides by, written down: events are read by the rules of their time."""
+"""Persisted scheduling config: events are replayed under the config they were logged under."""
 
 import hashlib
 import json
@@ -15,72 +15,75 @@ from fairlead.store import Put, Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    """A mechanism, the speeds it believes, and how long before a round's end it plans."""
+class SchedulingConfig:
+    """A mechanism, its believed speeds, and its lead time for plans."""
 
     beliefs: SpeedTable
     mechanism: Mechanism[Any]
     plan_lead_s: float
+    """seconds before the end of a round at which the next plan is requested"""
     text: str
-    """all of it in a form from which it can be made again"""
+    """persisted form, from which the config can be built again"""
 
     @cached_property
     def name(self) -> str:
-        """A short name for the text."""
+        """Hash of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def keep(self, store: Store, token: int) -> None:
-        """Write the text down, if it is not there."""
+    def persist(self, store: Store, token: int) -> None:
+        """Write the text to the store unless it is there."""
         if self.name not in store.documents("rules"):
             store.append(token, 0, [], [Put("rules", self.name, self.text)])
 
 
 @dataclass
-class Found:
-    """The last state that was saved, and the name of the rules that events after it go by."""
+class SavedState:
+    """The last saved state, and the name of the scheduling config of the events after it."""
 
     seq: int = 0
     """number of the last event that it includes"""
     state: dict[str, Any] | None = None
-    rules: str | None = None
-    """None: nothing was saved yet, or by a version that did not note its rules"""
+    config: str | None = None
+    """None: nothing was saved yet, or by a version that saved no name"""
 
     @classmethod
-    def read(cls, store: Store) -> "Found":
-        """Return what a store has."""
-        found = store.load_state()
-        if found is None:
+    def read(cls, store: Store) -> "SavedState":
+        """Return the last state in a store."""
+        saved = store.load_state()
+        if saved is None:
             return cls()
-        seq, body = found
+        seq, body = saved
         state = json.loads(body)
         return cls(seq, state, state.get("rules"))
 
 
 def config_for_state(
-    written: str | None, now: Rules, store: Store, remake: Callable[[str], Rules]
-) -> Rules:
-    """Return the rules under which a state was saved, by their name; those of now if it has none.
+    name: str | None,
+    current: SchedulingConfig,
+    store: Store,
+    load: Callable[[str], SchedulingConfig],
+) -> SchedulingConfig:
+    """Return the config under which a state was saved; ``current`` if the state names none.
 
-    What was logged after it must be read under these: what a scheduler does about an event
-    depends on them.
+    Later events must be replayed under it, because their effects depend on it.
     """
-    if written is None or written == now.name:
-        return now
+    if name is None or name == current.name:
+        return current
     try:
-        return remake(store.documents("rules")[written])
+        return load(store.documents("rules")[name])
     except FairleadError as error:
         raise UsageError(
-            "the data were written under rules that are needed once more to read them, and cannot"
-            f" be made any more: {error}"
+            "the data were written under a scheduling config that is needed to read them and"
+            f" cannot be built now: {error}"
         ) from None
 
 
-def go_by(scheduler: Scheduler[Any], rules: Rules) -> None:
-    """Let a scheduler go on under other rules than before."""
+def apply_config(scheduler: Scheduler[Any], config: SchedulingConfig) -> None:
+    """Make a scheduler decide under another config from now on."""
     try:
-        scheduler.go_by(rules.beliefs, rules.mechanism, rules.plan_lead_s)
+        scheduler.reconfigure(config.beliefs, config.mechanism, config.plan_lead_s)
     except FairleadError as error:
         raise UsageError(
-            f"with these settings a job that has not ended could not: {error}. Start the server"
-            " as before and cancel it, or keep its policy and speeds"
+            f"with these settings a job that has not ended could never run: {error}. Start the"
+            " server with its former settings and cancel the job, or keep policy and speeds"
         ) from None

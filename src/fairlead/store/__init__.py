@@ -1,5 +1,5 @@
-"""What lasts: events, states, documents and the scheduler's lock, in SQLite or PostgreSQL."""
+"""Persistent store: events, states, documents and the scheduler's lock, in one database."""
 
-from fairlead.store.store import Audit, Change, FencedError, Put, Record, Remove, Store
+from fairlead.store.store import Audit, Change, FencedError, LoggedEvent, Put, Remove, Store
 
-__all__ = ["Audit", "Change", "FencedError", "Put", "Record", "Remove", "Store"]
+__all__ = ["Audit", "Change", "FencedError", "LoggedEvent", "Put", "Remove", "Store"]

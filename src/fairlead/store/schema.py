@@ -1,4 +1,4 @@
-"""How a database gets the newest schema."""
+"""Migrates a database to the newest schema."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class StoreError(FairleadError):
 
 
 def upgrade(connection: sa.Connection) -> None:
-    """Give a database the newest schema, whichever it has."""
+    """Migrate a database from any schema to the newest one."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     config.attributes["connection"] = connection
@@ -27,12 +27,12 @@ def upgrade(connection: sa.Connection) -> None:
 
 
 def schema_state(url: str) -> tuple[str | None, str]:
-    """Return the schema that a database has, None for none, and the newest; changes nothing."""
+    """Return the schema of a database, None if it has none, and the newest; change nothing."""
     engine = sa.create_engine(url)
     try:
         with engine.connect() as connection:
             return tables.schema(connection), tables.SCHEMA_VERSION
     except sa.exc.SQLAlchemyError as error:
-        raise StoreError(f"the database cannot be read: {str(error).splitlines()[0]}") from None
+        raise StoreError(f"cannot read the database: {str(error).splitlines()[0]}") from None
     finally:
         engine.dispose()

@@ -1,4 +1,4 @@
-"""The store: a batch of events and all it changes in one transaction, one writer at a time."""
+"""The store: one transaction per batch of events and changes, one writer at a time."""
 
 import fcntl
 import time
@@ -20,19 +20,19 @@ _TCP_KEEPALIVE = (
     *("tcp_keepalives_idle = 3", "tcp_keepalives_interval = 1", "tcp_keepalives_count = 3"),
     "tcp_user_timeout = 6000",
 )
-"""The lock of a machine that went without a word is free after some seconds, not hours."""
+"""keepalive settings: the lock of a lost machine is free after seconds, not hours"""
 _PAGE = 2000
 
 
 class FencedError(FairleadError):
-    """Another scheduler has taken over: this one may write no more."""
+    """Another scheduler has taken over; this one must not write."""
 
     code = "fenced"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One logged event."""
+class LoggedEvent:
+    """One event of the log."""
 
     seq: int
     body: str
@@ -40,7 +40,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A document to write, replacing the one of that name."""
+    """A document to write; it replaces the document of the same kind and id."""
 
     kind: str
     id: str
@@ -49,7 +49,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A document to remove, if it is there."""
+    """A document to remove if it exists."""
 
     kind: str
     id: str
@@ -57,10 +57,10 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A line of the audit trail: who did what to whom."""
+    """An entry of the audit trail: a user's action on a subject."""
 
     at: float
-    who: str
+    who: str  # lang: ok
     action: str
     subject: str
     detail: str = ""
@@ -72,7 +72,7 @@ Change = Put | Remove | Audit
 class Store:
     """Events, states and documents in one database.
 
-    Calls block; the live driver makes them in a thread of their own. Only the holder of the lock
+    Calls block; the live driver makes them in a separate thread. Only the holder of the lock
     writes: every write checks its token in the same transaction.
     """
 
@@ -80,7 +80,7 @@ class Store:
         self._engine = sa.create_engine(url)
         self._sqlite = self._engine.dialect.name == "sqlite"
         self._path = Path(self._engine.url.database or "")
-        self._held: TextIO | sa.Connection | None = None
+        self._lock: TextIO | sa.Connection | None = None
         if self._sqlite:
             sa.event.listen(self._engine, "connect", _set_up_sqlite)
         self._upgrade()
@@ -88,17 +88,17 @@ class Store:
     def _upgrade(self) -> None:
         with self._engine.begin() as connection:
             if tables.schema(connection) != tables.SCHEMA_VERSION:
-                # Alembic takes a while to load, and a server that restarts is in a hurry.
+                # Alembic loads slowly, and a server should restart fast.
                 from fairlead.store.schema import upgrade  # noqa: PLC0415
 
                 upgrade(connection)
 
-    # -- one scheduler at a time ----------------------------------------------------------------
+    # -- lock -----------------------------------------------------------------------------------
 
     def acquire(self, owner: str, *, wait_s: float = 0.0) -> int | None:
-        """Return a new fencing token once no other scheduler lives; None if time runs out.
+        """Return a new fencing token once no other scheduler holds the lock; None on timeout.
 
-        Whoever held the lock before can write no more, even if it only seemed dead.
+        Earlier holders can no longer write, even if they are still running.
         """
         until = time.monotonic() + wait_s
         while not self._try_lock():
@@ -122,7 +122,7 @@ class Store:
         except BlockingIOError:
             file.close()
             return False
-        self._held = file
+        self._lock = file
         return True
 
     def _try_postgresql(self) -> bool:
@@ -133,15 +133,15 @@ class Store:
         if not held:
             connection.close()
             return False
-        self._held = connection
+        self._lock = connection
         return True
 
-    # -- the log --------------------------------------------------------------------------------
+    # -- events and states ----------------------------------------------------------------------
 
     def append(
         self, token: int, first: int, bodies: Sequence[str], changes: Sequence[Change] = ()
     ) -> None:
-        """Write events from number ``first`` on, and the changes that go with them, or nothing."""
+        """Write events, numbered from ``first``, and changes in one transaction."""
         with self._engine.begin() as connection:
             self._check(connection, token)
             if bodies:
@@ -151,7 +151,7 @@ class Store:
             failpoints.point("server.commit.inside")
 
     def save_state(self, token: int, seq: int, body: str) -> None:
-        """Keep the state after event ``seq``; earlier states and the events before it may go."""
+        """Save the state after event ``seq``; delete earlier states and events up to it."""
         packed = zlib.compress(body.encode(), 1)
         with self._engine.begin() as connection:
             self._check(connection, token)
@@ -161,14 +161,14 @@ class Store:
             failpoints.point("server.state.inside")
 
     def load_state(self) -> tuple[int, str] | None:
-        """Return the number of the last event that the newest state includes, and the state."""
+        """Return the newest state and the number of the last event that it includes."""
         query = sa.select(tables.states).order_by(tables.states.c.seq.desc())
         with self._engine.connect() as connection:
             row = connection.execute(query).first()
         return None if row is None else (int(row.seq), zlib.decompress(row.body).decode())
 
-    def load_events(self, after: int) -> Iterator[Record]:
-        """Yield the events after a number, in order."""
+    def load_events(self, after: int) -> Iterator[LoggedEvent]:
+        """Yield the events after number ``after``, in order."""
         while True:
             query = (
                 sa.select(tables.events)
@@ -179,7 +179,7 @@ class Store:
             with self._engine.connect() as connection:
                 rows = connection.execute(query).all()
             for row in rows:
-                yield Record(int(row.seq), row.body)
+                yield LoggedEvent(int(row.seq), row.body)
             if len(rows) < _PAGE:
                 return
             after = int(rows[-1].seq)
@@ -187,14 +187,14 @@ class Store:
     # -- documents ------------------------------------------------------------------------------
 
     def documents(self, kind: str) -> dict[str, str]:
-        """Return all documents of a kind by id."""
+        """Return id → body of all documents of a kind."""
         table = tables.documents
         query = sa.select(table.c.id, table.c.body).where(table.c.kind == kind)
         with self._engine.connect() as connection:
             return {row.id: row.body for row in connection.execute(query)}
 
     def audit_trail(self, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """Return the newest lines of the audit trail first."""
+        """Return entries of the audit trail, newest first."""
         table = tables.audit
         query = sa.select(table).order_by(table.c.seq.desc()).limit(limit)
         if before is not None:
@@ -203,29 +203,29 @@ class Store:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def close(self) -> None:
-        """Give the lock back and close all connections."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        """Release the lock and close all connections."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
         self._engine.dispose()
 
     def _check(self, connection: sa.Connection, token: int) -> None:
         query = sa.select(tables.lock.c.token)
         if not self._sqlite:
             query = query.with_for_update(read=True)
-        found = connection.execute(query).scalar()
-        if found != token:
-            raise FencedError(f"a scheduler with token {found} has taken over from {token}")
+        current = connection.execute(query).scalar()
+        if current != token:
+            raise FencedError(f"a scheduler with token {current} has taken over from {token}")
 
 
 def _apply(connection: sa.Connection, changes: Sequence[Change]) -> None:
-    """Make all changes, a statement for each kind of them: of one document the last one counts."""
+    """Apply all changes, one statement per kind of change; the last change of a document wins."""
     table = tables.documents
     last = {(c.kind, c.id): c for c in changes if not isinstance(c, Audit)}
     if last:
-        gone = table.c.kind == sa.bindparam("old_kind"), table.c.id == sa.bindparam("old_id")
+        replaced = table.c.kind == sa.bindparam("old_kind"), table.c.id == sa.bindparam("old_id")
         keys = [{"old_kind": kind, "old_id": id_} for kind, id_ in last]
-        connection.execute(sa.delete(table).where(*gone), keys)
+        connection.execute(sa.delete(table).where(*replaced), keys)
     puts = [
         {"kind": change.kind, "id": change.id, "body": change.body}
         for change in last.values()
@@ -233,13 +233,13 @@ def _apply(connection: sa.Connection, changes: Sequence[Change]) -> None:
     ]
     if puts:
         connection.execute(sa.insert(table), puts)
-    lines = [
+    entries = [
         {name: getattr(change, name) for name in change.__slots__}
         for change in changes
         if isinstance(change, Audit)
     ]
-    if lines:
-        connection.execute(sa.insert(tables.audit), lines)
+    if entries:
+        connection.execute(sa.insert(tables.audit), entries)
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:

@@ -1,13 +1,13 @@
-"""The tables, as SQLAlchemy sees them; migrations/ holds how they came to be."""
+"""SQLAlchemy tables of the newest schema; ``migrations/`` holds the steps to it."""
 
 import sqlalchemy as sa
 
 metadata = sa.MetaData()
 
 SCHEMA_VERSION = "0001"
-"""the schema that this program reads and writes"""
+"""schema that this version reads and writes"""
 
-Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts up INTEGER only
+Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite autoincrements INTEGER only
 
 events = sa.Table(
     "events",
@@ -48,8 +48,8 @@ lock = sa.Table(
 
 
 def schema(connection: sa.Connection) -> str | None:
-    """Return the schema that a database has, None for none."""
+    """Return the schema of a database; None if it has none."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    return None if found is None else str(found)
+    version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    return None if version is None else str(version)

@@ -1,4 +1,4 @@
-"""A scheduler restored from its saved state goes on exactly as the one that saved it."""
+"""A scheduler restored from a saved state continues exactly as the one that saved it."""
 
 from dataclasses import replace
 
@@ -26,9 +26,10 @@ from fairlead.model.events import (
     NodeLost,
     NodeReturned,
 )
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 from fairlead.policies.max_min import MaxMin
 from fairlead.sim.driver import simulate
@@ -37,9 +38,9 @@ from fairlead.sim.scenario import Scenario
 CLUSTER = Cluster.of({"v100": 3, "k80": 4})
 SPEEDS = SpeedTable(
     {
-        SpeedKey(workload, gang, kind): speed * gang
+        SpeedKey(workload, gang, name): speed * gang
         for workload, fast in (("a", 3.0), ("b", 1.2))
-        for kind, speed in (("v100", fast), ("k80", 1.0))
+        for name, speed in (("v100", fast), ("k80", 1.0))
         for gang in (1, 2)
     }
 )
@@ -80,7 +81,7 @@ def history_of(seed: int) -> list[Event]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_it_goes_on_from_any_event(seed: int) -> None:
+def test_restored_scheduler_continues_from_any_event(seed: int) -> None:
     lines = [encode_event(event) for event in history_of(seed)]
     whole = scheduler()
     memory_type = type(whole.memory)
@@ -92,47 +93,47 @@ def test_it_goes_on_from_any_event(seed: int) -> None:
     assert state_bytes(restored) == state_bytes(whole)
     for line in lines[cut:]:
         expected = whole.handle(decode_event(line, memory_type))
-        found = restored.handle(decode_event(line, memory_type))
-        assert [type(command) for command in found] == [type(command) for command in expected]
+        commands = restored.handle(decode_event(line, memory_type))
+        assert [type(command) for command in commands] == [type(command) for command in expected]
     assert state_bytes(restored) == state_bytes(whole)
     assert save_state(restored) == save_state(whole)
 
 
 @pytest.mark.parametrize("name", ["planned_from", "planned_epoch", "version", "changes"])
-def test_schedulers_that_differ_in_what_they_planned_from_have_other_bytes(name: str) -> None:
+def test_state_bytes_include_the_state_of_planning(name: str) -> None:
     first, second = scheduler(), scheduler()
     assert state_bytes(first) == state_bytes(second)
     setattr(second, name, getattr(second, name) + 1)
     assert state_bytes(first) != state_bytes(second)
 
 
-def test_schedulers_that_would_number_leases_otherwise_have_other_bytes() -> None:
-    """Two leases that came and went leave behind in which order their slots are used again."""
+def test_state_bytes_include_the_order_of_free_slots() -> None:
+    """The order in which leases end determines the numbers of later leases."""
     first, second = scheduler(), scheduler()
-    for one, order in ((first, (0, 1)), (second, (1, 0))):
+    for each, order in ((first, (0, 1)), (second, (1, 0))):
         for name in ("a", "b"):
-            one.handle(JobSubmitted(0.0, Job(id=name, workload=name, total_steps=1.0)))
+            each.handle(JobSubmitted(0.0, Job(id=name, workload=name, total_steps=1.0)))
         both = Placements.of([Placement(number, 0, (number,)) for number in (0, 1)])
-        lease = one.leases.start(both, 0.0)
+        lease = each.leases.start(both, 0.0)
         for number in order:
-            one.leases.close(one.leases.slots(lease[[number]]))
+            each.leases.close(each.leases.slots(lease[[number]]))
     assert state_bytes(first) != state_bytes(second)
-    again = [one.leases.start(both, 1.0).tolist() for one in (first, second)]
+    again = [each.leases.start(both, 1.0).tolist() for each in (first, second)]
     assert again[0] != again[1]
 
 
-def test_a_scheduler_that_has_seen_a_mixed_gang_has_other_bytes() -> None:
+def test_state_bytes_include_whether_a_gang_was_mixed() -> None:
     first, second = scheduler(), scheduler()
-    for one, devices in ((first, (0, 1)), (second, (0, 3))):
-        one.handle(JobSubmitted(0.0, Job(id="a", workload="a", gang=2, total_steps=1.0)))
-        lease = one.leases.start(Placements.of([Placement(0, 0, devices)]), 0.0)
-        one.leases.close(one.leases.slots(lease))
+    for each, devices in ((first, (0, 1)), (second, (0, 3))):
+        each.handle(JobSubmitted(0.0, Job(id="a", workload="a", gang=2, total_steps=1.0)))
+        lease = each.leases.start(Placements.of([Placement(0, 0, devices)]), 0.0)
+        each.leases.close(each.leases.slots(lease))
     assert first.leases.simple
     assert not second.leases.simple
     assert state_bytes(first) != state_bytes(second)
 
 
-def test_as_many_leases_are_open_after_nodes_have_joined() -> None:
+def test_open_leases_survive_a_restore_after_nodes_have_joined() -> None:
     first, second = scheduler(), scheduler()
     for event in history_of(0)[:40]:
         first.handle(decode_event(encode_event(event), type(first.memory)))
@@ -158,9 +159,9 @@ def test_held_and_changed_jobs_are_restored() -> None:
     second = scheduler()
     load_state(second, save_state(first))
     assert state_bytes(second) == state_bytes(first)
-    for one in (first, second):
-        one.handle(JobReleased(at, job.id))
-        assert number in one.jobs.active
-        one.handle(JobCancelled(at, other.id))
+    for each in (first, second):
+        each.handle(JobReleased(at, job.id))
+        assert number in each.jobs.active
+        each.handle(JobCancelled(at, other.id))
     assert state_bytes(second) == state_bytes(first)
     assert second.jobs.jobs[first.jobs.number[other.id]].priority == 7

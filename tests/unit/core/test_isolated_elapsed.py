@@ -1,4 +1,4 @@
-"""The time that a job's steps would have taken on an equal split, as the scheduler keeps it."""
+"""The scheduler tracks the time that each job's steps would have taken on an equal split."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def test_steps_count_at_the_speed_of_an_equal_split(gangs: tuple[int, ...]) -> N
     assert (np.delete(elapsed, job) == 0).all()
 
 
-def test_each_interval_counts_with_the_jobs_of_its_time() -> None:
+def test_each_interval_counts_the_jobs_active_in_it() -> None:
     run = Run(FinishTime(), 1, 1, 1)
     job = min(run.lease)
     among_three = run.isolated_speed()[job]
@@ -84,12 +84,12 @@ def test_each_interval_counts_with_the_jobs_of_its_time() -> None:
         run.scheduler.handle(ev.JobSubmitted(1.0, new))
     among_nine = run.isolated_speed()[job]
     run.progress(job, 80.0)
-    wanted = 60.0 / among_three + 20.0 / among_nine
+    expected = 60.0 / among_three + 20.0 / among_nine
     assert among_nine < among_three
-    assert run.snapshot().isolated_elapsed_s[job] == pytest.approx(wanted, rel=1e-12)
+    assert run.snapshot().isolated_elapsed_s[job] == pytest.approx(expected, rel=1e-12)
 
 
-def test_steps_that_were_lost_are_taken_back() -> None:
+def test_lost_steps_are_subtracted() -> None:
     run = Run(FinishTime(), 1, 1, 1)
     job = min(run.lease)
     run.progress(job, 60.0)
@@ -99,7 +99,7 @@ def test_steps_that_were_lost_are_taken_back() -> None:
     assert elapsed == pytest.approx(45.0 / run.isolated_speed()[job], rel=1e-12)
 
 
-def test_nothing_is_kept_for_a_policy_that_reads_no_progress() -> None:
+def test_no_time_is_tracked_for_a_policy_that_reads_no_progress() -> None:
     run = Run(MaxMin(), 1, 1, 1)
     job = min(run.lease)
     lease = np.array([run.lease[job]])
@@ -109,7 +109,7 @@ def test_nothing_is_kept_for_a_policy_that_reads_no_progress() -> None:
     assert (snap.isolated_elapsed_s == 0).all()
 
 
-def test_a_snapshot_made_without_the_column_has_zeros() -> None:
+def test_snapshot_without_the_column_has_zeros() -> None:
     snap = Run(FinishTime(), 1, 1).snapshot()
     fields = {name: getattr(snap, name) for name in Snapshot.__dataclass_fields__}
     del fields["isolated_elapsed_s"]

@@ -1,4 +1,4 @@
-"""What jobs measure of themselves reaches mechanisms that read it, and lasts."""
+"""Measurements of jobs reach mechanisms that read them, and survive replay."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
-from fairlead.core.state import load_state, save_state
+from fairlead.core.saved_state import load_state, save_state
 from fairlead.mechanisms.srtf import Srtf
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan, Launch
 from fairlead.model.errors import ProtocolError
@@ -24,13 +25,13 @@ SPEEDS = SpeedTable({SpeedKey("w", 1, "v100"): 1.0})
 
 @dataclass(frozen=True)
 class Reads(Srtf):
-    """Shortest remaining time first that could look at measurements."""
+    """Shortest remaining time first with access to measurements."""
 
-    reads_measured: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = replace(Srtf.capabilities, reads_measured=True)
 
 
 class World:
-    """Two jobs on one of two devices each, and a third that came later."""
+    """Two running jobs on two devices, and a third that arrived later."""
 
     def __init__(self, mechanism: Srtf) -> None:
         self.mechanism = mechanism
@@ -66,7 +67,7 @@ def test_last_report_of_each_job_is_in_the_snapshot() -> None:
     assert np.isnan(measured.memory_gib).all()
 
 
-def test_mechanism_that_does_not_read_measurements_gets_none_and_nothing_is_kept() -> None:
+def test_measurements_are_dropped_for_a_mechanism_that_does_not_read_them() -> None:
     world = World(Srtf())
     before = state_bytes(world.scheduler)
     world.send(Measured(10.0, world.lease[1], 3.0))
@@ -74,9 +75,9 @@ def test_mechanism_that_does_not_read_measurements_gets_none_and_nothing_is_kept
     assert state_bytes(world.scheduler) == before
 
 
-def test_report_under_a_lease_that_is_not_open_is_refused() -> None:
+def test_report_of_an_unknown_lease_is_rejected() -> None:
     world = World(Reads())
-    with pytest.raises(ProtocolError, match="is not open"):
+    with pytest.raises(ProtocolError, match="lease not open"):
         world.send(Measured(10.0, world.lease[1] + (1 << 40), 3.0))
 
 
@@ -93,11 +94,11 @@ def test_measurements_survive_replay_and_a_saved_state() -> None:
     assert measured.steps_per_s[0] == 3.0
 
 
-@pytest.mark.parametrize(("mechanism", "heard"), [(Srtf(), False), (Reads(), True)])
-def test_simulation_reports_only_to_mechanisms_that_read(mechanism: Srtf, heard: bool) -> None:
+@pytest.mark.parametrize(("mechanism", "reported"), [(Srtf(), False), (Reads(), True)])
+def test_simulation_reports_only_to_mechanisms_that_read(mechanism: Srtf, reported: bool) -> None:
     seen: list[Event] = []
     simulate(replace(mixed_gangs(mechanism), on_event=seen.append))
-    assert any(isinstance(event, Measured) for event in seen) == heard
+    assert any(isinstance(event, Measured) for event in seen) == reported
 
 
 def test_elastic_gangs_are_in_the_snapshot_and_fixed_ones_cost_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Past use moves weights: who used more than its part gets less, until it is forgotten."""
+"""Past usage changes weights: tenants above their entitlement get less until it decays."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
-from fairlead.core.tenant_usage import Usage, entitled
+from fairlead.core.tenant_usage import Usage
 from fairlead.mechanisms.shares import Shares
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
@@ -17,8 +17,10 @@ from fairlead.model.events import (
     PlanDue,
     TenantChanged,
 )
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.tree import TenantTree
 from fairlead.model.tenants.usage_decay import History
 from fairlead.policies.max_min import MaxMin
 from fairlead.sim.driver import simulate
@@ -29,35 +31,35 @@ HOUR = 3600.0
 TWO = (Tenant("a"), Tenant("b"))
 
 
-def counted(history: History, *uses: tuple[float, list[float]]) -> Usage:
+def counted(history: History, *usages: tuple[float, list[float]]) -> Usage:
     usage, total = Usage(), np.zeros(2)
     usage.history = history
-    for at, more in uses:
+    for at, more in usages:
         total = total + more
         usage.count(at, total, TWO)
     return usage
 
 
-def test_equal_use_moves_nothing() -> None:
+def test_equal_usage_changes_no_weight() -> None:
     assert counted(History(HOUR), (HOUR, [5.0, 5.0])).factor.tolist() == [1.0, 1.0]
 
 
-def test_whoever_used_all_of_it_has_half_the_weight_and_the_other_twice() -> None:
+def test_tenant_with_all_usage_has_half_its_weight_and_the_other_twice() -> None:
     assert counted(History(HOUR), (HOUR, [10.0, 0.0])).factor.tolist() == [0.5, 2.0]
 
 
-def test_use_is_forgotten_by_half_every_half_life() -> None:
+def test_usage_halves_every_half_life() -> None:
     usage = counted(History(HOUR), (HOUR, [8.0, 0.0]), (2 * HOUR, [0.0, 4.0]))
     assert usage.used.tolist() == [4.0, 4.0]
     assert usage.factor.tolist() == [1.0, 1.0]
 
 
-def test_without_a_half_life_nothing_is_forgotten() -> None:
+def test_usage_never_decays_without_a_half_life() -> None:
     usage = counted(History(), (HOUR, [8.0, 0.0]), (900 * HOUR, [0.0, 8.0]))
     assert usage.used.tolist() == [8.0, 8.0]
 
 
-def test_factors_stay_within_an_eighth_and_double() -> None:
+def test_factors_stay_between_an_eighth_and_two() -> None:
     many = [Tenant("greedy"), *(Tenant(f"t{i}") for i in range(40))]
     usage = Usage()
     usage.history = History(HOUR)
@@ -65,18 +67,18 @@ def test_factors_stay_within_an_eighth_and_double() -> None:
     assert usage.factor.tolist() == [0.125] + [2.0] * 40
 
 
-def test_entitlement_is_divided_down_the_tree() -> None:
+def test_entitlement_is_divided_down_the_tenant_tree() -> None:
     tree = [Tenant("x", 3.0), Tenant("y", 1.0), Tenant("x1", 1.0, "x"), Tenant("x2", 2.0, "x")]
-    assert entitled(tree) == pytest.approx([0.75, 0.25, 0.25, 0.5])
+    assert TenantTree(tree).entitled_shares() == pytest.approx([0.75, 0.25, 0.25, 0.5])
 
 
 @pytest.mark.parametrize("half_life", [0.0, -1.0, float("nan")])
-def test_a_half_life_must_be_above_zero(half_life: float) -> None:
+def test_half_life_must_be_positive(half_life: float) -> None:
     with pytest.raises(InputError, match="half_life_s"):
         History(half_life)
 
 
-# One device, two tenants. a has it to itself for a day; then b comes, and both have work for
+# One device, two tenants. Only a has a job for a day; then b arrives, and both have work for
 # more than another day.
 CLUSTER = Cluster.of({"v100": 1})
 SPEEDS = SpeedTable({SpeedKey("m", 1, "v100"): 1.0})
@@ -102,20 +104,20 @@ def run(history: History | None, events: list[Event] | None = None) -> tuple[Rec
     return record, state_bytes(scheduler)
 
 
-def test_a_tenant_that_waited_catches_up() -> None:
+def test_tenant_without_past_usage_catches_up() -> None:
     without = run(None)[0].finished_at[1] - 24 * HOUR
     caught_up = run(History(24 * HOUR))[0].finished_at[1] - 24 * HOUR
-    # With equal weights b has half of the device; with a's day remembered up to four fifths.
+    # With equal weights b has half of the device; with a's past usage up to four fifths.
     assert without == pytest.approx(16 * HOUR, rel=0.02)
     assert caught_up < 12 * HOUR
 
 
-def test_a_short_memory_is_soon_fair_again() -> None:
+def test_short_half_life_restores_equal_weights_soon() -> None:
     long, short = (run(History(hours * HOUR))[0].finished_at[1] for hours in (48, 1))
     assert long < short
 
 
-def test_the_log_replays_to_the_same_weights() -> None:
+def test_replay_gives_the_same_weights() -> None:
     events: list[Event] = []
     _, state = run(History(24 * HOUR), events)
     assert any(isinstance(event, HistoryChanged) for event in events)
@@ -127,10 +129,10 @@ def test_the_log_replays_to_the_same_weights() -> None:
 
 @pytest.mark.parametrize("measure", ["devices", "speed"])
 @pytest.mark.parametrize("before", [None, History(24 * HOUR)])
-def test_use_counts_from_when_the_operator_says_so(
+def test_usage_counts_from_the_change_of_history_on(
     before: History | None, measure: Literal["devices", "speed"]
 ) -> None:
-    """a has had the device for 12 hours when history is to count, and has it for one more."""
+    """Tenant a has had the device for 12 hours at the change, and has it for one more."""
     events: list[Event] = []
     run(before, events)
     scheduler = Scheduler(CLUSTER, SPEEDS, Shares(MaxMin()))
@@ -143,7 +145,7 @@ def test_use_counts_from_when_the_operator_says_so(
     assert scheduler.usage.factor.tolist() == [0.5, 2.0]
 
 
-def test_use_by_speed_charges_more_where_a_job_gains_more() -> None:
+def test_usage_by_speed_charges_more_for_faster_accelerators() -> None:
     cluster = Cluster.of({"v100": 1, "k80": 1})
     speeds = SpeedTable(
         {
@@ -163,6 +165,6 @@ def test_use_by_speed_charges_more_where_a_job_gains_more() -> None:
             )
         scheduler.jobs.received_s[0] = [10.0, 0.0]
         scheduler.jobs.received_s[1] = [0.0, 10.0]
-        used[measure] = scheduler._snapshot_builder.used(0.0, scheduler.usage).tolist()
+        used[measure] = scheduler.snapshot_builder.used(0.0, scheduler.usage).tolist()
     assert used["devices"] == [10.0, 10.0]
     assert used["speed"] == pytest.approx([15.0, 5.0])

@@ -1,4 +1,4 @@
-"""A live scheduler in this process, whose leases end when a test says so."""
+"""A live scheduler in this process, whose leases end when a test ends them."""
 
 import asyncio
 import contextlib
@@ -6,22 +6,24 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.base import Ended, LeaseOutcome, Order, Report
+from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.files import parse_cluster
-from fairlead.live.driver import Live, Setting
+from fairlead.live.config import LiveConfig
+from fairlead.live.driver import Live
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.cluster import Cluster
+from fairlead.model.lease_outcome import LeaseOutcome
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.server.config.scheduling import build_scheduling_config, load_scheduling_config
 from fairlead.store import Store
 
 SPEEDS = SpeedTable(
-    {SpeedKey("m", gang, kind): 1.0 for gang in (1, 2) for kind in ("v100", "k80")}
+    {SpeedKey("m", gang, name): 1.0 for gang in (1, 2) for name in ("v100", "k80")}
 )
 
 
 class ScriptedEngine:
-    """Starts nothing; its leases last until they are ended."""
+    """Starts no process; its leases last until a test ends them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -32,7 +34,7 @@ class ScriptedEngine:
     async def inventory(self) -> Cluster:
         return self._cluster
 
-    async def launch(self, order: Order) -> None:
+    async def launch(self, order: LaunchOrder) -> None:
         self.open[order.lease] = order.job
 
     async def stop(self, lease: int) -> None:
@@ -61,26 +63,26 @@ class ScriptedEngine:
 
 
 class ScriptedLive:
-    """A scheduler and the engine that a test speaks for."""
+    """A scheduler and its scripted engine."""
 
     def __init__(self, live: Live, engine: ScriptedEngine) -> None:
         self.live, self.engine = live, engine
 
-    async def submit(self, **said: Any) -> str:
-        spec = {"id": "", "command": ("true",), "workload": "m", **said}
-        return (await self.live.submit(JobSpec(**spec), "tester")).id
+    async def submit(self, **fields: Any) -> str:
+        spec = {"id": "", "command": ("true",), "workload": "m", **fields}
+        return (await self.live.jobs.submit(JobSpec(**spec), "tester")).id
 
     async def lease(self, job: str) -> int:
-        """Return the lease under which a job runs, once it does."""
+        """Return the lease of a job once it runs."""
         async with asyncio.timeout(10):
             while True:
-                for lease, whose in self.engine.open.items():
-                    if whose == job:
+                for lease, holder in self.engine.open.items():
+                    if holder == job:
                         return lease
                 await asyncio.sleep(0.005)
 
     async def fail(self, job: str) -> None:
-        """Have a job's processes fail, and return when the scheduler knows."""
+        """End a lease of a job as failed; return once the scheduler has recorded it."""
         lease = await self.lease(job)
         self.engine.end(lease, "failed", "it broke")
         async with asyncio.timeout(10):
@@ -97,20 +99,20 @@ async def scripted_live(
     policy: str = "max-min",
     speeds: SpeedTable = SPEEDS,
 ) -> AsyncIterator[ScriptedLive]:
-    """Run a scheduler on these devices, from what its directory has."""
+    """Run a scheduler on these devices, restored from its data directory."""
     cluster = parse_cluster(devices) if isinstance(devices, str) else devices
     engine = ScriptedEngine(cluster)
     store = Store(f"sqlite:///{data}/fairlead.db")
     token = store.acquire("a test")
     assert token is not None
-    setting = Setting(
+    config = LiveConfig(
         cluster=cluster,
-        rules=build_scheduling_config(policy, None, 60.0, speeds),
-        remake=load_scheduling_config,
+        scheduling=build_scheduling_config(policy, None, 60.0, speeds),
+        load_scheduling=load_scheduling_config,
         data=data,
         environment=lambda *_: {},
     )
-    live = Live(store, engine, setting, token)
+    live = Live(store, engine, config, token)
     try:
         await live.start()
         yield ScriptedLive(live, engine)

@@ -1,4 +1,4 @@
-"""What a live server counts for each job."""
+"""Counters that a live scheduler keeps per job."""
 
 import json
 
@@ -6,39 +6,42 @@ import numpy as np
 import pytest
 
 from fairlead.core import Scheduler
-from fairlead.live.accounting import Ledger
+from fairlead.core.queries import Queries
+from fairlead.live.accounting import JobCounters
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan, Launch
 from fairlead.model.job import Job
+from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
 
 class Site:
-    """One device, one job that holds it under its first lease."""
+    """One device and one job that holds it under its first lease."""
 
     def __init__(self) -> None:
         cluster = Cluster.of({"v100": 1}, per_node=1)
         speeds = SpeedTable({SpeedKey("m", 1, "v100"): 1.0})
         self.scheduler: Scheduler[None] = Scheduler(cluster, speeds, Srtf())
-        self.ledger = Ledger()
+        self.queries = Queries(self.scheduler)
+        self.counters = JobCounters(self.queries)
         self.lease = -1
         self.send(ev.JobSubmitted(0.0, Job(id="a", workload="m", total_steps=100)))
         self.send(ev.PlanDue(0.0))
 
     def send(self, event: ev.Event) -> None:
         commands = self.scheduler.handle(event)
-        self.ledger.note(event, self.scheduler.jobs)
+        self.counters.record(event)
         for command in commands:
             if isinstance(command, ComputePlan):
                 plan, memory = self.scheduler.mechanism.plan(command.snapshot, None)
                 self.send(ev.PlanReady(event.at, command.version, plan, memory))
             elif isinstance(command, Launch):
                 self.lease = int(command.lease[0])
-                self.ledger.count_launch(command, event.at, self.scheduler.jobs, ("v100",))
+                self.counters.record_launch(command, event.at)
 
-    def end(self, outcome: ev.Outcome) -> None:
+    def end(self, outcome: LoggedOutcome) -> None:
         self.send(ev.LeasesEnded(9.0, np.array([self.lease]), np.array([5.0]), outcome))
 
 
@@ -53,21 +56,21 @@ class Site:
         (ev.JobHeld(8.0, "a"), "left", 0, 0),
     ],
 )
-def test_a_job_was_preempted_if_it_has_to_wait_for_another_lease(
-    before: ev.Event | None, outcome: ev.Outcome, preemptions: int, failures: int
+def test_preemption_counts_only_if_the_job_needs_another_lease(
+    before: ev.Event | None, outcome: LoggedOutcome, preemptions: int, failures: int
 ) -> None:
     site = Site()
     if before is not None:
         site.send(before)
     site.end(outcome)
-    found = site.ledger.of("a")
-    assert (found.leases, found.preemptions, found.failures) == (1, preemptions, failures)
-    again = Ledger()
-    again.restore(json.loads(json.dumps(site.ledger.saved())))
-    assert again.tally == site.ledger.tally
+    counts = site.counters.of("a")
+    assert (counts.leases, counts.preemptions, counts.failures) == (1, preemptions, failures)
+    again = JobCounters(site.queries)
+    again.restore(json.loads(json.dumps(site.counters.saved())))
+    assert again.tally == site.counters.tally
 
 
-def test_looking_at_a_job_enters_nothing() -> None:
-    ledger = Ledger()
-    assert ledger.of("a").leases == 0
-    assert ledger.tally == {}  # it may be on its way into the store in another thread
+def test_reading_counts_adds_no_entry() -> None:
+    counters = JobCounters(Site().queries)
+    assert counters.of("a").leases == 0
+    assert counters.tally == {}  # another thread may be saving it

@@ -1,15 +1,16 @@
-"""What is kept of the metrics that members of a lease report."""
+"""Metrics that members of a lease report."""
 
 import math
 
-from fairlead.live.leases.open_leases import Load, OpenLease
+from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
+from fairlead.live.leases.renewal import Renewal
 
 
 def renew(lease: OpenLease, metrics: dict[str, float]) -> None:
-    lease.renew(0.0, {"rank": 0, "started": 1, "steps": 1, "metrics": metrics}, Load(1))
+    lease.renew(0.0, Renewal(rank=0, started=1, steps=1, metrics=metrics), RenewalLoad(1))
 
 
-def test_a_lease_keeps_the_first_hundred_names_and_their_newest_values() -> None:
+def test_lease_keeps_the_newest_values_of_its_first_hundred_metrics() -> None:
     lease = OpenLease(1, "a", 1, until=100.0)
     renew(lease, {"loss": 1.0, "accuracy": 0.5})
     for step in range(300):

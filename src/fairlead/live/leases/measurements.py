@@ -1,60 +1,50 @@
-"""What jobs measure of themselves, as mechanisms read it, and what emulated partners do to it."""
+"""Measurements that jobs report, and the speeds of emulated accelerators."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-import numpy as np
-
-from fairlead.core import Scheduler
+from fairlead.core.queries import Queries
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.model import events as ev
-from fairlead.model.lease import SLOTS
 from fairlead.model.speeds.table import SpeedTable
 
 
 def measured(leases: Iterable[OpenLease], at: float) -> list[ev.Event]:
-    """Return what running jobs have told of their speed, and of their use of a device if they did.
+    """Return the reported speeds of running jobs, with utilisation and memory if reported.
 
-    Figures that a job reports as ``utilization`` (0 to 1) and ``memory_gib`` (of one device) are
-    these.
+    Jobs report these as the metrics ``utilization`` (0 to 1) and ``memory_gib`` (of one device).
     """
     return [
         ev.Measured(
             at,
-            one.number,
-            one.steps_per_s,
-            _within(one.metrics.get("utilization"), 1.0),
-            _within(one.metrics.get("memory_gib"), 1e6),
+            lease.number,
+            lease.steps_per_s,
+            _within(lease.metrics.get("utilization"), 1.0),
+            _within(lease.metrics.get("memory_gib"), 1e6),
         )
-        for one in leases
-        if one.steps_per_s > 0 and not one.leaving
+        for lease in leases
+        if lease.steps_per_s > 0 and not lease.leaving
     ]
 
 
-def _within(value: float | None, most: float) -> float | None:
-    return value if value is not None and 0.0 <= value <= most else None
+def _within(value: float | None, maximum: float) -> float | None:
+    return value if value is not None and 0.0 <= value <= maximum else None
 
 
 def emulated_speed(
-    speeds: SpeedTable, scheduler: Scheduler[Any], specs: Mapping[str, JobSpec], lease: int
+    speeds: SpeedTable, queries: Queries, specs: Mapping[str, JobSpec], lease: int
 ) -> float | None:
-    """Return how fast a lease's job runs beside those that share its devices; None: not known.
+    """Return the speed of a lease's job beside the jobs on the same devices; None if not open.
 
-    Pairs that the table has not measured take turns, and so do more than two.
+    Pairs without a measured speed take turns, and so do more than two jobs.
     """
-    leases, cluster = scheduler.leases, scheduler.cluster
-    slot = lease & (SLOTS - 1)
-    if slot >= len(leases.lease) or leases.lease[slot] != lease:
+    shared = queries.shared_devices(lease)
+    if shared is None:
         return None
-    devices = (leases.holder == slot).any(axis=0).nonzero()[0]
-    here = np.unique(leases.holder[:, devices])
-    others = here[(here >= 0) & (here != slot)]
-    kinds = [cluster.accelerators[kind] for kind in cluster.accelerator_of[devices].tolist()]
-    names = [specs[scheduler.jobs.ids[job]].workload for job in leases.job[others].tolist()]
-    mine = specs[scheduler.jobs.ids[int(leases.job[slot])]].workload
-    if len(names) == 1:
-        beside = speeds.speed(mine, kinds, partner=names[0])
+    workload, accelerators = specs[shared.job_id].workload, shared.accelerators
+    partners = [specs[job_id].workload for job_id in shared.partners]
+    if len(partners) == 1:
+        beside = speeds.speed(workload, accelerators, partner=partners[0])
         if beside > 0:
             return beside
-    return speeds.speed(mine, kinds) / (1 + len(names))
+    return speeds.speed(workload, accelerators) / (1 + len(partners))

@@ -1,112 +1,143 @@
-"""What follows for a job from the end of a lease's processes: it goes on, waits, or has failed."""
+"""Outcomes of leases: their events, the retries of failed jobs, and the notices to users."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from fairlead.core import Scheduler
-from fairlead.core.jobs import JobState
+from fairlead.core.queries import JobState, Queries
 from fairlead.engines.base import Ended
-from fairlead.live.accounting import Ledger
-from fairlead.live.inbox import Make, Queue
+from fairlead.live.accounting import JobCounters
+from fairlead.live.event_stream import EventStream
+from fairlead.live.inbox import EventFactory, Inbox
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
+from fairlead.live.leases.overheads import LeaseOverheads
+from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.model import events as ev
+from fairlead.model.lease_outcome import logged_outcome
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 300.0
-"""before a job that failed tries again, the first time and after many"""
-_SOON_LOST_S, _LOST_RETRY_S = 5.0, 1.0
-"""a lease lost so soon after its start may be lost again and again: its job waits so long"""
-_OUTCOME: dict[str, ev.Outcome] = {
-    "finished": "finished",
-    "left": "left",
-    "failed": "failed",
-    "lost": "lost",
-    "refused": "lost",
-}
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 300.0
+"""backoff after the first failure (doubled) and after many"""
+_EARLY_LOSS_S, _LOST_RETRY_S = 5.0, 1.0
+"""a lease lost this early may be lost repeatedly, so its job is held for this long"""
+_LAUNCH_RETRY_S = 5.0
+"""backoff after a failed launch, for instance because the disk is full"""
 
 
 class LeaseOutcomes:
-    """Turns ends of leases into events, and lets jobs that failed try again."""
+    """Turns ends of leases into events, and retries failed jobs after a backoff."""
 
     def __init__(
         self,
-        scheduler: Scheduler[Any],
+        queries: Queries,
         specs: Mapping[str, JobSpec],
-        ledger: Ledger,
+        counters: JobCounters,
         suspended_jobs: Collection[str],
-        queue: Queue,
+        registry: LeaseRegistry,
+        *,
+        inbox: Inbox,
+        stream: EventStream,
     ) -> None:
-        self._scheduler, self._specs, self._ledger = scheduler, specs, ledger
-        self._held_by_user, self._queue = suspended_jobs, queue
+        self._queries, self._specs, self._counters = queries, specs, counters
+        self._suspended_jobs, self._registry = suspended_jobs, registry
+        self._inbox, self._stream = inbox, stream
+        self.overheads = LeaseOverheads()
+        self.messages: dict[str, str] = {}
+        """job → message of its last lease"""
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        """jobs that wait after a failure → what lets them try again"""
+        """jobs in backoff → the timer of their retry"""
 
-    def of(
-        self, at: float, lease: OpenLease, ended: Ended, *, again_s: float | None = None
-    ) -> Sequence[ev.Event]:
-        """Return what follows when a lease that was open has ended.
+    def lease_ended(self, ended: Ended) -> None:
+        """Post the end of a lease that the engine reports."""
+        self._inbox.post(lambda at: self._close(at, ended))
 
-        ``again_s``: the failure was ours and does not count against the job's retries; it tries
-        again after so long.
+    def launch_failed(self, ended: Ended) -> None:
+        """Post the end of a lease that could not be launched.
+
+        The server failed, not the job: this does not count against the job's retries.
         """
-        jobs, spec = self._scheduler.jobs, self._specs[lease.job]
-        number = jobs.number[lease.job]
-        outcome, steps = _OUTCOME[ended.ending], self.steps(lease, ended)
+        self._inbox.post(lambda at: self._close(at, ended, retry_s=_LAUNCH_RETRY_S))
+
+    def _close(self, at: float, ended: Ended, retry_s: float | None = None) -> Sequence[ev.Event]:
+        lease = self._registry.close(ended.lease)
+        if lease is None:
+            return []
+        self._announce(at, lease, ended)
+        return self.events_for(at, lease, ended, retry_s=retry_s)
+
+    def events_for(
+        self, at: float, lease: OpenLease, ended: Ended, *, retry_s: float | None = None
+    ) -> Sequence[ev.Event]:
+        """Return the events of the end of a lease.
+
+        ``retry_s``: retry after this backoff; does not count against the job's retries.
+        """
+        spec, number = self._specs[lease.job], self._queries.job_number(lease.job)
+        outcome, steps = logged_outcome(ended.ending), self.steps(lease, ended)
         ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
-        if outcome == "lost" and again_s is None and at - lease.launched_at < _SOON_LOST_S:
-            again_s = _LOST_RETRY_S
-        active = jobs.state[number] in (JobState.ACTIVE, JobState.HELD)
-        if not active or (outcome != "failed" and again_s is None):
+        if outcome == "lost" and retry_s is None and at - lease.launched_at < _EARLY_LOSS_S:
+            retry_s = _LOST_RETRY_S
+        active = not self._queries.has_ended(number)
+        if not active or (outcome != "failed" and retry_s is None):
             return [ends]
         # Held before its lease ends, so that it is not started again at once.
-        if again_s is None:
-            failures = self._ledger.of(spec.id).failures + 1
+        if retry_s is None:
+            failures = self._counters.of(spec.id).failures + 1
             if failures > spec.retries:
                 self.cancel_backoff(spec.id)
                 return [ev.JobFailed(at, spec.id), ends]
-            again_s = min(_FIRST_WAIT_S * 2**failures, _LONGEST_WAIT_S)
-        self._schedule_retry(spec.id, again_s)
+            retry_s = min(_FIRST_BACKOFF_S * 2**failures, _MAX_BACKOFF_S)
+        self._schedule_retry(spec.id, retry_s)
         return [ev.JobHeld(at, spec.id), ends]
 
     def steps(self, lease: OpenLease, ended: Ended) -> float:
-        """Return the steps that a lease leaves to its job.
+        """Return the steps of a job after a lease: those in its checkpoint.
 
-        A job without the library that has finished has made those that it told of.
+        A finished job without the library has made the steps that it printed.
         """
-        jobs = self._scheduler.jobs
-        steps = max(float(jobs.saved_steps[jobs.number[lease.job]]), ended.steps or 0.0)
+        saved = self._queries.saved_steps(self._queries.job_number(lease.job))
+        steps = max(saved, ended.steps or 0.0)
         if ended.ending == "finished" and ended.steps is None:
             steps = max(steps, lease.steps)
         return steps
 
+    def _announce(self, at: float, lease: OpenLease, ended: Ended) -> None:
+        if ended.ending in ("finished", "left"):
+            self.overheads.record(lease, at)
+        codes = ", ".join(str(code) for code in sorted(set(ended.exit_codes)))
+        failed = f"it exited with {codes}" if ended.ending == "failed" and codes else ""
+        self.messages[lease.job] = ended.message or failed
+        steps = self.steps(lease, ended)
+        self._stream.log_and_publish(
+            "lease.ended", job=lease.job, lease=lease.number, ending=ended.ending, steps=steps
+        )
+
+    # -- retries --------------------------------------------------------------------------------
+
     def resume_backoffs(self) -> None:
-        """Let jobs try again whose wait after a failure an earlier server has begun."""
-        jobs = self._scheduler.jobs
-        for number in (jobs.state[: len(jobs)] == JobState.HELD).nonzero()[0].tolist():
-            if jobs.ids[number] not in self._held_by_user:
-                self._schedule_retry(jobs.ids[number], 0.0)
+        """Retry the jobs whose backoff began under an earlier server."""
+        for job_id in self._queries.held_jobs():
+            if job_id not in self._suspended_jobs:
+                self._schedule_retry(job_id, 0.0)
 
     def cancel_backoff(self, job_id: str) -> None:
-        """Forget a job's wait after a failure: it was released, suspended or has ended."""
+        """Cancel a job's retry because it was resumed, suspended or has ended."""
         timer = self._timers.pop(job_id, None)
         if timer is not None:
             timer.cancel()
 
     def _schedule_retry(self, job_id: str, wait_s: float) -> None:
-        """Let a job try again after this wait, and not after an earlier one."""
+        """Retry a job after this backoff instead of an earlier one."""
         self.cancel_backoff(job_id)
         loop = asyncio.get_running_loop()
-        self._timers[job_id] = loop.call_later(wait_s, self._queue.put, self._retry_event(job_id))
+        self._timers[job_id] = loop.call_later(wait_s, self._inbox.post, self._retry_event(job_id))
 
-    def _retry_event(self, job_id: str) -> Make:
+    def _retry_event(self, job_id: str) -> EventFactory:
         def make(at: float) -> Sequence[ev.Event]:
             self.cancel_backoff(job_id)
-            jobs = self._scheduler.jobs
-            held = jobs.state[jobs.number[job_id]] == JobState.HELD
-            by_user = job_id in self._held_by_user
-            return [ev.JobReleased(at, job_id)] if held and not by_user else []
+            state = self._queries.job_state(self._queries.job_number(job_id))
+            retried = state == JobState.HELD and job_id not in self._suspended_jobs
+            return [ev.JobReleased(at, job_id)] if retried else []
 
         return make

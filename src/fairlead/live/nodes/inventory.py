@@ -1,11 +1,11 @@
-"""The nodes that the scheduler knows, and those that its engine has now."""
+"""Reconciles the scheduler's nodes with the nodes that its engine has."""
 
 import json
 from collections.abc import Iterable, Sequence
 
 import structlog
 
-from fairlead.core.nodes import Nodes
+from fairlead.core.nodes import NodeTable
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import UsageError
@@ -15,51 +15,54 @@ log = structlog.get_logger("fairlead.live")
 
 
 class NodeReconciler:
-    """Turns what an engine has into events; nodes keep their numbers for as long as the log goes.
+    """Turns the engine's inventory into events; the indices of nodes never change.
 
-    The nodes of the very first start are a document, and all others came by events. So are nodes
-    that the engine did not have at the last start: only these are taken back when it has them.
+    The nodes of the first start are a document; all others were added by events. Nodes that the
+    engine did not have at the last start are documents, too: only these return when it has them.
     """
 
-    def __init__(self, store: Store, found: Cluster) -> None:
-        kept = store.documents("cluster").get("nodes")
-        nodes = found.nodes if kept is None else tuple(Node(*_tuples(n)) for n in json.loads(kept))
-        self.first = Cluster(nodes, found.details)
+    def __init__(self, store: Store, present: Cluster) -> None:
+        stored = store.documents("cluster").get("nodes")
+        nodes = present.nodes
+        if stored is not None:
+            nodes = tuple(Node(*_fields(node)) for node in json.loads(stored))
+        self.initial_cluster = Cluster(nodes, present.details)
         """the cluster before all events"""
         self.missing = set(store.documents("missing"))
-        """nodes that the engine did not have when it was last asked for all"""
-        self.away = set(store.documents("away"))
-        """nodes that the engine had told to be down when the last server ended"""
+        """nodes that were not in the engine's last inventory"""
+        self.down_before_restart = set(store.documents("away"))
+        """nodes that the engine had reported down when the last server ended"""
         self._changes: list[Change] = []
-        if kept is None:
+        if stored is None:
             body = json.dumps([[node.id, node.devices, node.rack] for node in nodes])
             self._changes.append(Put("cluster", "nodes", body))
 
-    def reconcile_all(self, at: float, nodes: Nodes, found: Sequence[Node]) -> list[ev.Event]:
-        """Return what follows when these are all nodes that the engine has."""
-        events = self.found(at, nodes, found)
-        here = {node.id for node in found}
-        for index, known in enumerate(nodes.cluster.nodes):
-            if known.id not in here | self.missing and index not in nodes.removed:
+    def reconcile_all(
+        self, at: float, nodes: NodeTable, present: Sequence[Node]
+    ) -> list[ev.Event]:
+        """Return the events of an inventory of all nodes."""
+        events = self.reconcile(at, nodes, present)
+        accounted = {node.id for node in present} | self.missing | nodes.removed_names
+        for known in nodes.cluster.nodes:
+            if known.id not in accounted:
                 log.warning("node.missing", node=known.id)
-                events += self._lost(at, nodes, index)
+                events += self._lost(at, nodes, known.id)
         return events
 
-    def found(self, at: float, nodes: Nodes, found: Iterable[Node]) -> list[ev.Event]:
-        """Return what follows when the engine has these nodes, and perhaps others."""
-        known = {node.id: (index, node) for index, node in enumerate(nodes.cluster.nodes)}
+    def reconcile(self, at: float, nodes: NodeTable, present: Iterable[Node]) -> list[ev.Event]:
+        """Return the events of these nodes; the engine may have others."""
+        known = {node.id: node for node in nodes.cluster.nodes}
+        removed = nodes.removed_names
         events: list[ev.Event] = []
-        for node in found:
+        for node in present:
             if node.id not in known:
                 log.info("node.added", node=node.id, devices=len(node.devices))
                 events.append(ev.NodeAdded(at, node))
-                continue
-            index, before = known[node.id]
-            if index in nodes.removed:
+            elif node.id in removed:
                 log.warning("node.ignored", node=node.id, why="it was removed; rename it")
-            elif before.devices != node.devices:
+            elif known[node.id].devices != node.devices:
                 log.error("node.changed", node=node.id, fix="give it another name")
-                events += self._lost(at, nodes, index)
+                events += self._lost(at, nodes, node.id)
             elif node.id in self.missing:
                 self.missing.discard(node.id)
                 self._changes += [Remove("missing", node.id), Remove("away", node.id)]
@@ -67,25 +70,24 @@ class NodeReconciler:
         return events
 
     def changes(self) -> list[Change]:
-        """Return the documents that have changed since this was asked last."""
+        """Return the document changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
-    def _lost(self, at: float, nodes: Nodes, index: int) -> list[ev.Event]:
-        """Note that a node is missing; also a drained one, lest an operator takes it back."""
-        node = nodes.cluster.nodes[index].id
-        self.missing.add(node)
-        self._changes.append(Put("missing", node, ""))
-        return [] if index in nodes.down else [ev.NodeLost(at, node)]
+    def _lost(self, at: float, nodes: NodeTable, name: str) -> list[ev.Event]:
+        """Record a missing node, drained or not, so that an operator cannot return it."""
+        self.missing.add(name)
+        self._changes.append(Put("missing", name, ""))
+        return [] if name in nodes.down_names else [ev.NodeLost(at, name)]
 
 
-def require_matching_nodes(cluster: Cluster, found: Cluster) -> None:
-    """Refuse to go on with a cluster of which every node has other devices than before."""
+def require_matching_nodes(cluster: Cluster, present: Cluster) -> None:
+    """Raise UsageError if every node of the engine has other devices than before."""
     devices = {node.id: node.devices for node in cluster.nodes}
-    for node in found.nodes:
+    for node in present.nodes:
         if devices.get(node.id, node.devices) == node.devices:
             return
-    node = found.nodes[0]
+    node = present.nodes[0]
     raise UsageError(
         f"node {node.id!r} has devices {_counted(node.devices)} now and had"
         f" {_counted(devices[node.id])}; use another data directory, or give the node another name"
@@ -93,10 +95,10 @@ def require_matching_nodes(cluster: Cluster, found: Cluster) -> None:
 
 
 def _counted(devices: Sequence[str]) -> str:
-    return ",".join(f"{kind}={devices.count(kind)}" for kind in dict.fromkeys(devices))
+    return ",".join(f"{name}={devices.count(name)}" for name in dict.fromkeys(devices))
 
 
-def _tuples(kept: Sequence[object]) -> tuple[str, tuple[str, ...], str]:
-    name, devices, rack = kept
+def _fields(stored: Sequence[object]) -> tuple[str, tuple[str, ...], str]:
+    name, devices, rack = stored
     assert isinstance(devices, list)
     return str(name), tuple(devices), str(rack)

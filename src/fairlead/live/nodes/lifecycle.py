@@ -1,13 +1,14 @@
-"""Nodes of a live cluster: what operators and the engine say of them."""
+"""Controls the nodes of a live cluster: requests of operators and reports of the engine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairlead.core import Scheduler
-from fairlead.core.nodes import Nodes
-from fairlead.engines.base import DevicesTaken, NodeDown, NodeJoined, NodeUp
+from fairlead.core.nodes import NodeTable
+from fairlead.core.queries import Queries
+from fairlead.engines.base import DevicesTakenReport, NodeDown, NodeJoined, NodeUp
 from fairlead.live.clock import Clock
-from fairlead.live.inbox import Queue
+from fairlead.live.inbox import Inbox
 from fairlead.live.nodes.inventory import NodeReconciler
 from fairlead.model import events as ev
 from fairlead.model.cluster import Node
@@ -16,81 +17,79 @@ from fairlead.store import Audit, Change, Put, Remove
 
 
 class NodeController:
-    """Turns what is said of nodes into events.
+    """Turns requests and reports about nodes into events.
 
-    A node is used when the engine has it and no operator has drained it.
+    A node is used while the engine has it and no operator has drained it.
     """
 
     def __init__(
-        self, scheduler: Scheduler[Any], inventory: NodeReconciler, clock: Clock, queue: Queue
+        self, scheduler: Scheduler[Any], inventory: NodeReconciler, clock: Clock, inbox: Inbox
     ) -> None:
-        self._scheduler, self._inventory = scheduler, inventory
-        self._clock, self._queue = clock, queue
+        self._scheduler, self._queries = scheduler, Queries(scheduler)
+        self._inventory, self._clock, self._inbox = inventory, clock, inbox
         self.drained: set[str] = set()
-        """nodes that an operator has drained: only an operator takes them back"""
+        """nodes that an operator has drained; only an operator returns them"""
         self._down: set[str] = set()
-        """nodes that the engine has told to be down"""
+        """nodes that the engine has reported down"""
 
-    def rebuilt(self) -> None:
-        """Take what the engine had lost before a restart as lost until it says otherwise."""
+    def restore_down_nodes(self) -> None:
+        """Treat nodes that the engine had lost before a restart as down until it reports them."""
         nodes = self._scheduler.nodes
-        down = {nodes.cluster.nodes[number].id for number in nodes.down - nodes.removed}
-        # Of those that are drained, too, only a document says so.
-        away = (down - self.drained) | (down & self._inventory.away)
-        self._down = away - self._inventory.missing
+        down = nodes.down_names - nodes.removed_names
+        # A node that is both drained and down is known only from its document.
+        known = (down - self.drained) | (down & self._inventory.down_before_restart)
+        self._down = known - self._inventory.missing
 
     # -- operators ------------------------------------------------------------------------------
 
-    async def drain(self, node: str, who: str) -> None:
-        """Have all jobs leave a node, and use it no more until an operator takes it back."""
-        audit = Audit(self._clock.now(), who, "drain", node)
+    async def drain(self, node: str, user: str) -> None:
+        """Preempt all leases on a node and start nothing there until an operator returns it."""
+        audit = Audit(self._clock.now(), user, "drain", node)
 
         def changes() -> Sequence[Change]:
             self.drained.add(node)
-            return [audit, Put("drain", node, who)]
+            return [audit, Put("drain", node, user)]
 
-        await self._queue.do(lambda at: [ev.NodeLost(at, node)], changes)
+        await self._inbox.submit(lambda at: [ev.NodeDrained(at, node)], changes)
 
-    async def cordon(self, node: str, who: str) -> None:
+    async def cordon(self, node: str, user: str) -> None:
         """Start nothing new on a node."""
-        audit = Audit(self._clock.now(), who, "cordon", node)
-        await self._queue.do(lambda at: [ev.NodeCordoned(at, node)], [audit])
+        audit = Audit(self._clock.now(), user, "cordon", node)
+        await self._inbox.submit(lambda at: [ev.NodeCordoned(at, node)], [audit])
 
-    async def take_back(self, node: str, who: str) -> None:
+    async def return_node(self, node: str, user: str) -> None:
         """Use a drained or cordoned node again, as soon as the engine has it."""
-        audit = Audit(self._clock.now(), who, "return", node)
+        audit = Audit(self._clock.now(), user, "return", node)
 
         def make(at: float) -> Sequence[ev.Event]:
-            nodes, away = self._scheduler.nodes, self._down | self._inventory.missing
             events: list[ev.Event] = []
-            if node in {nodes.cluster.nodes[number].id for number in nodes.cordoned}:
+            if node in self._scheduler.nodes.cordoned_names:
                 events.append(ev.NodeCordoned(at, node, cordoned=False))
-            return events if node in away else [*events, ev.NodeReturned(at, node)]
+            unavailable = node in self._down | self._inventory.missing
+            return events if unavailable else [*events, ev.NodeReturned(at, node)]
 
-        await self._queue.do(make, lambda: self._clear_drain(node, audit))
+        await self._inbox.submit(make, lambda: self._clear_drain(node, audit))
 
-    async def remove(self, node: str, who: str) -> list[str]:
-        """Give a node up for good; refuse while jobs run there that nobody told to leave.
+    async def remove(self, node: str, user: str) -> list[str]:
+        """Remove a node permanently; refuse while leases run there and it is not drained.
 
-        Returns the jobs that can run nowhere any more: they wait for others of its kind.
+        Returns the jobs that can run on no other node: they stay queued for an equal one.
         """
-        audit = Audit(self._clock.now(), who, "remove", node)
-        jobs = self._scheduler.jobs
-        before: set[int] = set()
+        audit = Audit(self._clock.now(), user, "remove", node)
+        before: set[str] = set()
         stranded: list[str] = []
 
         def make(at: float) -> Sequence[ev.Event]:
-            there = self._scheduler.leases.holder[:, self._scheduler.nodes.devices_on(node)] >= 0
-            if node not in self.drained and there.any():
+            if self._queries.has_leases_on(node) and node not in self.drained:
                 raise ProtocolError(f"jobs run on node {node!r}: drain it first")
-            before.update(jobs.stranded)
+            before.update(self._queries.stranded_jobs())
             return [ev.NodeRemoved(at, node)]
 
         def changes() -> Sequence[Change]:
-            stranded.extend(jobs.ids[job] for job in jobs.stranded if job not in before)
+            stranded.extend(job for job in self._queries.stranded_jobs() if job not in before)
             return self._clear_drain(node, audit)
 
-        await self._queue.do(make, changes)
+        await self._inbox.submit(make, changes)
         return stranded
 
     def _clear_drain(self, node: str, audit: Audit) -> Sequence[Change]:
@@ -99,43 +98,45 @@ class NodeController:
 
     # -- the engine -----------------------------------------------------------------------------
 
-    def reconcile_inventory(self, found: Sequence[Node]) -> None:
-        """Take in which nodes the engine has, and no others, as it starts."""
-        self._compare(self._inventory.reconcile_all, found)
+    def reconcile_inventory(self, nodes: Sequence[Node]) -> None:
+        """Post the differences to the nodes that the engine has as it starts."""
+        self._compare(self._inventory.reconcile_all, nodes)
 
-    def report(self, report: NodeDown | NodeUp | NodeJoined | DevicesTaken) -> None:
-        """Take in what the engine says of one node."""
+    def report(self, report: NodeDown | NodeUp | NodeJoined | DevicesTakenReport) -> None:
+        """Post the events of an engine's report about one node."""
         match report:
             case NodeDown(node):
                 self._down.add(node)
-                self._queue.put(lambda at: [ev.NodeLost(at, node)], [Put("away", node, "")])
+                self._inbox.post(lambda at: [ev.NodeLost(at, node)], [Put("away", node, "")])
             case NodeUp(node):
                 self._down.discard(node)
-                self._queue.put(lambda at: self._back(at, node), [Remove("away", node)])
-            case NodeJoined(found):
-                self._compare(self._inventory.found, [found])
-            case DevicesTaken(node, numbers):
-                self._queue.put(lambda at: self._taken_events(at, node, numbers))
+                self._inbox.post(
+                    lambda at: self._returned_events(at, node), [Remove("away", node)]
+                )
+            case NodeJoined(joined):
+                self._compare(self._inventory.reconcile, [joined])
+            case DevicesTakenReport(node, numbers):
+                self._inbox.post(lambda at: self._taken_events(at, node, numbers))
 
     def _compare(
         self,
-        compare: Callable[[float, Nodes, Sequence[Node]], Sequence[ev.Event]],
-        found: Sequence[Node],
+        compare: Callable[[float, NodeTable, Sequence[Node]], Sequence[ev.Event]],
+        present: Sequence[Node],
     ) -> None:
         def make(at: float) -> Sequence[ev.Event]:
-            events = compare(at, self._scheduler.nodes, found)
-            self._down -= self._inventory.missing  # those are back when the engine has them
+            events = compare(at, self._scheduler.nodes, present)
+            self._down -= self._inventory.missing  # those return when the engine has them
             return self._skip_drained(events)
 
-        self._queue.put(make, self._inventory.changes)
+        self._inbox.post(make, self._inventory.changes)
 
-    def _back(self, at: float, node: str) -> Sequence[ev.Event]:
+    def _returned_events(self, at: float, node: str) -> Sequence[ev.Event]:
         if node in self._inventory.missing:
-            return []  # what answers is another than the scheduler knows
+            return []  # another machine answers under this name
         return self._skip_drained([ev.NodeReturned(at, node)])
 
     def _skip_drained(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
-        """Return the events without those that would take back what an operator has drained."""
+        """Return the events without returns of drained nodes."""
         return [
             event
             for event in events
@@ -143,7 +144,7 @@ class NodeController:
         ]
 
     def _taken_events(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
-        now = tuple(sorted(numbers))
-        if self._scheduler.nodes.taken_on(node) == now:
-            return []  # known before, as after a restart
-        return [ev.DevicesTaken(at, node, now)]
+        taken = tuple(sorted(numbers))
+        if self._scheduler.nodes.taken_on(node) == taken:
+            return []  # known already, as after a restart
+        return [ev.DevicesTaken(at, node, taken)]

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that the store hands over."""
+"""Runs migrations on the store's connection."""
 
 from alembic import context
 

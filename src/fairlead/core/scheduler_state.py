@@ -1,0 +1,95 @@
+"""Mutable state of a scheduler: tables of jobs, leases and nodes, and the current round."""
+
+from typing import Generic
+
+from fairlead.core.jobs import JobTable
+from fairlead.core.leases import LeaseTable
+from fairlead.core.limits import TenantLimits, has_tenant_limits
+from fairlead.core.nodes import NodeTable
+from fairlead.core.snapshot_builder import SnapshotBuilder
+from fairlead.core.tenant_usage import Usage
+from fairlead.mechanisms.base import M, Mechanism, SupportsRefill
+from fairlead.model.arrays import NO_INTS, IntArray
+from fairlead.model.capabilities import capabilities_of
+from fairlead.model.cluster import Cluster
+from fairlead.model.lease import NO_PLACEMENTS, Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.table import SpeedTable
+
+
+class SchedulerState(Generic[M]):
+    """The tables that event handlers read and write; ``saved_state`` persists them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        beliefs: SpeedTable,
+        mechanism: Mechanism[M],
+        *,
+        plan_lead_s: float = 0.0,
+    ) -> None:
+        self.configure(beliefs, mechanism, plan_lead_s)
+        self.reset(cluster)
+        self.usage = Usage()
+        self.memory: M = mechanism.initial()
+        self.changes = 0
+        """number of changes so far that a plan should take into account"""
+        self.version = 0
+        self.planning = False
+        self.round_end_at: float | None = None
+        self.pending: Plan | None = None
+        """a plan to apply when the current round ends"""
+        self.waiting: Placements = NO_PLACEMENTS
+        """placements of the current plan whose devices are not free yet"""
+        self.planned_from = -1
+        """``changes`` when the last plan was requested"""
+        self.planned_epoch = 0
+        """leases from this epoch on started after the last plan was requested"""
+
+    def reset(self, cluster: Cluster) -> None:
+        """Start with empty tables for a cluster."""
+        self.cluster = cluster
+        self.jobs = JobTable(cluster, self.beliefs, self.capabilities)
+        self.leases = LeaseTable(cluster, self.jobs)
+        self.nodes = NodeTable(cluster)
+        self.create_snapshot_builder()
+
+    def configure(self, beliefs: SpeedTable, mechanism: Mechanism[M], plan_lead_s: float) -> None:
+        """Set the speeds and the mechanism of later decisions."""
+        self.beliefs = beliefs
+        self.mechanism = mechanism
+        self.plan_lead_s = plan_lead_s
+        self.refills = mechanism if isinstance(mechanism, SupportsRefill) else None
+        self.capabilities = capabilities_of(mechanism)
+
+    def create_snapshot_builder(self) -> None:
+        """Take later snapshots from the current tables and beliefs."""
+        self.snapshot_builder = SnapshotBuilder(
+            self.nodes, self.beliefs, self.jobs, self.leases, self.capabilities.reads_measured
+        )
+
+    def end_round(self) -> None:
+        """Forget the mechanism's memory and the current round; the next round starts now."""
+        self.memory, self.planning, self.round_end_at = self.mechanism.initial(), False, None
+
+    def snapshot(self, at: float, starts_at: float, hidden: IntArray = NO_INTS) -> Snapshot:
+        """Return active jobs and their devices, time received projected to ``starts_at``.
+
+        ``hidden`` jobs, which must hold nothing, are left out.
+        """
+        return self.snapshot_builder.snapshot(
+            at, starts_at, self.waiting, self.usage, self.changes, hidden
+        )
+
+    def limits(self) -> TenantLimits | None:
+        """Return the tenants' limits; None if no tenant has one."""
+        if not has_tenant_limits(self.jobs.tenants):
+            return None
+        return TenantLimits(self.jobs, self.leases, self.cluster)
+
+    def idle_devices(self) -> IntArray:
+        """Return the open devices that no lease holds and no placement waits for."""
+        idle = self.nodes.is_open & self.leases.free_devices
+        idle[self.waiting.device] = False
+        return idle.nonzero()[0]

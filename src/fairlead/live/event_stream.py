@@ -1,0 +1,29 @@
+"""Event stream of a live scheduler: notices for the subscribers of ``/v1/events`` and the log."""
+
+import asyncio
+
+import structlog
+
+from fairlead.live.clock import Clock
+
+log = structlog.get_logger("fairlead.live")
+
+
+class EventStream:
+    """Passes notices to all subscribers; a full subscriber loses its oldest notice."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.subscribers: set[asyncio.Queue[dict[str, object]]] = set()
+
+    def publish(self, event: str, **fields: object) -> None:
+        """Pass a notice to all subscribers."""
+        for subscriber in self.subscribers:
+            if subscriber.full():
+                subscriber.get_nowait()
+            subscriber.put_nowait({"event": event, "at": self._clock.now(), **fields})
+
+    def log_and_publish(self, event: str, **fields: object) -> None:
+        """Write a notice to the server's log and pass it to all subscribers."""
+        log.info(event, **fields)
+        self.publish(event, **fields)

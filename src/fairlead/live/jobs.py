@@ -1,0 +1,102 @@
+"""Requests of users: submit, change, cancel, suspend and resume jobs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fairlead.core import Scheduler
+from fairlead.live.clock import Clock
+from fairlead.live.event_stream import EventStream
+from fairlead.live.inbox import Inbox
+from fairlead.live.job_spec import JobSpec
+from fairlead.live.leases.outcomes import LeaseOutcomes
+from fairlead.model import events as ev
+from fairlead.model.job import parse_accelerators
+from fairlead.store import Audit, Change, Put, Remove
+
+
+class JobController:
+    """Turns users' requests into events; each returns once it is persisted."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler[Any],
+        specs: dict[str, JobSpec],
+        suspended_jobs: set[str],
+        outcomes: LeaseOutcomes,
+        *,
+        clock: Clock,
+        inbox: Inbox,
+        stream: EventStream,
+    ) -> None:
+        self._scheduler, self._specs = scheduler, specs
+        self._suspended_jobs, self._outcomes = suspended_jobs, outcomes
+        self._clock, self._inbox, self._stream = clock, inbox, stream
+
+    async def submit(self, spec: JobSpec, user: str) -> JobSpec:
+        """Admit a job; return it with its id once it is persisted."""
+        admitted: list[JobSpec] = []
+
+        def make(at: float) -> Sequence[ev.Event]:
+            spec.validate_command()
+            named = spec.with_id(spec.id or f"j{len(self._scheduler.jobs) + 1}")
+            counts = parse_accelerators(named.accelerators or ())[1]
+            self._scheduler.jobs.admission.check_device_counts(counts)
+            admitted.append(named)
+            return [ev.JobSubmitted(at, named.job(at))]
+
+        def changes() -> Sequence[Change]:
+            (named,) = admitted
+            self._specs[named.id] = named
+            return [
+                Put("job", named.id, named.document()),
+                Audit(self._clock.now(), user, "submit", named.id),
+            ]
+
+        await self._inbox.submit(make, changes)
+        self._stream.publish("job.submitted", job=admitted[0].id)
+        return admitted[0]
+
+    async def change(self, event: Callable[[float], ev.JobChanged], audit: Audit) -> None:
+        """Change a job's priority, weight or deadline."""
+        await self._inbox.submit(lambda at: [event(at)], [audit])
+        self._publish_change(audit)
+
+    async def cancel(self, job_id: str, user: str) -> None:
+        """Cancel a job."""
+        audit = Audit(self._clock.now(), user, "cancel", job_id)
+
+        def changes() -> Sequence[Change]:
+            self._outcomes.cancel_backoff(job_id)
+            suspended = job_id in self._suspended_jobs
+            self._suspended_jobs.discard(job_id)
+            return [audit, Remove("hold", job_id)] if suspended else [audit]
+
+        await self._inbox.submit(lambda at: [ev.JobCancelled(at, job_id)], changes)
+        self._publish_change(audit)
+
+    async def suspend(self, job_id: str, user: str) -> None:
+        """Preempt a job and hold it until it is resumed."""
+        audit = Audit(self._clock.now(), user, "suspend", job_id)
+
+        def changes() -> Sequence[Change]:
+            self._outcomes.cancel_backoff(job_id)
+            self._suspended_jobs.add(job_id)  # at once: a retry that is due must not release it
+            return [audit, Put("hold", job_id, user)]
+
+        await self._inbox.submit(lambda at: [ev.JobHeld(at, job_id)], changes)
+        self._publish_change(audit)
+
+    async def resume(self, job_id: str, user: str) -> None:
+        """Schedule a suspended job again."""
+        audit = Audit(self._clock.now(), user, "resume", job_id)
+
+        def changes() -> Sequence[Change]:
+            self._outcomes.cancel_backoff(job_id)
+            self._suspended_jobs.discard(job_id)
+            return [audit, Remove("hold", job_id)]
+
+        await self._inbox.submit(lambda at: [ev.JobReleased(at, job_id)], changes)
+        self._publish_change(audit)
+
+    def _publish_change(self, audit: Audit) -> None:
+        self._stream.publish("job.changed", job=audit.subject, action=audit.action)

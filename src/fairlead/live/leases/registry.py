@@ -1,0 +1,59 @@
+"""Registry of open leases: answers renewals and reports progress."""
+
+import math
+
+import numpy as np
+
+from fairlead.core.queries import Queries
+from fairlead.live.clock import Clock
+from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
+from fairlead.live.leases.renewal import Renewal, RenewalAnswer
+from fairlead.model import events as ev
+
+
+class LeaseRegistry:
+    """All open leases, by number."""
+
+    def __init__(self, queries: Queries, clock: Clock) -> None:
+        self._queries, self._clock = queries, clock
+        self.open: dict[int, OpenLease] = {}
+        self._load = RenewalLoad()
+
+    def add(self, lease: OpenLease) -> None:
+        """Add a lease whose processes are about to start, or run already."""
+        self.open[lease.number] = lease
+        self._load.members += lease.ranks
+
+    def recover(self, until: float | None) -> None:
+        """Add the leases that an earlier server left open; their round ends at ``until``."""
+        end = math.inf if until is None else until
+        for lease in self._queries.open_leases():
+            self.add(OpenLease(lease.number, lease.job_id, lease.devices, end, lease.leaving))
+
+    def close(self, lease: int) -> OpenLease | None:
+        """Remove a lease, so that its members must leave; return None if it was not open."""
+        closed = self.open.pop(lease, None)
+        if closed is not None:
+            self._load.members -= closed.ranks
+        return closed
+
+    def answer_renewal(self, lease: int, renewal: Renewal) -> RenewalAnswer | None:
+        """Answer a member's renewal; None if the lease has ended."""
+        opened = self.open.get(lease)
+        if opened is None:
+            return None
+        self._load.leaving = self._queries.leaving_count
+        return opened.renew(self._clock.now(), renewal, self._load)
+
+    def record_printed_steps(self, lease: int, steps: float) -> None:
+        """Record the progress that a job without the library prints."""
+        if lease in self.open:
+            self.open[lease].steps = max(self.open[lease].steps, steps)
+
+    def progress_events(self, at: float) -> list[ev.Event]:
+        """Return the reported steps of all leases, as one event."""
+        reported = [lease for lease in self.open.values() if lease.steps > 0]
+        if not reported:
+            return []
+        numbers = np.array([lease.number for lease in reported], dtype=np.int64)
+        return [ev.Progress(at, numbers, np.array([lease.steps for lease in reported]))]

@@ -1,0 +1,92 @@
+"""Queries answer by ids, names and numbers, never by slots or columns."""
+
+import numpy as np
+import pytest
+
+from fairlead.core import Scheduler
+from fairlead.core.queries import JobState, Queries
+from fairlead.mechanisms.srtf import Srtf
+from fairlead.model import events as ev
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Job
+from fairlead.model.lease import Placement, Placements
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+
+SPEEDS = SpeedTable(
+    {SpeedKey("m", gang, name): 1.0 for gang in (1, 2) for name in ("v100", "k80")}
+)
+
+
+@pytest.fixture
+def scheduler() -> Scheduler[None]:
+    """Job a runs on both v100, b and c share a k80, d is queued and e held."""
+    scheduler: Scheduler[None] = Scheduler(
+        Cluster.of({"v100": 2, "k80": 2}, per_node=1), SPEEDS, Srtf()
+    )
+    for name in "abcde":
+        job = Job(
+            id=name,
+            workload="m",
+            total_steps=100,
+            gang=2 if name == "a" else 1,
+            tenant="x" if name in "ab" else "y",
+        )
+        scheduler.handle(ev.JobSubmitted(0.0, job))
+    scheduler.handle(ev.JobHeld(0.0, "e"))
+    placements = [Placement(0, 0, (0, 1)), Placement(1, 0, (2,)), Placement(2, 0, (2,))]
+    scheduler.leases.start(Placements.of(placements), 0.0)
+    return scheduler
+
+
+def test_status_of_a_running_and_of_a_queued_job(scheduler: Scheduler[None]) -> None:
+    queries = Queries(scheduler)
+    running, queued = queries.job_status(0), queries.job_status(3)
+    assert (running.id, running.state, running.accelerator) == ("a", JobState.ACTIVE, "v100")
+    assert running.devices == 2
+    assert running.lease in {lease.number for lease in queries.open_leases()}
+    assert (queued.lease, queued.accelerator, queued.devices) == (None, None, 0)
+
+
+def test_jobs_are_selected_by_state_tenant_and_devices(scheduler: Scheduler[None]) -> None:
+    queries, x_only = Queries(scheduler), np.array([True, False])
+    unended = (JobState.ACTIVE, JobState.HELD)
+    assert queries.select_jobs(unended).tolist() == queries.unended_jobs() == [0, 1, 2, 3, 4]
+    assert queries.select_jobs(unended, running=True).tolist() == [0, 1, 2]
+    assert queries.select_jobs(unended, running=False, after=4).tolist() == [4]
+    assert queries.select_jobs(unended, tenants=x_only).tolist() == [0, 1]
+    assert queries.select_jobs((JobState.FINISHED,), after=99).tolist() == []
+    assert queries.held_jobs() == ["e"]
+
+
+def test_shared_devices_name_the_partners(scheduler: Scheduler[None]) -> None:
+    queries = Queries(scheduler)
+    number = {lease.job_id: lease.number for lease in queries.open_leases()}
+    shared = queries.shared_devices(number["b"])
+    assert shared is not None
+    assert (shared.job_id, shared.accelerators, shared.partners) == ("b", ["k80"], ["c"])
+    assert queries.shared_devices(number["b"] + (1 << 40)) is None
+
+
+def test_nodes_show_busy_and_taken_devices_but_not_removed_nodes(
+    scheduler: Scheduler[None],
+) -> None:
+    queries = Queries(scheduler)
+    scheduler.handle(ev.DevicesTaken(1.0, "k80-1", (0,)))
+    scheduler.handle(ev.NodeCordoned(1.0, "k80-0"))
+    scheduler.handle(ev.NodeRemoved(1.0, "v100-1"))
+    shown = {s.node.id: (s.up, s.cordoned, s.busy, s.taken) for s in queries.node_statuses()}
+    assert shown == {
+        "v100-0": (True, False, 1, 0),
+        "k80-0": (True, True, 1, 0),
+        "k80-1": (True, False, 0, 1),
+    }
+    assert queries.device_counts() == {"v100": (1, 2), "k80": (2, 1)}
+    assert queries.has_leases_on("k80-0")
+    assert not queries.has_leases_on("k80-1")
+
+
+def test_tenants_show_their_devices_and_usage(scheduler: Scheduler[None]) -> None:
+    x, y = Queries(scheduler).tenant_statuses(10.0)
+    assert (x.tenant.id, x.jobs, x.devices, x.device_s) == ("x", 2, 3, 30.0)
+    assert (y.tenant.id, y.jobs, y.devices, y.device_s) == ("y", 2, 1, 10.0)
+    assert (x.entitled, y.entitled) == (0.5, 0.5)
