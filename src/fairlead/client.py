@@ -1,9 +1,9 @@
-"""A client of a running scheduler: what the command line uses, and Python programs may.
+"""A client of a running server, for the command line and for Python programs.
 
 ```python
 from fairlead.client import Client
 
-server = Client.found()
+server = Client.from_environment()
 job = server.submit(["python", "train.py"], workload="ResNet-50", steps=5000)
 server.wait(job["id"])
 ```
@@ -22,21 +22,22 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from fairlead.model.errors import FairleadError
 from fairlead.tls import explain_untrusted_certificate
 
-OVER = ("finished", "failed", "cancelled")
-"""states that a job does not leave"""
+TERMINAL_STATES = OVER = ("finished", "failed", "cancelled")
+"""states that a job does not leave; ``OVER`` is the earlier name"""
 _LOGIN = "login.json"
-_IDLE_S = 2.0
-_TRIES, _LONGEST_WAIT_S = 5, 10.0
-"""when the server asks to be asked less often"""
+_MAX_IDLE_S = 2.0
+"""age after which a connection is not used again"""
+_MAX_RETRIES, _MAX_RETRY_S = 5, 10.0
+"""limits for retries after status 429"""
 _POLL_S = 0.3
-_AWAY_S = 60.0
-"""how long a server that is restarted may be away while somebody waits for a job"""
+_RECONNECT_S = 60.0
+"""time for which ``wait`` tolerates an unreachable server, as during a restart"""
 _SILENCE_S = 60.0
-"""after which a stream of events is given up; the server says something every 15 s"""
+"""timeout of a stream of events; the server sends something every 15 s"""
 
 
 class ServerError(FairleadError):
-    """The server refused a request, with the code that it gave; or could not be reached."""
+    """The server rejected a request, with the code of its error; or it cannot be reached."""
 
     code = "server"
 
@@ -49,16 +50,20 @@ class UnreachableError(ServerError):
     """The server did not answer."""
 
 
-class UntrustedError(ServerError):
-    """The server's certificate is not accepted: what is wrong with it, and the fix."""
+class UntrustedCertificateError(ServerError):
+    """The server's certificate is not accepted; has the problem and the fix."""
 
     def __init__(self, problem: str, fix: str) -> None:
         super().__init__(f"{problem}; {fix}")
         self.problem, self.fix = problem, fix
 
 
+UntrustedError = UntrustedCertificateError
+"""earlier name"""
+
+
 class Client:
-    """Speaks to one server."""
+    """A client of one server."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url = _address(url)
@@ -68,16 +73,16 @@ class Client:
         self._reached_before = False
 
     @classmethod
-    def found(cls, data: Path | None = None) -> "Client":
-        """Return the client that the environment, a login or the server's data describe."""
+    def from_environment(cls, data: Path | None = None) -> "Client":
+        """Return the client for the environment variables, the login or the server's data."""
         data = data or Path(os.environ.get("FAIRLEAD_DATA", "~/.fairlead")).expanduser()
         login = _read(data / _LOGIN)
         server = _read(data / "server.json")
         url = os.environ.get("FAIRLEAD_URL") or login.get("url") or server.get("url")
         if not url:
             raise ServerError(
-                "no server is known; start one with `fairlead serve`, or set FAIRLEAD_URL and"
-                " FAIRLEAD_TOKEN"
+                "server: unknown address: start one with `fairlead serve`, or set FAIRLEAD_URL"
+                " and FAIRLEAD_TOKEN"
             )
         token = os.environ.get("FAIRLEAD_TOKEN") or login.get("token")
         if not token:
@@ -85,25 +90,28 @@ class Client:
                 token = (data / "admin.token").read_text(encoding="ascii").strip()
             except OSError:
                 raise ServerError(
-                    f"no token for {url}; set FAIRLEAD_TOKEN or use `fairlead login`"
+                    f"token: missing for {url}: set FAIRLEAD_TOKEN or use `fairlead login`"
                 ) from None
         return cls(url, token)
 
+    found = from_environment  # lang: ok
+    """earlier name"""
+
     @property
     def is_here(self) -> bool:
-        """Whether the server is reached on this machine's loopback address."""
+        """True if the server has this machine's loopback address."""
         return self._url.hostname in ("127.0.0.1", "::1", "localhost")
 
     def submit(self, command: Sequence[str], **settings: object) -> dict[str, Any]:
-        """Submit a job, here unless ``directory`` says otherwise; return it with its id."""
+        """Submit a job and return it with its id; ``directory`` defaults to the current one."""
         body: dict[str, object] = {"directory": os.getcwd(), **settings, "command": [*command]}
-        made: dict[str, Any] = self.post("/v1/jobs", body)
-        return made
+        job: dict[str, Any] = self.post("/v1/jobs", body)
+        return job
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """Return a job as it stands."""
-        found: dict[str, Any] = self.get(job_path(job_id))
-        return found
+        """Return a job's current state."""
+        job: dict[str, Any] = self.get(job_path(job_id))
+        return job
 
     def wait(
         self,
@@ -112,37 +120,37 @@ class Client:
         timeout_s: float | None = None,
         seen: Callable[[dict[str, Any]], object] | None = None,
     ) -> dict[str, Any]:
-        """Return a job when it has ended; TimeoutError when that takes too long.
+        """Return a job once it has ended; TimeoutError if that takes too long.
 
-        A server that has answered before may be away for a minute, as when it is restarted.
-        ``seen`` is called with the job as it stands each time that it has not ended yet.
+        A server that has answered before may be unreachable for a minute, as during a restart.
+        ``seen`` is called with the job after each poll at which it has not ended.
         """
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        away_since = math.inf
+        unreachable_since = math.inf
         while True:
             try:
-                found = self.job(job_id)
+                job = self.job(job_id)
             except UnreachableError as error:
-                away_since = min(away_since, time.monotonic())
-                if not self._reached_before or time.monotonic() - away_since > _AWAY_S:
+                unreachable_since = min(unreachable_since, time.monotonic())
+                if not self._reached_before or time.monotonic() - unreachable_since > _RECONNECT_S:
                     raise
-                stands = f"not known to have ended: {error}"
+                status = f"not known to have ended: {error}"
             else:
-                away_since = math.inf
-                if found["state"] in OVER:
-                    return found
-                stands = f"still {found['state']}"
+                unreachable_since = math.inf
+                if job["state"] in TERMINAL_STATES:
+                    return job
+                status = f"still {job['state']}"
                 if seen is not None:
-                    seen(found)
+                    seen(job)
             if time.monotonic() > until:
-                raise TimeoutError(f"job {job_id} is {stands}")
+                raise TimeoutError(f"job {job_id} is {status}")
             time.sleep(_POLL_S)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield what happens on the server, as it happens, until it stops.
+        """Yield the server's events as they occur, until it stops.
 
         An event has ``event`` (job.submitted, job.changed, lease.started, lease.ended,
-        server.stopping), ``at``, and for most ``job``.
+        server.stopping), ``at``, and in most cases ``job``.
         """
         connection = self._connect(_SILENCE_S)
         try:
@@ -150,7 +158,7 @@ class Client:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
             answer = connection.getresponse()
             if answer.status != 200:
-                raise _refusal(answer.status, answer.read())
+                raise _error_of(answer.status, answer.read())
             while line := answer.readline():
                 if line.startswith(b"data: "):
                     yield json.loads(line[6:])
@@ -160,31 +168,31 @@ class Client:
             connection.close()
 
     def get(self, path: str, **query: object) -> Any:
-        """Return what the server shows."""
-        given = {key: value for key, value in query.items() if value is not None}
-        return self.ask("GET", path + (f"?{urlencode(given)}" if given else ""))
+        """Send a GET request and return the answer."""
+        parameters = {key: value for key, value in query.items() if value is not None}
+        return self.ask("GET", path + (f"?{urlencode(parameters)}" if parameters else ""))
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Have the server do something."""
+        """Send a POST request and return the answer."""
         return self.ask("POST", path, body)
 
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Return the answer's JSON, None without a body; ServerError says why it was refused."""
+        """Return the answer's JSON, None without a body; ServerError if it was rejected."""
         _, text = self.text(method, path, body)
         return json.loads(text) if text else None
 
     def text(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> tuple[Mapping[str, str], bytes]:
-        """Return headers and body of an answer; ServerError says why it was refused."""
+        """Return headers and body of an answer; ServerError if it was rejected."""
         status, headers, text = self.raw(method, path, body)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_RETRIES):
             if status != 429:
                 break
-            time.sleep(min(float(headers.get("retry-after", 1)), _LONGEST_WAIT_S))
+            time.sleep(min(float(headers.get("retry-after", 1)), _MAX_RETRY_S))
             status, headers, text = self.raw(method, path, body)
         if status >= 400:
-            raise _refusal(status, text)
+            raise _error_of(status, text)
         return headers, text
 
     def raw(
@@ -192,8 +200,8 @@ class Client:
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of an answer."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        if time.monotonic() - self._used_at > _IDLE_S:
-            self.close()  # the server may be about to close it
+        if time.monotonic() - self._used_at > _MAX_IDLE_S:
+            self.close()  # the server may be about to close the connection
         self._used_at = time.monotonic()
         try:
             if self._connection is None:
@@ -205,24 +213,25 @@ class Client:
                 headers,
             )
             answer = self._connection.getresponse()
-            found = {name.lower(): value for name, value in answer.headers.items()}
+            answer_headers = {name.lower(): value for name, value in answer.headers.items()}
             text = answer.read()
             self._reached_before = True
-            return answer.status, found, text
+            return answer.status, answer_headers, text
         except (OSError, client.HTTPException) as error:
             self.close()
             raise self._unreachable(error) from None
 
     def _connect(self, timeout_s: float) -> client.HTTPConnection:
-        kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
-        return kind(self._url.hostname or "", self._url.port, timeout=timeout_s)
+        secure = self._url.scheme == "https"
+        connect = client.HTTPSConnection if secure else client.HTTPConnection
+        return connect(self._url.hostname or "", self._url.port, timeout=timeout_s)
 
     def _unreachable(self, error: Exception) -> ServerError:
-        where = f"{self._url.scheme}://{self._url.netloc}"
-        if found := explain_untrusted_certificate(error, self._url.hostname or ""):
-            problem, fix = found
-            return UntrustedError(f"{where}: {problem}", fix)
-        return UnreachableError(f"{where} does not answer ({error}); is the server up?")
+        server = f"{self._url.scheme}://{self._url.netloc}"
+        if explanation := explain_untrusted_certificate(error, self._url.hostname or ""):
+            problem, fix = explanation
+            return UntrustedCertificateError(f"{server}: {problem}", fix)
+        return UnreachableError(f"{server} does not answer ({error}); is the server up?")
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
@@ -232,36 +241,38 @@ class Client:
 
 
 def _address(url: str) -> SplitResult:
-    """Return the parts of a server's address, or say how one is written."""
+    """Return the parts of a server's address; ServerError if it is not one."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port beyond all ports, a bracket too few
+    except ValueError:  # a port out of range, a missing bracket
         usable = False
     if not usable:
-        raise ServerError(f"{url!r} is no server's address; give http://127.0.0.1:8642")
+        raise ServerError(
+            f"server: bad address {url!r}: expected one such as http://127.0.0.1:8642"
+        )
     return parts
 
 
-def _refusal(status: int, text: bytes) -> ServerError:
-    """Return why a request was refused, in the server's words if they can be read."""
+def _error_of(status: int, text: bytes) -> ServerError:
+    """Return the error of a rejected request, with the server's message if it has one."""
     try:
-        told = json.loads(text)["error"]
-        return ServerError(str(told["message"]), str(told["code"]))
+        error = json.loads(text)["error"]
+        return ServerError(str(error["message"]), str(error["code"]))
     except (ValueError, KeyError, TypeError):
-        return ServerError(f"the server answered {status}")
+        return ServerError(f"server: status {status}")
 
 
 def job_path(job_id: str, *rest: str) -> str:
-    """Return the path of a job, whatever characters its id has."""
+    """Return the path of a job, with its id quoted."""
     if not job_id:
-        raise ServerError("a job's id is empty; `fairlead jobs` lists those there are")
+        raise ServerError("job id: empty: see `fairlead jobs` for the ids")
     return "/".join(("/v1/jobs", quote(job_id, safe=""), *rest))
 
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

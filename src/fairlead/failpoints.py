@@ -1,8 +1,8 @@
-"""Named points at which a test has a process die: just before something lasts, or just after.
+"""Named points at which tests kill a process: just before something is persisted, or just after.
 
-A process whose environment has ``FAIRLEAD_CRASHES=DIR`` kills itself when it passes a point of
-which a file of that name lies in ``DIR``. The file goes first, so every file kills one process,
-once. Without the variable, as always but in tests, a point does nothing.
+A process with ``FAIRLEAD_CRASHES=DIR`` in its environment kills itself at a point if ``DIR`` holds
+a file with the point's name. It removes the file first, so every file kills one process, once.
+Without the variable, as outside tests, a point does nothing.
 """
 
 import os
@@ -33,7 +33,7 @@ _directory = os.environ.get(VARIABLE)
 
 
 def point(name: str) -> None:
-    """Die here if a test wants it."""
+    """Kill this process if a test requests it here."""
     if _directory is not None:
         _exit_if_requested(name)
 

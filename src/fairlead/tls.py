@@ -1,24 +1,24 @@
-"""Why a server's certificate was not accepted, in words that say what to do about it."""
+"""Explanation of a rejected server certificate, with the fix."""
 
-_ANOTHER_NAME = (62, 64)
-_DATES = (9, 10)
-"""OpenSSL's numbers of what can be wrong with a certificate: its names, when it is valid"""
+_WRONG_NAME = (62, 64)
+_OUTSIDE_VALIDITY = (9, 10)
+"""OpenSSL's error numbers for a certificate: wrong name, outside its validity"""
 
 
 def explain_untrusted_certificate(error: Exception, name: str) -> tuple[str, str] | None:
-    """Return what is wrong with the certificate of the server asked by this name, and the fix.
+    """Return the problem with the certificate of the server ``name``, and the fix.
 
-    None if it is something else that went wrong. ssl, slow to import, is not imported for it.
+    Returns None for other errors. Does not import ssl, which takes long.
     """
     code = getattr(error, "verify_code", None)
     if code is None:
         return None
-    why = str(getattr(error, "verify_message", "")).rstrip(".") or str(error)
-    if code in _ANOTHER_NAME:
-        fix = f"give the server a certificate with {name} in it, or use a name that it has"
-        return f"the server's certificate is not valid for {name} ({why})", fix
-    if code in _DATES:
+    reason = str(getattr(error, "verify_message", "")).rstrip(".") or str(error)
+    if code in _WRONG_NAME:
+        fix = f"give the server a certificate for {name}, or use a name that its certificate has"
+        return f"the server's certificate is not valid for {name} ({reason})", fix
+    if code in _OUTSIDE_VALIDITY:
         fix = "give the server a new certificate, or correct the clock"
-        return f"the server's certificate is not valid now ({why})", fix
-    fix = "set SSL_CERT_FILE to a file with it or with its authority's"
-    return f"the server's certificate is not trusted ({why})", fix
+        return f"the server's certificate is not valid now ({reason})", fix
+    fix = "set SSL_CERT_FILE to a file with the certificate or its authority's"
+    return f"the server's certificate is not trusted ({reason})", fix

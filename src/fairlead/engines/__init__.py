@@ -1,1 +1,1 @@
-"""How processes start: one engine a kind of cluster, all behind one protocol."""
+"""Engines: start and stop processes on one type of cluster each, behind one protocol."""

@@ -1,49 +1,49 @@
-"""What an engine promises."""
+"""The engine protocol: launch orders in, reports out."""
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from fairlead.model.lease_outcome import LeaseOutcome
 
 if TYPE_CHECKING:  # a keeper starts for every lease and must not load numpy for this
     from fairlead.model.cluster import Cluster, Node
 
-LeaseOutcome = Literal["finished", "left", "failed", "lost", "refused"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One lease to start: what to run, where, for whom."""
+class LaunchOrder:
+    """One lease to start: its command, devices and limits."""
 
     lease: int
     job: str
     command: tuple[str, ...]
     directory: str
-    """where the command runs"""
+    """working directory of the command"""
     environment: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[tuple[str, int], ...]
     """(node, number on the node) of every device of the gang; one process runs on each"""
     accelerators: tuple[str, ...]
     """devices → accelerator"""
     visible: tuple[str, ...] = ()
-    """devices → what CUDA_VISIBLE_DEVICES calls it; empty where devices are emulated"""
+    """devices → name for CUDA_VISIBLE_DEVICES; empty where devices are emulated"""
     checkpoint_dir: str
     log_dir: str
     total_steps: int | None = None
     grace_s: float = 30.0
-    """between being told to stop and being killed"""
+    """seconds between the stop signal and the kill"""
     memory_gib: float | None = None
-    """of all processes together; above it they are killed"""
+    """limit for all processes together; above it they are killed"""
     time_limit_s: float | None = None
     progress_pattern: str | None = None
     """regular expression with one group, the number of steps made, for jobs without the library"""
     tenant: str = ""
-    """whose job it is, for engines that start processes as the tenant's own user"""
+    """owner of the job, for engines that start processes as the tenant's Unix user"""
     first_rank: int = 0
-    """of the members started here: a gang over several machines has an order for each of them"""
+    """rank of the first member started here: a gang over several nodes has one order per node"""
     world_size: int | None = None
     """members of the whole gang; None when all are started here"""
     meets_at: str = ""
-    """host:port where the members of a gang over several machines meet"""
+    """host:port of the rendezvous of a gang over several nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class Ended:
     lease: int
     ending: LeaseOutcome
     steps: float | None
-    """what the checkpoint in force holds, None if there is none"""
+    """steps of the committed checkpoint, None without one"""
     message: str = ""
     exit_codes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A job without the library has printed how far it is."""
+    """A job without the library has printed its number of steps."""
 
     lease: int
     steps: float
@@ -75,38 +75,38 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class NodeDown:
-    """A node does not answer any more."""
+    """A node no longer answers."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUp:
-    """A node is back, and nothing runs on it any more that was given up."""
+    """A node is back, and no lease declared lost runs on it any longer."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeJoined:
-    """A node has joined that the inventory did not have before; nothing of ours runs on it."""
+    """A node has joined that the inventory did not have before; no lease runs on it."""
 
     node: "Node"
 
 
 @dataclass(frozen=True, slots=True)
-class DevicesTaken:
-    """Others hold these devices of a node, by their numbers on it, and no more than these.
+class DevicesTakenReport:
+    """Users outside Fairlead hold exactly these devices of a node, by their numbers on it.
 
-    An engine that shares nodes with others reports this for every node when it first looks, also
-    where they hold none, and whenever it changes. What runs under our leases is never theirs.
+    An engine that shares nodes reports this for every node at its first poll, also where no
+    device is taken, and on every change. Devices under Fairlead's leases are never taken.
     """
 
     node: str
     numbers: tuple[int, ...]
 
 
-Report = Started | Ended | Progressed | NodeDown | NodeUp | NodeJoined | DevicesTaken
+Report = Started | Ended | Progressed | NodeDown | NodeUp | NodeJoined | DevicesTakenReport
 
 
 class Engine(Protocol):
@@ -116,12 +116,12 @@ class Engine(Protocol):
         """Return the nodes and their devices."""
         ...
 
-    async def launch(self, order: Order) -> None:
-        """Start the processes of a lease; nothing happens if they were started before."""
+    async def launch(self, order: LaunchOrder) -> None:
+        """Start the processes of a lease; do nothing if they were started before."""
         ...
 
     async def stop(self, lease: int) -> None:
-        """Tell a lease to checkpoint and leave, and kill it after its grace."""
+        """Ask a lease to checkpoint and leave, and kill it after its grace."""
         ...
 
     async def running(self) -> frozenset[int]:
@@ -129,22 +129,31 @@ class Engine(Protocol):
         ...
 
     async def adopt(self, leases: Collection[int]) -> None:
-        """Take over after a restart: keep these leases, stop all others, report what has ended."""
+        """Recover after a restart: keep these leases, stop all others, report those that ended."""
         ...
 
     def reports(self) -> AsyncIterator[Report]:
-        """Yield what happens to leases and nodes."""
+        """Yield reports about leases and nodes."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; what runs goes on."""
+        """Release the engine's resources; processes of leases keep running."""
+        ...
+
+
+@runtime_checkable
+class SupportsKill(Protocol):
+    """An engine that can kill the processes of a lease without their grace."""
+
+    async def kill(self, lease: int) -> None:
+        """Kill the processes of a lease at once; its end is reported as usual."""
         ...
 
 
 @runtime_checkable
 class SupportsForget(Protocol):
-    """An engine that keeps what is left of a lease until its end is written down."""
+    """An engine that keeps files of a lease until its end is persisted."""
 
     async def forget(self, leases: Collection[int]) -> None:
-        """Clear away what is left of leases that have ended: nobody asks about them any more."""
+        """Remove the files of leases whose ends are persisted."""
         ...

@@ -1,4 +1,4 @@
-"""Engine plug-ins: how the server opens an engine and checks its cluster."""
+"""Engine plug-ins: open an engine for the server and check its cluster."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,17 +19,17 @@ ANY_ADDRESS = ("0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The server as an engine needs to know it."""
+    """The server's settings that engines use."""
 
     data: Path
     host: str = "127.0.0.1"
     port: int = 8642
     emulate: str | None = None
-    """devices of this machine to emulate, as ``--emulate`` gives them"""
+    """value of ``--emulate``: devices of this machine to emulate"""
     engine: str = "local"
-    """the engine with its options, as ``--engine`` gives them"""
+    """value of ``--engine``: name and options"""
     python: str = sys.executable
-    """the interpreter that jobs use"""
+    """interpreter of jobs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class OpenedEngine:
 
     engine: Engine
     emulated: bool
-    """steps take as long as the speeds table says, since the devices are not real"""
+    """devices are not real: steps take as long as the speeds table says"""
 
 
 class EnginePlugin(Protocol):
@@ -54,20 +54,20 @@ class EnginePlugin(Protocol):
         ...
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
-        """Yield what ``fairlead doctor`` finds out about the engine's devices and nodes."""
+        """Yield the findings of ``fairlead doctor`` about the engine's devices and nodes."""
         ...
 
 
 def engine_plugin(spec: str) -> tuple[EnginePlugin, dict[str, object]]:
-    """Return the plug-in that ``name[:option[,option=value…]]`` names, and the options given."""
+    """Return the plug-in that ``name[:option[,option=value…]]`` names, and its options."""
     plugin, text = load("engines", spec)
-    return plugin, parse_options(spec, plugin.options, text, given=("data",))
+    return plugin, parse_options(spec, plugin.options, text, preset=("data",))
 
 
 def refuse_emulated_devices(site: Site) -> None:
-    """Raise UsageError if ``--emulate`` is given to an engine that has nodes of its own."""
+    """Raise UsageError if ``--emulate`` is used with an engine that has real nodes."""
     if site.emulate is not None:
         raise UsageError(
-            "--emulate: makes devices of this machine: to emulate the speeds of a cluster's"
-            " devices give --engine NAME:emulate"
+            "--emulate: emulates devices of this machine only:"
+            " use --engine NAME:emulate to emulate the speeds of a cluster's devices"
         )

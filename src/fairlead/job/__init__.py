@@ -1,4 +1,4 @@
-"""Inside the training process: lease, steps, checkpoint. Needs the standard library only.
+"""The job library: lease, steps and checkpoints of a training process. Standard library only.
 
 ```python
 from fairlead import job
@@ -10,7 +10,24 @@ for batch in run.steps(loader):           # renews the lease; at its end checkpo
 ```
 """
 
-from fairlead.job.exit_status import FAILED_TO_SAVE, LEFT, REFUSED
-from fairlead.job.run import Run, attach
+from fairlead.job.current_run import attach
+from fairlead.job.exit_status import (
+    EXIT_FENCED,
+    EXIT_PREEMPTED,
+    EXIT_SAVE_FAILED,
+    FAILED_TO_SAVE,
+    LEFT,
+    REFUSED,
+)
+from fairlead.job.run import Run
 
-__all__ = ["FAILED_TO_SAVE", "LEFT", "REFUSED", "Run", "attach"]
+__all__ = [
+    "EXIT_FENCED",
+    "EXIT_PREEMPTED",
+    "EXIT_SAVE_FAILED",
+    "FAILED_TO_SAVE",
+    "LEFT",
+    "REFUSED",
+    "Run",
+    "attach",
+]

@@ -1,7 +1,7 @@
-"""Checkpoints on disk: written aside, committed by rename, refused once a later lease may write.
+"""Checkpoints on disk: committed by rename, refused once a later lease of the job may write.
 
 The directory of a job holds ``lock``, ``fence`` (the greatest lease that may write),
-``latest.json`` (the checkpoint in force) and the files that it names, one for each rank. See
+``latest.json`` (the committed checkpoint) and the files that it names, one per rank. See
 docs/design/live.md.
 """
 
@@ -13,154 +13,184 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
-from fairlead import failpoints
+from fairlead import failpoints, untrusted_file
+from fairlead.atomic_file import fsync_directory, replace_file
+from fairlead.untrusted_file import UnusableFileError
 
 _HEADER = 64
 """bytes before the payload: its SHA-256 in hexadecimal"""
-_CHECKPOINT_NAME = re.compile(r"(\d+)(?:-(\d+)\.\d+\.ckpt(?:\.tmp|\.part)?|\.\d+\.\d+\.leaves)")
-"""lease and, of a checkpoint, steps in the names of files that are removed one day: checkpoints,
-and those in which members say after which step they leave"""
+_CHECKPOINT_NAME = re.compile(
+    r"(\d+)(?:-(\d+)\.\d+\.ckpt(?:(?:\.\d+)?\.tmp|\.part)?|\.\d+\.\d+\.leaves)"
+)
+"""lease and, for a checkpoint, steps in the names of files that become obsolete: checkpoints, and
+the files in which members announce their last step"""
+_FILE_NAME = re.compile(r"\d{1,18}-\d{1,18}\.\d{1,9}\.ckpt")
+"""name of a rank's file of a checkpoint; leads out of no directory"""
+_MAX_LATEST_BYTES = 16 << 20
+_MAX_NUMBER = 1 << 53
+_POLL_S = 0.02
+_LOCK_POLL_S, _MAX_LOCK_POLL_S = 0.001, 0.05
+_LOCK_TIMEOUT_S = 60.0
 
 
 class FencedError(Exception):
-    """A later lease of the job may write by now, so this one must not."""
+    """A later lease of the job may write, so this one must not."""
 
 
-class Latest(NamedTuple):
-    """The checkpoint in force."""
+class LockHeldError(TimeoutError):
+    """Another process has held the lock of a checkpoint directory for too long."""
+
+
+class CommittedCheckpoint(NamedTuple):
+    """The checkpoint that ``latest.json`` names."""
 
     lease: int
     steps: int
     files: tuple[str, ...]
-    """by rank"""
+    """ranks → file name"""
 
 
-def raise_fence(directory: str, lease: int) -> None:
-    """Let only this lease or a later one write from now on; refuse if a later one may already."""
-    os.makedirs(directory, exist_ok=True)
-    with _locked(directory):
+def raise_fence(directory: str, lease: int, *, wait_s: float = _LOCK_TIMEOUT_S) -> None:
+    """Let only this lease or a later one write from now on.
+
+    Raises FencedError if a later lease may write already, LockHeldError if a process holds the
+    lock for longer than ``wait_s``, UnusableFileError if the job has damaged the directory.
+    """
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UnusableFileError(f"{directory}: not a directory") from error
+    with _locked(directory, wait_s):
         require(directory, lease)
-        _replace(os.path.join(directory, "fence"), str(lease).encode())
+        _replace(directory, "fence", str(lease).encode())
 
 
 def fence(directory: str) -> int:
-    """Return the greatest lease that may write, -1 if none was named yet."""
+    """Return the greatest lease that may write, -1 before the first.
+
+    Raises UnusableFileError if the job has damaged the file.
+    """
+    path = os.path.join(directory, "fence")
     try:
-        with open(os.path.join(directory, "fence"), encoding="ascii") as file:
-            return int(file.read())
+        text = untrusted_file.read(path, 32)
     except FileNotFoundError:
         return -1
+    if not text.strip().isdigit():
+        raise UnusableFileError(f"{path}: not the number of a lease")
+    return int(text)
 
 
-def latest(directory: str) -> Latest | None:
-    """Return the checkpoint in force, None if there is none."""
+def latest(directory: str) -> CommittedCheckpoint | None:
+    """Return the committed checkpoint, None if there is none.
+
+    Raises UnusableFileError if the job has damaged ``latest.json``.
+    """
+    path = os.path.join(directory, "latest.json")
     try:
-        with open(os.path.join(directory, "latest.json"), encoding="utf-8") as file:
-            found = json.load(file)
+        content = json.loads(untrusted_file.read(path, _MAX_LATEST_BYTES))
     except FileNotFoundError:
         return None
-    return Latest(found["lease"], found["steps"], tuple(found["files"]))
+    except (ValueError, RecursionError):
+        raise UnusableFileError(f"{path}: not JSON") from None
+    if not isinstance(content, dict):
+        raise UnusableFileError(f"{path}: not a JSON object")
+    lease, steps, files = (content.get(name) for name in ("lease", "steps", "files"))
+    if not (_is_count(lease) and _is_count(steps)):
+        raise UnusableFileError(f"{path}: lease and steps: expected whole numbers")
+    if not isinstance(files, list) or not files or not all(map(_is_file_name, files)):
+        raise UnusableFileError(f"{path}: files: expected names LEASE-STEPS.RANK.ckpt")
+    return CommittedCheckpoint(lease, steps, tuple(files))
 
 
-def settled(directory: str) -> Latest | None:
-    """Return the checkpoint in force once no loss of power can undo it.
+def durable_latest(directory: str) -> CommittedCheckpoint | None:
+    """Return the committed checkpoint once no power failure can undo its commit.
 
-    Whoever put it in force may have died just before that.
+    The process that committed it may have died before it synced the directory.
     """
-    with suppress(OSError):  # it is not there, or there is no room
-        _fsync_directory(directory)
+    with suppress(OSError):  # the directory is missing, or the disk is full
+        fsync_directory(directory)
     return latest(directory)
 
 
 def read(directory: str, rank: int) -> bytes | None:
-    """Return what a rank saved in the checkpoint in force; OSError if the file is damaged.
+    """Return a rank's payload of the committed checkpoint; OSError if its file is damaged.
 
-    A gang that was smaller then reads rank 0's.
+    Ranks beyond the gang that wrote the checkpoint read rank 0's payload.
     """
-    found = latest(directory)
-    if found is None:
+    committed = latest(directory)
+    if committed is None:
         return None
-    name = found.files[rank] if rank < len(found.files) else found.files[0]
-    with open(os.path.join(directory, name), "rb") as file:
+    name = committed.files[rank] if rank < len(committed.files) else committed.files[0]
+    with open(untrusted_file.open_regular(os.path.join(directory, name)), "rb") as file:
         digest, payload = file.read(_HEADER), file.read()
     if _digest(payload) != digest:
-        raise OSError(f"checkpoint {name} is damaged: its checksum does not match")
+        raise _damaged(name)
     return payload
 
 
 def write(directory: str, lease: int, steps: int, rank: int, payload: bytes) -> str:
-    """Write one rank's file under a name of its own, flushed to disk; return the name.
+    """Write one rank's file of a checkpoint, synced to disk; return its name.
 
-    Raises FencedError if it was tidied away meanwhile, since a later lease may write.
+    Raises FencedError if a later lease removed the file meanwhile.
     """
     name = _name(lease, steps, rank)
     path = os.path.join(directory, name)
     try:
-        with open(path + ".tmp", "wb") as file:
-            file.write(_digest(payload))
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(path + ".tmp", path)
-    except OSError as error:
-        # Never the file itself: it may be in force, of an earlier try whose commit seemed to fail.
-        _remove(path + ".tmp")
-        if isinstance(error, FileNotFoundError):
-            require(directory, lease)
+        # The commit syncs the directory, for the files of all ranks at once.
+        replace_file(path, _digest(payload), payload, sync_directory=False)
+    except FileNotFoundError:
+        require(directory, lease)
         raise
     return name
 
 
 def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float = 60.0) -> None:
-    """Put this lease's files for ``steps`` in force, once all ranks have written theirs.
+    """Commit this lease's checkpoint of ``steps`` once all ranks have written their files.
 
-    Raises FencedError if a later lease may write, TimeoutError if a rank's file does not come.
+    Raises FencedError if a later lease may write, TimeoutError if a rank's file is missing.
     """
     names = [_name(lease, steps, rank) for rank in range(ranks)]
     until = time.monotonic() + wait_s
     while not all(os.path.exists(os.path.join(directory, name)) for name in names):
         if time.monotonic() > until:
-            raise TimeoutError(f"not all of {ranks} ranks wrote their part of step {steps}")
-        time.sleep(0.02)
+            raise TimeoutError(f"step {steps}: not all of {ranks} ranks wrote their files")
+        time.sleep(_POLL_S)
     with _locked(directory):
         require(directory, lease)
         failpoints.point("job.commit.locked")
-        found = {"lease": lease, "steps": steps, "files": names}
-        _replace(os.path.join(directory, "latest.json"), json.dumps(found).encode())
+        _replace_latest(directory, CommittedCheckpoint(lease, steps, tuple(names)))
         failpoints.point("job.commit.replaced")
-        _remove_old(directory, lease, names)
+        _remove_obsolete(directory, lease, names)
 
 
-def install(directory: str, lease: int, found: Latest | None) -> None:
-    """Put in force for a lease what was carried here from elsewhere, None to begin from nothing.
+def install(directory: str, lease: int, committed: CommittedCheckpoint | None) -> None:
+    """Commit a transferred checkpoint for a lease; None starts the lease from scratch.
 
-    Files that were carried here lie under their names with ``.part`` behind; those that this
-    directory's readers do not want need not be here. Raises FencedError if a later lease may
-    write, OSError if a file is damaged: then nothing is changed but the fence.
+    Transferred files have the suffix ``.part``; files that no rank here reads need not be present.
+    Raises FencedError if a later lease may write, OSError if a file is damaged: then only the
+    fence has changed.
     """
     raise_fence(directory, lease)
     with _locked(directory):
         require(directory, lease)
-        path = os.path.join(directory, "latest.json")
-        if found is None:
-            _remove(path)
+        if committed is None:
+            _remove(os.path.join(directory, "latest.json"))
             return
-        names = [os.path.join(directory, name) for name in found.files]
-        carried = [name for name in names if os.path.exists(name + ".part")]
-        for name in carried:
-            if not is_intact(name + ".part"):
-                raise OSError(f"checkpoint {name} is damaged: its checksum does not match")
-        for name in carried:
-            os.replace(name + ".part", name)
-        said = {"lease": found.lease, "steps": found.steps, "files": found.files}
-        _replace(path, json.dumps(said).encode())
-        _remove_old(directory, found.lease, list(found.files))
+        paths = [os.path.join(directory, name) for name in committed.files]
+        transferred = [path for path in paths if os.path.exists(path + ".part")]
+        for path in transferred:
+            if not is_intact(path + ".part"):
+                raise _damaged(path)
+        for path in transferred:
+            os.replace(path + ".part", path)
+        _replace_latest(directory, committed)
+        _remove_obsolete(directory, committed.lease, list(committed.files))
 
 
-def empty(directory: str, lease: int) -> None:
-    """Remove a copy of which the whole is elsewhere, unless a later lease may write here."""
+def remove_copy(directory: str, lease: int) -> None:
+    """Remove a copy of a checkpoint that is complete elsewhere, unless a later lease may write."""
     if not os.path.isdir(directory):
         return
     with _locked(directory):
@@ -172,84 +202,92 @@ def empty(directory: str, lease: int) -> None:
 
 
 def is_intact(path: str) -> bool:
-    """Tell whether a checkpoint's file is here and has the checksum that it names."""
+    """Return whether a checkpoint's file exists and matches the checksum in its header."""
     try:
-        with open(path, "rb") as file:
+        with open(untrusted_file.open_regular(path), "rb") as file:
             digest = file.read(_HEADER)
             return hashlib.file_digest(file, "sha256").hexdigest().encode() == digest
-    except FileNotFoundError:
+    except (FileNotFoundError, UnusableFileError):
         return False
 
 
 def wait_for_commit(directory: str, lease: int, steps: int, *, wait_s: float = 60.0) -> bool:
-    """Wait until rank 0 has put this lease's checkpoint in force; tell whether it did."""
+    """Wait until rank 0 has committed this lease's checkpoint; return whether it did."""
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
-        found = latest(directory)
-        if found is not None and (found.lease, found.steps) >= (lease, steps):
-            return found.lease == lease
+        committed = latest(directory)
+        if committed is not None and (committed.lease, committed.steps) >= (lease, steps):
+            return committed.lease == lease
         if fence(directory) > lease:
             return False
-        time.sleep(0.02)
+        time.sleep(_POLL_S)
     return False
 
 
 def require(directory: str, lease: int) -> None:
     """Raise FencedError if a later lease may write."""
     if fence(directory) > lease:
-        raise FencedError(f"lease {fence(directory)} may write, {lease} no more")
+        raise FencedError(f"lease {fence(directory)} may write, {lease} may not")
 
 
 def _name(lease: int, steps: int, rank: int) -> str:
     return f"{lease}-{steps}.{rank}.ckpt"
 
 
-def _remove_old(directory: str, lease: int, keep: list[str]) -> None:
-    """Remove what no later reader can want: other checkpoints of this lease and earlier ones.
+def _remove_obsolete(directory: str, lease: int, keep: list[str]) -> None:
+    """Remove the other checkpoints of this lease and earlier ones, except later steps.
 
-    What members of an earlier one have said as they parted goes as well.
+    Last steps that members of earlier leases announced go as well.
     """
     last = int(keep[0].split("-")[1].split(".")[0])
     for name in os.listdir(directory):
-        found = _CHECKPOINT_NAME.fullmatch(name)  # what else is there is the user's
-        if found is None or name in keep:
+        match = _CHECKPOINT_NAME.fullmatch(name)  # all other files are the user's
+        if match is None or name in keep:
             continue
-        number, steps = int(found[1]), found[2]
+        number, steps = int(match[1]), match[2]
         is_next = number == lease and (steps is None or int(steps) > last)
         if number <= lease and not is_next:
             _remove(os.path.join(directory, name))
 
 
 @contextmanager
-def _locked(directory: str) -> Iterator[None]:
-    with open(os.path.join(directory, "lock"), "a", encoding="ascii") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def _locked(directory: str, wait_s: float = _LOCK_TIMEOUT_S) -> Iterator[None]:
+    path = os.path.join(directory, "lock")
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    with open(untrusted_file.open_regular(path, flags), "ab") as file:
+        until, poll_s = time.monotonic() + wait_s, _LOCK_POLL_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise LockHeldError(f"{path}: another process holds the lock") from None
+            time.sleep(poll_s)
+            poll_s = min(2 * poll_s, _MAX_LOCK_POLL_S)
         yield
 
 
-def _replace(path: str, body: bytes) -> None:
-    """Replace a small file so that after a crash it is the old or the new one, never a part."""
-    aside = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(aside, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        failpoints.point("job.commit.aside")
-        os.replace(aside, path)
-    except OSError:
-        _remove(aside)
-        raise
-    _fsync_directory(os.path.dirname(path))
+def _replace_latest(directory: str, committed: CommittedCheckpoint) -> None:
+    _replace(directory, "latest.json", json.dumps(committed._asdict()).encode())
 
 
-def _fsync_directory(directory: str) -> None:
-    """Let a loss of power not undo what files in a directory are called."""
-    holder = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(holder)
-    finally:
-        os.close(holder)
+def _replace(directory: str, name: str, content: bytes) -> None:
+    """Replace ``fence`` or ``latest.json``, durably."""
+    replace_file(
+        os.path.join(directory, name),
+        content,
+        for_directory_owner=True,
+        before_rename=lambda: failpoints.point("job.commit.aside"),
+    )
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER
+
+
+def _is_file_name(value: object) -> bool:
+    return isinstance(value, str) and _FILE_NAME.fullmatch(value) is not None
 
 
 def _remove(path: str) -> None:
@@ -259,3 +297,7 @@ def _remove(path: str) -> None:
 
 def _digest(payload: bytes) -> bytes:
     return hashlib.sha256(payload).hexdigest().encode()
+
+
+def _damaged(name: str) -> OSError:
+    return OSError(f"checkpoint {name} is damaged: its checksum does not match")

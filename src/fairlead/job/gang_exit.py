@@ -1,8 +1,8 @@
-"""How the members of a gang leave after the same step when no server tells them after which.
+"""Agreement of a gang's members on their last step when the server is unreachable.
 
-Each says in the directory of their checkpoints how many steps it has started, and starts no more.
-Once all have said so, those behind go on to the greatest number. The names of empty files say it,
-so that nobody reads half of one.
+Each member announces in the checkpoint directory how many steps it has started, and starts no
+more. Once all have announced theirs, those behind continue up to the greatest number. An
+announcement is the name of an empty file, so that no member reads half of one.
 """
 
 import os
@@ -10,35 +10,35 @@ from contextlib import suppress
 
 
 class GangExit:
-    """One member's side of it."""
+    """One member's side of the agreement."""
 
     def __init__(self, directory: str, lease: int, rank: int, members: int) -> None:
         self._directory, self._lease = directory, lease
         self._rank, self._members = rank, members
 
     def has_begun(self) -> bool:
-        """Tell whether a member of the gang leaves that could not ask the server."""
-        return bool(self._said())
+        """Return whether a member of the gang leaves without the server."""
+        return bool(self._announced_steps())
 
     def last_step(self, started: int) -> int | None:
-        """Say that no step starts after so many; return the last one, None while some are silent.
+        """Announce the number of steps started; return the gang's last step.
 
-        What was said first counts.
+        Returns None until all members have announced theirs. A member's first announcement counts.
         """
-        said = self._said()
-        if self._rank not in said:
-            with suppress(OSError):  # no room: the others do not hear of it
+        announced = self._announced_steps()
+        if self._rank not in announced:
+            with suppress(OSError):  # disk full: the other members get no announcement
                 name = f"{self._lease}.{self._rank}.{started}.leaves"
                 with open(os.path.join(self._directory, name), "wb"):
-                    said[self._rank] = started
-        return max(said.values()) if len(said) == self._members else None
+                    announced[self._rank] = started
+        return max(announced.values()) if len(announced) == self._members else None
 
-    def _said(self) -> dict[int, int]:
-        """Return rank → steps it has started."""
-        said: dict[int, int] = {}
+    def _announced_steps(self) -> dict[int, int]:
+        """Return rank → number of steps started."""
+        announced: dict[int, int] = {}
         with suppress(OSError):
             for name in os.listdir(self._directory):
                 if name.startswith(f"{self._lease}.") and name.endswith(".leaves"):
                     _, rank, started, _ = name.split(".")
-                    said[int(rank)] = int(started)
-        return said
+                    announced[int(rank)] = int(started)
+        return announced

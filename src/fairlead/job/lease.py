@@ -1,9 +1,9 @@
 """The lease of a running job: renewed in the background, given up together with the gang.
 
-A member counts the steps it has started. When the lease is to end, no further step starts, the
+A member counts the steps it has started. When the lease must end, no further step starts, the
 member reports its count, and the server answers with the greatest count of all members: those
-behind go on up to it, then all leave after the same step. Where the server is away they agree
-without it, see ``parting``. See docs/design/live.md.
+behind continue up to it, then all leave after the same step. If the server is unreachable they
+agree without it, see ``gang_exit``. See docs/design/live.md.
 """
 
 import json
@@ -17,13 +17,13 @@ from fairlead import failpoints
 from fairlead.job.gang_exit import GangExit
 from fairlead.tls import explain_untrusted_certificate
 
-_SOONEST_S, _LATEST_S = 0.05, 5.0
+_MIN_RENEWAL_S, _MAX_RENEWAL_S = 0.05, 5.0
 _RETRY_S = 0.5
 _TIMEOUT_S = 5.0
-_PARTING_S, _PARTING_TURN_S = 15.0, 0.2
-"""how long a gang tries to agree on its last step without the server, and how often it looks"""
-_WINDOW_S = 1.0
-"""the least time over which a speed is measured"""
+_AGREEMENT_TIMEOUT_S, _AGREEMENT_POLL_S = 15.0, 0.2
+"""limits for a gang that agrees on its last step without the server"""
+_MIN_WINDOW_S = 1.0
+"""shortest time over which a speed is measured"""
 
 
 class Lease:
@@ -37,12 +37,20 @@ class Lease:
         *,
         rank: int,
         valid_s: float,
-        parting: GangExit | None = None,
+        gang_exit: GangExit | None = None,
+        on_speed: Callable[[float], None] = lambda _: None,
+        on_untrusted_server: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Prepare to renew a lease that is valid for ``valid_s``.
+
+        ``gang_exit`` is None for a gang of one. ``on_speed`` receives the speed of an emulated
+        accelerator when that changes; ``on_untrusted_server`` receives, once, the problem with the
+        server's certificate and its fix.
+        """
         self.number = number
-        self._gang_exit = parting
-        """with the rest of its gang; None for one alone"""
-        self._leaving_alone_since: float | None = None
+        self._gang_exit = gang_exit
+        self._on_speed, self._on_untrusted_server = on_speed, on_untrusted_server
+        self._agreeing_since: float | None = None
         self._url = urlsplit(url)
         self._token = token
         self._rank = rank
@@ -59,23 +67,21 @@ class Lease:
         self._leaving = False
         self._leave_after: int | None = None
         self.lost = False
-        """the server has given this lease to nobody or somebody else"""
+        """the server no longer knows this lease"""
         self._closed = False
         self._began_at_steps = 0
         self._first_step_at: float | None = None
         self.last_step_at: float | None = None
         self._speed = 0.0
         self._mark: tuple[float, int] | None = None
-        """when the step ended up to which the speed was last measured, and its number"""
-        self.on_speed: Callable[[float], None] = lambda _: None
-        """told how fast an emulated accelerator is from now on"""
-        self.on_untrusted_server: Callable[[str], None] = lambda _: None
-        """told once why the server's certificate is not accepted, and what to do about it"""
+        """end and number of the step up to which the speed was last measured"""
         self._untrusted_reported = ""
-        self._thread = threading.Thread(target=self._keep, name="fairlead-lease", daemon=True)
+        self._thread = threading.Thread(
+            target=self._renewal_loop, name="fairlead-lease", daemon=True
+        )
 
     def begin(self, steps: int) -> None:
-        """Start renewing, from this many steps on."""
+        """Start renewing at this number of steps."""
         self.started = self.steps = self.saved_steps = self._began_at_steps = steps
         self._thread.start()
 
@@ -94,82 +100,80 @@ class Lease:
         return True
 
     def check_now(self) -> None:
-        """Look at once whether the lease is to end: the process was sent a signal."""
+        """Renew at once: the process received a signal, so the lease may have to end."""
         self._wake.set()
 
     def close(self) -> None:
-        """Say the last word and stop renewing."""
+        """Renew a last time and stop renewing."""
         self._closed = True
         self._wake.set()
         self._thread.join(_TIMEOUT_S)
 
-    def _keep(self) -> None:
+    def _renewal_loop(self) -> None:
         wait_s = 0.0
         while not self._closed:
             self._wake.wait(wait_s)
             self._wake.clear()
-            wait_s = self._turn()
+            wait_s = self._renew_once()
             if self._decided.is_set():
                 return
         self._renew()
 
-    def _turn(self) -> float:
-        """Renew once; return how long to wait before the next time."""
+    def _renew_once(self) -> float:
+        """Renew once; return the seconds until the next renewal."""
         failpoints.point("job.renewal.before")
         answer = self._renew()
         failpoints.point("job.renewal.after")
         now = time.monotonic()
         if self.lost:
-            self._decide(None)
+            self._set_last_step(None)
             return 0.0
         if answer is not None and answer.get("leave_after") is not None:
             last = int(answer["leave_after"])
-            if self._gang_exit is not None:  # the server may die before it has told all of them
+            if self._gang_exit is not None:  # the server may die before all members know
                 self._gang_exit.last_step(last)
-            self._decide(last)
+            self._set_last_step(last)
             return 0.0
-        # Without a server the job goes on until its lease is over, then it must leave: a server
-        # that comes back may have given its devices to somebody else.
-        over = answer is None and now >= self._until
+        # Without a server the job runs until its lease expires, then it must leave: a server
+        # that comes back may have given its devices to another job.
+        expired = answer is None and now >= self._until
         if self._gang_exit is None:
-            if over:
-                self._decide(self.started)
-        elif over or self._gang_exit.has_begun():
-            return self._part(self._gang_exit, now)
+            if expired:
+                self._set_last_step(self.started)
+        elif expired or self._gang_exit.has_begun():
+            return self._agree_on_last_step(self._gang_exit, now)
         if answer is None:
-            return min(_RETRY_S, max(self._until - now, _SOONEST_S))
+            return min(_RETRY_S, max(self._until - now, _MIN_RENEWAL_S))
         if answer.get("emulated_steps_per_s"):
-            self.on_speed(float(answer["emulated_steps_per_s"]))
+            self._on_speed(float(answer["emulated_steps_per_s"]))
         if not answer.get("leave"):
             self._until = now + float(answer["valid_s"])
             return next_renewal_s(answer)
         with self._lock:
-            told, self._leaving = self._leaving, True
-        # The others of the gang wait for our count.
-        return float(answer.get("again_s", _SOONEST_S)) if told else 0.0
+            reported, self._leaving = self._leaving, True
+        # The other members wait for this one's count.
+        return float(answer.get("again_s", _MIN_RENEWAL_S)) if reported else 0.0
 
-    def _part(self, parting: GangExit, now: float) -> float:
-        """Agree with the gang on the last step; return how long to wait before the next look."""
+    def _agree_on_last_step(self, gang_exit: GangExit, now: float) -> float:
+        """Agree with the gang on the last step; return the seconds until the next poll."""
         with self._lock:
             self._leaving = True
-        self._leaving_alone_since = self._leaving_alone_since or now
-        last = parting.last_step(self.started)
+        self._agreeing_since = self._agreeing_since or now
+        last = gang_exit.last_step(self.started)
         if last is not None:
-            self._decide(last)
-        elif (
-            now > self._leaving_alone_since + _PARTING_S
-        ):  # some are not to be heard: each for itself
-            self._decide(self.started)
-        return _PARTING_TURN_S
+            self._set_last_step(last)
+        elif now > self._agreeing_since + _AGREEMENT_TIMEOUT_S:  # some are silent: leave alone
+            self._set_last_step(self.started)
+        return _AGREEMENT_POLL_S
 
-    def _decide(self, leave_after: int | None) -> None:
+    def _set_last_step(self, leave_after: int | None) -> None:
         with self._lock:
             self._leaving = True
             self._leave_after = leave_after
         self._decided.set()
 
     def _renew(self) -> dict[str, Any] | None:
-        """Return the server's answer, None when it cannot be had."""
+        """Return the server's answer, None without one."""
         now = time.monotonic()
         body: dict[str, object] = {
             "rank": self._rank,
@@ -202,30 +206,32 @@ class Lease:
         return answer
 
     def _report_untrusted_server(self, error: Exception) -> None:
-        found = explain_untrusted_certificate(error, self._url.hostname or "")
-        told = "; ".join(found) if found else ""
-        if told and told != self._untrusted_reported:
-            self._untrusted_reported = told
-            self.on_untrusted_server(f"no progress is reported: {told}")
+        explanation = explain_untrusted_certificate(error, self._url.hostname or "")
+        text = "; ".join(explanation) if explanation else ""
+        if text and text != self._untrusted_reported:
+            self._untrusted_reported = text
+            self._on_untrusted_server(f"no progress is reported: {text}")
 
     def _measure(self) -> float:
-        """Return the speed of late, from the end of one step to that of a later one."""
+        """Return the recent speed, measured from the end of one step to the end of a later one."""
         at, steps = self.last_step_at, self.steps
         if at is None or self._first_step_at is None:
             return 0.0
         since, before = self._mark or (self._first_step_at, self._began_at_steps)
-        if steps > before and (at - since >= _WINDOW_S or self._mark is None):
+        if steps > before and (at - since >= _MIN_WINDOW_S or self._mark is None):
             self._speed = (steps - before) / max(at - since, 1e-9)
-            if at - since >= _WINDOW_S:
+            if at - since >= _MIN_WINDOW_S:
                 self._mark = at, steps
         return self._speed
 
     def _post(self, path: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
-        from http import client  # noqa: PLC0415  # slow to import, and only this thread wants it
+        from http import client  # noqa: PLC0415  # slow to import; only this thread uses it
 
         if self._connection is None:
-            kind = client.HTTPSConnection if self._url.scheme == "https" else client.HTTPConnection
-            self._connection = kind(self._url.hostname or "", self._url.port, timeout=_TIMEOUT_S)
+            secure = self._url.scheme == "https"
+            connect = client.HTTPSConnection if secure else client.HTTPConnection
+            host, port = self._url.hostname or "", self._url.port
+            self._connection = connect(host, port, timeout=_TIMEOUT_S)
         try:
             self._connection.request(
                 "POST",
@@ -238,11 +244,11 @@ class Lease:
         except client.HTTPException as error:
             self._connection.close()
             raise OSError(str(error)) from None
-        found = json.loads(text) if text else {}
-        return answer.status, found if isinstance(found, dict) else {}
+        content = json.loads(text) if text else {}
+        return answer.status, content if isinstance(content, dict) else {}
 
 
 def next_renewal_s(answer: Mapping[str, Any]) -> float:
-    """Return how long to wait after this answer: as it says, else a part of what it gives."""
-    often_s = min(max(float(answer["valid_s"]) / 8, _SOONEST_S), _LATEST_S)
-    return float(answer.get("again_s", often_s))
+    """Return the seconds until the next renewal: from the answer, else a part of its validity."""
+    default_s = min(max(float(answer["valid_s"]) / 8, _MIN_RENEWAL_S), _MAX_RENEWAL_S)
+    return float(answer.get("again_s", default_s))

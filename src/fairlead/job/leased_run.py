@@ -1,4 +1,4 @@
-"""A training run under a lease: steps counted, state saved, devices given up in time."""
+"""A training run under a lease: counts steps, saves state, gives up its devices in time."""
 
 import pickle
 import signal
@@ -12,13 +12,15 @@ from typing import Any, NoReturn
 
 from fairlead import failpoints
 from fairlead.job import checkpoint
-from fairlead.job.exit_status import FAILED_TO_SAVE, LEFT, REFUSED
+from fairlead.job.exit_status import EXIT_FENCED, EXIT_PREEMPTED, EXIT_SAVE_FAILED
 from fairlead.job.gang_exit import GangExit
 from fairlead.job.lease import Lease
 from fairlead.job.run import Run, T
 
-_BEHIND_S = 1.0
-_MOST_METRICS = 100
+_MAX_LAG_S = 1.0
+"""longest lag behind an emulated speed that later steps make up for"""
+_MAX_METRICS = 100
+"""metrics that the server keeps for one job"""
 
 
 class LeasedRun(Run):
@@ -36,7 +38,7 @@ class LeasedRun(Run):
         self._status_file = get("FAIRLEAD_STATUS_FILE")
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
-        self._pace = _Pace(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))
+        self._emulated_speed = _EmulatedSpeed(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))
         self._registered: dict[str, Any] = {}
         self._saved: dict[str, Any] = {}
         self._skip = 0
@@ -48,25 +50,25 @@ class LeasedRun(Run):
             environment["FAIRLEAD_JOB_TOKEN"],
             rank=self.rank,
             valid_s=float(get("FAIRLEAD_LEASE_S", "60")),
-            parting=GangExit(self._directory, lease, self.rank, self.world_size)
+            gang_exit=GangExit(self._directory, lease, self.rank, self.world_size)
             if self.world_size > 1
             else None,
+            on_speed=self._emulated_speed.set_speed,
+            on_untrusted_server=_print_to_log,
         )
-        self._lease.on_speed = self._pace.set_speed
-        self._lease.on_untrusted_server = _say
         self._restore()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)
         self._lease.begin(self.steps_done)
 
     def _restore(self) -> None:
-        found = checkpoint.latest(self._directory)
-        if found is None:
+        committed = checkpoint.latest(self._directory)
+        if committed is None:
             return
         payload = checkpoint.read(self._directory, self.rank)
         assert payload is not None
         self._saved = pickle.loads(payload)
-        self.steps_done = self._skip = found.steps
+        self.steps_done = self._skip = committed.steps
         failpoints.point("job.restored")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -74,7 +76,7 @@ class LeasedRun(Run):
         self._lease.check_now()
 
     def register(self, **things: Any) -> None:
-        """Name what makes up the run's state; what an earlier checkpoint holds is restored."""
+        """Name the objects that make up the run's state, and restore them from a checkpoint."""
         super().register(**things)
         for name, thing in things.items():
             self._registered[name] = thing
@@ -88,20 +90,20 @@ class LeasedRun(Run):
                 thing.load_state_dict(state)
 
     def report(self, **metrics: float) -> None:
-        """Show figures such as the loss beside the job's progress."""
+        """Report metrics such as the loss, to be shown beside the job's progress."""
         super().report(**metrics)
         shown = self._lease.metrics
         for name, value in metrics.items():
-            if name in shown or len(shown) < _MOST_METRICS:  # more the server does not keep
+            if name in shown or len(shown) < _MAX_METRICS:
                 shown[name] = float(value)
 
     def checkpoint(self) -> None:
-        """Save the state: now, or when the step ends that is being made.
+        """Save the state: now, or at the end of the current step.
 
         All members of a gang must call this in or after the same step.
         """
         if self._in_step:
-            # Its own work on the step may be half done: only afterwards do state and count agree.
+            # The step may be half done: only at its end do state and step count agree.
             self._save_after_step = True
         else:
             self._save_or_raise()
@@ -126,29 +128,29 @@ class LeasedRun(Run):
         self._saved_at = time.monotonic()
 
     def steps(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield one item for each step still to make; leave when the lease ends."""
+        """Yield one item per remaining step; leave when the lease ends."""
         iterator = iter(items)
         while self._skip and next(iterator, self) is not self:
-            self._skip -= 1  # steps that the checkpoint holds already
-        lease, pace = self._lease, self._pace
+            self._skip -= 1  # the checkpoint includes this step
+        lease, emulated_speed = self._lease, self._emulated_speed
         while self._total is None or self.steps_done < self._total:
             item: Any = next(iterator, self)
             if item is self:
                 break
             if not lease.may_start():
                 self._leave()
-            pace.begin()
+            emulated_speed.begin_step()
             self._in_step = True
             yield item
             self._in_step = False
-            pace.end()
+            emulated_speed.end_step()
             self.steps_done += 1
             lease.steps = self.steps_done
             lease.last_step_at = now = time.monotonic()
             due = self.world_size == 1 and now - self._saved_at > self._every_s
             if due or self._save_after_step:
                 self._save_or_raise()
-        # Done only when it is saved: without room the steps are made again under a later lease.
+        # The job is done only once it is saved: if that fails a later lease repeats the steps.
         self._save_or_leave()
         if self._total is not None and self.steps_done >= self._total:
             lease.close()
@@ -158,57 +160,57 @@ class LeasedRun(Run):
         try:
             self._save()
         except checkpoint.FencedError as error:
-            self._exit(REFUSED, f"refused: {error}")
+            self._exit(EXIT_FENCED, f"refused: {error}")
         except OSError as error:
-            # Steps go on: the next checkpoint may find room again.
-            _say(f"no checkpoint at step {self.steps_done}: {error}")
+            # Training continues: the next checkpoint may succeed.
+            _print_to_log(f"no checkpoint at step {self.steps_done}: {error}")
             self._saved_at = time.monotonic()
 
     def _leave(self) -> NoReturn:
         if self._lease.lost:
-            self._exit(REFUSED, "refused: the lease is over")
+            self._exit(EXIT_FENCED, "refused: the lease has ended")
         self._save_or_leave()
         failpoints.point("job.leaves")
-        self._exit(LEFT, f"left after step {self.steps_done}")
+        self._exit(EXIT_PREEMPTED, f"left after step {self.steps_done}")
 
     def _save_or_leave(self) -> None:
         try:
             if self._lease.saved_steps < self.steps_done:
                 self._save()
         except checkpoint.FencedError as error:
-            self._exit(REFUSED, f"refused: {error}")
+            self._exit(EXIT_FENCED, f"refused: {error}")
         except OSError as error:
-            self._exit(FAILED_TO_SAVE, f"left without a checkpoint: {error}")
+            self._exit(EXIT_SAVE_FAILED, f"left without a checkpoint: {error}")
 
-    def _exit(self, status: int, why: str) -> NoReturn:
-        _say(why)
-        if self._status_file:  # a shell around this process may hide its status
+    def _exit(self, status: int, reason: str) -> NoReturn:
+        _print_to_log(reason)
+        if self._status_file:  # a shell around this process may hide its exit status
             with suppress(OSError), open(self._status_file, "w", encoding="ascii") as file:
                 file.write(str(status))
         raise SystemExit(status)
 
 
-class _Pace:
-    """Slows steps down to the speed of an emulated accelerator; on a real one it does nothing."""
+class _EmulatedSpeed:
+    """Slows steps down to the speed of an emulated accelerator; does nothing on a real one."""
 
     def __init__(self, steps_per_s: float) -> None:
         self._step_s = 1.0 / steps_per_s if steps_per_s > 0 else 0.0
         self._due = 0.0
 
     def set_speed(self, steps_per_s: float) -> None:
-        """Go on at another speed: somebody shares the emulated accelerator, or does so no more."""
+        """Continue at another speed: a partner came to the emulated accelerator, or left it."""
         self._step_s = 1.0 / steps_per_s
 
-    def begin(self) -> None:
-        """Note when a step starts."""
+    def begin_step(self) -> None:
+        """Start a step."""
         if self._step_s:
             now = time.monotonic()
-            # Steps that took too long are made up for, but not a pause.
-            if now - self._due > _BEHIND_S:
+            # Slow steps are made up for, a pause is not.
+            if now - self._due > _MAX_LAG_S:
                 self._due = now
 
-    def end(self) -> None:
-        """Wait until the step has taken as long as the emulated accelerator needs for it."""
+    def end_step(self) -> None:
+        """Wait until the step has taken as long as on the emulated accelerator."""
         if self._step_s:
             self._due += self._step_s
             rest = self._due - time.monotonic()
@@ -216,7 +218,7 @@ class _Pace:
                 time.sleep(rest)
 
 
-def _say(what: str) -> None:
-    """Write to the job's log what its owner should know."""
-    sys.stderr.write(f"fairlead: {what}\n")
+def _print_to_log(message: str) -> None:
+    """Print a message for the job's owner to the job's log."""
+    sys.stderr.write(f"fairlead: {message}\n")
     sys.stderr.flush()

@@ -1,21 +1,10 @@
-"""A training run: the same script inside the scheduler and outside of it."""
+"""A training run outside the scheduler, with the interface of one under a lease."""
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 _MAX_NAME_LENGTH = 128
-
-
-def attach() -> "Run":
-    """Return this process's run: under the scheduler if that started it, else a plain one."""
-    found = os.environ.get("FAIRLEAD_LEASE")
-    if not found:
-        return Run()
-    from fairlead.job.leased_run import LeasedRun  # noqa: PLC0415  # a plain run needs none of it
-
-    return LeasedRun(int(found), os.environ)
 
 
 class Run:
@@ -28,44 +17,45 @@ class Run:
 
     def __init__(self) -> None:
         self.steps_done = 0
-        """steps made by this run and those before it"""
+        """steps made by this run and earlier ones of the job"""
 
     def register(self, **things: Any) -> None:
-        """Name what makes up the run's state; what an earlier checkpoint holds is restored.
+        """Name the objects that make up the run's state, and restore them from a checkpoint.
 
-        A thing has ``state_dict`` and ``load_state_dict``, or is a dict, which is updated in
+        An object has ``state_dict`` and ``load_state_dict``, or is a dict, which is updated in
         place.
         """
         for name, thing in things.items():
-            _check(name, thing)
+            _require_state(name, thing)
 
     def report(self, **metrics: float) -> None:
-        """Show figures such as the loss beside the job's progress."""
+        """Report metrics such as the loss, to be shown beside the job's progress."""
         for name in metrics:
             if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
                 raise ValueError(
-                    f"report({name[:20]!r}…): give names of at most {_MAX_NAME_LENGTH} characters"
+                    f"report({name[:20]!r}…): bad name:"
+                    f" expected 1 to {_MAX_NAME_LENGTH} printable characters"
                 )
 
     def checkpoint(self) -> None:
-        """Save the state: now, or when the step ends that is being made.
+        """Save the state: now, or at the end of the current step.
 
         All members of a gang must call this in or after the same step.
         """
 
     def steps(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield one item for each step still to make."""
+        """Yield one item per remaining step."""
         for item in items:
             yield item
             self.steps_done += 1
 
 
-def _check(name: str, thing: Any) -> None:
+def _require_state(name: str, thing: Any) -> None:
     if isinstance(thing, dict):
         return
     for method in ("state_dict", "load_state_dict"):
         if not callable(getattr(thing, method, None)):
             raise TypeError(
-                f"register({name}=…): a {type(thing).__name__} has no {method}();"
-                " give a dict or something with state_dict and load_state_dict"
+                f"register({name}=…): a {type(thing).__name__} has no {method}():"
+                " expected a dict or an object with state_dict and load_state_dict"
             )

@@ -1,8 +1,8 @@
 """A private Ray of several nodes on this machine's loopback addresses, for tests and trials.
 
-Each node has an address of its own and a Ray of its own (a raylet), so that nodes can fail and
-return one by one, and the head too. Accelerators are numbers in Ray's books: one node says that it
-has GPUs, the others have custom resources.
+Each node has its own address and its own raylet, so that nodes and the head can fail and return
+one by one. Accelerators exist only in Ray's tables: one node declares GPUs, the others custom
+resources.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.engines.ray.connection import connection
-from fairlead.engines.ray.keeper import RAYLET
+from fairlead.engines.ray.keeper import RAYLET_PID_VARIABLE
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import FairleadError
 
@@ -34,17 +34,17 @@ NODES = (
 )
 _WITH_GPUS = ("n1",)
 _SETTINGS = {
-    # A dead node is seen in about two seconds.
+    # Ray detects a dead node in about two seconds.
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
-    # Workers are started when they are wanted: memory is scarce where all nodes are one machine.
+    # Workers start on demand: memory is scarce with all nodes on one machine.
     "enable_worker_prestart": False,
     "prestart_worker_first_driver": False,
 }
 _MEMORY = 100_000_000
-_PATIENCE_S = 90.0
+_TIMEOUT_S = 90.0
 
 
 class RayClusterError(FairleadError):
@@ -54,26 +54,26 @@ class RayClusterError(FairleadError):
 
 
 def missing() -> str:
-    """Return why no private Ray can be started here, empty when one can."""
+    """Return the reason why no private Ray can start here, empty if one can."""
     return "" if importlib.util.find_spec("ray") else "Ray is not installed"
 
 
 @dataclass
 class RayCluster:
-    """A Ray in a directory of its own; ``start`` it, ``stop`` it."""
+    """A Ray cluster in a temporary directory, between ``start`` and ``stop``."""
 
     nodes: Sequence[Node] = NODES
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """node → where it is, for those that are not to be on loopback addresses"""
+    """node → its address, for nodes that are not on loopback addresses"""
     apart: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """nodes elsewhere → what to put before the command that starts their daemons"""
+    """nodes in other namespaces → prefix of the command that starts their daemons"""
     pids: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """node → kind of daemon → process numbers"""
+    """node → program → process IDs"""
     _hosts: dict[tuple[str, ...], "subprocess.Popen[str]"] = field(default_factory=dict)
-    """what is put before commands → the process that starts daemons there"""
+    """command prefix → the process that starts daemons there"""
 
     def __post_init__(self) -> None:
-        # Short, for the names of sockets are in it.
+        # Short, because it is part of the names of sockets.
         self.root = Path(tempfile.mkdtemp(prefix="fl-ray-", dir="/tmp"))
         number = os.getpid()
         self._net = f"127.{64 + number // 250 % 128}.{number % 250}"
@@ -83,17 +83,17 @@ class RayCluster:
 
     @property
     def cluster(self) -> Cluster:
-        """The nodes as the engine should find them."""
+        """The nodes that the engine should find."""
         return Cluster(tuple(self.nodes))
 
     @property
     def address(self) -> str:
-        """Where the head is."""
+        """Address of the head."""
         return f"{self._ip(HEAD)}:{self._port}"
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the engine must know to find this cluster."""
+        """Options of the engine for this cluster."""
         return {"address": self.address, "here": self._ip(HEAD)}
 
     def _ip(self, name: str) -> str:
@@ -110,7 +110,7 @@ class RayCluster:
         return self
 
     def _host(self, name: str) -> "subprocess.Popen[str]":
-        """Return the process that starts a node's daemons."""
+        """Return the parent process of a node's daemons."""
         enter = tuple(self.apart.get(name, ()))
         if enter not in self._hosts:
             with (self.root / "host.log").open("ab") as log:
@@ -128,13 +128,13 @@ class RayCluster:
     def _environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            # A head that is killed forgets nothing.
+            # A killed head keeps its state.
             "RAY_gcs_storage": "rocksdb",
             "RAY_gcs_storage_path": str(self.root / "gcs"),
         }
 
     def stop(self) -> None:
-        """End every daemon, and what jobs have left."""
+        """Kill all daemons and the processes of jobs."""
         for name in list(self.pids):
             self.kill_node(name)
         for host in self._hosts.values():
@@ -143,11 +143,11 @@ class RayCluster:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def start_node(self, name: str) -> None:
-        """Start a node, the head with what it knew before."""
+        """Start a node; the head recovers its state."""
         node = next(node for node in self.nodes if node.id == name)
-        counts = {kind.upper(): node.devices.count(kind) for kind in node.devices}
+        counts = {name.upper(): node.devices.count(name) for name in node.devices}
         gpus = name in _WITH_GPUS
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "head": name == HEAD,
             "node_name": name,
             "node_ip_address": self._ip(name),
@@ -164,29 +164,29 @@ class RayCluster:
             "include_log_monitor": False,
         }
         if name == HEAD:
-            asked["_system_config"] = _SETTINGS
-            asked["gcs_server_port"] = self._port
-            asked["temp_dir"] = str(self.root)
-            asked["include_dashboard"] = False
-            asked["no_monitor"] = True
+            request["_system_config"] = _SETTINGS
+            request["gcs_server_port"] = self._port
+            request["temp_dir"] = str(self.root)
+            request["include_dashboard"] = False
+            request["no_monitor"] = True
         else:
-            asked["gcs_address"] = self.address
-        self.pids[name] = self._ask(asked)["pids"]
+            request["gcs_address"] = self.address
+        self.pids[name] = self._send(request)["pids"]
 
     def kill_node(self, name: str) -> None:
-        """Let a node die: its Ray and everything that runs there, without a word."""
+        """Kill a node's raylet and all processes there, without warning."""
         daemons = [pid for pids in self.pids.pop(name, {}).values() for pid in pids]
-        for pid in [*daemons, *_below(daemons), *_keepers(daemons)]:
+        for pid in [*daemons, *_descendants(daemons), *_keepers(daemons)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def kill_daemons(self, name: str) -> None:
-        """Kill the Ray of a node only, without a word; what it started must see to itself."""
+        """Kill only a node's raylet, without warning; its keepers have to notice."""
         for pid in [pid for pids in self.pids.pop(name, {}).values() for pid in pids]:
             os.kill(pid, signal.SIGKILL)
 
     def restart_without_state(self) -> None:
-        """Kill the head and the Ray of all nodes; start them as a cluster that knows nothing."""
+        """Kill the head and all raylets; start them as a cluster without state."""
         self.kill_node(HEAD)
         for name in list(self.pids):
             self.kill_daemons(name)
@@ -195,20 +195,20 @@ class RayCluster:
             self.start_node(node.id)
 
     def actors(self, name: str) -> list[int]:
-        """Return the process numbers of our supervising actors on a node."""
-        found = []
-        for pid in _below([self.raylet(name)]):
+        """Return the process IDs of the node agents on a node."""
+        agents = []
+        for pid in _descendants([self.raylet(name)]):
             with suppress(OSError):
-                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Warden"):
-                    found.append(pid)
-        return found
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::NodeAgent"):
+                    agents.append(pid)
+        return agents
 
     def groups(self) -> list[str]:
-        """Return the names of placement groups that schedulers hold."""
-        return [one["name"] for one in self.ask("groups", "fairlead-")]
+        """Return the names of the schedulers' placement groups."""
+        return [group["name"] for group in self.ask("groups", "fairlead-")]
 
     def clear(self) -> None:
-        """End what schedulers that will not come back have left, and start nodes that are away."""
+        """Remove the orphans of earlier schedulers, and start nodes that are down."""
         for node in self.nodes:
             if node.id not in self.pids:
                 self.start_node(node.id)
@@ -219,52 +219,52 @@ class RayCluster:
             self.ask("release", name)
 
     def ask(self, method: str, *arguments: object) -> Any:
-        """Return what Ray answers; see ``ray_bridge.RayBridge``."""
+        """Return Ray's answer to a request; see ``bridge.RayBridge``."""
         ray = connection(**self.options, log=str(self.root / "bridge.log"))
         ray.wait()
-        return ray.submit(method, *arguments).result(_PATIENCE_S)
+        return ray.submit(method, *arguments).result(_TIMEOUT_S)
 
     def raylet(self, name: str) -> int:
-        """Return the process number of a node's Ray."""
+        """Return the process ID of a node's raylet."""
         return self.pids[name]["raylet"][0]
 
-    def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        host = self._host(asked["node_name"])
+    def _send(self, request: dict[str, Any]) -> dict[str, Any]:
+        host = self._host(request["node_name"])
         assert host.stdin is not None
         assert host.stdout is not None
-        host.stdin.write(json.dumps(asked) + "\n")
+        host.stdin.write(json.dumps(request) + "\n")
         host.stdin.flush()
         line = host.stdout.readline()
         if not line:
             raise RayClusterError((self.root / "host.log").read_text(encoding="utf-8")[-3000:])
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
-def _below(pids: Sequence[int]) -> list[int]:
-    """Return the processes that these have started, and those that they have."""
+def _descendants(pids: Sequence[int]) -> list[int]:
+    """Return all descendants of processes."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 children.setdefault(parent, []).append(int(entry.name))
-    found: list[int] = []
+    descendants: list[int] = []
     waiting = list(pids)
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        descendants += below
         waiting += below
-    return found
+    return descendants
 
 
 def _keepers(raylets: Sequence[int]) -> list[int]:
-    """Return the keepers that belong to these, whoever is their parent by now."""
-    marks = {f"{RAYLET}={pid}".encode() for pid in raylets}
-    found = []
+    """Return the keepers that node agents of these raylets started, also orphaned ones."""
+    marks = {f"{RAYLET_PID_VARIABLE}={pid}".encode() for pid in raylets}
+    keepers = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
                 if marks & set((entry / "environ").read_bytes().split(b"\0")):
-                    found.append(int(entry.name))
-    return found
+                    keepers.append(int(entry.name))
+    return keepers

@@ -1,7 +1,7 @@
-"""The process that holds a private Ray's daemons: they end with it, and it with who started it.
+"""Parent process of a private Ray's daemons, which exit with it; it exits with its own parent.
 
-It takes a line of JSON for each request on stdin and answers with one on stdout. Ray's own way to
-have several nodes on one machine (``ray.cluster_utils``) does the same in the tests' process.
+Each request is a line of JSON on stdin, each answer one on stdout. ``ray.cluster_utils``, Ray's
+own tool for several nodes on one machine, does the same inside the tests' process.
 """
 
 import json
@@ -14,30 +14,27 @@ from ray._private.parameter import RayParams
 
 
 def main() -> None:
-    """Start nodes until nobody asks any more."""
+    """Start nodes on request until stdin is closed."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what Ray prints is no answer
+    os.dup2(2, 1)  # Ray's own output must not mix with the answers
     nodes: dict[str, Node] = {}
     for line in sys.stdin:
-        asked: dict[str, Any] = json.loads(line)
-        name, head = asked["node_name"], asked.pop("head")
-        # A node that was killed before has left children to be waited for.
-        for process in (one for all_of in _processes(nodes.pop(name, None)) for one in all_of):
-            process.process.wait()
-        node = Node(RayParams(**asked), head=head, shutdown_at_exit=False)
+        request: dict[str, Any] = json.loads(line)
+        name, head = request["node_name"], request.pop("head")
+        # A node that was killed before has left zombies.
+        if name in nodes:
+            for daemons in nodes.pop(name).all_processes.values():
+                for daemon in daemons:
+                    daemon.process.wait()
+        node = Node(RayParams(**request), head=head, shutdown_at_exit=False)
         nodes[name] = node
-        pids = {kind: [one.process.pid for one in all_of] for kind, all_of in _all(node)}
+        pids = {
+            program: [daemon.process.pid for daemon in daemons]
+            for program, daemons in node.all_processes.items()
+        }
         answers.write(json.dumps({"pids": pids, "address": node.gcs_address}) + "\n")
         answers.flush()
-    os._exit(0)  # the daemons are told by the kernel
-
-
-def _all(node: Node) -> list[tuple[str, list[Any]]]:
-    return list(node.all_processes.items())
-
-
-def _processes(node: Node | None) -> list[list[Any]]:
-    return [] if node is None else [found for _, found in _all(node)]
+    os._exit(0)  # the kernel signals the daemons
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A private Slurm of several nodes on this machine's loopback address, for tests and trials.
 
-One controller and one daemon a node, with a key of their own, so that it meddles with no Slurm
-that is already there. GPUs are device nodes made for the purpose: Slurm hands out real indices and
-sets CUDA_VISIBLE_DEVICES as it does on a cluster. Making them needs root.
+It has one controller, one daemon per node and its own munge key, so that it does not interfere
+with an installed Slurm. GPUs are device nodes made for this cluster: Slurm allocates real indices
+and sets CUDA_VISIBLE_DEVICES as on a real cluster. Making device nodes needs root.
 """
 
 import ctypes
@@ -29,8 +29,8 @@ NODES = (
 _DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue")
 _SBIN = "/usr/sbin:/sbin"
 _MAJOR = 195
-"""of NVIDIA's device nodes"""
-_PATIENCE_S = 30.0
+"""major number of NVIDIA's device nodes"""
+_TIMEOUT_S = 30.0
 _LIBC = ctypes.CDLL(None)
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
@@ -42,40 +42,40 @@ class ClusterError(FairleadError):
 
 
 def missing() -> str:
-    """Return why no private Slurm can be started here, empty when one can."""
+    """Return the reason why no private Slurm can start here, empty if one can."""
     absent = [name for name in _DAEMONS if _path(name) is None]
     if absent:
-        return f"Slurm is not installed: there is no {', '.join(absent)}"
+        return f"Slurm is not installed: {', '.join(absent)} missing"
     if os.geteuid() != 0:
-        return "a private Slurm needs root: its GPUs are device nodes"
+        return "a private Slurm needs root, to make device nodes"
     return ""
 
 
 @dataclass
 class SlurmCluster:
-    """A Slurm in a directory of its own; ``start`` it, ``stop`` it."""
+    """A Slurm cluster in a directory, between ``start`` and ``stop``."""
 
     root: Path
     nodes: Sequence[Node] = NODES
     settings: Mapping[str, str] = field(default_factory=dict)
-    """lines of slurm.conf that differ from ours"""
+    """lines of slurm.conf that replace the default ones"""
     address: str = "127.0.0.1"
     apart: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
-    """nodes elsewhere → address, and what to put before the command that starts the daemon"""
-    patience_s: float = _PATIENCE_S
-    """within which all nodes must be idle"""
+    """nodes in other namespaces → address, and prefix of the command that starts the daemon"""
+    patience_s: float = _TIMEOUT_S
+    """seconds until all nodes must be idle"""
     _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _ports: dict[str, int] = field(default_factory=dict)
-    """daemon → where it listens"""
+    """daemon → its port"""
 
     @property
     def cluster(self) -> Cluster:
-        """The nodes as the engine should find them."""
+        """The nodes that the engine should find."""
         return Cluster(tuple(sorted(self.nodes, key=lambda node: node.id)))
 
     @property
     def environment(self) -> dict[str, str]:
-        """What Slurm's commands need to find this cluster."""
+        """Environment variables of Slurm's commands for this cluster."""
         return {"SLURM_CONF": str(self.root / "slurm.conf")}
 
     def start(self) -> "SlurmCluster":
@@ -92,7 +92,7 @@ class SlurmCluster:
         return self
 
     def stop(self) -> None:
-        """End every daemon, and what jobs have left."""
+        """Stop all daemons and kill the processes of jobs."""
         if "slurmctld" in self._daemons:
             with suppress(subprocess.SubprocessError, FileNotFoundError):
                 self.run("scancel", "--user", "root", timeout_s=10.0)
@@ -107,22 +107,22 @@ class SlurmCluster:
         self._start(name, "slurmd", "-D", "-N", name, "-f", conf, enter=enter)
 
     def kill_node(self, name: str) -> None:
-        """Let a node die: its daemon and everything that runs there, without a word."""
+        """Kill a node's daemon and all processes there, without warning."""
         self._end(name, signal.SIGKILL)
         self._kill_steps([name])
 
     def kill_daemon(self, name: str) -> None:
-        """Kill one daemon only; what runs goes on. ``slurmctld``, ``munged`` or a node."""
+        """Kill one daemon (``slurmctld``, ``munged`` or a node's); jobs continue to run."""
         self._end(name, signal.SIGKILL)
 
     def start_controller(self) -> None:
-        """Start the controller again, with the jobs it had."""
+        """Restart the controller with its saved jobs."""
         self._start("slurmctld", "slurmctld", "-D", "-f", str(self.root / "slurm.conf"))
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
-        """Go on with these nodes, as a site does: a new configuration, and daemons that read it.
+        """Replace the nodes as a site does: a new configuration, and restarted daemons.
 
-        Jobs on nodes that stay go on.
+        Jobs on nodes that stay continue to run.
         """
         for name in ("slurmctld", *(node.id for node in self.nodes)):
             self._end(name, signal.SIGTERM)
@@ -132,8 +132,8 @@ class SlurmCluster:
         for node in nodes:
             self.start_node(node.id)
 
-    def run(self, *command: str, timeout_s: float = _PATIENCE_S) -> str:
-        """Return what one of Slurm's commands prints."""
+    def run(self, *command: str, timeout_s: float = _TIMEOUT_S) -> str:
+        """Return the output of a Slurm command."""
         done = subprocess.run(
             command,
             env={**_plain_environment(), **self.environment},
@@ -147,7 +147,7 @@ class SlurmCluster:
         return done.stdout
 
     def wait_idle(self) -> None:
-        """Wait until all nodes take jobs."""
+        """Wait until all nodes are idle."""
         until = time.monotonic() + self.patience_s
         while time.monotonic() < until:
             with suppress(ClusterError):
@@ -155,7 +155,7 @@ class SlurmCluster:
                 if len(states) == len(self.nodes) and set(states) == {"idle"}:
                     return
             time.sleep(0.1)
-        raise ClusterError(f"the nodes are not idle; see the logs in {self.root}")
+        raise ClusterError(f"nodes are not idle after {self.patience_s:g} s; see {self.root}/log")
 
     # -- configuration --------------------------------------------------------------------------
 
@@ -208,9 +208,9 @@ class SlurmCluster:
             "SlurmdParameters": "config_overrides",
             "TopologyPlugin": "topology/tree",
             "GresTypes": "gpu",
-            # Without this a submitted script may wait for three seconds.
+            # Without this Slurm may delay a submitted script by three seconds.
             "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=1000",
-            # When an epilog ends, what waits for its job's devices is started at once.
+            # When an epilog ends, Slurm starts the jobs that wait for its job's devices.
             "Epilog": shutil.which("true") or "/bin/true",
             "ReturnToService": "2",
             "MpiDefault": "none",
@@ -220,8 +220,8 @@ class SlurmCluster:
         }
 
     def _node_line(self, node: Node, host: str) -> str:
-        counts = {kind: node.devices.count(kind) for kind in dict.fromkeys(node.devices)}
-        gres = ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+        counts = {name: node.devices.count(name) for name in dict.fromkeys(node.devices)}
+        gres = ",".join(f"gpu:{name}:{count}" for name, count in counts.items())
         address, _ = self.apart.get(node.id, (self.address, ()))
         return (
             f"NodeName={node.id} NodeHostname={host} NodeAddr={address}"
@@ -231,11 +231,11 @@ class SlurmCluster:
 
     def _gres_lines(self, node: Node, number: int) -> list[str]:
         lines = []
-        for index, kind in enumerate(node.devices):
+        for index, accelerator in enumerate(node.devices):
             path = self.root / "dev" / f"{node.id}-{index}"
             if not path.exists():
                 os.mknod(path, 0o666 | 0o020000, os.makedev(_MAJOR, 16 * number + index))
-            lines.append(f"NodeName={node.id} Name=gpu Type={kind} File={path}")
+            lines.append(f"NodeName={node.id} Name=gpu Type={accelerator} File={path}")
         return lines
 
     # -- daemons --------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class SlurmCluster:
             *(f"--key-file={key}", f"--socket={munge}/socket", f"--pid-file={munge}/pid"),
             *(f"--log-file={munge}/log", f"--seed-file={munge}/seed", "--num-threads=2"),
         )
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + _TIMEOUT_S
         while not (munge / "socket").exists():
             if time.monotonic() > until:
                 raise ClusterError(f"munged did not start; see {self.root}/log/munged.out")
@@ -271,7 +271,7 @@ class SlurmCluster:
                 stderr=log,
                 env=_plain_environment(),
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509  # it only makes one system call
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  # only one system call
             )
 
     def _end(self, name: str, number: int) -> None:
@@ -286,21 +286,21 @@ class SlurmCluster:
             daemon.wait()
 
     def _kill_steps(self, nodes: Sequence[str]) -> None:
-        """Kill the processes of jobs on these nodes, by the environment that Slurm gives them."""
+        """Kill the processes of jobs on nodes, found by their Slurm environment."""
         conf = f"SLURM_CONF={self.root / 'slurm.conf'}".encode()
         names = {f"SLURMD_NODENAME={name}".encode() for name in nodes}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             with suppress(OSError):
-                found = set((entry / "environ").read_bytes().split(b"\0"))
+                variables = set((entry / "environ").read_bytes().split(b"\0"))
                 step = _is_step(entry, self.root, nodes)
-                if step or (conf in found and names & found):
+                if step or (conf in variables and names & variables):
                     os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _is_step(entry: Path, root: Path, nodes: Sequence[str]) -> bool:
-    """Tell whether a process is the manager of a job's step on one of these nodes."""
+    """Return whether a process is the slurmstepd of a job on one of these nodes."""
     name = (entry / "cmdline").read_bytes()
     if not name.startswith(b"slurmstepd"):
         return False
@@ -308,8 +308,8 @@ def _is_step(entry: Path, root: Path, nodes: Sequence[str]) -> bool:
     return any(path.startswith(f"{root}/spool/{node}") for path in held for node in nodes)
 
 
-def _end_with_parent() -> None:
-    """Let a test run that is killed leave no daemons behind."""
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, so that no daemon is left."""
     _LIBC.prctl(_SIGNAL_ON_PARENT_DEATH, signal.SIGKILL)
 
 
@@ -318,7 +318,7 @@ def _path(program: str) -> str | None:
 
 
 def _plain_environment() -> dict[str, str]:
-    """Return an environment without a trace of any other Slurm."""
+    """Return an environment without variables of any other Slurm."""
     return {
         "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:{_SBIN}",
         "LANG": "C.UTF-8",

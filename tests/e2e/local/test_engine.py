@@ -1,101 +1,22 @@
-"""The local engine and the job library with real processes: train, leave, come back, finish."""
+"""The local engine and the job library with real processes."""
 
 import asyncio
 import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.local.bench import CLUSTER, TRAIN, Bench, uninterrupted, until
 from tests.e2e.support.lease_server import LeaseServer
 
-from fairlead.engines.base import Ended, Order, Progressed, Report
+from fairlead.engines.base import Ended, Progressed, Report
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.job import checkpoint
-from fairlead.model.cluster import Cluster
-
-TRAIN = """
-import json, os, sys, time
-from fairlead import job
-
-class Model:
-    def __init__(self): self.weight = 1.0
-    def state_dict(self): return {"weight": self.weight}
-    def load_state_dict(self, state): self.weight = state["weight"]
-
-run, model, seen = job.attach(), Model(), {"steps": []}
-run.register(model=model, seen=seen)
-for i in run.steps(range(int(sys.argv[1]))):
-    model.weight = (model.weight * 1.000123 + i) % 97.0
-    seen["steps"].append(i)
-    run.report(weight=model.weight)
-    time.sleep(float(sys.argv[3]))
-    if run.rank == 0 and len(sys.argv) > 4 and i == int(sys.argv[4]): os._exit(3)
-with open(f"{sys.argv[2]}.{run.rank}", "w") as file:
-    json.dump({"weight": model.weight, **seen}, file)
-"""
-CLUSTER = Cluster.of({"v100": 4})
-
-
-class Bench:
-    """One job's directories, and the engine under test."""
-
-    def __init__(self, root: Path, server: LeaseServer) -> None:
-        self.root, self.server = root, server
-        (root / "train.py").write_text(TRAIN)
-        self.engine = LocalEngine(root / "data", CLUSTER)
-        self.reports: asyncio.Queue[Any] = asyncio.Queue()
-
-    def order(
-        self, lease: int, *command: object, gang: int = 1, job: str = "j", **more: Any
-    ) -> Order:
-        default = (sys.executable, self.root / "train.py", 40, self.root / "out", 0.02)
-        settings: dict[str, Any] = {
-            "environment": {
-                "FAIRLEAD_URL": self.server.url,
-                "FAIRLEAD_JOB_TOKEN": "secret",
-                "FAIRLEAD_LEASE_S": "30",
-            },
-            "total_steps": 40,
-            "grace_s": 10.0,
-            **more,
-        }
-        return Order(
-            lease=lease,
-            job=job,
-            command=tuple(map(str, command or default)),
-            directory=str(self.root),
-            devices=tuple(("node", i) for i in range(gang)),
-            accelerators=("v100",) * gang,
-            checkpoint_dir=str(self.root / job),
-            log_dir=str(self.root / "logs"),
-            **settings,
-        )
-
-    async def ended(self, timeout_s: float = 30.0) -> Ended:
-        async def wait() -> Ended:
-            async for report in self.engine.reports():
-                if isinstance(report, Ended):
-                    return report
-            raise AssertionError
-
-        return await asyncio.wait_for(wait(), timeout_s)
-
-    async def train(self, *orders: Order) -> list[Ended]:
-        found = []
-        for order in orders:
-            await self.engine.launch(order)
-            found.append(await self.ended())
-        return found
-
-    def result(self, rank: int = 0) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.root / f"out.{rank}").read_text())
-        return found
 
 
 @pytest.fixture
@@ -111,20 +32,6 @@ def bench(tmp_path: Path, server: LeaseServer) -> Bench:
         return Bench(tmp_path, server)
 
     return asyncio.run(make())
-
-
-def uninterrupted(steps: int) -> float:
-    weight = 1.0
-    for i in range(steps):
-        weight = (weight * 1.000123 + i) % 97.0
-    return weight
-
-
-async def until(condition: Any, timeout_s: float = 20.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it never came to pass"
-        await asyncio.sleep(0.01)
 
 
 def test_a_job_that_leaves_twice_makes_every_step_once(bench: Bench, server: LeaseServer) -> None:
@@ -149,7 +56,7 @@ def test_members_of_a_gang_leave_after_the_same_step(bench: Bench, server: Lease
         assert bench.result(rank)["steps"] == list(range(40))
 
 
-def test_a_job_goes_on_without_the_server_and_leaves_when_its_lease_is_over(
+def test_a_job_runs_without_the_server_until_its_lease_expires(
     bench: Bench, server: LeaseServer
 ) -> None:
     server.close()
@@ -160,23 +67,23 @@ def test_a_job_goes_on_without_the_server_and_leaves_when_its_lease_is_over(
     assert 0 < end.steps < 40
 
 
-@pytest.mark.parametrize("deaf_to", [{0, 1, 2}, {1}])
-def test_a_gang_that_cannot_ask_the_server_leaves_after_the_same_step(
-    bench: Bench, server: LeaseServer, deaf_to: set[int]
+@pytest.mark.parametrize("unreachable_for", [{0, 1, 2}, {1}])
+def test_a_gang_leaves_after_the_same_step_if_the_server_is_unreachable(
+    bench: Bench, server: LeaseServer, unreachable_for: set[int]
 ) -> None:
-    server.deaf_to = deaf_to
+    server.unreachable_for = unreachable_for
     environment = {**bench.order(1).environment, "FAIRLEAD_LEASE_S": "1"}
     train = sys.executable, bench.root / "train.py", 4000, bench.root / "out", 0.01
     order = bench.order(1, *train, gang=3, total_steps=4000, environment=environment)
     (end,) = asyncio.run(bench.train(order))
     assert (end.ending, end.exit_codes) == ("left", (85, 85, 85))
-    found = checkpoint.latest(str(bench.root / "j"))
-    assert found is not None
-    assert found.steps == end.steps
-    assert 0 < found.steps < 4000
+    committed = checkpoint.latest(str(bench.root / "j"))
+    assert committed is not None
+    assert committed.steps == end.steps
+    assert 0 < committed.steps < 4000
 
 
-def test_a_shell_around_a_job_neither_hides_how_it_left_nor_cuts_it_off(
+def test_a_shell_around_a_job_neither_hides_its_status_nor_cuts_it_off(
     bench: Bench, server: LeaseServer
 ) -> None:
     slow = bench.root / "slow.py"
@@ -185,9 +92,9 @@ def test_a_shell_around_a_job_neither_hides_how_it_left_nor_cuts_it_off(
 
     async def scene() -> list[Ended]:
         await bench.engine.launch(bench.order(1, "bash", "-c", command))
-        await until(lambda: any(told["steps"] >= 3 for told in server.renewals))
+        await until(lambda: any(renewal["steps"] >= 3 for renewal in server.renewals))
         server.leave_from = {1: 0, 2: 20}
-        await bench.engine.stop(1)  # the shell dies of it at once
+        await bench.engine.stop(1)  # the signal kills the shell at once
         stopped = await bench.ended()
         return [
             stopped,
@@ -201,8 +108,8 @@ def test_a_shell_around_a_job_neither_hides_how_it_left_nor_cuts_it_off(
     assert bench.result()["steps"] == list(range(40))
 
 
-def test_a_lease_that_is_over_writes_nothing(bench: Bench, server: LeaseServer) -> None:
-    server.over = {1}
+def test_a_lease_that_has_ended_writes_nothing(bench: Bench, server: LeaseServer) -> None:
+    server.ended = {1}
     (end,) = asyncio.run(bench.train(bench.order(1)))
     assert (end.ending, end.exit_codes, end.steps) == ("refused", (86,), None)
 
@@ -221,7 +128,7 @@ def test_a_member_that_crashes_ends_the_gang_and_keeps_the_checkpoint(
     assert second.steps == first.steps
 
 
-def test_a_killed_keeper_takes_its_members_along(bench: Bench) -> None:
+def test_members_die_with_their_keeper(bench: Bench) -> None:
     async def scene() -> Ended:
         await bench.engine.launch(bench.order(1, "sleep", 60))
         path = bench.root / "data/leases/1/members.json"
@@ -235,8 +142,8 @@ def test_a_killed_keeper_takes_its_members_along(bench: Bench) -> None:
     assert asyncio.run(scene()).ending == "lost"
 
 
-def test_a_killed_keeper_takes_what_its_members_have_started_along(bench: Bench) -> None:
-    """A lease is not over while a process that it has started may still use a device."""
+def test_descendants_of_members_die_with_the_keeper(bench: Bench) -> None:
+    """A lease has not ended while one of its processes may still use a device."""
     script = "sleep 300 & echo $! > child; wait"
 
     async def scene() -> Ended:
@@ -253,7 +160,7 @@ def test_a_killed_keeper_takes_what_its_members_have_started_along(bench: Bench)
     assert asyncio.run(scene()).ending == "lost"
 
 
-def test_a_shell_job_is_told_killed_and_its_progress_read(bench: Bench) -> None:
+def test_a_shell_job_is_stopped_or_killed_and_its_progress_read(bench: Bench) -> None:
     script = (
         "trap 'echo bye > saved; exit 0' TERM;"
         " for i in 1 2 3; do echo step $i; done; sleep 60 & wait"
@@ -290,15 +197,17 @@ def test_a_shell_job_is_told_killed_and_its_progress_read(bench: Bench) -> None:
         ({"memory_gib": 0.05}, "x = bytearray(200 << 20); import time; time.sleep(60)"),
     ],
 )
-def test_limits_end_a_job_and_say_why(bench: Bench, limit: dict[str, Any], command: str) -> None:
+def test_limits_end_a_job_with_a_message(
+    bench: Bench, limit: dict[str, Any], command: str
+) -> None:
     order = bench.order(1, sys.executable, "-c", command, grace_s=1.0, **limit)
     (end,) = asyncio.run(bench.train(order))
     assert end.ending == "failed"
     assert "limit" in end.message
 
 
-def test_a_new_engine_adopts_what_runs_and_stops_strangers(bench: Bench) -> None:
-    strangers = bench.root / "data/leases/2"
+def test_a_new_engine_adopts_running_leases_and_stops_orphans(bench: Bench) -> None:
+    orphan = bench.root / "data/leases/2"
 
     async def first() -> list[int]:
         for lease, for_s in ((1, "1.5"), (2, "60")):
@@ -306,9 +215,9 @@ def test_a_new_engine_adopts_what_runs_and_stops_strangers(bench: Bench) -> None
         for lease in (1, 2):
             await until((bench.root / f"data/leases/{lease}/members.json").exists)
         await bench.engine.close()
-        found = lease_dir.read_json(strangers / "members.json")
-        assert found is not None
-        return [found["keeper"], *found["members"]]
+        members = lease_dir.read_json(orphan / "members.json")
+        assert members is not None
+        return [members["keeper"], *members["members"]]
 
     async def second() -> list[Ended]:
         bench.engine = LocalEngine(bench.root / "data", CLUSTER)
@@ -316,17 +225,17 @@ def test_a_new_engine_adopts_what_runs_and_stops_strangers(bench: Bench) -> None
         never = await bench.ended()
         assert await bench.engine.running() == {1}
         adopted = await bench.ended()
-        await until(lambda: not strangers.exists())
+        await until(lambda: not orphan.exists())
         return [never, adopted]
 
     stopped = asyncio.run(first())
     never, adopted = asyncio.run(second())
     assert (never.lease, never.ending) == (7, "lost")
     assert (adopted.lease, adopted.ending) == (1, "finished")
-    assert [lease_dir.started(pid) for pid in stopped] == [None, None]
+    assert [lease_dir.process_start_ticks(pid) for pid in stopped] == [None, None]
 
 
-def test_a_new_engine_hears_how_far_an_adopted_job_without_the_library_is(bench: Bench) -> None:
+def test_a_new_engine_reports_progress_of_an_adopted_job_without_the_library(bench: Bench) -> None:
     code = "for i in 1 2 3; do echo step $i; sleep 1; done"
 
     async def first() -> None:
@@ -338,12 +247,12 @@ def test_a_new_engine_hears_how_far_an_adopted_job_without_the_library_is(bench:
     async def second() -> list[Report]:
         bench.engine = LocalEngine(bench.root / "data", CLUSTER)
         await bench.engine.adopt({1})
-        found: list[Report] = []
+        reports: list[Report] = []
         async for report in bench.engine.reports():
-            found.append(report)
+            reports.append(report)
             if isinstance(report, Ended):
                 break
-        return found
+        return reports
 
     asyncio.run(first())
     *before, ended = asyncio.run(second())
@@ -376,14 +285,14 @@ def test_a_job_does_not_see_the_servers_settings(
     assert "postgresql" not in seen
 
 
-def test_a_launch_behind_the_fence_starts_nothing(bench: Bench) -> None:
+def test_a_fenced_launch_starts_no_process(bench: Bench) -> None:
     checkpoint.raise_fence(str(bench.root / "j"), 9)
     (end,) = asyncio.run(bench.train(bench.order(3, "touch", bench.root / "ran")))
     assert end.ending == "refused"
     assert not (bench.root / "ran").exists()
 
 
-def test_outside_the_scheduler_a_script_runs_as_if_nothing_were_there(tmp_path: Path) -> None:
+def test_outside_the_scheduler_a_script_runs_unchanged(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     done = os.spawnle(
         os.P_WAIT,

@@ -1,4 +1,4 @@
-"""What the job library costs a training loop, and what it spares it."""
+"""Cost of the job library in a training loop."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from fairlead import job
 
 run = job.attach()
 for i in run.steps(range({STEPS} + 20)):
-    if i == 20:  # the first renewals, with what they import, are part of the start
+    if i == 20:  # the first renewals, with their imports, are part of the start
         began = time.process_time()
     time.sleep({STEP_S})
     took = time.process_time() - began if i >= 20 else 0.0
@@ -25,11 +25,11 @@ print(took)
 """
 
 
-def cpu_s(**more: str) -> float:
+def cpu_s(**environment: str) -> float:
     """Return the CPU seconds of the loop's process, all threads together, after its start."""
     done = subprocess.run(
         [sys.executable, "-c", LOOP],
-        env={**os.environ, **more},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -41,16 +41,16 @@ def test_steps_of_10_ms_cost_at_most_half_a_percent_more_under_a_lease(tmp_path:
     server = LeaseServer()
     server.valid_s = 8.0  # renewed every second: five times as often as under the default round
     lease = {"FAIRLEAD_LEASE": "7", "FAIRLEAD_URL": server.url, "FAIRLEAD_JOB_TOKEN": "secret"}
-    more_s = []
+    overheads_s = []
     try:
         for name in ("first", "second"):
             (tmp_path / name).mkdir()
             under = cpu_s(**lease, FAIRLEAD_CHECKPOINT_DIR=str(tmp_path / name))
-            more_s.append(under - cpu_s())
+            overheads_s.append(under - cpu_s())
     finally:
         server.close()
-    assert sum(told["steps"] > 0 for told in server.renewals) >= 4
-    assert min(more_s) <= 0.005 * STEPS * STEP_S * machine_slowness()
+    assert sum(renewal["steps"] > 0 for renewal in server.renewals) >= 4
+    assert min(overheads_s) <= 0.005 * STEPS * STEP_S * machine_slowness()
 
 
 def test_a_lone_job_keeps_one_lease_over_many_rounds(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ def test_a_lone_job_keeps_one_lease_over_many_rounds(tmp_path: Path) -> None:
         server.start()
         command = [sys.executable, str(tmp_path / "train.py"), "600", str(tmp_path / "out")]
         job = server.client.submit(command, workload="big", steps=600)["id"]
-        found = server.client.wait(job, timeout_s=60)
-        assert (found["state"], found["steps_done"]) == ("finished", 600)
-        assert found["ended_at"] - found["started_at"] > 5 * server.round_s
-        assert (found["leases"], found["preemptions"]) == (1, 0)
+        ended = server.client.wait(job, timeout_s=60)
+        assert (ended["state"], ended["steps_done"]) == ("finished", 600)
+        assert ended["ended_at"] - ended["started_at"] > 5 * server.round_s
+        assert (ended["leases"], ended["preemptions"]) == (1, 0)
     finally:
         server.clean_up()

@@ -10,30 +10,30 @@ from fairlead.private_clusters.ray import RayCluster
 
 
 class RayServer(ClusterServer):
-    """A server in a directory of its own."""
+    """A server with the Ray engine."""
 
     def __init__(self, root: Path, ray: RayCluster, host: str = "127.0.0.1") -> None:
         super().__init__(root, host)
         self.ray = ray
         self.engine = f"ray:emulate,address={ray.options['address']},here={ray.options['here']}"
         self.nodes = self.data / "ray/nodes"
-        """where the nodes' directories are"""
+        """parent of the nodes' directories"""
 
     def without_shared_directory(self) -> "RayServer":
-        """Let every node have a directory of its own, which the server does not look into."""
-        self.nodes = self.root / "own"
+        """Give every node a local directory that the server does not read."""
+        self.nodes = self.root / "local"
         self.engine += f",node-dir={self.nodes}/{{node}}"
         return self
 
     def leases(self) -> dict[str, list[str]]:
-        """job → nodes on which it runs now, by the lease directories."""
-        found = {}
+        """Return job → nodes on which it runs now, by the lease directories."""
+        nodes_of = {}
         for path in (self.data / "leases").glob("*"):
             with contextlib.suppress(FileNotFoundError):
                 order = lease_dir.read_order(path)
                 nodes = sorted({node for node, _ in order.devices})
-                found_in = self.nodes.glob(f"**/leases/{path.name}/members.json")
-                running = len(list(found_in)) == len(nodes)
+                parts = list(self.nodes.glob(f"**/leases/{path.name}/members.json"))
+                running = len(parts) == len(nodes)
                 if running and not (path / "exit.json").exists():
-                    found[order.job] = nodes
-        return found
+                    nodes_of[order.job] = nodes
+        return nodes_of

@@ -1,9 +1,9 @@
-"""What the simulator says of a run on Slurm: the same jobs, nodes, speeds, policy and core.
+"""Prediction of a run on Slurm by the simulator: same jobs, nodes, speeds, policy and core.
 
-It is told what came from outside, when jobs were submitted and nodes came and went, and what a
-lease costs besides its steps. That is measured on the leases of the run: from the order to launch
-it to its first step, from its last step to the report that it has ended, and what its steps took
-longer than the speeds table says. When jobs ended it is not told.
+The simulator gets the external events (submissions, and nodes that came and went) and the overhead
+of a lease, but not the ends of jobs. The overhead is measured on the leases of the run: from the
+launch order to the first step, from the last step to the report of the end, and the time that
+steps took beyond the speeds table.
 """
 
 import json
@@ -26,9 +26,9 @@ from fairlead.model.events import Event, JobSubmitted, LeasesEnded, NodeEvent, N
 from fairlead.server.config.scheduling import plan_lead_s
 from fairlead.sim.driver import simulate
 from fairlead.sim.physics.effects import (
-    OTHERS,
-    Costs,
+    OTHER_WORKLOADS,
     Physics,
+    TransitionCosts,
     WorkloadPhysics,
 )
 from fairlead.sim.scenario import Scenario
@@ -37,16 +37,16 @@ from fairlead.store import Store
 
 @dataclass(frozen=True)
 class Lease:
-    """What one lease cost besides its steps, in seconds."""
+    """Overhead of one lease, in seconds."""
 
-    kind: str
-    """of its start: its job's first one, the next one on the same node, or on another node"""
+    start: str
+    """type of its start: preload (the first), resume (same node) or migrate (another node)"""
     starts_s: float
-    """from the order to launch it to its first step"""
+    """from the launch order to the first step"""
     ends_s: float
-    """from its last step to the report of its end"""
+    """from the last step to the report of the end"""
     late_s: float
-    """by which its steps took longer than the speeds table says"""
+    """time that its steps took beyond the speeds table"""
 
     @property
     def begins_s(self) -> float:
@@ -58,59 +58,59 @@ class Lease:
 
 
 @contextmanager
-def nodes_away(server: SlurmServer) -> Iterator[None]:
-    """Drain all nodes for a while: the first plan after it knows every job submitted meanwhile.
+def nodes_drained(server: SlurmServer) -> Iterator[None]:
+    """Drain all nodes within the context, so that the first plan includes all jobs.
 
-    Where rounds are short a plan that knows one job more or less makes another course of it all.
+    With short rounds, one job more or less in the first plan changes the whole course.
     """
     slurm = server.slurm
     names = ",".join(node.id for node in slurm.nodes)
 
-    def all_gone() -> bool:
+    def all_down() -> bool:
         return not any(node["up"] for node in server.client.get("/v1/nodes"))
 
     slurm.run("scontrol", "update", f"nodename={names}", "state=drain", "reason=later")
     try:
-        server.until(all_gone, "all nodes to be away")
+        server.until(all_down, "all nodes to be down")
         yield
     finally:
         slurm.run("scontrol", "update", f"nodename={names}", "state=resume")
 
 
 def measured(server: SlurmServer) -> list[Lease]:
-    """Return the leases under which a job made steps."""
-    kinds: dict[int, str] = {}
+    """Return the leases with steps."""
+    starts: dict[int, str] = {}
     last: dict[str, str] = {}
-    for one in server.said("slurm.submitted"):
-        before, last[one["job"]] = last.get(one["job"]), one["nodes"][0]
-        same = "resume" if before == one["nodes"][0] else "migrate"
-        kinds[one["lease"]] = "preload" if before is None else same
-    launched = {one["lease"]: _time(one) for one in server.said("lease.started")}
-    ended = {one["lease"]: _time(one) for one in server.said("lease.ended")}
+    for entry in server.log_events("slurm.submitted"):
+        before, last[entry["job"]] = last.get(entry["job"]), entry["nodes"][0]
+        later = "resume" if before == entry["nodes"][0] else "migrate"
+        starts[entry["lease"]] = "preload" if before is None else later
+    launched = {entry["lease"]: _time(entry) for entry in server.log_events("lease.started")}
+    ended = {entry["lease"]: _time(entry) for entry in server.log_events("lease.ended")}
     return [
         Lease(
-            kinds[one["lease"]],
-            one["began"] - launched[one["lease"]],
-            ended[one["lease"]] - one["ended"],
-            max(one["ended"] - one["began"] - one["steps"] / one["emulated_steps_per_s"], 0.0),
+            starts[line["lease"]],
+            line["began"] - launched[line["lease"]],
+            ended[line["lease"]] - line["ended"],
+            max(line["ended"] - line["began"] - line["steps"] / line["emulated_steps_per_s"], 0.0),
         )
-        for one in _said_by_jobs(server)
+        for line in _job_records(server)
     ]
 
 
-def _said_by_jobs(server: SlurmServer) -> list[dict[str, Any]]:
-    """Return what rank 0 of jobs wrote of leases under which it made steps."""
+def _job_records(server: SlurmServer) -> list[dict[str, Any]]:
+    """Return the records that rank 0 of each job wrote for its leases with steps."""
     lines = [
         json.loads(line)
         for path in server.root.glob("*.0.leases")
         for line in path.read_text().splitlines()
     ]
-    return [one for one in lines if one["steps"]]
+    return [line for line in lines if line["steps"]]
 
 
 @dataclass(frozen=True)
 class Course:
-    """A run that is over: what came from outside, how long it took, and what leases cost."""
+    """A finished run: its external events, its duration and the overheads of its leases."""
 
     took_s: float
     """from the return of the nodes to the end of the last job"""
@@ -120,34 +120,34 @@ class Course:
 
     @property
     def lease_s(self) -> float:
-        """What a lease costs besides its steps, on average."""
-        return fmean(one.costs_s for one in self.leases)
+        """Average overhead of a lease."""
+        return fmean(lease.costs_s for lease in self.leases)
 
     def predicted_s(self, records: Path | None = None) -> float:
-        """Return how long the simulator takes if every lease costs the average of its kind.
+        """Return the simulated duration if every lease has the average overhead of its start.
 
-        ``records`` is where all leases, live and simulated, are written side by side.
+        ``records``: file for all leases, live and simulated side by side.
         """
-        begins_s = [self._begins_s(kind) for kind in ("preload", "resume", "migrate")]
-        ends_s = fmean(one.ends_s for one in self.leases)
-        took_s, events = self._simulated(_physics({OTHERS: _costs(begins_s, ends_s)}))
+        begins_s = [self._begins_s(start) for start in ("preload", "resume", "migrate")]
+        ends_s = fmean(lease.ends_s for lease in self.leases)
+        took_s, events = self._simulated(_physics({OTHER_WORKLOADS: _costs(begins_s, ends_s)}))
         if records is not None:
             self._write(records, events)
         return took_s
 
-    def _begins_s(self, kind: str) -> float:
-        """Return what starts of a kind cost on average; where there were none, what all did."""
-        alike = [one for one in self.leases if one.kind == kind]
-        return fmean(one.begins_s for one in alike or self.leases)
+    def _begins_s(self, start: str) -> float:
+        """Return the average overhead of a type of start, or of all starts if there was none."""
+        alike = [lease for lease in self.leases if lease.start == start]
+        return fmean(lease.begins_s for lease in alike or self.leases)
 
     def predictions_s(self, draws: int = 40) -> list[float]:
-        """Return how long it takes if leases cost what others of the run did, drawn by lot.
+        """Return the simulated durations for overheads sampled from the run's leases.
 
-        One and the same run may take several courses when a tenth of a second decides whether a
-        job ends in a round or in the next one; these are they.
+        The same run can take several courses when a tenth of a second decides whether a job ends
+        in one round or the next; the samples cover them.
         """
         rng, workloads = np.random.default_rng(0), ("big", "small")
-        begin_s, end_s = np.array([(one.begins_s, one.ends_s) for one in self.leases]).T
+        begin_s, end_s = np.array([(lease.begins_s, lease.ends_s) for lease in self.leases]).T
         drawn = [
             {
                 name: _costs(rng.choice(begin_s, 3).tolist(), float(rng.choice(end_s)))
@@ -155,16 +155,16 @@ class Course:
             }
             for _ in range(draws)
         ]
-        return [self._simulated(_physics(natures))[0] for natures in drawn]
+        return [self._simulated(_physics(by_workload))[0] for by_workload in drawn]
 
 
 def course(server: SlurmServer, policy: str, round_s: float) -> Course:
-    """Return the course of a server's run, all of whose nodes were away until jobs had come."""
+    """Return the course of a server's run that started with ``nodes_drained``."""
     events = _events(server, policy, round_s)
     submitted = [event for event in events if isinstance(event, JobSubmitted)]
     zero = submitted[0].at
     back = max(event.at for event in events if isinstance(event, NodeReturned)) - zero
-    over = max(event.at for event in events if isinstance(event, LeasesEnded)) - zero
+    end = max(event.at for event in events if isinstance(event, LeasesEnded)) - zero
     scenario = Scenario(
         cluster=server.slurm.cluster,
         speeds=read_speeds(str(server.speeds)),
@@ -179,23 +179,24 @@ def course(server: SlurmServer, policy: str, round_s: float) -> Course:
     )
 
     def simulated(physics: Physics) -> tuple[float, list[Event]]:
-        happened: list[Event] = []
-        record, _ = simulate(replace(scenario, physics=physics, on_event=happened.append))
-        return float(record.finished_at.max()) - back, happened
+        simulated_events: list[Event] = []
+        record, _ = simulate(replace(scenario, physics=physics, on_event=simulated_events.append))
+        return float(record.finished_at.max()) - back, simulated_events
 
     def core() -> Scheduler[Any]:
         mechanism, lead_s = create_live_mechanism(policy, None, round_s), scenario.plan_lead_s
         return Scheduler(scenario.cluster, scenario.speeds, mechanism, plan_lead_s=lead_s)
 
-    def write(path: Path, happened: list[Event]) -> None:
+    def write(path: Path, simulated_events: list[Event]) -> None:
         sides = {
             "live": (zero + back, lease_records(events, core())),
-            "simulated": (back, lease_records(happened, core())),
+            "simulated": (back, lease_records(simulated_events, core())),
         }
-        lines = _said_by_jobs(server)
-        write_records(path, sides, {one["lease"]: (one["began"], one["ended"]) for one in lines})
+        lines = _job_records(server)
+        steps_at = {line["lease"]: (line["began"], line["ended"]) for line in lines}
+        write_records(path, sides, steps_at)
 
-    return Course(over - back, measured(server), simulated, write)
+    return Course(end - back, measured(server), simulated, write)
 
 
 def _events(server: SlurmServer, policy: str, round_s: float) -> list[Event]:
@@ -209,12 +210,14 @@ def _events(server: SlurmServer, policy: str, round_s: float) -> list[Event]:
 
 def _costs(begins_s: Sequence[float], leave_s: float) -> WorkloadPhysics:
     preload_s, resume_s, migrate_s = begins_s
-    costs = Costs(preload_s=preload_s, resume_s=resume_s, migrate_s=migrate_s, leave_s=leave_s)
+    costs = TransitionCosts(
+        preload_s=preload_s, resume_s=resume_s, migrate_s=migrate_s, leave_s=leave_s
+    )
     return WorkloadPhysics(costs=costs)
 
 
-def _physics(natures: dict[str, WorkloadPhysics]) -> Physics:
-    return Physics(effects=frozenset({"costs"}), natures=natures)
+def _physics(by_workload: dict[str, WorkloadPhysics]) -> Physics:
+    return Physics(effects=frozenset({"costs"}), by_workload=by_workload)
 
 
 def _time(line: dict[str, Any]) -> float:

@@ -8,20 +8,20 @@ from tests.e2e.support.cluster_server import ClusterServer, note
 
 from fairlead.engines.slurm.engine import SlurmEngine
 from fairlead.private_clusters.slurm import ClusterError, SlurmCluster
-from fairlead.testing.engines.bench import Rig
+from fairlead.testing.engines.harness import EngineFixture
 
 __all__ = ["SlurmServer", "note", "rig"]
 
 
-def rig(slurm: SlurmCluster, root: Path, **options: Any) -> Rig:
-    """Return how to get an engine for this Slurm, for tests of the engine alone."""
-    return Rig(
+def rig(slurm: SlurmCluster, root: Path, **options: Any) -> EngineFixture:
+    """Return the fixture of an engine on this Slurm, for tests without a server."""
+    return EngineFixture(
         make=lambda: SlurmEngine(root / "data", **options), root=root, cluster=slurm.cluster
     )
 
 
 class SlurmServer(ClusterServer):
-    """A server in a directory of its own."""
+    """A server with the Slurm engine."""
 
     engine = "slurm:emulate,poll-s=1"
 
@@ -30,7 +30,7 @@ class SlurmServer(ClusterServer):
         self.slurm = slurm
 
     def bring_back(self, node: str) -> None:
-        """Start a node that was killed; Slurm need not find out by itself what became of it."""
+        """Restart a killed node; mark it down first, so that Slurm clears its jobs at once."""
         self.slurm.start_node(node)
         update = ("scontrol", "update", f"nodename={node}", "reason=test")
         self.slurm.run(*update, "state=down")
@@ -40,11 +40,11 @@ class SlurmServer(ClusterServer):
         self.until(lambda: "idle" in self.slurm.run(*states), f"{node} to be back")
 
     def running(self, program: str) -> list[int]:
-        """Return the processes on this machine that run a program of this server's directory."""
+        """Return the processes that run a program in this server's directory."""
         path = str(self.root / program).encode()
-        found = []
+        pids = []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if path in (entry / "cmdline").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return found
+                    pids.append(int(entry.name))
+        return pids

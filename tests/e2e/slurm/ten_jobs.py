@@ -1,19 +1,19 @@
-"""Ten training jobs of two tenants on a real Slurm: gangs of one to three, some over nodes."""
+"""Ten training jobs of two tenants on a real Slurm: gangs of one to three, some multi-node."""
 
 from typing import Any
 
-from tests.e2e.server.test_live import check_result
-from tests.e2e.slurm.prediction import nodes_away
+from tests.e2e.slurm.prediction import nodes_drained
 from tests.e2e.slurm.server import SlurmServer
+from tests.e2e.support.trained_line import check_result
 
 
 def run_ten(server: SlurmServer, longer: float = 1.0) -> list[dict[str, Any]]:
-    """Run the jobs, so many times as long as the shortest we use; return them as they ended.
+    """Run the jobs, ``longer`` times as long as usual; return the finished jobs.
 
-    All have come when the first plan is made. Each has made exactly its steps, on all ranks.
+    All are submitted before the first plan. Check that all ranks made exactly their steps.
     """
-    made = []
-    with nodes_away(server):
+    submitted = []
+    with nodes_drained(server):
         for number in range(10):
             steps = int((500 + 40 * number) * longer)
             settings: dict[str, Any] = {
@@ -21,17 +21,17 @@ def run_ten(server: SlurmServer, longer: float = 1.0) -> list[dict[str, Any]]:
                 "gang": 3 if number % 4 == 0 else 1 + number % 2,
                 "tenant": ("red", "blue")[number % 2],
             }
-            if number == 4:  # three devices, two on a node: over nodes or not at all
+            if number == 4:  # three devices, two per node: needs several nodes
                 settings["accelerators"] = ["v100"]
             job_id = server.submit(f"out{number}", steps, **settings)
-            made.append((job_id, f"out{number}", steps, settings["gang"]))
+            submitted.append((job_id, f"out{number}", steps, settings["gang"]))
     jobs = []
-    for job_id, name, steps, gang in made:
+    for job_id, name, steps, gang in submitted:
         job = server.client.wait(job_id, timeout_s=120 * longer)
         assert (job["state"], job["steps_done"]) == ("finished", steps), server.log()
         for rank in range(gang):
             check_result(server.root / f"{name}.{rank}", steps)
         jobs.append(job)
-    nodes = [one["nodes"] for one in server.said("slurm.submitted")]
-    assert any(len(some) > 1 for some in nodes), "no gang ran over nodes"
+    nodes = [entry["nodes"] for entry in server.log_events("slurm.submitted")]
+    assert any(len(names) > 1 for names in nodes), "no gang ran on several nodes"
     return jobs

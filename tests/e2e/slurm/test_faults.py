@@ -1,19 +1,19 @@
-"""What goes wrong on a real Slurm: nodes die, are drained or cut off, servers are killed."""
+"""Faults on a real Slurm: nodes die or are drained, servers and controllers are killed."""
 
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.e2e.server.test_live import check_result
 from tests.e2e.slurm.server import SlurmServer
+from tests.e2e.support.trained_line import check_result
 
 from fairlead.private_clusters.slurm import SlurmCluster, missing
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_lost_node_s_gang_runs_elsewhere_soon_and_nothing_is_lost(
+def test_a_lost_node_s_gang_soon_resumes_elsewhere_without_losing_steps(
     slurm_server: SlurmServer,
 ) -> None:
     server = slurm_server.start(round_s=20.0)
@@ -36,7 +36,7 @@ def test_a_lost_node_s_gang_runs_elsewhere_soon_and_nothing_is_lost(
         server.bring_back(victim)
 
 
-def test_a_drained_node_is_left_with_a_checkpoint_and_used_again(
+def test_jobs_leave_a_drained_node_with_a_checkpoint_and_return_to_it(
     slurm_server: SlurmServer,
 ) -> None:
     server = slurm_server.start(round_s=20.0)
@@ -57,12 +57,12 @@ def test_a_drained_node_is_left_with_a_checkpoint_and_used_again(
     assert {server.client.job(job)["failures"] for job in jobs} == {0}
 
 
-def test_server_and_controller_are_killed_and_jobs_go_on_and_end(
+def test_jobs_survive_the_death_of_server_and_controller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if missing():
         pytest.skip(missing())
-    slurm = SlurmCluster(tmp_path / "slurm")  # a controller that is killed forgets what was last
+    slurm = SlurmCluster(tmp_path / "slurm")  # a killed controller loses its latest changes
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     server = SlurmServer(tmp_path, slurm)
     try:
@@ -76,13 +76,13 @@ def test_server_and_controller_are_killed_and_jobs_go_on_and_end(
         server.start(round_s=30.0)
         server.kill()
         slurm.kill_daemon("slurmctld")
-        server.start(round_s=30.0)  # it finds what runs without the controller
+        server.start(round_s=30.0)  # it recovers the leases without the controller
         for index, job_id in enumerate(ids):
             job, steps = server.client.wait(job_id, timeout_s=90), 1000 + 300 * index
             assert (job["state"], job["steps_done"]) == ("finished", steps)
             for rank in range(1 + index):
                 check_result(server.root / f"o{index}.{rank}", steps)
-            assert job["leases"] == 1, "it was started again"
+            assert job["leases"] == 1, "it was restarted"
         late = server.submit("late", 200, workload="small")
         slurm.start_controller()
         job = server.client.wait(late, timeout_s=120)

@@ -1,4 +1,4 @@
-"""What of a real Slurm is ours to use: partitions, reservations, MIG slices, racks, features."""
+"""The inventory of a real Slurm: partitions, reservations, MIG slices, racks, features."""
 
 import asyncio
 import shutil
@@ -13,7 +13,7 @@ from fairlead.engines.base import NodeDown, NodeJoined, NodeUp
 from fairlead.engines.slurm.engine import SlurmEngine
 from fairlead.model.cluster import Node
 from fairlead.private_clusters.slurm import SlurmCluster, missing
-from fairlead.testing.engines.bench import Bench
+from fairlead.testing.engines.harness import EngineHarness
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def node_of(slurm: SlurmCluster, name: str) -> Node:
     return next(node for node in slurm.nodes if node.id == name)
 
 
-def test_a_reservation_s_nodes_are_all_there_is_also_when_these_change(
+def test_the_inventory_follows_the_nodes_of_a_reservation(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     slurm.run(
@@ -31,12 +31,12 @@ def test_a_reservation_s_nodes_are_all_there_is_also_when_these_change(
     )  # fmt: skip
 
     async def scene() -> None:
-        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", reservation="ours"))
+        bench = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", reservation="ours"))
         cluster = await bench.engine.inventory()
         assert [node.id for node in cluster.nodes] == ["n1", "n3"]
         await bench.engine.adopt(())
         await bench.start(1, [("n1", 0), ("n3", 0)])
-        assert not [one for one in bench.seen if isinstance(one, NodeDown)]
+        assert not [report for report in bench.seen if isinstance(report, NodeDown)]
         await bench.engine.stop(1)
         await bench.ended(1)
         slurm.run("scontrol", "update", "reservation=ours", "nodes=n3,n4")
@@ -45,8 +45,8 @@ def test_a_reservation_s_nodes_are_all_there_is_also_when_these_change(
         slurm.run("scontrol", "update", "reservation=ours", "nodes=n1,n3")
         await bench.node(NodeUp("n1"))
         await bench.close()
-        # Who has no part in the reservation must not count on its nodes.
-        other = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "other"))
+        # For an engine outside the reservation its nodes are down.
+        other = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "other"))
         await other.engine.adopt(())
         await other.node(NodeDown("n1"))
         await other.node(NodeDown("n3"))
@@ -58,13 +58,13 @@ def test_a_reservation_s_nodes_are_all_there_is_also_when_these_change(
         slurm.run("scontrol", "delete", "reservation=ours")
 
 
-def test_a_partition_s_nodes_are_all_there_is_also_when_these_change(
+def test_the_inventory_follows_the_nodes_of_a_partition(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     slurm.run("scontrol", "create", "partitionname=some", "nodes=n2,n4", "maxtime=60")
 
     async def scene() -> str:
-        bench = Bench(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", partition="some"))
+        bench = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", partition="some"))
         cluster = await bench.engine.inventory()
         assert cluster.nodes == tuple(n for n in slurm.cluster.nodes if n.id in ("n2", "n4"))
         await bench.engine.adopt(())
@@ -97,17 +97,19 @@ SLICED = (
 
 @pytest.fixture
 def sliced(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
-    """A Slurm without a topology, whose racks are features, with a node cut by MIG."""
+    """A Slurm without a topology, with racks as features and a MIG node."""
     if missing():
         pytest.skip(missing())
     nodes = [Node(node.id, node.devices, node.rack.removeprefix("rack-")) for node in SLICED]
-    root = Path(tempfile.mkdtemp(prefix="fairlead-"))  # short: Slurm's sockets lie in it
-    made = SlurmCluster(root / "own", nodes, {"TopologyPlugin": "topology/none"})
-    monkeypatch.setenv("SLURM_CONF", made.environment["SLURM_CONF"])
+    root = Path(
+        tempfile.mkdtemp(prefix="fairlead-")
+    )  # short: part of the names of Slurm's sockets
+    slurm = SlurmCluster(root / "own", nodes, {"TopologyPlugin": "topology/none"})
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     try:
-        yield made.start()
+        yield slurm.start()
     finally:
-        made.stop()
+        slurm.stop()
         shutil.rmtree(root)
 
 
@@ -115,21 +117,21 @@ def test_mig_slices_are_accelerators_and_features_name_racks(
     sliced: SlurmCluster, tmp_path: Path
 ) -> None:
     async def scene() -> dict[str, str]:
-        bench = Bench(rig(sliced, tmp_path), SlurmEngine(tmp_path / "data"))
+        bench = EngineHarness(rig(sliced, tmp_path), SlurmEngine(tmp_path / "data"))
         cluster = await bench.engine.inventory()
         assert set(cluster.nodes) == set(SLICED)
         await bench.engine.adopt(())
         await bench.start(1, [("sliced", 2)])
         await bench.start(2, [("sliced", 0), ("sliced", 1)])
-        (one,) = bench.members(1).values()
-        two = bench.members(2).values()
-        assert {told["environment"]["FAIRLEAD_ACCELERATOR"] for told in two} == {"a100_3g.20gb"}
+        (member,) = bench.members(1).values()
+        environments = [other["environment"] for other in bench.members(2).values()]
+        assert {each["FAIRLEAD_ACCELERATOR"] for each in environments} == {"a100_3g.20gb"}
         for lease in (1, 2):
             await bench.engine.stop(lease)
             await bench.ended(lease)
         await bench.close()
-        return dict(one["environment"])
+        return dict(member["environment"])
 
-    found = asyncio.run(scene())
-    assert found["FAIRLEAD_ACCELERATOR"] == "a100_1g.5gb"
-    assert found["FAIRLEAD_DEVICES"] == "2"
+    environment = asyncio.run(scene())
+    assert environment["FAIRLEAD_ACCELERATOR"] == "a100_1g.5gb"
+    assert environment["FAIRLEAD_DEVICES"] == "2"

@@ -1,4 +1,4 @@
-"""Training jobs on a real Slurm of four nodes: gangs over nodes, moves, others' jobs there."""
+"""Training jobs on a real Slurm of four nodes: multi-node gangs, migration, foreign jobs."""
 
 import time
 
@@ -14,32 +14,38 @@ ROUND_S = 6.0
 
 
 @pytest.mark.parametrize("policy", ["gandiva-fair", "hadar"])
-def test_jobs_of_two_tenants_finish_exactly(slurm_server: SlurmServer, policy: str) -> None:
+def test_jobs_of_two_tenants_make_exactly_their_steps(
+    slurm_server: SlurmServer, policy: str
+) -> None:
     server = slurm_server.start(policy=policy, round_s=ROUND_S)
     run_ten(server)
-    server.until(lambda: not list((server.data / "leases").iterdir()), "nothing left of leases")
+    server.until(
+        lambda: not list((server.data / "leases").iterdir()), "all lease directories to be removed"
+    )
 
 
-def test_jobs_finish_exactly_and_when_the_simulator_says(slurm_server: SlurmServer) -> None:
+def test_jobs_make_exactly_their_steps_in_the_predicted_time(slurm_server: SlurmServer) -> None:
     server = slurm_server.start(policy="max-min", round_s=ROUND_S)
     jobs = run_ten(server)
     assert sum(job["preemptions"] for job in jobs) > 0
-    server.until(lambda: not list((server.data / "leases").iterdir()), "nothing left of leases")
+    server.until(
+        lambda: not list((server.data / "leases").iterdir()), "all lease directories to be removed"
+    )
     run = course(server, "max-min", ROUND_S)
-    said, drawn = run.predicted_s(), run.predictions_s()
+    predicted, drawn = run.predicted_s(), run.predictions_s()
     note(
-        f"{run.took_s:.1f} s, predicted {said:.1f} s ({min(drawn):.1f} to {max(drawn):.1f} s);"
-        f" {run.lease_s:.2f} s a lease"
+        f"{run.took_s:.1f} s, predicted {predicted:.1f} s"
+        f" ({min(drawn):.1f} to {max(drawn):.1f} s);"
+        f" {run.lease_s:.2f} s per lease"
     )
     assert len(run.leases) >= len(jobs)
-    # In a run of five rounds one job that ends a moment after its round costs a tenth of it all,
-    # so it must be near one of the courses that such leases can take; seen amid them at loads of 5
-    # to 18. How close the simulator comes where rounds are small is measured by
-    # benchmarks/slurm_prediction.py.
+    # In a run of five rounds, one job that ends just after its round costs a tenth of the time, so
+    # the run must be near one of the possible courses; it was among them at loads of 5 to 18.
+    # benchmarks/slurm_prediction.py measures the accuracy for short rounds.
     assert 0.8 * min(drawn) <= run.took_s <= 1.2 * max(drawn)
 
 
-def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(
+def test_other_users_keep_their_device_and_leases_use_the_rest_of_the_node(
     slurm_server: SlurmServer,
 ) -> None:
     server, slurm = slurm_server, slurm_server.slurm
@@ -48,28 +54,30 @@ def test_others_keep_the_device_they_hold_and_we_use_the_rest_of_the_node(
         "--output=/dev/null", "--wrap=sleep 300",
     ).strip()  # fmt: skip
 
-    def is_theirs() -> bool:
+    def foreign_job_runs() -> bool:
         return slurm.run("squeue", "-h", "-j", foreign, "-o", "%T").strip() == "RUNNING"
 
-    server.until(is_theirs, "their job to run")
+    server.until(foreign_job_runs, "the foreign job to run")
     server.start(round_s=40.0)
     (n4,) = [node for node in server.client.get("/v1/nodes") if node["id"] == "n4"]
     assert (n4["up"], n4["taken"]) == (True, 1)
     three = server.submit("three", 600, workload="small", gang=3, accelerators=["k80"])
     server.until(lambda: server.leases() == {three: ["n4"]}, "three of its four devices in use")
-    one = server.submit("one", 100, workload="small", accelerators=["k80"])
+    single = server.submit("single", 100, workload="small", accelerators=["k80"])
     time.sleep(2.0)
-    assert server.client.job(one)["state"] == "queued"
+    assert server.client.job(single)["state"] == "queued"
     slurm.run("scancel", foreign)
-    server.until(lambda: one in server.leases(), "what they have left to be used")
+    server.until(lambda: single in server.leases(), "the released device to be used")
     assert three in server.leases()
-    for job, steps in ((three, 600), (one, 100)):
-        found = server.client.wait(job, timeout_s=60)
-        assert (found["state"], found["steps_done"], found["leases"]) == ("finished", steps, 1)
+    for job, steps in ((three, 600), (single, 100)):
+        done = server.client.wait(job, timeout_s=60)
+        assert (done["state"], done["steps_done"], done["leases"]) == ("finished", steps, 1)
     ended = slurm.run("scontrol", "show", "job", "--oneliner", foreign)
-    assert "JobState=CANCELLED" in ended  # by us, just now: nobody else has touched it
+    assert "JobState=CANCELLED" in ended  # by this test: the server has not touched it
     assert "Restarts=0" in ended
 
 
-def test_a_job_moves_to_another_accelerator_within_five_seconds(slurm_server: SlurmServer) -> None:
+def test_a_job_migrates_to_another_accelerator_within_five_seconds(
+    slurm_server: SlurmServer,
+) -> None:
     check_a_move_to_another_accelerator(slurm_server, ("n1", "n2"), "n4")

@@ -1,11 +1,11 @@
-"""Nodes that are added to a real Slurm, and taken out of it, while the server runs."""
+"""Nodes that join and leave a real Slurm while the server runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.server.test_live import check_result
 from tests.e2e.slurm.server import SlurmServer, note
+from tests.e2e.support.trained_line import check_result
 
 from fairlead.model.cluster import Node
 from fairlead.private_clusters.slurm import SlurmCluster, missing
@@ -22,12 +22,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmSer
         pytest.skip(missing())
     slurm = SlurmCluster(tmp_path / "slurm", FIRST)
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    made = SlurmServer(tmp_path, slurm)
+    server = SlurmServer(tmp_path, slurm)
     try:
         slurm.start()
-        yield made
+        yield server
     finally:
-        made.stop()
+        server.stop()
         slurm.stop()
 
 
@@ -35,21 +35,21 @@ def nodes_up(server: SlurmServer) -> dict[str, bool]:
     return {node["id"]: node["up"] for node in server.client.get("/v1/nodes")}
 
 
-def test_nodes_that_join_are_used_and_those_taken_out_are_left(server: SlurmServer) -> None:
+def test_nodes_that_join_are_used_and_removed_nodes_are_left(server: SlurmServer) -> None:
     server.start(round_s=30.0)
     stays = server.submit("stays", 2000, workload="small", accelerators=["v100"])
     server.until(lambda: stays in server.leases(), "the first job to run")
     assert nodes_up(server) == {"n1": True}
     server.slurm.set_nodes([*FIRST, NEW])
-    taken = server.until(lambda: nodes_up(server).get("n10", False), "the new node to be found")
-    note(f"found {taken:.1f} s after its daemon was started")
+    taken = server.until(lambda: nodes_up(server).get("n10", False), "the new node to join")
+    note(f"joined {taken:.1f} s after the start of its daemon")
     moves = server.submit("moves", 900, workload="small", gang=2, accelerators=["k80"])
     server.until(lambda: server.leases() == {stays: ["n1"], moves: ["n10"]}, "it to be used")
     server.until(lambda: server.client.job(moves)["steps_done"] > 50, "some steps there")
     server.slurm.set_nodes(FIRST)
-    server.until(lambda: not nodes_up(server)["n10"], "the node to be gone")
+    server.until(lambda: not nodes_up(server)["n10"], "the node to be down")
     server.until(lambda: server.is_in_state(moves, "queued"), "its job to have left it")
-    server.stop()  # and it does not matter whether the server lives on
+    server.stop()  # a restart must not change the registry
     server.start(round_s=30.0)
     assert nodes_up(server) == {"n1": True, "n10": False}
     server.slurm.set_nodes([*FIRST, NEW])

@@ -1,4 +1,4 @@
-"""A node that is cut off and lives on: its jobs run elsewhere, and what it writes is refused."""
+"""A partitioned Slurm node that keeps running: jobs resume elsewhere, its writers are fenced."""
 
 import time
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from tests.support import namespaces
 from tests.support.namespaces import (
     HERE,
     THERE,
-    Apart,
-    apart,
+    IsolatedNode,
+    isolated_node,
 )
 
 from fairlead.model.cluster import Node
@@ -23,37 +23,37 @@ pytestmark = pytest.mark.slow
 
 NODES = (
     Node("n1", ("v100",), "r1"),
-    Node("n2", ("v100", "v100", "p100"), "r1"),  # the one that is cut off
+    Node("n2", ("v100", "v100", "p100"), "r1"),  # the partitioned one
     Node("n3", ("k80", "k80", "k80", "k80"), "r2"),
 )
 
 
 @pytest.fixture
-def far() -> Iterator[Apart]:
+def far() -> Iterator[IsolatedNode]:
     problem = namespaces.missing() or slurm_cluster.missing()
     if problem:
         pytest.skip(problem)
-    with apart() as made:
+    with isolated_node() as made:
         yield made
 
 
 @pytest.fixture
-def server(far: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmServer]:
+def server(far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmServer]:
     there = {"n2": (THERE, far.enter)}
     slurm = SlurmCluster(tmp_path / "slurm", NODES, address=HERE, apart=there)
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    made = SlurmServer(tmp_path, slurm, HERE).with_certificate()
+    server = SlurmServer(tmp_path, slurm, HERE).with_certificate()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.crt"))
     try:
         slurm.start()
-        yield made
+        yield server
     finally:
-        made.stop()
+        server.stop()
         slurm.stop()
 
 
-def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
-    server: SlurmServer, far: Apart
+def test_a_node_partitioned_while_the_server_dies_loses_no_steps_and_is_fenced(
+    server: SlurmServer, far: IsolatedNode
 ) -> None:
     scene = CutOff(server, far, 1500, 1000)
     assert server.leases() == {scene.gang: ["n1", "n2"], scene.alone: ["n2"]}
@@ -63,9 +63,11 @@ def test_a_node_cut_off_while_the_server_dies_loses_nothing_and_writes_nothing(
     scene.let_it_try_to_save()
     far.restore_network()
     scene.finish()
-    # Nothing stays behind: no lease, no job of Slurm's, no process of the old gang, no lost node.
+    # No lease, Slurm job, process or lost node is left.
     server.until(lambda: not list((server.data / "leases").iterdir()), "no lease to be left")
     server.until(lambda: not server.slurm.run("squeue", "--noheader"), "the queue to be empty")
     server.until(lambda: not server.running("train.py"), "the old members' end")
-    server.until(lambda: all(one["up"] for one in server.client.get("/v1/nodes")), "n2 to be back")
+    server.until(
+        lambda: all(node["up"] for node in server.client.get("/v1/nodes")), "n2 to be back"
+    )
     server.slurm.wait_idle()

@@ -1,4 +1,4 @@
-"""The guide's RayCluster is one that KubeRay takes, and leads to the Ray that was tried."""
+"""The guide's RayCluster is valid for KubeRay and leads to the tested ``ray start`` options."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def groups() -> list[dict[str, Any]]:
 
 
 def start_options(group: dict[str, Any]) -> dict[str, str]:
-    """Return the options of ``ray start`` to which KubeRay's rules lead, but for its own."""
+    """Return the ``ray start`` options that KubeRay derives from a group, without its own."""
     container = group["template"]["spec"]["containers"][0]
     limits = container.get("resources", {}).get("limits", {})
     options = dict(group["rayStartParams"])
@@ -38,29 +38,29 @@ def start_options(group: dict[str, Any]) -> dict[str, str]:
     return options
 
 
-def test_it_leads_to_the_options_that_were_tried() -> None:
+def test_kuberay_derives_the_tested_start_options() -> None:
     head, worker = map(start_options, groups())
     assert head == {"num-cpus": "0"}
     assert worker == {"num-cpus": "64", "num-gpus": "8", "labels": "rack=r1"}
 
 
-def test_kuberay_takes_what_is_given_to_ray_s_start() -> None:
+def test_start_parameters_are_valid_for_kuberay() -> None:
     for group in groups():
-        given = group["rayStartParams"]
-        assert "labels" not in given, "KubeRay refuses them there"
-        assert all(isinstance(value, str) for value in given.values())
-        assert not any("$" in value for value in given.values()), "nobody sets that variable"
+        parameters = group["rayStartParams"]
+        assert "labels" not in parameters, "KubeRay rejects labels here"
+        assert all(isinstance(value, str) for value in parameters.values())
+        assert not any("$" in value for value in parameters.values()), "unset variable"
 
 
-def test_every_container_mounts_volumes_that_its_pod_has() -> None:
+def test_containers_mount_only_volumes_of_their_pod() -> None:
     for group in groups():
         pod = group["template"]["spec"]
-        there = {volume["name"] for volume in pod["volumes"]}
+        volumes = {volume["name"] for volume in pod["volumes"]}
         for container in pod["containers"]:
-            assert {mount["name"] for mount in container["volumeMounts"]} <= there
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
 
 
-def test_the_server_is_let_into_ray_and_found_by_jobs() -> None:
+def test_the_server_reaches_ray_and_jobs_reach_the_server() -> None:
     cluster, service = documents()
     pod = cluster["spec"]["headGroupSpec"]["template"]["spec"]
     ray, server = pod["containers"]
@@ -68,11 +68,11 @@ def test_the_server_is_let_into_ray_and_found_by_jobs() -> None:
     paths = {mount["mountPath"] for mount in server["volumeMounts"]}
     assert {"/tmp/ray", "/dev/shm"} <= paths
     assert ray["volumeMounts"] == server["volumeMounts"]
-    given = dict(option.removeprefix("--").split("=", 1) for option in server["command"][2:])
-    assert engine_plugin(given["engine"])[1] == {"address": "127.0.0.1:6379"}
-    assert given["data"].startswith("/data/")
-    # Jobs are told the machine's name: in a pod that is its `hostname`, and the service's.
-    assert given["host"] == "0.0.0.0"
+    options = dict(option.removeprefix("--").split("=", 1) for option in server["command"][2:])
+    assert engine_plugin(options["engine"])[1] == {"address": "127.0.0.1:6379"}
+    assert options["data"].startswith("/data/")
+    # Jobs get the machine's name: in a pod its `hostname`, which is also the service's name.
+    assert options["host"] == "0.0.0.0"
     assert pod["hostname"] == service["metadata"]["name"]
     assert service["spec"]["selector"]["ray.io/cluster"] == cluster["metadata"]["name"]
     assert service["spec"]["ports"] == [{"port": ServeSettings(data=Path("/data")).port}]

@@ -1,4 +1,4 @@
-"""A job's log is bounded, can be followed, and outlasts full disks and kills."""
+"""Logs of jobs: bounded, easy to follow, robust against full disks and kills."""
 
 import resource
 import subprocess
@@ -21,29 +21,29 @@ LINE = 16
 
 
 def line(number: int) -> bytes:
-    """A line that says where in the log it is."""
+    """Return a line that holds its offset in the log."""
     return f"{number * LINE:{LINE - 1}d}\n".encode()
 
 
-def follow(directory: Path, after: int = 0, most: int = 50) -> tuple[bytes, int]:
-    """Read all there is for a follower, in small pieces."""
+def follow(directory: Path, after: int = 0, max_bytes: int = 50) -> tuple[bytes, int]:
+    """Read the whole log as a follower does, in small chunks."""
     text = b""
     while True:
-        piece, after = read_leases(directory, 0, after, most)
-        if not piece:
+        chunk, after = read_leases(directory, 0, after, max_bytes)
+        if not chunk:
             return text, after
-        text += piece
+        text += chunk
 
 
 @contextmanager
-def limited(what: int, most: int) -> Iterator[None]:
-    """Let the system refuse this process more files, or larger ones."""
-    soft, hard = resource.getrlimit(what)
-    resource.setrlimit(what, (most, hard))
+def limited(kind: int, limit: int) -> Iterator[None]:
+    """Limit the number or size of this process's files meanwhile."""
+    soft, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit, hard))
     try:
         yield
     finally:
-        resource.setrlimit(what, (soft, hard))
+        resource.setrlimit(kind, (soft, hard))
 
 
 Open = Callable[..., LogFile]
@@ -51,9 +51,9 @@ Open = Callable[..., LogFile]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Open]:
-    """Opens logs by name, and a part's bytes; closes them when the test is over."""
+    """Open logs by name and part size; close them after the test."""
     with ExitStack() as stack:
-        yield lambda name, *most: stack.enter_context(closing(LogFile(tmp_path / name, *most)))
+        yield lambda name, *size: stack.enter_context(closing(LogFile(tmp_path / name, *size)))
 
 
 def sizes(directory: Path) -> list[int]:
@@ -72,9 +72,7 @@ def test_a_follower_sees_every_byte_once_over_many_parts(tmp_path: Path, opened:
     assert follow(tmp_path, after) == (b"", after)
 
 
-def test_all_that_is_kept_is_shown_and_the_rest_keeps_its_place(
-    tmp_path: Path, opened: Open
-) -> None:
+def test_all_kept_bytes_are_shown_at_their_offsets(tmp_path: Path, opened: Open) -> None:
     log = opened("1.0.log", 4 * LINE)
     for number in range(4 * MAX_PARTS):
         log.write(line(number))
@@ -87,7 +85,7 @@ def test_all_that_is_kept_is_shown_and_the_rest_keeps_its_place(
     assert follow(tmp_path, 49 * LINE + 3) == (line(49)[3:], 50 * LINE)
 
 
-def test_a_later_lease_follows_in_its_place_whatever_was_dropped(
+def test_a_later_lease_keeps_its_offsets_when_earlier_bytes_are_dropped(
     tmp_path: Path, opened: Open
 ) -> None:
     first, seen, after = opened("9.0.log", 2 * LINE), b"", 0
@@ -106,7 +104,7 @@ def test_a_later_lease_follows_in_its_place_whatever_was_dropped(
     assert shown == [n * LINE for n in (*range(22, 30), *range(52, 60))]
 
 
-def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path, opened: Open) -> None:
+def test_a_reopened_log_continues_at_its_end(tmp_path: Path, opened: Open) -> None:
     for number in range(20):
         log = opened("1.0.log", 3 * LINE)
         log.write(line(number))
@@ -115,7 +113,7 @@ def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path, opene
     assert len(sizes(tmp_path)) == MAX_PARTS
 
 
-def test_a_part_that_cannot_be_begun_loses_output_only_until_it_can(
+def test_a_part_that_cannot_be_created_loses_output_only_until_it_can(
     tmp_path: Path, opened: Open
 ) -> None:
     log = opened("1.0.log", 2 * LINE)
@@ -128,13 +126,13 @@ def test_a_part_that_cannot_be_begun_loses_output_only_until_it_can(
     assert follow(tmp_path) == before == (b"".join(map(line, range(6))), 6 * LINE)
     log.write(line(6))
     with limited(resource.RLIMIT_NOFILE, 0):
-        log.write(b"too long for what is left of this part\n")
+        log.write(b"too long for the rest of this part\n")
         log.write(line(7))
     log.write(line(8))
     assert follow(tmp_path) == (b"".join(map(line, range(2, 9))), 9 * LINE)
 
 
-def test_a_disk_that_takes_half_a_line_leaves_all_others_in_their_place(
+def test_a_disk_that_fills_within_a_line_keeps_all_other_offsets(
     tmp_path: Path, opened: Open
 ) -> None:
     log = opened("1.0.log", 2 * LINE)
@@ -150,7 +148,7 @@ def test_a_disk_that_takes_half_a_line_leaves_all_others_in_their_place(
     assert log.end == len(expected)
 
 
-def test_a_copy_leaves_out_what_it_could_not_get(tmp_path: Path, opened: Open) -> None:
+def test_a_copy_with_gaps_keeps_its_offsets(tmp_path: Path, opened: Open) -> None:
     log = opened("1.0.log")
     log.write(line(0), 0)
     log.write(line(1))
@@ -162,7 +160,7 @@ def test_a_copy_leaves_out_what_it_could_not_get(tmp_path: Path, opened: Open) -
 
 
 @pytest.mark.parametrize("kill_after_s", [0.02, 0.05, 0.08])
-def test_a_writer_killed_at_any_moment_leaves_a_log_that_goes_on(
+def test_a_log_continues_after_its_writer_is_killed_at_any_moment(
     tmp_path: Path, kill_after_s: float
 ) -> None:
     code = f"""
@@ -180,7 +178,7 @@ while True:
             while end_of(tmp_path / "1.0.log") <= begun:
                 assert time.monotonic() < until
             until = time.monotonic() + kill_after_s
-            while time.monotonic() < until:  # one may be slower than the writer, never wrong
+            while time.monotonic() < until:  # the follower may be slower, never wrong
                 text, after = read_leases(tmp_path, 0, after, 1 << 20)
                 seen += check(text, after)
             writer.kill()
@@ -189,12 +187,12 @@ while True:
         assert after == end_of(tmp_path / "1.0.log")
         kept = [int(at) for at in follow(tmp_path)[0].split()]
         assert kept == list(range(kept[0], after, LINE))
-        assert len(sizes(tmp_path)) <= MAX_PARTS + 1  # killed before the oldest went
+        assert len(sizes(tmp_path)) <= MAX_PARTS + 1  # killed before it removed the oldest
     assert seen > 10
 
 
 def check(text: bytes, reached: int) -> int:
-    """Hold what was read against the places that it names; return how many lines it has."""
+    """Check the offsets in the text that was read; return the number of lines."""
     places = [int(at) for at in text.split()]
     assert places == sorted(set(places))
     assert not places or places[-1] + LINE == reached

@@ -1,4 +1,4 @@
-"""What Slurm prints is read as it is meant, and a lease's parts are put together as one."""
+"""Reading Slurm's output, and combining the parts of a lease."""
 
 import json
 import subprocess
@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines.base import Ended, LeaseOutcome, NodeDown, NodeUp, Order
+from fairlead.engines.base import Ended, LaunchOrder, NodeDown, NodeUp
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.shared.multi_node import split, together
+from fairlead.engines.shared.multi_node import combined_outcome, split_by_node
 from fairlead.engines.slurm.commands import (
     SlurmNode,
-    environment_of,
     read_job,
     read_node,
+    slurm_environment,
 )
-from fairlead.engines.slurm.leases import listed, remove, write
+from fairlead.engines.slurm.leases import list_directories, remove, write
 from fairlead.engines.slurm.nodes import SlurmNodeStatus, inventory
 from fairlead.model.cluster import Node
+from fairlead.model.lease_outcome import LeaseOutcome
 
 LINE = (
     "NodeName=gpu7 Arch=x86_64 CoresPerSocket=1 CPUAlloc=2 ActiveFeatures=a100,rack-12"
@@ -33,18 +34,18 @@ def node(states: str = "IDLE", *, used: int = 0, name: str = "n1") -> SlurmNode:
     return read_node(line)
 
 
-def test_a_node_s_line_is_read_and_free_text_cannot_change_it() -> None:
-    found = read_node(LINE)
-    assert found.devices == ("a100_3g.20gb", "a100_3g.20gb", "v100")
-    assert (found.used, found.address) == (("a100_3g.20gb",), "10.0.0.7")
-    assert found.partitions == ("gpu", "all")
-    assert found.states == {"MIXED", "DRAIN"}
+def test_a_node_s_line_is_parsed_and_free_text_cannot_change_it() -> None:
+    parsed = read_node(LINE)
+    assert parsed.devices == ("a100_3g.20gb", "a100_3g.20gb", "v100")
+    assert (parsed.used, parsed.address) == (("a100_3g.20gb",), "10.0.0.7")
+    assert parsed.partitions == ("gpu", "all")
+    assert parsed.states == {"MIXED", "DRAIN"}
     assert read_node("NodeName=x Gres=gpu:4 State=IDLE").devices == ("gpu",) * 4
     assert read_node("NodeName=x Gres=(null) State=IDLE").devices == ()
 
 
 @pytest.mark.parametrize(
-    ("states", "standing"),
+    ("states", "availability"),
     [
         ("IDLE", "up"),
         ("ALLOCATED+COMPLETING", "up"),
@@ -57,37 +58,37 @@ def test_a_node_s_line_is_read_and_free_text_cannot_change_it() -> None:
         ("IDLE+SOMETHING_NEW", "down"),
     ],
 )
-def test_only_nodes_that_take_jobs_are_up(states: str, standing: str) -> None:
-    assert node(states).standing(reserved=False) == standing
+def test_only_nodes_that_start_jobs_are_up(states: str, availability: str) -> None:
+    assert node(states).availability(reserved=False) == availability
 
 
-def test_our_own_reservation_does_not_keep_us_out() -> None:
-    assert node("IDLE+RESERVED").standing(reserved=True) == "up"
+def test_nodes_of_our_own_reservation_are_up() -> None:
+    assert node("IDLE+RESERVED").availability(reserved=True) == "up"
 
 
-def test_a_job_s_line_is_read() -> None:
+def test_a_job_s_line_is_parsed() -> None:
     job = read_job("17|fairlead-ab-5.0|RUNNING|n1|gres:gpu:v100:2,gres:gpu:k80:1|None")
     assert (job.name, job.node, job.state) == ("fairlead-ab-5.0", "n1", "RUNNING")
     assert job.devices == ("v100", "v100", "k80")
     assert read_job("9|x|PENDING||N/A|(Nodes|required)").reason == "(Nodes|required)"
 
 
-def order(*devices: tuple[str, int], kinds: str = "") -> Order:
-    return Order(
+def order(*devices: tuple[str, int], accelerators: str = "") -> LaunchOrder:
+    return LaunchOrder(
         lease=5,
         job="j",
         command=("x",),
         directory="",
         devices=devices,
-        accelerators=tuple(kinds or "v" * len(devices)),
+        accelerators=tuple(accelerators or "v" * len(devices)),
         checkpoint_dir="",
         log_dir="",
         total_steps=10,
     )
 
 
-def test_ranks_run_through_the_nodes_and_kinds_stay_with_their_devices() -> None:
-    first, second = split(order(("a", 3), ("b", 0), ("a", 1), kinds="kpv"))
+def test_ranks_follow_the_nodes_and_accelerators_stay_with_their_devices() -> None:
+    first, second = split_by_node(order(("a", 3), ("b", 0), ("a", 1), accelerators="kpv"))
     assert (first.devices, first.accelerators) == ((("a", 1), ("a", 3)), ("v", "k"))
     assert (first.first_rank, second.first_rank) == (0, 2)
     assert (first.world_size, second.world_size) == (3, 3)
@@ -104,57 +105,57 @@ def test_ranks_run_through_the_nodes_and_kinds_stay_with_their_devices() -> None
         (("refused", "lost"), None, "refused"),
     ],
 )
-def test_the_worst_part_says_how_a_lease_ended(
+def test_a_lease_has_the_worst_outcome_of_its_parts(
     endings: tuple[LeaseOutcome, ...], steps: float | None, ending: LeaseOutcome
 ) -> None:
-    parts = [Ended(5, one, steps, f"was {one}") for one in endings]
-    found = together(order(("a", 0), ("b", 0)), parts)
-    assert (found.ending, found.steps) == (ending, steps)
+    parts = [Ended(5, each, steps, f"was {each}") for each in endings]
+    combined = combined_outcome(order(("a", 0), ("b", 0)), parts)
+    assert (combined.ending, combined.steps) == (ending, steps)
 
 
-def watch(path: Path) -> SlurmNodeStatus:
+def status(path: Path) -> SlurmNodeStatus:
     return SlurmNodeStatus(path / "down.json", reserved=False)
 
 
 KNOWN = (Node("n1", ("v100", "v100")),)
 
 
-def test_a_silent_node_is_back_when_its_jobs_are_cleared_away(tmp_path: Path) -> None:
-    nodes, up = watch(tmp_path), {"n1": node("MIXED", used=1)}
+def test_a_silent_node_is_up_once_slurm_has_cleared_its_jobs(tmp_path: Path) -> None:
+    nodes, up = status(tmp_path), {"n1": node("MIXED", used=1)}
     ours = read_job("17|fairlead-ab-5.0|COMPLETING|n1|gres:gpu:v100:1|None")
-    assert nodes.lose("n1", 0.0) == [NodeDown("n1")]
-    assert nodes.lose("n1", 0.0) == []
-    assert nodes.judge(up, KNOWN, [ours], {}, 1.0) == []
-    assert nodes.judge({"n1": node()}, KNOWN, [], {}, 2.0) == [NodeUp("n1")]
+    assert nodes.mark_silent("n1", 0.0) == [NodeDown("n1")]
+    assert nodes.mark_silent("n1", 0.0) == []
+    assert nodes.update_all(up, KNOWN, [ours], {}, 1.0) == []
+    assert nodes.update_all({"n1": node()}, KNOWN, [], {}, 2.0) == [NodeUp("n1")]
 
 
-def test_what_was_told_before_a_restart_is_told_again(tmp_path: Path) -> None:
-    nodes = watch(tmp_path)
-    assert nodes.judge({"n1": node("DOWN")}, KNOWN, [], {}, 0.0) == [NodeDown("n1")]
+def test_reports_on_nodes_are_repeated_after_a_restart(tmp_path: Path) -> None:
+    nodes = status(tmp_path)
+    assert nodes.update_all({"n1": node("DOWN")}, KNOWN, [], {}, 0.0) == [NodeDown("n1")]
     for states, report in (("DOWN", NodeDown("n1")), ("IDLE", NodeUp("n1"))):
-        after = watch(tmp_path)
-        after.recall()
-        assert after.judge({"n1": node(states)}, KNOWN, [], {}, 0.0) == [report]
-        assert after.judge({"n1": node(states)}, KNOWN, [], {}, 1.0) == []
+        after = status(tmp_path)
+        after.load()
+        assert after.update_all({"n1": node(states)}, KNOWN, [], {}, 0.0) == [report]
+        assert after.update_all({"n1": node(states)}, KNOWN, [], {}, 1.0) == []
 
 
-def test_a_node_of_which_slurm_is_unsure_has_a_while_to_answer(tmp_path: Path) -> None:
-    nodes, unsure = watch(tmp_path), {"n1": node("IDLE*")}
-    assert nodes.judge(unsure, KNOWN, [], {}, 0.0) == []
-    assert nodes.judge(unsure, KNOWN, [], {"n1": True}, 100.0) == []
-    assert nodes.judge(unsure, KNOWN, [], {"n1": False}, 101.0) == [NodeDown("n1")]
+def test_a_node_in_an_uncertain_state_has_some_time_to_answer(tmp_path: Path) -> None:
+    nodes, unsure = status(tmp_path), {"n1": node("IDLE*")}
+    assert nodes.update_all(unsure, KNOWN, [], {}, 0.0) == []
+    assert nodes.update_all(unsure, KNOWN, [], {"n1": True}, 100.0) == []
+    assert nodes.update_all(unsure, KNOWN, [], {"n1": False}, 101.0) == [NodeDown("n1")]
 
 
-def test_nodes_keep_their_place_in_the_inventory(tmp_path: Path) -> None:
+def test_nodes_keep_their_index_in_the_registry(tmp_path: Path) -> None:
     path = tmp_path / "nodes.json"
     first = inventory(path, [node(name="n10"), node(name="n2")], {"n2": "r1"}, {"n2", "n10"})
-    assert [one.id for one in first.nodes] == ["n2", "n10"]
+    assert [each.id for each in first.nodes] == ["n2", "n10"]
     later = inventory(path, [node(name="n1"), node(name="n10")], {}, {"n1", "n10"})
-    assert [(one.id, one.rack) for one in later.nodes] == [("n2", "r1"), ("n10", ""), ("n1", "")]
+    assert [(n.id, n.rack) for n in later.nodes] == [("n2", "r1"), ("n10", ""), ("n1", "")]
     assert json.loads(path.read_text())[2][0] == "n1"
 
 
-def test_jobs_do_not_find_the_scheduler_s_secrets() -> None:
+def test_jobs_do_not_inherit_the_scheduler_s_secrets() -> None:
     server = {
         "PATH": "/bin",
         "FAIRLEAD_DATABASE": "x:secret@y",
@@ -162,28 +163,27 @@ def test_jobs_do_not_find_the_scheduler_s_secrets() -> None:
         "AWS_KEY": "k",
     }
     server["SLURM_CONF"] = "/etc/slurm.conf"
-    found = environment_of(server, for_others=False)
-    assert found == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "AWS_KEY": "k"}
-    others = environment_of(server, for_others=True)
+    ours = slurm_environment(server, for_others=False)
+    assert ours == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "AWS_KEY": "k"}
+    others = slurm_environment(server, for_others=True)
     assert others == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
 
 
-def test_a_lease_s_directory_goes_when_no_keeper_lives_there(tmp_path: Path) -> None:
-    mine = order(("a", 0), ("b", 0))
-    write(tmp_path / "5", mine, "fairlead-ab-5", {})
-    (tmp_path / ".4").mkdir()  # a removal that was not completed
-    assert listed(tmp_path) == [tmp_path / "5"]
-    alive = lease_dir.hold(tmp_path / "5" / "1")
+def test_a_lease_directory_is_removed_once_no_keeper_is_alive(tmp_path: Path) -> None:
+    write(tmp_path / "5", order(("a", 0), ("b", 0)), "fairlead-ab-5", {})
+    (tmp_path / ".4").mkdir()  # an interrupted removal
+    assert list_directories(tmp_path) == [tmp_path / "5"]
+    alive = lease_dir.try_lock(tmp_path / "5" / "1")
     assert alive is not None
     assert not remove(tmp_path / "5")
-    assert listed(tmp_path) == [tmp_path / "5"]
+    assert list_directories(tmp_path) == [tmp_path / "5"]
     alive.close()
     assert remove(tmp_path / "5")
     assert remove(tmp_path / "5")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_keeper_that_begins_when_its_lease_is_cleared_away_runs_nothing(tmp_path: Path) -> None:
+def test_a_keeper_without_a_lease_directory_runs_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fairlead.engines.slurm.keeper", str(tmp_path / "5" / "0")]
     assert subprocess.run(command, check=False).returncode == 0
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A gang leaves after the same step, whatever becomes of the server meanwhile."""
+"""A gang leaves after the same step, even if the server dies meanwhile."""
 
 import math
 import threading
@@ -8,39 +8,42 @@ from typing import Any
 
 from fairlead.job import lease as leases
 from fairlead.job.gang_exit import GangExit
-from fairlead.live.leases.open_leases import Load, OpenLease
+from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
+from fairlead.live.leases.renewal import Renewal
 
 NUMBER = 7
 
 
 class Server:
-    """The server's side of one lease; it dies once it has told the first member when to leave."""
+    """The server's side of one lease; it dies after the first member has its last step."""
 
     def __init__(self, members: int) -> None:
         self._lock = threading.Lock()
         self._members = members
         self._lease = OpenLease(NUMBER, "j", members, time.time() + 60)
-        self.told: list[int] = []
+        self.answered: list[int] = []
 
     def leave(self) -> None:
         self._lease.leaving = True
 
     def post(self, rank: int, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
         with self._lock:
-            answer = self._lease.renew(time.time(), body, Load(self._members, 1))
+            fields = {name: body[name] for name in body.keys() & Renewal.__slots__}
+            renewal = Renewal(**fields)  # type: ignore[arg-type]  # as the server validates it
+            answer = self._lease.renew(time.time(), renewal, RenewalLoad(self._members, 1))
             if answer["leave_after"] is not None:
-                self.told.append(rank)
-                if len(self.told) == 1:  # the next server knows that it is to leave, no more
+                self.answered.append(rank)
+                if len(self.answered) == 1:  # the next server knows only that the lease must end
                     self._lease = OpenLease(NUMBER, "j", self._members, math.inf, leaving=True)
-            return 200, answer
+            return 200, {**answer}
 
 
 class Member(leases.Lease):
     """A member that talks to the server without a network."""
 
     def __init__(self, server: Server, rank: int, directory: Path, members: int = 2) -> None:
-        parting = GangExit(str(directory), NUMBER, rank, members)
-        super().__init__("http://x", NUMBER, "t", rank=rank, valid_s=60.0, parting=parting)
+        gang_exit = GangExit(str(directory), NUMBER, rank, members)
+        super().__init__("http://x", NUMBER, "t", rank=rank, valid_s=60.0, gang_exit=gang_exit)
         self._server = server
 
     def _post(self, path: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
@@ -49,7 +52,7 @@ class Member(leases.Lease):
 
 
 def leave_all(server: Server, members: list[Member]) -> None:
-    """Let members make steps, not equally many, and tell them to leave; all must."""
+    """Start the members at different steps, preempt their lease, and wait until all leave."""
 
     def make_all(member: Member) -> None:
         while member.may_start():
@@ -62,27 +65,27 @@ def leave_all(server: Server, members: list[Member]) -> None:
     server.leave()
     for member in members:
         member.check_now()
-    making = [threading.Thread(target=make_all, args=(one,), daemon=True) for one in members]
-    for thread in making:
+    threads = [threading.Thread(target=make_all, args=(m,), daemon=True) for m in members]
+    for thread in threads:
         thread.start()
-    for thread in making:
+    for thread in threads:
         thread.join(10.0)
-    assert not any(thread.is_alive() for thread in making)
+    assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_server_that_dies_before_it_has_told_all_members_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_gang_leaves_together_if_the_server_dies_before_all_members_know(tmp_path: Path) -> None:
     server = Server(2)
     members = [Member(server, rank, tmp_path) for rank in range(2)]
     leave_all(server, members)
     assert members[0].started == members[1].started
-    assert server.told[0] in (0, 1)
+    assert server.answered[0] in (0, 1)
 
 
-def test_members_that_share_no_directory_with_all_the_others_go_by_the_servers_word(
+def test_members_without_a_common_directory_leave_after_the_servers_step(
     tmp_path: Path,
 ) -> None:
     server = Server(3)
-    server.told.append(-1)  # it does not die
+    server.answered.append(-1)  # it does not die
     nodes = [tmp_path / "here", tmp_path / "here", tmp_path / "there"]
     for node in set(nodes):
         node.mkdir()
@@ -91,7 +94,7 @@ def test_members_that_share_no_directory_with_all_the_others_go_by_the_servers_w
     assert len({member.started for member in members}) == 1
 
 
-def test_members_that_say_different_counts_go_on_to_the_greatest(tmp_path: Path) -> None:
+def test_members_with_different_counts_continue_to_the_greatest(tmp_path: Path) -> None:
     first, second, other = (
         GangExit(str(tmp_path), lease, rank, 2) for lease, rank in ((7, 0), (7, 1), (70, 1))
     )
@@ -100,13 +103,13 @@ def test_members_that_say_different_counts_go_on_to_the_greatest(tmp_path: Path)
     assert first.last_step(5) is None
     assert second.has_begun()
     assert second.last_step(8) == 8
-    assert first.last_step(6) == 8  # what it said first counts
+    assert first.last_step(6) == 8  # its first announcement counts
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("7.0.5.leaves", "7.1.8.leaves", "70.1.99.leaves"),
     ]
 
 
-def test_what_cannot_be_written_is_not_agreed_upon(tmp_path: Path) -> None:
+def test_an_announcement_that_cannot_be_written_does_not_count(tmp_path: Path) -> None:
     alone = GangExit(str(tmp_path / "none"), 7, 0, 1)
     assert not alone.has_begun()
     assert alone.last_step(5) is None

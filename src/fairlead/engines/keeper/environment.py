@@ -1,18 +1,18 @@
-"""What the members of a gang find in their environment."""
+"""Environment variables of a gang's members."""
 
 import socket
 from collections.abc import Mapping
 
-from fairlead.engines.base import Order
+from fairlead.engines.base import LaunchOrder
 
 
-def environment_of(order: Order, index: int) -> dict[str, str]:
-    """Return what one member of the gang finds in its environment."""
+def member_environment(order: LaunchOrder, index: int) -> dict[str, str]:
+    """Return the environment variables of one member of the gang."""
     node = order.devices[index][0]
-    here = [i for i, (at, _) in enumerate(order.devices) if at == node]
-    rank, local_rank = str(order.first_rank + index), str(here.index(index))
+    on_node = [i for i, (at, _) in enumerate(order.devices) if at == node]
+    rank, local_rank = str(order.first_rank + index), str(on_node.index(index))
     world_size = str(order.world_size or len(order.devices))
-    found = {
+    environment = {
         "FAIRLEAD_JOB": order.job,
         "FAIRLEAD_LEASE": str(order.lease),
         "FAIRLEAD_RANK": rank,
@@ -20,7 +20,7 @@ def environment_of(order: Order, index: int) -> dict[str, str]:
         "FAIRLEAD_WORLD_SIZE": world_size,
         "FAIRLEAD_ACCELERATOR": order.accelerators[index],
         "FAIRLEAD_NODE": node,
-        "FAIRLEAD_DEVICES": ",".join(str(order.devices[i][1]) for i in here),
+        "FAIRLEAD_DEVICES": ",".join(str(order.devices[i][1]) for i in on_node),
         "FAIRLEAD_CHECKPOINT_DIR": order.checkpoint_dir,
         "RANK": rank,
         "LOCAL_RANK": local_rank,
@@ -28,14 +28,14 @@ def environment_of(order: Order, index: int) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
     }
     if order.visible:
-        found["CUDA_VISIBLE_DEVICES"] = order.visible[index]
+        environment["CUDA_VISIBLE_DEVICES"] = order.visible[index]
     if order.total_steps is not None:
-        found["FAIRLEAD_STEPS"] = str(order.total_steps)
-    return found
+        environment["FAIRLEAD_STEPS"] = str(order.total_steps)
+    return environment
 
 
-def rendezvous(order: Order) -> Mapping[str, str]:
-    """Return where the members of a gang meet: if nobody said, at a port that is free here."""
+def rendezvous(order: LaunchOrder) -> Mapping[str, str]:
+    """Return the address where the gang's members meet: as ordered, else a free local port."""
     if order.meets_at:
         host, _, port = order.meets_at.rpartition(":")
         return {"MASTER_ADDR": host, "MASTER_PORT": port}

@@ -1,4 +1,4 @@
-"""How much of a machine's memory a job's processes hold."""
+"""Memory that a job's processes hold on this machine."""
 
 import os
 from collections.abc import Collection
@@ -6,32 +6,32 @@ from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SESSION, _PAGES = 3, 21
-"""where a process's session and resident pages stand in its stat, after its name"""
+"""fields of /proc/PID/stat after the process's name: session and resident pages"""
 
 
 def memory_above_limit_gib(limit_gib: float, sessions: Collection[int]) -> float | None:
-    """Return how much all processes in these sessions hold if that is above the limit, else None.
+    """Return the memory of all processes in these sessions if it exceeds the limit, else None.
 
-    What several of them share counts once. That is looked up only if they hold more than the
-    limit with it, for it takes the kernel long.
+    Shared memory counts once. The kernel takes long to tell shared memory apart, so it is asked
+    only if the processes exceed the limit with shared memory counted for each.
     """
     resident: dict[int, float] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             # A name may hold anything, even brackets; the last one ends it.
-            found = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if int(found[_SESSION]) in sessions:
-                resident[int(path.parent.name)] = int(found[_PAGES]) * _PAGE / 2**30
-        except (OSError, IndexError):  # it has just ended
+            stat = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if int(stat[_SESSION]) in sessions:
+                resident[int(path.parent.name)] = int(stat[_PAGES]) * _PAGE / 2**30
+        except (OSError, IndexError):  # the process has just ended
             continue
-    held = sum(resident.values())
-    if held > limit_gib and len(resident) > 1:
-        held = sum(_proportional_gib(pid, most) for pid, most in resident.items())
-    return held if held > limit_gib else None
+    used_gib = sum(resident.values())
+    if used_gib > limit_gib and len(resident) > 1:
+        used_gib = sum(_proportional_gib(pid, pages) for pid, pages in resident.items())
+    return used_gib if used_gib > limit_gib else None
 
 
 def _proportional_gib(pid: int, resident: float) -> float:
-    """Return a process's memory with its part of what it shares; ``resident`` if unknown."""
+    """Return a process's memory with its part of shared memory; ``resident`` if unknown."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:

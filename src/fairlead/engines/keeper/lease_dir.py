@@ -1,62 +1,176 @@
-"""A lease's directory: what its keeper was told, whether it lives, and what became of it.
+"""A lease's directory: order, keeper lock, members, progress and outcome.
 
-``order.json`` is written by the engine before the keeper starts. The keeper holds a lock on
-``alive`` for as long as it lives, which no process number used again can feign, and leaves
-``members.json`` while processes run and ``exit.json`` when all have ended.
+The engine writes ``order.json`` before it starts the keeper. While it lives the keeper holds a
+lock on ``alive``, which a reused PID cannot fake. It writes ``members.json`` while processes run
+and ``exit.json`` when all have ended.
+
+Jobs may be able to write here. So a file that is damaged, too large or not a regular one counts as
+missing: it can end its own lease and no other.
 """
 
 import fcntl
 import json
+import math
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeGuard
 
-from fairlead.engines.base import Ended, Order
+from fairlead import untrusted_file
+from fairlead.atomic_file import replace_file
+from fairlead.engines.base import Ended, LaunchOrder
+from fairlead.model.lease_outcome import WORST_FIRST
+from fairlead.untrusted_file import UnusableFileError
+
+_MAX_FILE_BYTES = 16 << 20
+_MAX_MESSAGE = 2000
+"""maximum length of a message about the end of a lease, in characters"""
+_MAX_STEPS = 2.0**53
+_MAX_DIGITS = 18
+"""maximum number of digits of a lease's number"""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Processes of a gang, as their keeper lists them."""
+
+    keeper: int
+    """process ID of the keeper"""
+    started: tuple[tuple[int, int | None], ...]
+    """(process ID, start in ticks) of each member"""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Request to a keeper to stop its members."""
+
+    grace_s: float
+    why: str
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a file so that a reader sees the old or the new one, never a part."""
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(value))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    """Replace a file of a lease's directory; only the owner of the directory can read it."""
+    content = json.dumps(value).encode()
+    for is_retry in (False, True):
+        try:
+            # Its name need not survive a power failure: no keeper does, and a lease whose files
+            # are missing counts as lost.
+            replace_file(path, content, mode=0o600, sync_directory=False, for_directory_owner=True)
+        except IsADirectoryError:
+            if is_retry:
+                raise
+            _discard(path)
+        else:
+            return
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return what a file holds, None if there is none."""
+    """Return the content of a file, None if there is none or it is damaged."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        content = json.loads(untrusted_file.read(path, _MAX_FILE_BYTES))
+    except (FileNotFoundError, UnusableFileError, ValueError, RecursionError):
         return None
-    return found
+    return content if isinstance(content, dict) else None
 
 
-def write_order(directory: Path, order: Order) -> None:
-    """Leave an order for the keeper; it may hold secrets, so only the owner can read it."""
+def list_leases(root: Path) -> dict[int, Path]:
+    """Return lease → its directory, by number; jobs may have put other files there."""
+    with os.scandir(root) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if entry.name.isascii() and entry.name.isdigit() and len(entry.name) <= _MAX_DIGITS
+            if entry.is_dir(follow_symlinks=False)
+        ]
+    return {int(name): root / name for name in sorted(names)}
+
+
+def write_order(directory: Path, order: LaunchOrder) -> None:
+    """Write the keeper's order; it may hold secrets, so only the owner can read the directory."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_json(directory / "order.json", _members(order))
+    directory.chmod(0o700)
+    write_json(directory / "order.json", _as_dict(order))
 
 
-def read_order(directory: Path) -> Order:
-    """Return the order that was left."""
-    found = read_json(directory / "order.json")
-    if found is None:
+def read_order(directory: Path) -> LaunchOrder:
+    """Return the keeper's order; FileNotFoundError if there is none or it is damaged."""
+    order = read_json(directory / "order.json")
+    if order is None:
         raise FileNotFoundError(directory / "order.json")
-    found["command"] = tuple(found["command"])
-    found["accelerators"] = tuple(found["accelerators"])
-    found["visible"] = tuple(found.get("visible", ()))
-    found["devices"] = tuple((node, number) for node, number in found["devices"])
-    return Order(**found)
+    try:
+        order["command"] = tuple(order["command"])
+        order["accelerators"] = tuple(order["accelerators"])
+        order["visible"] = tuple(order.get("visible", ()))
+        order["devices"] = tuple((str(node), int(number)) for node, number in order["devices"])
+        made = LaunchOrder(**order)
+    except (KeyError, TypeError, ValueError):
+        raise FileNotFoundError(directory / "order.json") from None
+    if not _is_usable(made):
+        raise FileNotFoundError(directory / "order.json")
+    return made
 
 
-def hold(directory: Path) -> TextIO | None:
-    """Return the lock that shows a keeper alive, None if another one holds it."""
-    file = (directory / "alive").open("a", encoding="ascii")
+def _is_usable(order: LaunchOrder) -> bool:
+    """Return whether the fields of an order that its readers rely on have their types."""
+    texts = (order.job, order.directory, order.checkpoint_dir, order.log_dir, order.tenant)
+    return (
+        _is_count(order.lease)
+        and all(isinstance(text, str) for text in (*texts, order.meets_at, *order.command))
+        and isinstance(order.environment, dict)
+        and len(order.devices) == len(order.accelerators) > 0
+        and all(isinstance(name, str) for name in order.accelerators)
+        and _is_number(order.grace_s)
+        and _is_count(order.first_rank)
+        and (order.total_steps is None or _is_count(order.total_steps))
+        and (order.world_size is None or _is_count(order.world_size))
+        and isinstance(order.progress_pattern, str | None)
+    )
+
+
+def read_members(directory: Path) -> Members | None:
+    """Return the processes of the gang, None before they run."""
+    content = read_json(directory / "members.json") or {}
+    keeper, pids, started = (content.get(name) for name in ("keeper", "members", "started"))
+    if not (_is_pid(keeper) and isinstance(pids, list) and isinstance(started, list)):
+        return None
+    if len(pids) != len(started) or not all(map(_is_pid, pids)):
+        return None
+    if not all(at is None or _is_count(at) for at in started):
+        return None
+    return Members(keeper, tuple(zip(pids, started, strict=True)))
+
+
+def read_progress(directory: Path) -> float | None:
+    """Return the steps that members have printed, None if there are none."""
+    steps = (read_json(directory / "progress.json") or {}).get("steps")
+    return float(steps) if _is_number(steps) and steps <= _MAX_STEPS else None
+
+
+def read_stop(directory: Path) -> StopRequest | None:
+    """Return the stop request for the keeper, None if there is none."""
+    request = read_json(directory / "stop") or {}
+    grace_s, why = request.get("grace_s"), request.get("why", "")
+    if not _is_number(grace_s) or not isinstance(why, str):
+        return None
+    return StopRequest(float(grace_s), why)
+
+
+def lost_before_start(lease: int) -> Ended:
+    """Return the end of a lease that was ordered and never reached its node."""
+    return Ended(lease, "lost", None, "never started")
+
+
+def try_lock(directory: Path) -> TextIO | None:
+    """Return the locked file that shows a keeper alive, None if another keeper holds the lock."""
+    path = directory / "alive"
+    try:
+        file = _open_lock(path)
+    except UnusableFileError:  # not the keeper's: that is a regular file
+        _discard(path)
+        file = _open_lock(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -66,59 +180,100 @@ def hold(directory: Path) -> TextIO | None:
 
 
 def is_alive(directory: Path) -> bool:
-    """Tell whether a keeper lives in this directory."""
+    """Return whether a keeper lives in this directory."""
     if not (directory / "alive").exists():
         return False
-    held = hold(directory)
-    if held is None:
+    lock = try_lock(directory)
+    if lock is None:
         return True
-    held.close()
+    lock.close()
     return False
 
 
-def started(pid: int) -> int | None:
-    """Return when a process that lives was started, in ticks since the machine was; else None.
+def process_start_ticks(pid: int) -> int | None:
+    """Return the start of a living process, in ticks since the machine's start; else None.
 
-    Number and start together are one process's for good.
+    PID and start together identify a process, although PIDs are reused.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    stat = text.rpartition(")")[2].split()
+    return None if stat[0] in "ZX" else int(stat[19])
 
 
 def remove(directory: Path) -> None:
-    """Remove the directory of a lease that nobody asks about, unless a keeper lives in it.
+    """Remove the directory of a lease that has ended, unless a keeper lives in it.
 
-    A keeper that begins only now finds no order and does not run.
+    A keeper that starts only now finds no order and does not run.
     """
     try:
-        held = hold(directory)
+        lock = try_lock(directory)
     except FileNotFoundError:
         return
-    if held is not None:
-        with held, suppress(OSError):  # what cannot be removed now is so at the next start
+    if lock is not None:
+        with lock, suppress(OSError):  # the next start of the server retries
             for path in directory.iterdir():
-                path.unlink()
+                _discard(path)
             directory.rmdir()
 
 
 def write_ended(directory: Path, ended: Ended) -> None:
-    """Leave what became of the lease."""
-    write_json(directory / "exit.json", _members(ended))
+    """Write the end of the lease."""
+    write_json(directory / "exit.json", _as_dict(ended))
 
 
-def read_ended(directory: Path) -> Ended | None:
-    """Return what became of the lease, None if it has not ended or died without a word."""
-    found = read_json(directory / "exit.json")
-    if found is None:
+def read_ended(directory: Path, lease: int) -> Ended | None:
+    """Return the end of the lease of a directory, None if it has not ended or its keeper died."""
+    content = read_json(directory / "exit.json")
+    if (
+        content is None
+        or content.get("lease") != lease
+        or content.get("ending") not in WORST_FIRST
+    ):
         return None
-    found["exit_codes"] = tuple(found["exit_codes"])
-    return Ended(**found)
+    steps, message = content.get("steps"), content.get("message", "")
+    codes = content.get("exit_codes", [])
+    if steps is not None and not (_is_number(steps) and steps <= _MAX_STEPS):
+        return None
+    if not (isinstance(message, str) and isinstance(codes, list) and all(map(_is_int, codes))):
+        return None
+    return Ended(lease, content["ending"], steps, message[:_MAX_MESSAGE], tuple(codes))
 
 
-def _members(value: Order | Ended) -> dict[str, Any]:
-    """Return a value's fields, all of which JSON can say."""
+def _open_lock(path: Path) -> TextIO:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    return open(untrusted_file.open_regular(path, flags, 0o600), "a", encoding="ascii")
+
+
+def _discard(path: Path) -> None:
+    """Remove a file, a link or a directory."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MAX_STEPS
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return _is_int(value) and value >= 0
+
+
+def _is_pid(value: object) -> TypeGuard[int]:
+    return _is_int(value) and 1 < value < 1 << 31
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a finite number, at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value < math.inf
+
+
+def _as_dict(value: LaunchOrder | Ended) -> dict[str, Any]:
+    """Return a value's fields, all of which JSON can represent."""
     return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -1,9 +1,9 @@
-"""What a job's processes print, on disk, in at most a few files of bounded size each.
+"""Logs of a job's processes, each in a few files of bounded size.
 
-A process's log is a row of parts: ``LEASE.RANK.log``, then ``LEASE.RANK.log.OFFSET``, each named
-after the byte of the log at which it begins. Parts are never renamed and only the oldest are
-removed, so that a byte keeps its offset whatever was dropped before it, and whoever is killed
-while writing or reading leaves nothing to repair. ``cat LEASE.RANK.log*`` shows all that is kept.
+A process's log is a sequence of parts: ``LEASE.RANK.log``, then ``LEASE.RANK.log.OFFSET``, each
+named after the byte of the log at which it begins. Parts are never renamed and only the oldest are
+removed: a byte keeps its offset when earlier ones are dropped, and a writer or reader that is
+killed leaves nothing to repair. ``cat LEASE.RANK.log*`` shows all that is kept.
 """
 
 import os
@@ -13,35 +13,38 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from fairlead import untrusted_file
+from fairlead.untrusted_file import UnusableFileError
+
 MAX_PART_BYTES = 32 << 20
-"""of a part"""
+"""maximum size of a part"""
 MAX_PARTS = 4
-"""of a log, with the one that is written to"""
+"""maximum number of parts of a log, including the one being written"""
 
 Parts = list[tuple[int, Path]]
-"""(the byte at which it begins, file), oldest first"""
+"""(first byte, file) of each part, oldest first"""
 
 
 class LogFile:
-    """Appends to a log; when a part is full another one begins, and the oldest goes."""
+    """Appends to a log; a full part is followed by a new one, and the oldest is dropped."""
 
-    def __init__(self, path: Path, most_bytes: int = MAX_PART_BYTES) -> None:
+    def __init__(self, path: Path, max_bytes: int = MAX_PART_BYTES) -> None:
         self._path = path
-        self._most = most_bytes
+        self._max_bytes = max_bytes
         self._begin, newest = (_parts(path) or [(0, path)])[-1]
-        self._file: BinaryIO = newest.open("ab", buffering=0)
-        self.end = self._begin + newest.stat().st_size
-        """how many bytes the log has had so far, with those that were dropped"""
+        self._file: BinaryIO = _open_part(newest)
+        self.end = self._begin + os.fstat(self._file.fileno()).st_size
+        """number of bytes written to the log so far, dropped ones included"""
 
     def write(self, chunk: bytes, at: int | None = None) -> None:
-        """Append; a full disk loses output, never the job.
+        """Append a chunk; a full disk loses output, never the job.
 
-        A copy of a log leaves out what it could not get: ``at`` says where the chunk belongs.
+        ``at`` is the chunk's offset in a copy of a log, which has gaps.
         """
         begin = self.end if at is None else at
         used = self.end - self._begin
         try:
-            if begin > self.end or (used and used + len(chunk) > self._most):
+            if begin > self.end or (used and used + len(chunk) > self._max_bytes):
                 self._begin_part(begin)
             while chunk:
                 written = self._file.write(chunk)
@@ -56,9 +59,9 @@ class LogFile:
 
     def _begin_part(self, begin: int) -> None:
         path = self._path.with_name(f"{self._path.name}.{begin:016d}")
-        full, self._file = self._file, path.open("ab", buffering=0)
+        full, self._file = self._file, _open_part(path)
         self._begin = self.end = begin
-        # What fails here is tried again with the next part.
+        # A failure is made up for with the next part.
         with suppress(OSError):
             full.close()
         with suppress(OSError):
@@ -67,25 +70,25 @@ class LogFile:
 
 
 def end_of(path: Path) -> int:
-    """Return how many bytes a log has had so far, with those that were dropped."""
+    """Return the number of bytes written to a log so far, dropped ones included."""
     return _end(_parts(path))
 
 
-def read(path: Path, after: int, most: int) -> tuple[int, bytes]:
-    """Return the first bytes of a log that are kept from byte ``after`` on, and where they are."""
-    return _read(_parts(path), after, most)
+def read(path: Path, after: int, max_bytes: int) -> tuple[int, bytes]:
+    """Return (offset, bytes) of the first kept bytes of a log from byte ``after`` on."""
+    return _read(_parts(path), after, max_bytes)
 
 
-def read_leases(directory: Path, rank: int, after: int, most: int) -> tuple[bytes, int]:
-    """Return what a rank's logs hold from byte ``after`` of them all on, and where to go on.
+def read_leases(directory: Path, rank: int, after: int, max_bytes: int) -> tuple[bytes, int]:
+    """Return a rank's output from byte ``after`` on, over all leases, and the next offset.
 
-    Bytes count from the first of the first lease; those that were dropped count and are left out.
+    Offsets count from the first byte of the first lease, dropped bytes included.
     """
-    logs = _find(directory, rf"\d+\.{rank}\.log")
+    logs = _find(directory, rf"\d{{1,18}}\.{rank}\.log")
     text, base, at = b"", 0, after
     for name in sorted(logs, key=lambda name: int(name.partition(".")[0])):
         end = base + _end(logs[name])
-        while (room := min(most - len(text), end - at)) > 0:
+        while (room := min(max_bytes - len(text), end - at)) > 0:
             begin, piece = _read(logs[name], at - base, room)
             if not piece:
                 break
@@ -95,12 +98,16 @@ def read_leases(directory: Path, rank: int, after: int, most: int) -> tuple[byte
     return text, at
 
 
-def _read(parts: Parts, after: int, most: int) -> tuple[int, bytes]:
+def _read(parts: Parts, after: int, max_bytes: int) -> tuple[int, bytes]:
     for begin, path in parts:
         at = max(after, begin)
-        with suppress(FileNotFoundError), path.open("rb") as file:  # it may just be dropped
+        # The part may have just been dropped, or be a job's link to a file of another user.
+        with (
+            suppress(FileNotFoundError, UnusableFileError),
+            open(untrusted_file.open_owned(path), "rb") as file,
+        ):
             file.seek(at - begin)
-            if piece := file.read(most):
+            if piece := file.read(max_bytes):
                 return at, piece
     return after, b""
 
@@ -110,9 +117,18 @@ def _end(parts: Parts) -> int:
         return 0
     begin, path = parts[-1]
     try:
-        return begin + path.stat().st_size
-    except FileNotFoundError:  # it was just dropped
+        descriptor = untrusted_file.open_owned(path)
+    except (FileNotFoundError, UnusableFileError):  # dropped, or not a log
         return begin
+    try:
+        return begin + os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def _open_part(path: Path) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    return open(untrusted_file.open_regular(path, flags), "ab", buffering=0)
 
 
 def _parts(path: Path) -> Parts:
@@ -122,9 +138,9 @@ def _parts(path: Path) -> Parts:
 def _find(directory: Path, names: str) -> dict[str, Parts]:
     """Return the parts of the logs whose names match."""
     wanted = re.compile(rf"({names})(?:\.(\d{{16}}))?")
-    found: dict[str, Parts] = defaultdict(list)
-    with suppress(FileNotFoundError):
+    logs: dict[str, Parts] = defaultdict(list)
+    with suppress(FileNotFoundError, NotADirectoryError):
         for entry in os.listdir(directory):
             if match := wanted.fullmatch(entry):
-                found[match[1]].append((int(match[2] or 0), directory / entry))
-    return {name: sorted(parts) for name, parts in found.items()}
+                logs[match[1]].append((int(match[2] or 0), directory / entry))
+    return {name: sorted(parts) for name, parts in logs.items()}

@@ -1,4 +1,4 @@
-"""What a lease has started, wherever that has gone: known by its environment."""
+"""Processes of a lease, recognised by their environment wherever they are."""
 
 import os
 import signal
@@ -7,41 +7,103 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from fairlead.engines.base import Order
+from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import lease_dir
 
-_LOOK_S, _LONGEST_S = 0.02, 10.0
+_POLL_S, _TIMEOUT_S = 0.02, 10.0
 
 
-def orphans_of(order: Order) -> dict[int, int]:
+def orphans_of(order: LaunchOrder) -> dict[int, int]:
     """Return the processes of a lease on its order's nodes → their parents.
 
-    One that is just dying has no environment. A gang's other nodes, which have keepers of their
-    own, may be on the same machine.
+    A process that is just dying has no environment. The gang's other nodes, which have their own
+    keepers, may be on the same machine.
     """
     marks = {
         f"FAIRLEAD_LEASE={order.lease}".encode(),
         f"FAIRLEAD_CHECKPOINT_DIR={order.checkpoint_dir}".encode(),
     }
     nodes = {f"FAIRLEAD_NODE={node}".encode() for node, _ in order.devices}
-    found = {}
+    parents = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            told = set(path.read_bytes().split(b"\0"))
-            if marks <= told and nodes & told and int(path.parent.name) != os.getpid():
+            variables = set(path.read_bytes().split(b"\0"))
+            if marks <= variables and nodes & variables and int(path.parent.name) != os.getpid():
                 stat = (path.parent / "stat").read_text(encoding="utf-8", errors="replace")
-                found[int(path.parent.name)] = int(stat.rpartition(")")[2].split()[1])
-    return found
+                parents[int(path.parent.name)] = int(stat.rpartition(")")[2].split()[1])
+    return parents
 
 
-def end(processes: Iterable[int]) -> None:
-    """Kill processes and wait until they are gone: a device is free when nobody is on it."""
-    began = {pid: lease_dir.started(pid) for pid in processes}
-    for pid in began:
+def kill_and_wait(processes: Iterable[int]) -> None:
+    """Kill processes and wait until they are gone: only then are their devices free."""
+    started = {pid: lease_dir.process_start_ticks(pid) for pid in processes}
+    for pid in started:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    until = time.monotonic() + _LONGEST_S
+    until = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < until:
-        if not any(at is not None and lease_dir.started(pid) == at for pid, at in began.items()):
+        if not any_alive(started.items()):
             return
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
+
+
+def any_alive(started: Iterable[tuple[int, int | None]]) -> bool:
+    """Return whether a process of these (PID, start) pairs still lives."""
+    return any(at is not None and lease_dir.process_start_ticks(pid) == at for pid, at in started)
+
+
+def orphans_in(directory: Path) -> set[int]:
+    """Return the processes whose lease has this directory, whatever its order says."""
+    return {int(path.name) for path in Path("/proc").glob("[0-9]*") if _is_of(path, directory)}
+
+
+def any_member_alive(directory: Path, started: Iterable[tuple[int, int | None]]) -> bool:
+    """Return whether a member of these (PID, start) pairs still lives.
+
+    Processes that are not members do not count: a job may have listed any. A member leads its
+    session, and names its lease's directory in its environment, which is empty while it dies.
+    """
+    return any(_may_be_member(pid, directory) for pid, at in started if any_alive([(pid, at)]))
+
+
+def find_keeper(directory: Path) -> int | None:
+    """Return the process of a lease's keeper, None before it lists its members.
+
+    A job may have listed another process as its keeper; then all processes are searched.
+    """
+    members = lease_dir.read_members(directory)
+    if members is not None and is_keeper(members.keeper, directory):
+        return members.keeper
+    if not (directory / "members.json").exists():
+        return None
+    pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+    return next((pid for pid in pids if is_keeper(pid, directory)), None)
+
+
+def is_keeper(pid: int, directory: Path) -> bool:
+    """Return whether a process is the keeper of a lease, by its command line."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"-m" in command and os.fsencode(directory) in command
+
+
+def _may_be_member(pid: int, directory: Path) -> bool:
+    process = Path(f"/proc/{pid}")
+    try:
+        if os.getsid(pid) != pid:
+            return False
+        return not (process / "environ").read_bytes() or _is_of(process, directory)
+    except OSError:  # gone, or another user's
+        return False
+
+
+def _is_of(process: Path, directory: Path) -> bool:
+    """Return whether a process, named by its directory in /proc, is of a lease."""
+    mark = b"FAIRLEAD_STATUS_FILE=" + os.fsencode(directory / "status.")
+    try:
+        variables = (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(variable.startswith(mark) for variable in variables)

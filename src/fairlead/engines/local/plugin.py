@@ -27,13 +27,13 @@ class LocalPlugin:
     runs_here = True
 
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
-        """Return the engine for the GPUs found here, or for the devices to emulate."""
+        """Return the engine for the GPUs of this machine, or for emulated devices."""
         del options
         if site.emulate is not None:
             return OpenedEngine(LocalEngine(site.data, read_cluster(site.emulate)), True)
         gpus = find_gpus()
         if not gpus:
-            raise UsageError("no GPUs were found on this machine; try --emulate v100=2,k80=4")
+            raise UsageError("no GPUs on this machine: use --emulate v100=2,k80=4 to emulate some")
         node = Node(os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
         visible = tuple(gpu.uuid for gpu in gpus)
         return OpenedEngine(LocalEngine(site.data, Cluster((node,)), visible), False)

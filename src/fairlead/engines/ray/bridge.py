@@ -1,9 +1,9 @@
-"""The process that speaks to Ray for the scheduler: requests on stdin, answers on stdout.
+"""The bridge: a process that calls Ray for the scheduler, requests on stdin, answers on stdout.
 
-Ray ends a process that is connected to it when its head is away for long, and may be connected to
-one cluster only; the scheduler must outlive both. So it asks a process of its own, which does as
-it is told and decides nothing: ``python -m fairlead.engines.ray.bridge ADDRESS HERE``. Requests
-are ``(number, method, arguments)``, answers ``(number, error or None, value)``.
+Ray ends a connected process when its head is unreachable for too long, and a process can connect
+to one cluster only; the scheduler must outlive both. The bridge makes no decisions:
+``python -m fairlead.engines.ray.bridge ADDRESS HERE``. Requests are ``(number, method,
+arguments)``, answers ``(number, error or None, value)``.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 from ray._private.state import available_resources_per_node
-from ray.exceptions import RayError as Refused
+from ray.exceptions import RayError
 from ray.util.placement_group import (
     get_placement_group,
     placement_group,
@@ -27,44 +27,48 @@ from ray.util.scheduling_strategies import (
     PlacementGroupSchedulingStrategy,
 )
 
-import fairlead
-from fairlead.engines.ray.node_agent import Warden
+from fairlead.version import __version__
+from fairlead.engines.ray.node_agent import PROTOCOL, NodeAgent
 from fairlead.engines.ray.pipe import receive, send
 
 NAMESPACE = "fairlead"
 _THREADS = 64
-"""for calls to Ray that wait: one for each lease that waits for its devices"""
+"""maximum of blocking calls to Ray: one for each lease that waits for its devices"""
 
 
 class RayBridge:
-    """What the scheduler asks of Ray, one method for each."""
+    """The scheduler's requests to Ray, one method for each."""
 
     def __init__(self) -> None:
         self._agents: dict[str, Any] = {}
-        """Ray's number of a node → its supervising actor"""
+        """Ray's ID of a node → its node agent"""
 
     async def nodes(self) -> list[dict[str, Any]]:
-        """Return all nodes that Ray knows, dead ones too, with what is not given out."""
+        """Return all nodes that Ray lists, dead ones too, with their free resources."""
         return await asyncio.to_thread(_nodes)
 
     async def groups(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the placement groups whose names begin with this."""
-        found = await asyncio.to_thread(placement_group_table)
+        """Return the placement groups whose names start with a prefix."""
+        groups = await asyncio.to_thread(placement_group_table)
         return [
-            {"name": one["name"], "bundles": one["bundles"], "nodes": one["bundles_to_node_id"]}
-            for one in found.values()
-            if one["name"].startswith(prefix) and one["state"] != "REMOVED"
+            {
+                "name": group["name"],
+                "bundles": group["bundles"],
+                "nodes": group["bundles_to_node_id"],
+            }
+            for group in groups.values()
+            if group["name"].startswith(prefix) and group["state"] != "REMOVED"
         ]
 
     async def reserve(
         self, name: str, bundles: Sequence[Mapping[str, float]], within_s: float
     ) -> bool:
-        """Hold these resources under a name; tell whether Ray has given them in time."""
+        """Create a placement group; return whether Ray allocated its resources in time."""
         try:
             group = await asyncio.to_thread(get_placement_group, name)
         except ValueError:
             group = await asyncio.to_thread(
-                placement_group, [dict(one) for one in bundles], "PACK", name, "detached"
+                placement_group, [dict(bundle) for bundle in bundles], "PACK", name, "detached"
             )
         if await asyncio.to_thread(group.wait, within_s):
             return True
@@ -72,7 +76,7 @@ class RayBridge:
         return False
 
     async def release(self, name: str) -> None:
-        """Let go of what is held under a name."""
+        """Remove a placement group if it exists."""
         try:
             group = await asyncio.to_thread(get_placement_group, name)
         except ValueError:
@@ -80,9 +84,9 @@ class RayBridge:
         await asyncio.to_thread(remove_placement_group, group)
 
     async def gpus(self, name: str, counts: Mapping[int, int]) -> dict[int, list[str]]:
-        """Return which GPUs the bundles of a placement group hold, as Ray calls them."""
+        """Return Ray's IDs of the GPUs that the bundles of a placement group hold."""
         group = await asyncio.to_thread(get_placement_group, name)
-        asked = {
+        tasks = {
             index: _gpus.options(
                 num_gpus=count,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
@@ -91,67 +95,67 @@ class RayBridge:
             ).remote()
             for index, count in counts.items()
         }
-        return {index: await told for index, told in asked.items()}
+        return {index: await task for index, task in tasks.items()}
 
-    async def warm(self, node: str) -> None:
-        """Have Ray start a worker on a node now, so that ``gpus`` need not wait for one."""
-        here = NodeAffinitySchedulingStrategy(node, soft=False)
-        await _gpus.options(scheduling_strategy=here).remote()
+    async def prestart_worker(self, node: str) -> None:
+        """Start a Ray worker on a node, so that ``gpus`` need not wait for one."""
+        affinity = NodeAffinitySchedulingStrategy(node, soft=False)
+        await _gpus.options(scheduling_strategy=affinity).remote()
 
     async def call(self, node: str, method: str, *arguments: object) -> Any:
-        """Return what the supervising actor of a node answers; it is started if there is none."""
-        warden = self._agents.get(node)
-        if warden is None:
-            warden = self._agents[node] = _node_agent(node)
+        """Return the answer of a node's agent, which is started if necessary."""
+        agent = self._agents.get(node)
+        if agent is None:
+            agent = self._agents[node] = _node_agent(node)
         try:
-            return await getattr(warden, method).remote(*arguments)
+            return await getattr(agent, method).remote(*arguments)
         except ray.exceptions.RayActorError:
-            if self._agents.get(node) is warden:
+            if self._agents.get(node) is agent:
                 del self._agents[node]
             raise
 
-    async def end(self, node: str) -> None:
-        """Have Ray kill the supervising actor of a node, which does not answer."""
-        warden = self._agents.pop(node, None) or _node_agent(node)
-        await asyncio.to_thread(ray.kill, warden)
+    async def kill_agent(self, node: str) -> None:
+        """Kill a node's agent that does not answer."""
+        agent = self._agents.pop(node, None) or _node_agent(node)
+        await asyncio.to_thread(ray.kill, agent)
 
 
 def _nodes() -> list[dict[str, Any]]:
     here = ray.get_runtime_context().get_node_id()
-    if any(one["NodeID"] == here and not one["Alive"] for one in ray.nodes()):
-        os._exit(1)  # without a living node of its own no task of ours would ever start
+    if any(node["NodeID"] == here and not node["Alive"] for node in ray.nodes()):
+        os._exit(1)  # without a living local node none of our tasks would ever start
     free = available_resources_per_node()
     return [
         {
-            "id": one["NodeID"],
-            "name": one["NodeName"],
-            "address": one["NodeManagerAddress"],
-            "alive": one["Alive"],
-            "resources": one["Resources"],
-            "labels": one.get("Labels", {}),
-            "free": free.get(one["NodeID"], {}),
+            "id": node["NodeID"],
+            "name": node["NodeName"],
+            "address": node["NodeManagerAddress"],
+            "alive": node["Alive"],
+            "resources": node["Resources"],
+            "labels": node.get("Labels", {}),
+            "free": free.get(node["NodeID"], {}),
         }
-        for one in ray.nodes()
+        for node in ray.nodes()
     ]
 
 
 def _visible_gpus() -> list[str]:
-    found = ray.get_runtime_context().get_accelerator_ids()
-    return [str(one) for one in found.get("GPU", ())]
+    accelerators = ray.get_runtime_context().get_accelerator_ids()
+    return [str(gpu) for gpu in accelerators.get("GPU", ())]
 
 
 _gpus = ray.remote(num_cpus=0, max_calls=0)(_visible_gpus)
 
 
 def _node_agent(node: str) -> Any:
-    """Return the supervising actor of a node: there is one, whoever asks first starts it."""
+    """Return the agent of a node; the first caller starts it."""
     return (
-        ray.remote(Warden)
+        ray.remote(NodeAgent)
         .options(
-            name=f"warden-{fairlead.__version__}-{node}",
+            name=f"node-agent-{PROTOCOL}-{__version__}-{node}",
             lifetime="detached",
             get_if_exists=True,
-            max_restarts=0,  # the scheduler decides what is started again
+            max_restarts=0,  # the scheduler decides on restarts
             num_cpus=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
@@ -160,19 +164,19 @@ def _node_agent(node: str) -> Any:
 
 
 async def _serve(answers: int) -> None:
-    """Answer until the scheduler closes the pipe or is dead."""
+    """Answer requests until the scheduler closes the pipe or dies."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
     bridge, tasks = RayBridge(), set[asyncio.Task[None]]()
 
     async def answer(number: int, method: str, arguments: tuple[Any, ...]) -> None:
-        said: tuple[int, str | None, Any]
+        reply: tuple[int, str | None, Any]
         try:
-            said = (number, None, await getattr(bridge, method)(*arguments))
-        except (Refused, ValueError, RuntimeError, OSError, KeyError) as error:
-            last = str(error).strip().rpartition("\n")[2]  # before it: a trace of calls
-            said = (number, f"{type(error).__name__}: {last}", None)
-        send(answers, said)  # whoever reads has a thread for it, so this does not wait for long
+            reply = (number, None, await getattr(bridge, method)(*arguments))
+        except (RayError, ValueError, RuntimeError, OSError, KeyError) as error:
+            last = str(error).strip().rpartition("\n")[2]  # the lines before it are a traceback
+            reply = (number, f"{type(error).__name__}: {last}", None)
+        send(answers, reply)  # a thread reads at the other end, so this blocks only briefly
 
     while (request := await asyncio.to_thread(receive, 0)) is not None:
         task = asyncio.create_task(answer(*request))
@@ -181,9 +185,9 @@ async def _serve(answers: int) -> None:
 
 
 def main() -> None:
-    """Connect to the cluster at an address, from a node of it, and answer requests."""
+    """Connect to the cluster at an address from one of its nodes, and answer requests."""
     answers = os.dup(1)
-    os.dup2(2, 1)  # what Ray prints is not an answer
+    os.dup2(2, 1)  # Ray's own output must not mix with the answers
     address, here = sys.argv[1:3]
     ray.init(
         address=address,
@@ -194,7 +198,7 @@ def main() -> None:
     )
     send(answers, (0, None, None))
     asyncio.run(_serve(answers))
-    # Not ray.shutdown(): it may wait for a head that is away. What we started is detached.
+    # Not ray.shutdown(): it may wait for an unreachable head. Agents and groups are detached.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The scheduler's connection to Ray, through a process that is started again when it dies."""
+"""The scheduler's connection to Ray, through a bridge process that is restarted when it dies."""
 
 import asyncio
 import atexit
@@ -16,34 +16,34 @@ from typing import Any
 from fairlead.engines.ray.pipe import receive, send
 from fairlead.model.errors import FairleadError
 
-_AGAIN_S = 1.0
-"""between two tries to reach Ray"""
+_RETRY_S = 1.0
+"""seconds between two attempts to connect"""
 _CONNECT_TIMEOUT_S = 60.0
-"""by then a process that tries has connected or never will"""
-_OPEN: dict[tuple[str, str], "Connection"] = {}
+"""seconds after which a bridge that has not connected is killed"""
+_OPEN: dict[tuple[str, str], "RayConnection"] = {}
 
 
 class RayError(FairleadError):
-    """Ray cannot be reached or has refused; the message is Ray's."""
+    """Ray is unreachable or has rejected a request; the message is Ray's."""
 
     code = "ray"
 
 
-def connection(address: str, here: str, log: str) -> "Connection":
-    """Return this process's connection to a cluster; as with Ray itself, there is one for all."""
-    found = _OPEN.get((address, here))
-    if found is None:
-        found = _OPEN[address, here] = Connection(address, here, log)
-    return found
+def connection(address: str, here: str, log: str) -> "RayConnection":
+    """Return this process's only connection to a cluster; open it on the first call."""
+    ray = _OPEN.get((address, here))
+    if ray is None:
+        ray = _OPEN[address, here] = RayConnection(address, here, log)
+    return ray
 
 
-class Connection:
-    """Requests to Ray; those that wait when the connection breaks fail, later ones may not."""
+class RayConnection:
+    """Sends requests to Ray; pending requests fail when the connection breaks."""
 
     def __init__(self, address: str, here: str, log: str) -> None:
         self.address = address
         self.since: float | None = None
-        """when it was made, by our own clock; None while there is none"""
+        """monotonic time at which the connection was made; None while there is none"""
         self._command = [sys.executable, "-m", "fairlead.engines.ray.bridge", address, here]
         self._log = log
         self._numbers = itertools.count(1)
@@ -52,12 +52,12 @@ class Connection:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._tried = threading.Event()
-        """set once a try to connect has succeeded or failed; not between a break and the next"""
-        threading.Thread(target=self._keep, name="fairlead-ray", daemon=True).start()
+        """set once an attempt to connect has succeeded or failed; cleared when it breaks"""
+        threading.Thread(target=self._keep_connected, name="fairlead-ray", daemon=True).start()
         atexit.register(self.close)
 
     def close(self) -> None:
-        """End the process that speaks to Ray."""
+        """Stop the bridge."""
         self._closed = True
         with self._lock:
             if self._process is not None and self._process.stdin is not None:
@@ -65,59 +65,59 @@ class Connection:
                     self._process.stdin.close()
 
     def wait(self) -> bool:
-        """Wait for a try to connect that is under way; tell whether there is a connection now."""
+        """Wait for a running attempt to connect; return whether there is a connection now."""
         self._tried.wait(_CONNECT_TIMEOUT_S)
         return self.since is not None
 
     async def ask(self, method: str, *arguments: object) -> Any:
-        """Return what the process answers; see ``ray_bridge.RayBridge``."""
+        """Return the bridge's answer to a request; see ``bridge.RayBridge``."""
         return await asyncio.wrap_future(self.submit(method, *arguments))
 
     def submit(self, method: str, *arguments: object) -> "Future[Any]":
-        """Send a request; return its answer as it will come."""
+        """Send a request; return a future with its answer."""
         future: Future[Any] = Future()
         with self._lock:
             if self.since is None or self._process is None or self._process.stdin is None:
-                raise RayError(f"Ray at {self.address} cannot be reached; see {self._log}")
+                raise RayError(f"Ray at {self.address} is unreachable; see {self._log}")
             number = next(self._numbers)
             self._waiting[number] = future
             try:
                 send(self._process.stdin.fileno(), (number, method, arguments))
             except OSError as error:
                 del self._waiting[number]
-                raise RayError(f"the connection to Ray broke: {error}") from None
+                raise RayError(f"connection to Ray lost: {error}") from None
         return future
 
-    # -- what Ray is asked for ------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
     async def nodes(self) -> list[dict[str, Any]]:
-        """Return all nodes that Ray knows, dead ones too."""
-        found: list[dict[str, Any]] = await self.ask("nodes")
-        return found
+        """Return all nodes that Ray lists, dead ones too."""
+        nodes: list[dict[str, Any]] = await self.ask("nodes")
+        return nodes
 
     async def groups(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the placement groups whose names begin with this."""
-        found: list[dict[str, Any]] = await self.ask("groups", prefix)
-        return found
+        """Return the placement groups whose names start with a prefix."""
+        groups: list[dict[str, Any]] = await self.ask("groups", prefix)
+        return groups
 
     async def reserve(
         self, name: str, bundles: Sequence[Mapping[str, float]], within_s: float
     ) -> bool:
-        """Hold resources under a name; tell whether Ray has given them in time."""
+        """Create a placement group; return whether Ray allocated its resources in time."""
         return bool(await self.ask("reserve", name, bundles, within_s))
 
     async def call(self, node: str, method: str, *arguments: object, within_s: float) -> Any:
-        """Return what the supervising actor of a node answers, RayError if not in time."""
+        """Return the answer of a node's agent; raise RayError on a timeout."""
         try:
             async with asyncio.timeout(within_s):
                 return await self.ask("call", node, method, *arguments)
         except TimeoutError:
-            raise RayError(f"node {node} did not answer in {within_s:g} s") from None
+            raise RayError(f"no answer from node {node} within {within_s:g} s") from None
 
-    # -- the process ----------------------------------------------------------------------------
+    # -- the bridge process ---------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        """Keep a process that is connected, for as long as we live."""
+    def _keep_connected(self) -> None:
+        """Restart the bridge whenever it dies, until the connection is closed."""
         while not self._closed:
             process = self._start()
             if process is None:
@@ -129,12 +129,12 @@ class Connection:
                     self._process = process
                     if self._closed:
                         return
-                late = threading.Timer(_CONNECT_TIMEOUT_S, process.kill)
-                late.start()
-                while (said := receive(process.stdout.fileno())) is not None:
-                    late.cancel()
-                    self._take(*said)
-                late.cancel()
+                timeout = threading.Timer(_CONNECT_TIMEOUT_S, process.kill)
+                timeout.start()
+                while (answer := receive(process.stdout.fileno())) is not None:
+                    timeout.cancel()
+                    self._resolve(*answer)
+                timeout.cancel()
                 with self._lock:
                     if self.since is None:
                         self._tried.set()
@@ -144,15 +144,15 @@ class Connection:
                     broken, self._waiting = self._waiting, {}
                 for future in broken.values():
                     if not future.cancelled():
-                        future.set_exception(RayError("the connection to Ray broke"))
+                        future.set_exception(RayError("connection to Ray lost"))
                 with suppress(OSError):
                     process.stdin.close()
                 process.kill()
             if not self._closed:
-                time.sleep(_AGAIN_S)
+                time.sleep(_RETRY_S)
 
     def _start(self) -> "subprocess.Popen[bytes] | None":
-        """Start the process; None: our directory is gone, and whoever wanted us with it."""
+        """Start the bridge; return None if the server's directory was removed."""
         try:
             with open(self._log, "ab") as log:
                 return subprocess.Popen(
@@ -166,8 +166,8 @@ class Connection:
         except FileNotFoundError:
             return None
 
-    def _take(self, number: int, error: str | None, value: object) -> None:
-        if number == 0:  # it is connected
+    def _resolve(self, number: int, error: str | None, value: object) -> None:
+        if number == 0:  # connected
             with self._lock:
                 self.since = time.monotonic()
             self._tried.set()

@@ -1,7 +1,7 @@
-"""The Ray engine: a lease's devices are held by a placement group, its processes by wardens.
+"""The Ray engine: placement groups hold the devices of leases, node agents run their processes.
 
-A warden is an actor, one on each node, that starts keepers for all leases there. The scheduler
-speaks to Ray through a process of its own. See docs/design/ray.md.
+A node agent is an actor, one per node, that starts the keepers of all leases there. The scheduler
+talks to Ray through a bridge process. See docs/design/ray.md.
 """
 
 import asyncio
@@ -13,29 +13,32 @@ from pathlib import Path
 
 import structlog
 
-from fairlead.engines.base import Ended, Order, Report, Started
+from fairlead.engines.base import Ended, LaunchOrder, Report, Started
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.ray import leases as ray_leases
 from fairlead.engines.ray.connection import RayError, connection
-from fairlead.engines.ray.leases import Part, Watched
-from fairlead.engines.ray.monitor import Watch
+from fairlead.engines.ray.lease_table import RayLeaseTable
+from fairlead.engines.ray.leases import RayLeasePart, TrackedRayLease
+from fairlead.engines.ray.monitor import RayMonitor
 from fairlead.engines.ray.nodes import (
     GPU,
     RayNode,
-    Told,
-    alive,
+    RayNodeStatus,
     inventory,
+    latest_by_name,
 )
 from fairlead.engines.ray.transfer import RayTransfer
-from fairlead.engines.shared.multi_node import split
-from fairlead.engines.shared.recovery import classify_leases, tag
+from fairlead.engines.shared.multi_node import split_by_node
+from fairlead.engines.shared.recovery import classify_leases, scheduler_tag
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
+from fairlead.model.lease_outcome import LeaseOutcome
+from fairlead.untrusted_file import UnusableFileError
 
 log = structlog.get_logger("fairlead.ray")
 
 _LAUNCH_TIMEOUT_S = 20.0
-"""for a warden to start a keeper"""
+"""seconds that a node agent has to start a keeper"""
 
 
 @dataclass
@@ -43,25 +46,25 @@ class RayEngine:
     """Runs leases on the nodes of a Ray cluster."""
 
     data: Path
-    """a directory that all nodes see under the same path, unless they have ``node_dir``"""
+    """data directory, shared by all nodes under the same path unless ``node_dir`` is set"""
     address: str = "auto"
-    """of Ray's head, host:port; default: the cluster that this machine is a node of"""
+    """address of Ray's head, host:port; default: the cluster that this machine belongs to"""
     here: str = ""
-    """the address by which Ray knows this machine, where it cannot tell"""
+    """address of this machine in Ray, if Ray cannot detect it"""
     accelerators: str = ""
-    """custom resources that are accelerators, joined by +; default: those called like one"""
+    """custom resources that are accelerators, joined by +; default: those named like one"""
     cpus_per_device: float = 1.0
     silence_s: float = 5.0
-    """how long a node's warden may be silent before the node is taken for lost"""
+    """seconds without an answer from a node agent after which its node is lost"""
     start_within_s: float = 60.0
-    """how long Ray may take to give a lease its devices before it is given up"""
+    """seconds that Ray has to allocate the devices of a lease before the lease is lost"""
     head_within_s: float = 60.0
-    """how long Ray's head may be away before leases of which nothing is heard are given up"""
+    """seconds that Ray's head may be unreachable before silent leases are lost"""
     poll_s: float = 1.0
-    """how often Ray is asked about nodes and placement groups"""
+    """seconds between two polls of Ray's nodes and placement groups"""
     node_dir: str = ""
-    """a directory of each node's own, where nodes share none with the server; {node} in it stands
-    for the node's name"""
+    """node-local directory, for nodes that share none with the server; {node} is replaced by the
+    node's name"""
     emulate: bool = False
     """steps take as long as the speeds table says: for trials on nodes without GPUs"""
 
@@ -71,173 +74,187 @@ class RayEngine:
         for path in (self.data, self._home, self._root):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._chosen = [name for name in self.accelerators.split("+") if name]
+        self._prefix = f"fairlead-{scheduler_tag(self._home / 'tag')}-"
         self._ray = connection(self.address, self.here, str(self._home / "bridge.log"))
-        told = Told(self._home / "down.json")
-        told.recall()
-        self._watch = Watch(
+        self._table = RayLeaseTable(
             self._ray,
-            f"fairlead-{tag(self._home / 'tag')}-",
+            self._prefix,
             self._home_on,
+            self.silence_s,
+            RayTransfer(self._call_node_files, self._home_on) if self.node_dir else None,
+        )
+        status = RayNodeStatus(self._home / "down.json")
+        status.load()
+        self._monitor = RayMonitor(
+            self._ray,
+            self._table,
             self._register,
-            told,
+            status,
             self._chosen,
             silence_s=self.silence_s,
             poll_s=self.poll_s,
             head_within_s=self.head_within_s,
         )
-        if self.node_dir:
-            self._watch.freight = RayTransfer(self._call_node_files, self._home_on)
         self._stops_requested: set[int] = set()
-        """leases told to stop before they were launched"""
+        """leases stopped before they were launched"""
 
     # -- the protocol ---------------------------------------------------------------------------
 
     async def inventory(self) -> Cluster:
-        """Return Ray's nodes that have accelerators; those known before if Ray is away."""
+        """Return Ray's nodes with accelerators; the registered ones if Ray is unreachable."""
         path = self._home / "nodes.json"
         nodes: list[RayNode] = []
-        for again in (True, False):  # one that was made before may break at the first question
+        for retry in (True, False):  # an existing connection may break at the first request
             try:
                 if await asyncio.to_thread(self._ray.wait) or not path.exists():
-                    nodes = [RayNode.read(one, self._chosen) for one in await self._ray.nodes()]
+                    nodes = [RayNode.read(node, self._chosen) for node in await self._ray.nodes()]
                 break
             except RayError:
-                if not again and not path.exists():
+                if not retry and not path.exists():
                     raise
-        self._watch.nodes = alive(nodes)
+        self._table.nodes = latest_by_name(nodes)
         cluster = self._register(nodes)
-        self._watch.known = cluster.nodes
+        self._monitor.known = cluster.nodes
         return cluster
 
-    async def launch(self, order: Order) -> None:
-        """Hold a lease's devices and start its processes, once."""
-        await self._begin()
-        lease, directory = order.lease, self._root / str(order.lease)
-        if lease in self._watch.leases:
+    async def launch(self, order: LaunchOrder) -> None:
+        """Reserve the devices of a lease and start its processes, once."""
+        await self._start_monitor()
+        number, directory = order.lease, self._root / str(order.lease)
+        if number in self._table.leases:
             return
         if (directory / "order.json").exists():
-            self._take_up(directory, ours=True)
+            self._recover_lease(directory, wanted=True)
             return
-        one = ray_leases.write(directory, order)
-        self._watch.leases[lease] = one
-        if lease in self._stops_requested:
-            self._stops_requested.discard(lease)
-            self._watch.stop(one, order.grace_s, "")
+        lease = ray_leases.write(directory, order)
+        self._table.leases[number] = lease
+        if number in self._stops_requested:
+            self._stops_requested.discard(number)
+            self._table.stop(lease, order.grace_s, "")
         try:
-            await self._start(one)
+            await self._start(lease)
         except (RayError, OSError) as error:
-            if self._watch.leases.get(lease) is not one:
-                return  # given up meanwhile, which was told
-            one.ours = False  # whoever asked hears of it by the error
-            for part in one.parts:
+            if self._table.leases.get(number) is not lease:
+                return  # already declared lost and reported
+            lease.wanted = False  # the exception reports its end
+            for part in lease.parts:
                 if part.ended is None:
-                    self._watch.give_up(one, part, "lost", str(error))
-            raise RayError(f"lease {lease} was not started: {error}") from None
+                    self._table.declare_part_lost(lease, part, "lost", str(error))
+            raise RayError(f"lease {number} was not started: {error}") from None
 
     async def stop(self, lease: int) -> None:
-        """Tell the keepers of a lease to stop their members; after the grace these are killed."""
-        one = self._watch.leases.get(lease)
-        if one is not None:
-            self._watch.stop(one, one.order.grace_s, "")
+        """Ask the keepers of a lease to stop their members; they kill them after the grace."""
+        tracked = self._table.leases.get(lease)
+        if tracked is not None:
+            self._table.stop(tracked, tracked.order.grace_s, "")
         elif not (self._root / str(lease)).exists():
             self._stops_requested.add(lease)
 
+    async def kill(self, lease: int) -> None:
+        """Ask the keepers of a lease to kill their members at once."""
+        tracked = self._table.leases.get(lease)
+        if tracked is None:
+            await self.stop(lease)
+        else:
+            self._table.stop(tracked, 0.0, "")
+
     async def running(self) -> frozenset[int]:
         """Return the leases that have not ended."""
-        return frozenset(lease for lease, one in self._watch.leases.items() if one.ours)
+        leases = self._table.leases
+        return frozenset(number for number, lease in leases.items() if lease.wanted)
 
     async def adopt(self, leases: Collection[int]) -> None:
-        """Keep these leases, stop what else of ours runs, report who has ended."""
-        if not self._watch.known:
+        """Recover these leases, stop orphans, report leases that have ended."""
+        if not self._monitor.known:
             await self.inventory()
-        listed = (path for path in self._root.iterdir() if (path / "order.json").exists())
-        found = classify_leases(listed, leases)
-        for directory in found.wanted:
-            if int(directory.name) not in self._watch.leases:
-                self._take_up(directory, ours=True)
-        for directory in found.strays:
-            if int(directory.name) not in self._watch.leases:
-                self._take_up(directory, ours=False)
+        directories = lease_dir.list_leases(self._root).values()
+        listed = [path for path in directories if (path / "order.json").exists()]
+        recovered = classify_leases(listed, leases)
+        for directory in recovered.wanted:
+            if int(directory.name) not in self._table.leases:
+                self._recover_lease(directory, wanted=True)
+        for directory in recovered.orphans:
+            if int(directory.name) not in self._table.leases:
+                self._recover_lease(directory, wanted=False)
                 await self.stop(int(directory.name))
-        for ended in found.never:
-            self._watch.reports.put_nowait(ended)
-        for lease in found.over:
+        for ended in recovered.never_started:
+            self._table.reports.put_nowait(ended)
+        for lease in recovered.ended:
             lease_dir.remove(self._root / str(lease))
-        self._watch.complete = True
-        await self._begin()
+        self._monitor.complete = True
+        await self._start_monitor()
 
     async def forget(self, leases: Collection[int]) -> None:
-        """Remove the directories of leases that have ended, here and on their nodes."""
-        on: dict[str, list[int]] = {}
+        """Remove the directories of ended leases, here and on their nodes."""
+        by_node: dict[str, list[int]] = {}
         for lease in leases:
             directory = self._root / str(lease)
             with suppress(FileNotFoundError):
-                for part in split(lease_dir.read_order(directory)):
-                    on.setdefault(part.devices[0][0], []).append(lease)
+                for part in split_by_node(lease_dir.read_order(directory)):
+                    by_node.setdefault(part.devices[0][0], []).append(lease)
             lease_dir.remove(directory)
-        for node, there in on.items():
-            self._watch.forget(node, there)
+        for node, numbers in by_node.items():
+            self._table.forget(node, numbers)
 
     def reports(self) -> AsyncIterator[Report]:
-        """Yield what happens to leases and nodes."""
-        return self._each_report()
+        """Yield reports on leases and nodes."""
+        return self._iterate_reports()
 
     async def close(self) -> None:
-        """Stop watching; what runs goes on."""
-        await self._watch.close()
+        """Stop monitoring; leases continue to run."""
+        await self._monitor.close()
 
-    async def _each_report(self) -> AsyncIterator[Report]:
+    async def _iterate_reports(self) -> AsyncIterator[Report]:
         while True:
-            yield await self._watch.reports.get()
+            yield await self._table.reports.get()
 
-    # -- starting -------------------------------------------------------------------------------
+    # -- start ----------------------------------------------------------------------------------
 
-    async def _begin(self) -> None:
-        if not self._watch.known:
+    async def _start_monitor(self) -> None:
+        if not self._monitor.known:
             await self.inventory()
-        self._watch.begin()
+        self._monitor.start()
 
     def _register(self, nodes: Iterable[RayNode]) -> Cluster:
         return inventory(self._home / "nodes.json", nodes)
 
     def _home_on(self, node: str) -> str:
         if self.node_dir:
-            return str(Path(self.node_dir.replace("{node}", node)) / self._watch.prefix[:-1])
+            return str(Path(self.node_dir.replace("{node}", node)) / self._prefix[:-1])
         return str(self._home / "nodes" / node)
 
     async def _call_node_files(self, name: str, method: str, *arguments: object) -> object:
-        node = self._watch.nodes.get(name)
+        node = self._table.nodes.get(name)
         if node is None or not node.alive:
-            raise RayError(f"node {name} is not there")
+            raise RayError(f"node {name} is down")
         home = self._home_on(name)
         return await self._ray.call(
-            node.id, "shelf", home, method, *arguments, within_s=_LAUNCH_TIMEOUT_S
+            node.id, "node_files", home, method, *arguments, within_s=_LAUNCH_TIMEOUT_S
         )
 
-    async def _start(self, one: Watched) -> None:
-        """Start all parts of a lease, or raise: then the caller stops what was started."""
-        nodes = [await self._ready(part.node) for part in one.parts]
-        if self._is_over(one):
+    async def _start(self, lease: TrackedRayLease) -> None:
+        """Start all parts of a lease; on an exception the caller stops the started ones."""
+        nodes = [await self._wait_for_agent(part.node) for part in lease.parts]
+        if self._has_ended(lease):
             return
-        name = f"{self._watch.prefix}{one.lease}"
+        name = f"{self._prefix}{lease.lease}"
         bundles = [
             node.bundle(part.order.accelerators, self.cpus_per_device)
-            for node, part in zip(nodes, one.parts, strict=True)
+            for node, part in zip(nodes, lease.parts, strict=True)
         ]
         if not await self._ray.reserve(name, bundles, self.start_within_s):
-            raise RayError(f"Ray did not give its devices in {self.start_within_s:g} s")
-        await self._assign_gpus(one, nodes, name)
-        if self._watch.freight is not None:
-            await self._upload_checkpoint(one, self._watch.freight)
+            raise RayError(f"Ray did not allocate its devices within {self.start_within_s:g} s")
+        await self._assign_gpus(lease, nodes, name)
+        await self._upload_checkpoint(lease)
         meets_at = ""
-        if len(one.parts) > 1:
+        if len(lease.parts) > 1:
             port = await self._ray.call(nodes[0].id, "port", within_s=_LAUNCH_TIMEOUT_S)
             meets_at = f"{nodes[0].address}:{port}"
-        if self._is_over(one):
+        if self._has_ended(lease):
             await self._ray.ask("release", name)
             return
         calls = []
-        for node, part in zip(nodes, one.parts, strict=True):
+        for node, part in zip(nodes, lease.parts, strict=True):
             part.begun = True
             part.order = replace(part.order, meets_at=meets_at)
             home = self._home_on(part.node)
@@ -245,89 +262,100 @@ class RayEngine:
                 self._ray.call(node.id, "launch", home, part.order, within_s=_LAUNCH_TIMEOUT_S)
             )
         await asyncio.gather(*calls)
-        one.has_started = True
-        log.info(
-            "ray.started",
-            job=one.order.job,
-            lease=one.lease,
-            nodes=[part.node for part in one.parts],
-        )
-        if one.ours:
-            self._watch.reports.put_nowait(Started(one.lease))
-        if one.grace_s is not None:  # it was stopped while it was being started
-            grace_s, one.grace_s = one.grace_s, None
-            self._watch.stop(one, grace_s, "")
+        self._report_start(lease)
 
-    async def _upload_checkpoint(self, one: Watched, freight: RayTransfer) -> None:
+    def _report_start(self, lease: TrackedRayLease) -> None:
+        lease.has_started = True
+        names = [part.node for part in lease.parts]
+        log.info("ray.started", job=lease.order.job, lease=lease.lease, nodes=names)
+        if lease.wanted:
+            self._table.reports.put_nowait(Started(lease.lease))
+        if lease.grace_s is not None:  # stopped during its start
+            grace_s, lease.grace_s = lease.grace_s, None
+            self._table.stop(lease, grace_s, "")
+
+    async def _upload_checkpoint(self, lease: TrackedRayLease) -> None:
+        transfer = self._table.transfer
+        if transfer is None:
+            return
         try:
-            await asyncio.gather(*(freight.bring(one.order, part) for part in one.parts))
-        except checkpoint.FencedError as error:
-            for part in one.parts:
-                part.ended = part.ended or Ended(one.lease, "refused", None, str(error))
-            self._watch.conclude(one)
+            await asyncio.gather(*(transfer.upload(lease.order, part) for part in lease.parts))
+        except (checkpoint.FencedError, checkpoint.LockHeldError, UnusableFileError) as error:
+            ending: LeaseOutcome = (
+                "refused" if isinstance(error, checkpoint.FencedError) else "failed"
+            )
+            for part in lease.parts:
+                part.ended = part.ended or Ended(lease.lease, ending, None, str(error))
+            self._table.report_end(lease)
 
-    async def _ready(self, name: str) -> RayNode:
-        """Wait for a node's warden; return the node."""
-        link = self._watch.links.get(name)
+    async def _wait_for_agent(self, name: str) -> RayNode:
+        """Wait until a node's agent answers; return the node."""
+        link = self._monitor.links.get(name)
         if link is None:
-            raise RayError(f"Ray has no node {name}")
+            raise RayError(f"node {name} is not in the Ray cluster")
         until = time.monotonic() + self.start_within_s
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
                     await link.ready.wait()
-            node = self._watch.nodes.get(name)
+            node = self._table.nodes.get(name)
             if node is not None and node.id == link.node and link.ready.is_set():
                 return node
             if time.monotonic() >= until:
-                raise RayError(f"node {name} did not answer in {self.start_within_s:g} s")
+                raise RayError(f"no answer from node {name} within {self.start_within_s:g} s")
             await asyncio.sleep(0.05)
 
-    def _is_over(self, one: Watched) -> bool:
-        """Tell whether a lease that is being started need not be; say how it ended if so."""
-        if self._watch.leases.get(one.lease) is not one:
+    def _has_ended(self, lease: TrackedRayLease) -> bool:
+        """Return whether a lease ended during its start; report the end of a stopped one."""
+        if self._table.leases.get(lease.lease) is not lease:
             return True
-        if one.stop_at is None:
+        if lease.stop_at is None:
             return False
-        for part in one.parts:
-            part.ended = Ended(one.lease, "left", None, "it was stopped before it began")
-        self._watch.conclude(one)
+        for part in lease.parts:
+            part.ended = Ended(lease.lease, "left", None, "stopped before it started")
+        self._table.report_end(lease)
         return True
 
-    async def _assign_gpus(self, one: Watched, nodes: list[RayNode], name: str) -> None:
-        """Take the GPUs that Ray has given, of the number and kind that we asked for."""
+    async def _assign_gpus(self, lease: TrackedRayLease, nodes: list[RayNode], name: str) -> None:
+        """Assign the GPUs that Ray allocated to the members of each part."""
         counts = {
             index: len(part.order.devices)
-            for index, (node, part) in enumerate(zip(nodes, one.parts, strict=True))
-            if {node.resources[kind] for kind in part.order.accelerators} == {GPU}
+            for index, (node, part) in enumerate(zip(nodes, lease.parts, strict=True))
+            if {node.resources[accelerator] for accelerator in part.order.accelerators} == {GPU}
         }
         if not counts:
             return
         try:
             async with asyncio.timeout(self.start_within_s):
-                given = await self._ray.ask("gpus", name, counts)
+                allocated = await self._ray.ask("gpus", name, counts)
         except TimeoutError:
-            raise RayError("Ray did not say which GPUs it has given") from None
-        for index, gpus in given.items():
-            _take(one.parts[index], gpus)
+            raise RayError("Ray did not return the IDs of the allocated GPUs") from None
+        for index, gpus in allocated.items():
+            _set_visible_gpus(lease.parts[index], gpus)
 
-    def _take_up(self, directory: Path, *, ours: bool) -> None:
-        """Follow a lease that was started before, or report how it ended."""
-        ended = lease_dir.read_ended(directory)
+    def _recover_lease(self, directory: Path, *, wanted: bool) -> None:
+        """Track a lease that was started before, or report its end."""
+        number = int(directory.name)
+        ended = lease_dir.read_ended(directory, number)
+        if ended is None:
+            try:
+                lease = ray_leases.read(directory)
+            except FileNotFoundError:
+                ended = Ended(number, "lost", None, "order.json: damaged")
         if ended is not None:
-            if ours:
-                self._watch.reports.put_nowait(ended)
+            if wanted:
+                self._table.reports.put_nowait(ended)
             return
-        one = ray_leases.read(directory)
-        one.ours = ours
-        self._watch.leases[one.lease] = one
+        lease.wanted = wanted
+        self._table.leases[lease.lease] = lease
 
 
-def _take(part: Part, gpus: list[str]) -> None:
-    """Give the members of a part the GPUs that Ray calls so."""
+def _set_visible_gpus(part: RayLeasePart, gpus: list[str]) -> None:
+    """Set the GPUs, by Ray's IDs, that the members of a part may use."""
     order = part.order
     if len(gpus) != len(order.devices):
-        raise RayError(f"Ray gave {len(gpus)} GPUs on {part.node}, not {len(order.devices)}")
+        count = len(order.devices)
+        raise RayError(f"Ray allocated {len(gpus)} GPUs on {part.node}: expected {count}")
     if all(gpu.isdigit() for gpu in gpus):
         gpus = sorted(gpus, key=int)
         order = replace(order, devices=tuple((part.node, int(gpu)) for gpu in gpus))

@@ -1,8 +1,8 @@
-"""The keeper of one node's part of a lease, started by the node's supervising actor.
+"""The keeper of one node's part of a lease on Ray, started by the node agent.
 
-It does what a keeper does on one machine. Besides, it heeds a ``stop`` in its directory that says
-with how much grace and why, and it ends its members when the Ray of its node dies: Ray, when it is
-started again, takes all devices of the node for free.
+It extends the keeper of a single machine: it reads stop requests with their grace and reason from
+the file ``stop`` in its lease directory, and it stops its members when the node's raylet dies,
+because a restarted raylet considers all devices of the node free.
 ``python -m fairlead.engines.ray.keeper DIRECTORY``.
 """
 
@@ -12,37 +12,38 @@ import sys
 import time
 from pathlib import Path
 
-from fairlead.engines.base import Order
+from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.keeper.keeper import Keeper, keep
+from fairlead.engines.keeper.keeper import Keeper, run_lease
 
-RAYLET = "FAIRLEAD_RAYLET_PID"
-"""where a keeper finds the process number of its node's Ray"""
+RAYLET_PID_VARIABLE = "FAIRLEAD_RAYLET_PID"
+"""environment variable with the process ID of the node's raylet"""
 _GRACE_AFTER_RAYLET_S = 2.0
-"""how long members have to save when the Ray of their node is dead"""
+"""seconds that members have for a checkpoint after their node's raylet died"""
 
 
 class RayKeeper(Keeper):
-    """Keeps the members of a gang that run on one node of Ray."""
+    """Supervises the members of a gang on one Ray node."""
 
-    def __init__(self, directory: Path, order: Order) -> None:
+    def __init__(self, directory: Path, order: LaunchOrder) -> None:
         super().__init__(directory, order)
         self._grace_s: float | None = None
         self._kill_after_raylet = select.poll()
         try:
-            self._kill_after_raylet.register(os.pidfd_open(int(os.environ[RAYLET])), select.POLLIN)
+            raylet = os.pidfd_open(int(os.environ[RAYLET_PID_VARIABLE]))
+            self._kill_after_raylet.register(raylet, select.POLLIN)
             self._raylet = True
         except ProcessLookupError:
             self._raylet = False
 
-    def gather(self) -> bool:
-        """Start nothing on a node whose Ray is dead already."""
+    def wait_for_gang(self) -> bool:
+        """Start nothing on a node whose raylet is already dead."""
         self.tick()
-        return super().gather()
+        return super().wait_for_gang()
 
     def tick(self) -> None:
-        """Look whether to stop, and whether Ray lives."""
-        self._heed_stop()
+        """Check for stop requests and for the death of the raylet."""
+        self._check_stop_request()
         if not self._raylet or self._kill_after_raylet.poll(0):
             self._stop("")
             self._kill_at = min(self._kill_at, time.monotonic() + _GRACE_AFTER_RAYLET_S)
@@ -50,22 +51,22 @@ class RayKeeper(Keeper):
             self._kill_after_raylet = select.poll()
 
     def _on_stop(self, *_: object) -> None:
-        self._heed_stop()
+        self._check_stop_request()
         self._stop("")
 
-    def _heed_stop(self) -> None:
-        found = lease_dir.read_json(self._directory / "stop")
-        if found is None:
+    def _check_stop_request(self) -> None:
+        request = lease_dir.read_stop(self._directory)
+        if request is None:
             return
-        self._stop(str(found["why"]))
-        if found["grace_s"] != self._grace_s:
-            self._grace_s = float(found["grace_s"])
+        self._stop(request.why)
+        if request.grace_s != self._grace_s:
+            self._grace_s = request.grace_s
             self._kill_at = min(self._kill_at, time.monotonic() + self._grace_s)
 
 
 def main() -> int:
-    """Keep the part of a lease whose directory is given."""
-    return keep(Path(sys.argv[1]), RayKeeper)
+    """Run the part of a lease in the given directory."""
+    return run_lease(Path(sys.argv[1]), RayKeeper)
 
 
 if __name__ == "__main__":

@@ -1,77 +1,81 @@
-"""A lease on Ray: a part for each node, and what is known of each."""
+"""Leases on Ray: one part per node, with the last known state of each."""
 
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.engines.base import Ended, LeaseOutcome, Order
+from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.shared import multi_node as parts
-from fairlead.engines.shared.multi_node import saved_steps, split
+from fairlead.engines.shared import multi_node
+from fairlead.engines.shared.multi_node import saved_steps, split_by_node
 from fairlead.job import checkpoint
+from fairlead.model.lease_outcome import LeaseOutcome
+from fairlead.untrusted_file import UnusableFileError
 
 
 @dataclass(slots=True)
-class Part:
-    """What one node does for a lease."""
+class RayLeasePart:
+    """The part of a lease on one node."""
 
-    order: Order
+    order: LaunchOrder
     begun: bool = False
-    """the node may have been told to start it"""
+    """the node agent may have been asked to start it"""
     ended: Ended | None = None
 
     @property
     def node(self) -> str:
-        """Where it runs."""
+        """Name of its node."""
         return self.order.devices[0][0]
 
 
 @dataclass(slots=True)
-class Watched:
-    """A lease whose end has not been told yet."""
+class TrackedRayLease:
+    """A lease whose end has not been reported."""
 
-    order: Order
+    order: LaunchOrder
     directory: Path
-    parts: list[Part]
-    ours: bool = True
-    """False for one that nobody wants: its end is not told"""
+    parts: list[RayLeasePart]
+    wanted: bool = True
+    """False for an orphan, whose end is not reported"""
     has_started: bool = False
     steps: float = -1.0
-    """last reported, of jobs without the library"""
+    """last reported steps, for jobs without the job library"""
     stop_at: float | None = None
-    """when it was told to stop"""
+    """time of the stop request, by the monotonic clock"""
     grace_s: float | None = None
-    """how long its members have from then on"""
+    """seconds that members have from the stop request on"""
 
     @property
     def lease(self) -> int:
-        """Its number."""
+        """Number of the lease."""
         return self.order.lease
 
-    def on(self, node: str) -> Part | None:
-        """Return its part on a node, None if it has none or that has ended."""
+    def part_on(self, node: str) -> RayLeasePart | None:
+        """Return the running part on a node, None if there is none."""
         return next((p for p in self.parts if p.node == node and p.ended is None), None)
 
-    def give_up(self, part: Part, ending: LeaseOutcome, why: str) -> None:
-        """End a part of which nothing is heard: nobody can write for it any more."""
+    def declare_lost(self, part: RayLeasePart, ending: LeaseOutcome, why: str) -> None:
+        """End a part that does not answer, and fence its writers."""
         order = self.order
-        with suppress(checkpoint.FencedError):  # a later lease of the job has begun
-            checkpoint.raise_fence(order.checkpoint_dir, order.lease + 1)
+        # A later lease of the job has started, or the job itself has damaged or locked its files:
+        # then the keeper of its next lease raises the fence.
+        with suppress(checkpoint.FencedError, UnusableFileError, checkpoint.LockHeldError):
+            checkpoint.raise_fence(order.checkpoint_dir, order.lease + 1, wait_s=0.0)
         part.ended = Ended(order.lease, ending, saved_steps(order), why)
 
     def end(self) -> Ended | None:
-        """Return and write down how the lease ended; None while a part has not."""
-        return parts.end(self.directory, self.order, [part.ended for part in self.parts])
+        """Persist and return the end of the lease; None while a part is still running."""
+        return multi_node.conclude(self.directory, self.order, [part.ended for part in self.parts])
 
 
-def write(directory: Path, order: Order) -> Watched:
-    """Write down that a lease is to start."""
+def write(directory: Path, order: LaunchOrder) -> TrackedRayLease:
+    """Persist the order of a new lease; return the lease."""
     lease_dir.write_order(directory, order)
-    return Watched(order, directory, [Part(one) for one in split(order)])
+    return TrackedRayLease(order, directory, [RayLeasePart(part) for part in split_by_node(order)])
 
 
-def read(directory: Path) -> Watched:
+def read(directory: Path) -> TrackedRayLease:
     """Return a lease that an earlier scheduler may have started."""
     order = lease_dir.read_order(directory)
-    parts = [Part(one, begun=True) for one in split(order)]
-    return Watched(order, directory, parts, has_started=True)
+    parts = [RayLeasePart(part, begun=True) for part in split_by_node(order)]
+    return TrackedRayLease(order, directory, parts, has_started=True)

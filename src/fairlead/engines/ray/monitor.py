@@ -1,398 +1,275 @@
-"""Watches leases on Ray: each node's warden all the time, Ray's own view now and then.
+"""Monitor of leases and nodes on Ray: follows each node agent, polls Ray's tables.
 
-A warden answers at least every second; one that falls silent, or whose node Ray calls dead, has
-lost its leases. While Ray itself cannot be reached nobody is lost: its head may come back.
+An agent answers at least every second. When it falls silent, or Ray reports its node dead, the
+leases on its node are lost. While Ray itself is unreachable nothing is declared lost until
+``head_within_s`` has passed: the head may return.
 """
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 
-from fairlead.engines.base import Ended, LeaseOutcome, NodeJoined, Progressed, Report
-from fairlead.engines.ray.connection import Connection, RayError
-from fairlead.engines.ray.leases import Part, Watched
-from fairlead.engines.ray.node_agent import News
+from fairlead.engines.base import NodeJoined, Report
+from fairlead.engines.ray.connection import RayConnection, RayError
+from fairlead.engines.ray.lease_table import RayLeaseTable
+from fairlead.engines.ray.node_agent import AgentReports
 from fairlead.engines.ray.nodes import (
     GPU,
     RayNode,
-    Told,
-    alive,
-    taken,
+    RayNodeStatus,
+    latest_by_name,
+    taken_devices,
 )
-from fairlead.engines.ray.transfer import RayTransfer
-from fairlead.engines.shared.multi_node import saved_steps
-from fairlead.engines.shared.nodes.files import Saved
 from fairlead.model.cluster import Cluster, Node
 
 log = structlog.get_logger("fairlead.ray")
 
-_LOOK_S = 0.25
+_LIVENESS_POLL_S = 0.25
 _REPORTS_TIMEOUT_S = 1.0
-"""how long a warden that has nothing to tell waits before it says so"""
-_BEGINS = 6
-"""times the silence that a node's first warden may take to begin"""
-_RECONCILE_RETRY_S = 2
-"""times the silence that a warden may take which follows one that died"""
-_AGAIN_S = 0.3
-_SLACK_S = 10.0
-"""after the grace of a lease, before its keepers are killed"""
-_STARTS_S = 60.0
-"""for a warden to be started and to answer for the first time"""
-_BAD = ("failed", "lost", "refused")
+"""seconds that an agent without reports waits before it answers"""
+_FIRST_START_SILENCES = 6
+"""allowed silences (multiples of ``silence_s``) while a node's first agent starts"""
+_RESTART_SILENCES = 2
+"""allowed silences while an agent starts that replaces a dead one"""
+_RETRY_S = 0.3
+_AGENT_START_TIMEOUT_S = 60.0
+"""seconds for the start and the first answer of an agent"""
 
 
 @dataclass
 class AgentLink:
-    """What is known of a node from its warden."""
+    """The monitor's view of one node through its agent."""
 
     name: str
     node: str = ""
-    """Ray's number of the node whose warden we hear"""
+    """Ray's ID of the node whose agent is followed"""
     heard_at: float = 0.0
-    limit: int = _BEGINS
-    """times the silence after which it is taken for lost"""
+    """monotonic time of the last answer"""
+    silences: int = _FIRST_START_SILENCES
+    """allowed silences (multiples of ``silence_s``) before the node is lost"""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     alive: frozenset[int] = frozenset()
-    """leases whose keepers live there"""
+    """leases with a running keeper on the node"""
 
 
 @dataclass
-class Watch:
-    """All leases whose end has not been told, and what is told about them and the nodes."""
+class RayMonitor:
+    """Watches nodes and leases, and reports changes to the lease table's queue."""
 
-    ray: Connection
-    prefix: str
-    """of our placement groups' names"""
-    home: Callable[[str], str]
-    """node → the directory of our leases there"""
+    ray: RayConnection
+    table: RayLeaseTable
     register: Callable[[Iterable[RayNode]], Cluster]
-    """writes down which nodes there are; all that there ever were"""
-    told: Told
+    """adds nodes to the node registry; returns all registered nodes"""
+    status: RayNodeStatus
     accelerators: Sequence[str]
     silence_s: float
     poll_s: float
     head_within_s: float
-    freight: RayTransfer | None = None
-    """carries checkpoints and logs, where nodes share no directory with us"""
-    leases: dict[int, Watched] = field(default_factory=dict)
-    reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
-    nodes: dict[str, RayNode] = field(default_factory=dict)
     known: Sequence[Node] = ()
+    """all registered nodes"""
     complete: bool = False
-    """all leases of ours are in the table, so groups of others under our name are strays"""
+    """all leases are in the table, so other placement groups with our prefix are orphans"""
 
     def __post_init__(self) -> None:
         self.links: dict[str, AgentLink] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._calls: set[asyncio.Task[None]] = set()
         self._answered_at: float | None = None
-        """when Ray last said which nodes there are"""
-        self._away_since: float | None = None
-        self._without: set[int] = set()
-        """leases that had no placement group when we looked last"""
+        """monotonic time of Ray's last answer to a poll"""
+        self._unreachable_since: float | None = None
+        self._without_group: set[int] = set()
+        """leases without a placement group at the last poll"""
 
-    def begin(self) -> None:
-        """Start watching."""
+    def start(self) -> None:
+        """Start the monitoring tasks."""
         if self._tasks:
             return
-        for loop in (self._every(self.ask, self.poll_s), self._every(self._judge, _LOOK_S)):
+        for loop in (
+            self._repeat(self.poll_ray, self.poll_s),
+            self._repeat(self._check_liveness, _LIVENESS_POLL_S),
+        ):
             self._tasks.append(asyncio.create_task(loop))
         for node in self.known:
             self._add(node)
 
     def _add(self, node: Node) -> None:
         link = self.links[node.id] = AgentLink(node.id, heard_at=time.monotonic())
-        self._tasks.append(asyncio.create_task(self._follow(link)))
+        self._tasks.append(asyncio.create_task(self._follow_agent(link)))
 
     async def close(self) -> None:
-        """Stop watching; calls that are on their way have a moment."""
+        """Stop monitoring."""
         for task in self._tasks:
             task.cancel()
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=_REPORTS_TIMEOUT_S)
-        for task in self._calls:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._calls, return_exceptions=True)
+        await self.table.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
-    def do(self, work: Awaitable[object]) -> None:
-        """Let a call to Ray take its time; what it misses will be done again."""
-
-        async def quietly() -> None:
-            try:
-                await work
-            except RayError as error:
-                log.warning("ray.refused", error=str(error))
-
-        task = asyncio.create_task(quietly())
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-
-    async def _every(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
+    async def _repeat(self, poll: Callable[[], Awaitable[None]], every_s: float) -> None:
         while True:
             try:
-                await look()
+                await poll()
             except RayError as error:
                 log.warning("ray.unreachable", error=str(error))
             await asyncio.sleep(every_s)
 
-    # -- wardens --------------------------------------------------------------------------------
+    # -- node agents ----------------------------------------------------------------------------
 
-    async def _follow(self, link: AgentLink) -> None:
-        """Hear what a node's warden has to tell, for ever."""
+    async def _follow_agent(self, link: AgentLink) -> None:
+        """Receive the reports of a node's agent, forever."""
         while True:
-            node = self.nodes.get(link.name)
+            node = self.table.nodes.get(link.name)
             if node is None or not node.alive or self.ray.since is None:
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
                 continue
             if node.id != link.node:
-                link.node, link.limit, link.heard_at = node.id, _BEGINS, time.monotonic()
+                link.node, link.heard_at = node.id, time.monotonic()
+                link.silences = _FIRST_START_SILENCES
             try:
-                await self._hear(link, node)
+                await self._receive_reports(link, node)
             except (RayError, OSError) as error:
                 link.ready.clear()
-                log.warning("ray.warden", node=link.name, error=str(error))
-                if link.limit == 1 and "ActorDied" in str(error):
-                    link.limit = _RECONCILE_RETRY_S
-                await asyncio.sleep(_AGAIN_S)
+                log.warning("ray.node-agent", node=link.name, error=str(error))
+                if link.silences == 1 and "ActorDied" in str(error):
+                    link.silences = _RESTART_SILENCES
+                await asyncio.sleep(_RETRY_S)
 
-    async def _hear(self, link: AgentLink, node: RayNode) -> None:
-        home, ray = self.home(link.name), self.ray
-        private = self.freight is not None
-        last = await ray.call(
-            node.id, "begin", home, self._wanted(link), private, within_s=_STARTS_S
+    async def _receive_reports(self, link: AgentLink, node: RayNode) -> None:
+        home, table = self.table.home(link.name), self.table
+        last = await self.ray.call(
+            node.id,
+            "reconcile",
+            home,
+            table.started_on(link.name),
+            table.transfer is not None,
+            within_s=_AGENT_START_TIMEOUT_S,
         )
         if GPU in node.resources.values():
-            self.do(ray.ask("warm", node.id))
+            table.in_background(self.ray.ask("prestart_worker", node.id))
         first = True
-        while first or link.ready.is_set():  # a node that was given up is taken up from the start
-            # The first answer says which keepers live: only then is the node known.
+        while first or link.ready.is_set():  # a node that was declared lost is reconciled again
+            # The first answer lists the running keepers: only then is the node ready.
             wait_s = 0.0 if first else _REPORTS_TIMEOUT_S
             within_s = _REPORTS_TIMEOUT_S + self.silence_s
-            news: News = await ray.call(node.id, "news", home, last, wait_s, within_s=within_s)
-            link.heard_at, link.limit = time.monotonic(), 1
-            link.alive, last = news.alive, news.last
-            if self.freight is not None:
-                await self._download(self.freight, link.name, news)
+            answer: AgentReports = await self.ray.call(
+                node.id, "reports_after", home, last, wait_s, within_s=within_s
+            )
+            link.heard_at, link.silences = time.monotonic(), 1
+            link.alive, last = answer.alive, answer.last
+            if table.transfer is not None:
+                await table.download(link.name, answer.reports)
                 link.heard_at = time.monotonic()
-            for report in news.reports:
-                self._note(link.name, report)
+            for report in answer.reports:
+                table.handle_report(link.name, report)
             if first:
                 link.ready.set()
                 first = False
 
-    def _wanted(self, link: AgentLink) -> dict[int, float | None]:
-        """lease → how much grace it has to stop, None if it is to go on; of those on a node."""
-        return {
-            one.lease: one.grace_s
-            for one in self.leases.values()
-            if any(
-                part.begun and part.ended is None for part in one.parts if part.node == link.name
-            )
-        }
+    # -- liveness -------------------------------------------------------------------------------
 
-    async def _download(self, freight: RayTransfer, node: str, news: News) -> None:
-        """Have here what members have saved and printed, before what is told of them counts."""
-        for report in news.reports:
-            one = self.leases.get(report.lease) if isinstance(report, Saved) else None
-            part = one.on(node) if one is not None else None
-            if one is not None and part is not None and isinstance(report, Saved):
-                await freight.take(one, part, report)
-        for one in list(self.leases.values()):
-            part = one.on(node)
-            if part is not None and part.begun:
-                await freight.logs(one, part)
-
-    def _note(self, node: str, report: Report | Saved) -> None:
-        """Take in what a warden reports."""
-        if not isinstance(report, Ended | Progressed):
-            return
-        one = self.leases.get(report.lease)
-        part = one.on(node) if one is not None else None
-        if one is None or part is None:
-            return
-        if isinstance(report, Progressed):
-            if report.steps > one.steps and one.ours:
-                one.steps = report.steps
-                self.reports.put_nowait(report)
-            return
-        if self.freight is not None:  # only what is here counts
-            report = replace(report, steps=saved_steps(one.order))
-            self.do(self.freight.clear(one.order, node))
-        part.ended = report
-        self._stop_rest_of_gang(one, report)
-        self.conclude(one)
-
-    def _stop_rest_of_gang(self, one: Watched, ended: Ended) -> None:
-        """Have the rest of a gang leave of which a part has ended before its time."""
-        if ended.ending in _BAD:
-            why = ended.message or f"members elsewhere exited with {ended.exit_codes}"
-            # A gang without all its members can save nothing together: no grace.
-            self.stop(one, 0.0 if ended.ending == "lost" else one.order.grace_s, why)
-        elif ended.ending == "left":
-            # Left alone, the others would wait in a collective operation for ever.
-            self.stop(one, one.order.grace_s, "")
-
-    def stop(self, one: Watched, grace_s: float, why: str) -> None:
-        """Have the keepers of a lease stop their members, sooner if they were told before."""
-        if one.grace_s is not None and one.grace_s <= grace_s:
-            return
-        one.stop_at, one.grace_s = one.stop_at or time.monotonic(), grace_s
-        for part in one.parts:
-            if part.begun and part.ended is None:
-                self._call(part.node, "stop", one.lease, grace_s, why)
-
-    def forget(self, node: str, leases: Sequence[int]) -> None:
-        """Have a node remove what is left of leases; one that is away does it when it is back."""
-        self._call(node, "forget", leases)
-
-    def _call(self, name: str, method: str, *arguments: object) -> None:
-        node = self.nodes.get(name)
-        if node is not None and node.alive:
-            self.do(
-                self.ray.call(
-                    node.id, method, self.home(name), *arguments, within_s=self.silence_s
-                )
-            )
-
-    def conclude(self, one: Watched) -> None:
-        """Tell the end of a lease once all its parts have ended."""
-        ended = one.end()
-        if ended is None or self.leases.get(one.lease) is not one:
-            return
-        del self.leases[one.lease]
-        if self.freight is not None:
-            self.freight.forget(one)
-        if one.ours:
-            self.reports.put_nowait(ended)
-        self.do(self.ray.ask("release", f"{self.prefix}{one.lease}"))
-
-    # -- who is dead ----------------------------------------------------------------------------
-
-    async def _judge(self) -> None:
+    async def _check_liveness(self) -> None:
         now = time.monotonic()
         answers = self.ray.since is not None and self._answered_at is not None
         if answers and now - (self._answered_at or 0.0) <= self.silence_s + self.poll_s:
-            self._away_since = None
-        elif self._away_since is None:
-            self._away_since = now
+            self._unreachable_since = None
+        elif self._unreachable_since is None:
+            self._unreachable_since = now
         for node in self.known:
             self._check_node(node, self.links[node.id], now)
-        for one in list(self.leases.values()):
-            late = one.stop_at is not None and now > one.stop_at + (one.grace_s or 0.0) + _SLACK_S
-            if late:
-                one.stop_at = now
-                for part in one.parts:
-                    if part.ended is None:
-                        self._call(part.node, "kill", one.lease)
+        self.table.kill_overdue(now)
 
     def _check_node(self, node: Node, link: AgentLink, now: float) -> None:
-        found = self.nodes.get(node.id)
+        listed = self.table.nodes.get(node.id)
         quiet_s = now - max(link.heard_at, self.ray.since or 0.0)
-        if self._away_since is not None:
-            # Ray's head is away. Wardens may be heard all the same; if not it may yet return.
-            if quiet_s > self.silence_s and now - self._away_since > self.head_within_s:
-                self._lose(link, "Ray cannot be reached", now)
-        elif found is None:
+        if self._unreachable_since is not None:
+            # Agents may still answer while Ray's head is down; if not, the head may return.
+            down_s = now - self._unreachable_since
+            if quiet_s > self.silence_s and down_s > self.head_within_s:
+                self._declare_lost(link, "Ray is unreachable", now)
+        elif listed is None:
             if quiet_s > self.silence_s:
-                self._lose(link, f"Ray does not know node {node.id} any more", now)
-        elif not found.alive:
-            self._lose(link, f"Ray calls node {node.id} dead", now)
-        elif quiet_s > self.silence_s * link.limit:
-            if link.ready.is_set() or node.id not in self.told.down:
-                self.do(self.ray.ask("end", found.id))
-            self._lose(link, f"node {node.id} is silent", now)
-        elif link.ready.is_set() and link.node == found.id:
-            # A node on which something of ours still runs that was given up is not back yet.
-            clean = link.alive <= set(self.leases)
-            up = found.devices == node.devices and (clean or node.id not in self.told.down)
-            self._tell(self.told.standing(node.id, up, now))
+                self._declare_lost(link, f"Ray no longer lists node {node.id}", now)
+        elif not listed.alive:
+            self._declare_lost(link, f"Ray reports node {node.id} dead", now)
+        elif quiet_s > self.silence_s * link.silences:
+            if link.ready.is_set() or node.id not in self.status.down:
+                self.table.in_background(self.ray.ask("kill_agent", listed.id))
+            self._declare_lost(link, f"node {node.id} does not answer", now)
+        elif link.ready.is_set() and link.node == listed.id:
+            # A node is not up again while a lease that was declared lost still runs on it.
+            clean = link.alive <= set(self.table.leases)
+            up = listed.devices == node.devices and (clean or node.id not in self.status.down)
+            self._report_all(self.status.record(node.id, up, now))
 
-    def _lose(self, link: AgentLink, why: str, now: float) -> None:
-        """Give up all leases of a node."""
+    def _declare_lost(self, link: AgentLink, why: str, now: float) -> None:
+        """Report a node down and end all leases on it."""
         link.ready.clear()
-        self._tell(self.told.standing(link.name, False, now))
-        for one in list(self.leases.values()):
-            part = one.on(link.name)
-            if part is not None:
-                self.give_up(one, part, "lost", why)
+        self._report_all(self.status.record(link.name, False, now))
+        self.table.declare_node_lost(link.name, why)
 
-    def give_up(self, one: Watched, part: Part, ending: LeaseOutcome, why: str) -> None:
-        """End a part of which nothing is heard, and with it its lease."""
-        log.warning("ray.given-up", lease=one.lease, node=part.node, why=why)
-        one.give_up(part, ending, why)
-        assert part.ended is not None
-        self._stop_rest_of_gang(one, part.ended)
-        for other in one.parts:
-            if other.ended is None and not other.begun:
-                other.ended = Ended(one.lease, ending, None, why)
-        self.conclude(one)
-
-    def _tell(self, reports: Sequence[Report]) -> None:
+    def _report_all(self, reports: Sequence[Report]) -> None:
         for report in reports:
             log.info("ray.node", report=str(report))
-            self.reports.put_nowait(report)
+            self.table.reports.put_nowait(report)
 
-    # -- Ray's view -----------------------------------------------------------------------------
+    # -- Ray's tables ---------------------------------------------------------------------------
 
-    async def ask(self) -> None:
-        """Take in which nodes there are, what others hold, and which groups are ours."""
-        found = await self.ray.nodes()
-        groups = await self.ray.groups(self.prefix)
-        self.nodes = alive(RayNode.read(one, self.accelerators) for one in found)
+    async def poll_ray(self) -> None:
+        """Update nodes, taken devices and placement groups from Ray's tables."""
+        listed = await self.ray.nodes()
+        groups = await self.ray.groups(self.table.prefix)
+        self.table.nodes = latest_by_name(RayNode.read(node, self.accelerators) for node in listed)
         self._answered_at = time.monotonic()
         self._register_new_nodes()
-        ours: dict[str, Counter[str]] = {}
+        reserved: dict[str, Counter[str]] = {}
         for group in groups:
             for index, node in group["nodes"].items():
-                ours.setdefault(node, Counter()).update(group["bundles"][index])
+                reserved.setdefault(node, Counter()).update(group["bundles"][index])
         for node in self.known:
-            self._update_taken_devices(node, ours)
-        self._compare({int(group["name"].removeprefix(self.prefix)) for group in groups})
+            self._update_taken_devices(node, reserved)
+        self._reconcile_groups(
+            {int(group["name"].removeprefix(self.table.prefix)) for group in groups}
+        )
 
     def _register_new_nodes(self) -> None:
-        if any(
-            node.alive and node.devices and name not in self.links
-            for name, node in self.nodes.items()
-        ):
-            self.known = self.register(self.nodes.values()).nodes
+        nodes = self.table.nodes
+        if any(n.alive and n.devices and name not in self.links for name, n in nodes.items()):
+            self.known = self.register(nodes.values()).nodes
             for node in self.known:
                 if node.id not in self.links:
                     self._add(node)
-                    self._tell([NodeJoined(node)])
+                    self._report_all([NodeJoined(node)])
 
-    def _update_taken_devices(self, node: Node, ours: dict[str, Counter[str]]) -> None:
-        found = self.nodes.get(node.id)
-        if found is None or not found.alive or found.devices != node.devices:
+    def _update_taken_devices(self, node: Node, reserved: dict[str, Counter[str]]) -> None:
+        listed = self.table.nodes.get(node.id)
+        if listed is None or not listed.alive or listed.devices != node.devices:
             return
-        mine = Counter(
-            {
-                kind: int(ours.get(found.id, Counter())[resource])
-                for kind, resource in found.resources.items()
-            }
+        resources = reserved.get(listed.id, Counter())
+        counts = Counter(
+            {name: int(resources[resource]) for name, resource in listed.resources.items()}
         )
-        held = {
+        leased = {
             number
-            for one in self.leases.values()
-            for name, number in one.order.devices
+            for lease in self.table.leases.values()
+            for name, number in lease.order.devices
             if name == node.id
         }
-        self._tell(self.told.devices(node.id, taken(node, found, held, mine)))
+        numbers = taken_devices(node, listed, leased, counts)
+        self._report_all(self.status.devices(node.id, numbers))
 
-    def _compare(self, groups: set[int]) -> None:
-        """End groups without a lease; have leases leave that have lost their group."""
+    def _reconcile_groups(self, groups: set[int]) -> None:
+        """Remove placement groups without a lease; stop leases that have lost their group."""
+        leases = self.table.leases
         if self.complete:
             busy = {lease for link in self.links.values() for lease in link.alive}
-            for lease in groups - set(self.leases) - busy:
-                self.do(self.ray.ask("release", f"{self.prefix}{lease}"))
-        without = {one.lease for one in self.leases.values() if one.has_started} - groups
-        for lease in without & self._without:
-            one = self.leases[lease]
-            if one.stop_at is None:
-                log.warning("ray.group-lost", lease=lease)
-                self.stop(one, one.order.grace_s, "")
-        self._without = without
+            for orphan in groups - set(leases) - busy:
+                self.table.release(orphan)
+        without = {lease.lease for lease in leases.values() if lease.has_started} - groups
+        for number in without & self._without_group:
+            lease = leases[number]
+            if lease.stop_at is None:
+                log.warning("ray.group-lost", lease=number)
+                self.table.stop(lease, lease.order.grace_s, "")
+        self._without_group = without

@@ -1,9 +1,9 @@
-"""The supervising actor of a node: starts keepers for all leases there, tells how they end.
+"""The node agent: a Ray actor that supervises all keepers on one node.
 
-There is one on each node, for all schedulers that use the cluster; each scheduler has a home
-there, a directory in which the node's leases are. On its node a warden is a local engine: the same
-keepers, lease directories and fences. It is an actor only to be reached, and holds nothing that is
-not also on disk: keepers outlive it, and the next one finds them.
+Each node has one agent for all schedulers that use the cluster. Each scheduler has a home there: a
+directory with its leases on the node. Keepers, lease directories and fences are those of the local
+engine; the actor only makes them reachable. It holds no state that is not also on disk: keepers
+outlive the agent, and its successor recovers them.
 """
 
 import asyncio
@@ -15,54 +15,58 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.engines.base import Ended, Order, Report
+from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import free_port
-from fairlead.engines.local.engine import LocalEngine, start_keeper
-from fairlead.engines.ray.keeper import RAYLET
-from fairlead.engines.shared.nodes.files import NodeFiles, Saved
-from fairlead.engines.shared.recovery import lost_before_start
-from fairlead.model.cluster import Cluster, Node
+from fairlead.engines.keeper.start import start_keeper
+from fairlead.engines.keeper.supervisor import KeeperSupervisor
+from fairlead.engines.ray.keeper import RAYLET_PID_VARIABLE
+from fairlead.engines.shared.nodes.files import CheckpointSaved, NodeFiles
 
+PROTOCOL = 2
+"""version of the calls and values between scheduler and node agent; part of the actor's name, so
+that a scheduler never calls an agent that runs other code (increase it with every change of these)
+"""
 _CHECKPOINT_POLL_S = 0.1
-"""how often to look for checkpoints that are on this node only"""
+"""seconds between two searches for checkpoints that only this node has"""
 _IDLE_S = 900.0
-"""after which a warden that nobody asks and that keeps nothing ends itself"""
+"""seconds without calls and keepers after which an agent exits"""
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What a warden has to tell."""
+class AgentReports:
+    """Reports of one node agent."""
 
     last: int
-    """the number of the last report; ask for what comes after it"""
-    reports: tuple[Report | Saved, ...]
+    """number of the last report; the next call asks for those after it"""
+    reports: tuple[Report | CheckpointSaved, ...]
     alive: frozenset[int]
-    """leases whose keepers live"""
+    """leases with a running keeper"""
 
 
-class SchedulerAgent(LocalEngine):
-    """One scheduler's leases on this node."""
+class SchedulerAgent(KeeperSupervisor):
+    """Supervises one scheduler's leases on this node."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__(home, Cluster((Node(home.name, ("any",)),)))
-        self.shelf = NodeFiles(home)
+        super().__init__(home)
+        self.files = NodeFiles(home)
         self._private = False
-        """checkpoints are on this node only: tell of them"""
-        self._told: list[Report | Saved] = []
+        """only this node has the checkpoints, so new ones are reported"""
+        self._reports_kept: list[Report | CheckpointSaved] = []
         self._first = 0
-        """the number of the first report that is kept"""
+        """number of the first report in ``_reports_kept``"""
         self._new = asyncio.Event()
         self._listening = asyncio.create_task(self._listen())
 
-    async def begin(self, wanted: Mapping[int, float | None], private: bool) -> int:
-        """Keep these leases, those with a grace are to stop; end all others; return where we are.
+    async def reconcile(self, wanted: Mapping[int, float | None], private: bool) -> int:
+        """Keep the wanted leases and stop all others; return the number of the next report.
 
-        A lease that is wanted but was never started will not be, whenever its launch may come.
+        ``wanted`` maps a lease to its grace in seconds if it has to stop, else to None. A wanted
+        lease that was never started is marked as lost, so that a late launch starts nothing.
         """
-        self._first += len(self._told)
-        self._told.clear()
-        self.shelf.forget()
+        self._first += len(self._reports_kept)
+        self._reports_kept.clear()
+        self.files.report_again()
         if private and not self._private:
             self._private = True
             self._saving = asyncio.create_task(self._poll_checkpoints())
@@ -70,57 +74,56 @@ class SchedulerAgent(LocalEngine):
             directory = self._directory(lease)
             if not (directory / "order.json").exists():
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-                if lease_dir.read_ended(directory) is None:
-                    lease_dir.write_ended(directory, lost_before_start(lease))
-        for directory in self._root.iterdir():
-            lease = int(directory.name)
+                if lease_dir.read_ended(directory, lease) is None:
+                    lease_dir.write_ended(directory, lease_dir.lost_before_start(lease))
+        for lease, directory in lease_dir.list_leases(self._root).items():
             if lease in self._pidfds:
                 pass
             elif lease in wanted or lease_dir.is_alive(directory):
-                self._watch(lease)
+                self._recover(lease)
             if lease not in wanted:
-                await self.tell_to_stop(lease, 0.0, "")
-                # What was never to start stays marked, for its launch may yet come.
+                await self.request_stop(lease, 0.0, "")
+                # A lease marked as lost before its start stays marked: its launch may be late.
                 if lease not in self._pidfds and (directory / "order.json").exists():
                     lease_dir.remove(directory)
         for lease, grace_s in wanted.items():
             if grace_s is not None:
-                await self.tell_to_stop(lease, grace_s, "")
+                await self.request_stop(lease, grace_s, "")
         return self._first
 
-    async def tell_to_stop(self, lease: int, grace_s: float, why: str) -> None:
-        """Have a keeper stop its members; after the grace it kills them."""
+    async def request_stop(self, lease: int, grace_s: float, why: str) -> None:
+        """Ask a keeper to stop its members; it kills them after the grace."""
         if lease in self._pidfds:
-            said = {"grace_s": grace_s, "why": why}
-            lease_dir.write_json(self._directory(lease) / "stop", said)
+            request = {"grace_s": grace_s, "why": why}
+            lease_dir.write_json(self._directory(lease) / "stop", request)
             await self.stop(lease)
 
     async def kill(self, lease: int) -> None:
-        """End a keeper that does not stop; its members end with it."""
+        """Kill a keeper that does not stop; its members die with it."""
         if lease in self._pidfds:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfds[lease], signal.SIGKILL)
 
-    async def news(self, after: int, wait_s: float) -> News:
-        """Return what was reported after this number, as soon as there is something."""
-        if self._first + len(self._told) <= after:
+    async def reports_after(self, number: int, wait_s: float) -> AgentReports:
+        """Return the reports after a number; wait for the first one if there is none yet."""
+        if self._first + len(self._reports_kept) <= number:
             self._new.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._new.wait()
-        # What was asked for before is known: only the next ask may be for these again.
-        known = max(after - self._first, 0)
-        del self._told[:known]
-        self._first += known
-        reports = tuple(self._told)
-        last = self._first + len(self._told)
-        return News(last, reports, frozenset(self._pidfds))
+        # The caller has received the reports up to this number; later ones stay for a retry.
+        received = max(number - self._first, 0)
+        del self._reports_kept[:received]
+        self._first += received
+        reports = tuple(self._reports_kept)
+        last = self._first + len(self._reports_kept)
+        return AgentReports(last, reports, frozenset(self._pidfds))
 
     async def _listen(self) -> None:
         async for report in self.reports():
             if isinstance(report, Ended) and self._private:
-                self._report_checkpoint(report.lease)  # first what it saved, then its end
-            self._told.append(report)
+                self._report_checkpoint(report.lease)  # before the end of its lease
+            self._reports_kept.append(report)
             self._new.set()
 
     async def _poll_checkpoints(self) -> None:
@@ -132,74 +135,78 @@ class SchedulerAgent(LocalEngine):
     def _report_checkpoint(self, lease: int) -> None:
         try:
             order = lease_dir.read_order(self._directory(lease))
-        except FileNotFoundError:  # it was never started
+        except FileNotFoundError:  # never started
             return
-        saved = self.shelf.saved(order)
+        saved = self.files.new_checkpoint(order)
         if saved is not None:
-            self._told.append(saved)
+            self._reports_kept.append(saved)
             self._new.set()
 
     def _start_keeper(self, directory: Path) -> int:
-        # A job is not to take itself for a part of Ray, nor to see only Ray's choice of devices.
-        own = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "CUDA_VISIBLE"))}
-        own[RAYLET] = os.environ.get("RAY_RAYLET_PID", str(os.getppid()))
-        return start_keeper(directory, "fairlead.engines.ray.keeper", own)
+        # A job must not mistake itself for a part of Ray, nor see only the devices Ray chose.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RAY_", "CUDA_VISIBLE"))
+        }
+        environment[RAYLET_PID_VARIABLE] = os.environ.get("RAY_RAYLET_PID", str(os.getppid()))
+        return start_keeper(directory, "fairlead.engines.ray.keeper", environment)
 
 
 @dataclass
-class Warden:
-    """All schedulers' leases on this node, by their homes."""
+class NodeAgent:
+    """Supervises all schedulers' leases on this node, by the schedulers' homes."""
 
     _schedulers: dict[str, SchedulerAgent] = field(default_factory=dict)
     _last_call_at: float = field(default_factory=time.monotonic)
     _idle: "asyncio.Task[None] | None" = None
 
-    async def begin(self, home: str, wanted: Mapping[int, float | None], private: bool) -> int:
-        """Take up a scheduler's leases; see ``SchedulerAgent.begin``."""
-        return await self._scheduler_agent(home).begin(wanted, private)
+    async def reconcile(self, home: str, wanted: Mapping[int, float | None], private: bool) -> int:
+        """Recover a scheduler's leases; see ``SchedulerAgent.reconcile``."""
+        return await self._scheduler_agent(home).reconcile(wanted, private)
 
-    async def shelf(self, home: str, method: str, *arguments: object) -> object:
-        """Do something with a scheduler's own files here; see ``NodeFiles``."""
+    async def node_files(self, home: str, method: str, *arguments: object) -> object:
+        """Call a method of a scheduler's ``NodeFiles`` on this node."""
         return await asyncio.to_thread(
-            getattr(self._scheduler_agent(home).shelf, method), *arguments
+            getattr(self._scheduler_agent(home).files, method), *arguments
         )
 
-    async def launch(self, home: str, order: Order) -> None:
+    async def launch(self, home: str, order: LaunchOrder) -> None:
         """Start the keeper of a part, once."""
         await self._scheduler_agent(home).launch(order)
 
     async def stop(self, home: str, lease: int, grace_s: float, why: str) -> None:
-        """Have a keeper stop its members."""
-        await self._scheduler_agent(home).tell_to_stop(lease, grace_s, why)
+        """Ask a keeper to stop its members."""
+        await self._scheduler_agent(home).request_stop(lease, grace_s, why)
 
     async def kill(self, home: str, lease: int) -> None:
-        """End a keeper that does not stop."""
+        """Kill a keeper that does not stop."""
         await self._scheduler_agent(home).kill(lease)
 
     async def forget(self, home: str, leases: Collection[int]) -> None:
-        """Remove what is left of leases whose ends are written down."""
+        """Remove the directories of leases whose ends are persisted."""
         await self._scheduler_agent(home).forget(leases)
 
-    async def news(self, home: str, after: int, wait_s: float) -> News:
-        """Return what is new, as soon as there is something."""
-        return await self._scheduler_agent(home).news(after, wait_s)
+    async def reports_after(self, home: str, number: int, wait_s: float) -> AgentReports:
+        """Return a scheduler's new reports; see ``SchedulerAgent.reports_after``."""
+        return await self._scheduler_agent(home).reports_after(number, wait_s)
 
     async def port(self) -> int:
-        """Return a port of this node that is free, for a gang to meet."""
+        """Return a free port of this node, for the rendezvous of a gang."""
         return free_port("")
 
     def _scheduler_agent(self, home: str) -> SchedulerAgent:
         self._last_call_at = time.monotonic()
         if self._idle is None:
             self._idle = asyncio.create_task(self._exit_when_idle())
-        found = self._schedulers.get(home)
-        if found is None:
-            found = self._schedulers[home] = SchedulerAgent(Path(home))
-        return found
+        agent = self._schedulers.get(home)
+        if agent is None:
+            agent = self._schedulers[home] = SchedulerAgent(Path(home))
+        return agent
 
     async def _exit_when_idle(self) -> None:
         while True:
             await asyncio.sleep(_IDLE_S / 10)
-            busy = [one for one in self._schedulers.values() if await one.running()]
+            busy = [agent for agent in self._schedulers.values() if await agent.running()]
             if not busy and time.monotonic() - self._last_call_at > _IDLE_S:
                 os._exit(0)

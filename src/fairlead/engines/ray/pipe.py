@@ -1,4 +1,4 @@
-"""Values through a pipe between two processes of the scheduler, pickled, each after its length."""
+"""Pickled, length-prefixed values over a pipe between the scheduler and its bridge to Ray."""
 
 import os
 import pickle
@@ -8,7 +8,7 @@ _LENGTH = 8
 
 
 def send(descriptor: int, value: object) -> None:
-    """Write a value, whole; OSError if nobody reads any more."""
+    """Write a whole value; raise OSError if the reader has closed the pipe."""
     body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     rest = memoryview(len(body).to_bytes(_LENGTH, "big") + body)
     while rest:
@@ -16,7 +16,7 @@ def send(descriptor: int, value: object) -> None:
 
 
 def receive(descriptor: int) -> Any:
-    """Return the next value, None when nobody will write any more."""
+    """Return the next value, None once the writer has closed the pipe."""
     head = _read(descriptor, _LENGTH)
     body = _read(descriptor, int.from_bytes(head, "big")) if head else b""
     return pickle.loads(body) if body else None

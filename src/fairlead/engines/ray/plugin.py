@@ -16,13 +16,13 @@ class RayPlugin:
     runs_here = False
 
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
-        """Return the engine for the cluster that the options name."""
+        """Return the engine for the cluster in the options."""
         refuse_emulated_devices(site)
         engine = RayEngine(data=site.data, **options)
         return OpenedEngine(engine, engine.emulate)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
-        """Yield findings from the controller to the nodes."""
+        """Yield findings about Ray, its devices and its nodes."""
         return check_ray(site, options)
 
 

@@ -1,7 +1,7 @@
-"""Looks at a Ray cluster for a check-up: which nodes there are, and what each of them sees.
+"""Probe of a Ray cluster for ``fairlead doctor``: lists its nodes and checks each of them.
 
-``python -m fairlead.engines.ray.probe ADDRESS HERE`` prints the nodes as JSON; with ``DIR NODE…``
-after it, each node leaves its answer there (see ``probe``), or a log of why it could not.
+``python -m fairlead.engines.ray.probe ADDRESS HERE`` prints the nodes as JSON. With ``DIR NODE…``
+after it, each node writes its answer to DIR (see ``shared.checkup.probe``), or the error to a log.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fairlead.engines.ray.bridge import RayBridge
-from fairlead.engines.shared.checkup.probe import answer
+from fairlead.engines.shared.checkup.probe import write_answer
 
-_PATIENCE_S = 25.0
+_TIMEOUT_S = 25.0
 
 
 def main() -> None:
-    """Connect, and do what was asked."""
+    """Connect to Ray; print its nodes or probe the named ones."""
     address, here, *rest = sys.argv[1:]
     ray.init(
         address=address,
@@ -30,28 +30,28 @@ def main() -> None:
     )
     nodes = asyncio.run(RayBridge().nodes())
     if rest:
-        # Under a name that lives others may have lived before.
-        alive = {one["name"]: one["id"] for one in nodes if one["alive"]}
-        _ask(Path(rest[0]), {name: alive[name] for name in rest[1:] if name in alive})
+        # Dead nodes may have had the same name as a living one.
+        alive = {node["name"]: node["id"] for node in nodes if node["alive"]}
+        _probe_nodes(Path(rest[0]), {name: alive[name] for name in rest[1:] if name in alive})
     else:
         sys.stdout.write(json.dumps(nodes) + "\n")
         sys.stdout.flush()
-    # Not ray.shutdown(): it may wait for a head that is away.
+    # Not ray.shutdown(): it may wait for an unreachable head.
     os._exit(0)
 
 
-def _ask(directory: Path, ids: dict[str, str]) -> None:
-    """Have every node answer, all at once."""
-    asked = {}
-    for name, number in ids.items():
-        there = NodeAffinitySchedulingStrategy(number, soft=False)
-        task = ray.remote(num_cpus=0, max_retries=0)(answer).options(scheduling_strategy=there)
-        asked[name] = task.remote(directory, name)
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=_PATIENCE_S)
-    for name, reference in asked.items():
+def _probe_nodes(directory: Path, ids: dict[str, str]) -> None:
+    """Probe all nodes at the same time."""
+    tasks = {}
+    for name, node in ids.items():
+        affinity = NodeAffinitySchedulingStrategy(node, soft=False)
+        probe = ray.remote(num_cpus=0, max_retries=0)(write_answer)
+        tasks[name] = probe.options(scheduling_strategy=affinity).remote(directory, name)
+    ray.wait(list(tasks.values()), num_returns=len(tasks), timeout=_TIMEOUT_S)
+    for name, task in tasks.items():
         try:
-            ray.get(reference, timeout=0.1)
-        except Exception as error:  # whatever it is, it is what there is to tell
+            ray.get(task, timeout=0.1)
+        except Exception as error:  # any error goes to the node's log
             last = str(error).strip().rpartition("\n")[2]
             (directory / f"{name}.log").write_text(last, encoding="utf-8")
 

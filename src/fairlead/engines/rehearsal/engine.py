@@ -1,8 +1,8 @@
-"""The rehearsal engine: nodes that are not there, for trying the scheduler at full size.
+"""The rehearsal engine: simulated members, to test the scheduler at full scale.
 
 Everything but the work is real. Leases are launched and stopped through the engine's protocol, and
-each member of a gang renews its lease over HTTP as the job library would. The members live in one
-process of their own (``rehearsal_nodes``), which outlives the scheduler as jobs do.
+each member of a gang renews its lease over HTTP as the job library would. The members live in
+their own process (``members``), which outlives the scheduler as jobs do.
 """
 
 import asyncio
@@ -14,25 +14,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.base import Ended, Order, Report, Started
+from fairlead.engines.base import Ended, LaunchOrder, Report, Started
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError
 
-_START_POLL_S = 20.0
-_LONGEST_LINE = 1 << 26
+_START_TIMEOUT_S = 20.0
+_CONNECT_POLL_S = 0.05
+_MAX_LINE_BYTES = 1 << 26
 
 
 class RehearsalError(FairleadError):
-    """The process of the members cannot be reached."""
+    """The members' process cannot be reached."""
 
     code = "rehearsal"
 
 
 class RehearsalEngine:
-    """Runs leases on devices that are not there; commands are not executed."""
+    """Runs leases on simulated devices; commands are not executed."""
 
     def __init__(self, data: Path, cluster: Cluster, *, start_s: float = 0.5) -> None:
-        """Run on this cluster; members take ``start_s`` to start, as an interpreter does."""
+        """Rehearse this cluster; members take ``start_s`` to start, as an interpreter does."""
         self._root = data / "rehearsal"
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._cluster = cluster
@@ -44,11 +45,11 @@ class RehearsalEngine:
         self._connecting = asyncio.Lock()
 
     async def inventory(self) -> Cluster:
-        """Return the cluster that is rehearsed."""
+        """Return the rehearsed cluster."""
         return self._cluster
 
-    async def launch(self, order: Order) -> None:
-        """Have the members of a lease started, once."""
+    async def launch(self, order: LaunchOrder) -> None:
+        """Start the members of a lease, once."""
         if order.lease in self._open:
             return
         environment = order.environment
@@ -64,7 +65,7 @@ class RehearsalEngine:
         )
 
     async def stop(self, lease: int) -> None:
-        """Tell the members of a lease to leave."""
+        """Ask the members of a lease to leave."""
         await self._send(stop=lease)
 
     async def running(self) -> frozenset[int]:
@@ -72,20 +73,20 @@ class RehearsalEngine:
         return frozenset(self._open)
 
     async def adopt(self, leases: Collection[int]) -> None:
-        """Keep these leases, stop all others, report who has ended."""
+        """Keep these leases, stop all others, report ended leases."""
         self._open.update(leases)
         await self._send(adopt=sorted(leases))
 
     async def forget(self, leases: Collection[int]) -> None:
-        """Let the members' process drop what it keeps of leases that have ended."""
+        """Drop the ends of leases that the members' process keeps."""
         await self._send(forget=sorted(leases))
 
     def reports(self) -> AsyncIterator[Report]:
-        """Yield what happens to leases."""
-        return self._each_report()
+        """Yield reports about leases."""
+        return self._iterate_reports()
 
     async def close(self) -> None:
-        """Let go; the members go on."""
+        """Disconnect; the members keep running."""
         if self._listener is not None:
             self._listener.cancel()
             with suppress(asyncio.CancelledError):
@@ -93,13 +94,13 @@ class RehearsalEngine:
         if self._writer is not None:
             self._writer.close()
 
-    async def _each_report(self) -> AsyncIterator[Report]:
+    async def _iterate_reports(self) -> AsyncIterator[Report]:
         while True:
             yield await self._reports.get()
 
-    async def _send(self, **what: object) -> None:
+    async def _send(self, **message: object) -> None:
         writer = await self._connected()
-        writer.write(json.dumps(what, separators=(",", ":")).encode() + b"\n")
+        writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         await writer.drain()
 
     async def _connected(self) -> asyncio.StreamWriter:
@@ -113,16 +114,16 @@ class RehearsalEngine:
         path = self._root / "socket"
         process: subprocess.Popen[bytes] | None = None
         loop = asyncio.get_running_loop()
-        until = loop.time() + _START_POLL_S
+        until = loop.time() + _START_TIMEOUT_S
         while loop.time() < until:
             with suppress(OSError):
-                return await asyncio.open_unix_connection(str(path), limit=_LONGEST_LINE)
+                return await asyncio.open_unix_connection(str(path), limit=_MAX_LINE_BYTES)
             if process is None:
-                process = self._start()
-            await asyncio.sleep(0.05)
-        raise RehearsalError(f"the members' process does not answer; see {self._root}/nodes.log")
+                process = self._start_members_process()
+            await asyncio.sleep(_CONNECT_POLL_S)
+        raise RehearsalError(f"members' process: no answer: see {self._root}/nodes.log")
 
-    def _start(self) -> "subprocess.Popen[bytes]":
+    def _start_members_process(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "fairlead.engines.rehearsal.members", str(self._root)]
         with (self._root / "nodes.log").open("ab") as log:
             return subprocess.Popen(
@@ -134,15 +135,15 @@ class RehearsalEngine:
             )
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Take in what the members' process tells; when it dies all leases are lost."""
+        """Forward the reports of the members' process; all leases are lost when it dies."""
         while line := await reader.readline():
             self._handle_report(json.loads(line))
         for lease in sorted(self._open):
             self._handle_report({"ended": lease, "ending": "lost", "steps": None})
 
-    def _handle_report(self, told: dict[str, Any]) -> None:
-        if "started" in told:
-            self._reports.put_nowait(Started(told["started"]))
+    def _handle_report(self, report: dict[str, Any]) -> None:
+        if "started" in report:
+            self._reports.put_nowait(Started(report["started"]))
             return
-        self._open.discard(told["ended"])
-        self._reports.put_nowait(Ended(told["ended"], told["ending"], told["steps"]))
+        self._open.discard(report["ended"])
+        self._reports.put_nowait(Ended(report["ended"], report["ending"], report["steps"]))

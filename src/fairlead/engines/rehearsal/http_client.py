@@ -1,4 +1,4 @@
-"""A connection that posts JSON and reads JSON: as little as thousands of members at once need."""
+"""A minimal asynchronous HTTP connection for JSON, cheap enough for thousands of members."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 
-class Connection:
-    """Posts to one path of one server, kept open between posts."""
+class JsonConnection:
+    """Posts to one path of one server; stays open between posts."""
 
     def __init__(self, url: str, path: str, token: str) -> None:
         self._url = urlsplit(url)
@@ -21,16 +21,16 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, body: Mapping[str, object]) -> tuple[int, dict[str, Any]]:
-        """Return the status and the answer; OSError when there is none."""
+        """Return status and content of the answer; OSError without one."""
         text = json.dumps(body, separators=(",", ":")).encode()
-        kept = self._streams is not None
+        was_open = self._streams is not None
         try:
             return await self._exchange(text)
         except (OSError, EOFError):
             self.close()
-            if not kept:
+            if not was_open:
                 raise OSError("no answer") from None
-        try:  # the server may have closed a connection that was idle for long
+        try:  # the server may have closed the idle connection
             return await self._exchange(text)
         except (OSError, EOFError):
             self.close()
@@ -46,11 +46,11 @@ class Connection:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         status = int(head.split(b" ", 2)[1])
         length = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-        found = json.loads(await reader.readexactly(length))
-        return status, found if isinstance(found, dict) else {}
+        content = json.loads(await reader.readexactly(length))
+        return status, content if isinstance(content, dict) else {}
 
     def close(self) -> None:
-        """Drop the connection; the next post makes another."""
+        """Close the connection; the next post opens another."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None

@@ -23,14 +23,16 @@ class RehearsalPlugin:
     runs_here = True
 
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
-        """Return the engine for the devices to emulate."""
+        """Return the engine for the rehearsed devices."""
         del options
         if site.emulate is None:
-            raise UsageError("a rehearsal needs devices: --emulate v100=2000/4,k80=2000/4")
+            raise UsageError(
+                "--emulate: missing: a rehearsal needs devices, such as v100=2000/4,k80=2000/4"
+            )
         return OpenedEngine(RehearsalEngine(site.data, read_cluster(site.emulate)), True)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
-        """Yield how many devices are rehearsed."""
+        """Yield the rehearsed devices."""
         del options
         yield Finding("devices", "ok", f"{site.emulate or 'none'} rehearsed")
 

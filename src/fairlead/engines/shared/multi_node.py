@@ -1,64 +1,69 @@
-"""A lease over several nodes: an order for each of them, and one end of all."""
+"""A lease over several nodes: one order per node, and one end for all of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fairlead.engines.base import Ended, LeaseOutcome, Order
+from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.job import checkpoint
+from fairlead.model.lease_outcome import WORST_FIRST
+from fairlead.untrusted_file import UnusableFileError
 
-_OUTCOMES_WORST_FIRST: tuple[LeaseOutcome, ...] = ("refused", "lost", "failed", "left", "finished")
 
-
-def together(order: Order, parts: list[Ended]) -> Ended:
-    """Return the end of a lease whose parts have ended like this."""
+def combined_outcome(order: LaunchOrder, parts: list[Ended]) -> Ended:
+    """Return the end of a lease from the ends of its parts."""
     if len(parts) == 1:
         return parts[0]
-    steps = max((one.steps for one in parts if one.steps is not None), default=None)
-    ending = min((one.ending for one in parts), key=_OUTCOMES_WORST_FIRST.index)
-    if ending == "left" and any(one.ending == "finished" for one in parts):
+    steps = max((part.steps for part in parts if part.steps is not None), default=None)
+    ending = min((part.ending for part in parts), key=WORST_FIRST.index)
+    if ending == "left" and any(part.ending == "finished" for part in parts):
         done = order.total_steps is not None and (steps or 0.0) >= order.total_steps
         ending = "finished" if done else "left"
-    # Who failed first may have nothing to say; those who were stopped for it say why.
-    said = sorted((one for one in parts if one.message), key=lambda one: one.ending != ending)
-    codes = tuple(code for one in parts for code in one.exit_codes)
-    return Ended(order.lease, ending, steps, said[0].message if said else "", codes)
+    # The part that failed first may have no message; those that were stopped for it have one.
+    speaking = sorted(
+        (part for part in parts if part.message), key=lambda part: part.ending != ending
+    )
+    codes = tuple(code for part in parts for code in part.exit_codes)
+    return Ended(order.lease, ending, steps, speaking[0].message if speaking else "", codes)
 
 
-def end(directory: Path, order: Order, parts: Sequence[Ended | None]) -> Ended | None:
-    """Write down and return how a lease ended, None while a part of it has not."""
-    found = [one for one in parts if one is not None]
-    if len(found) < len(parts):
+def conclude(directory: Path, order: LaunchOrder, parts: Sequence[Ended | None]) -> Ended | None:
+    """Persist and return the end of a lease, None while one of its parts runs."""
+    ended_parts = [part for part in parts if part is not None]
+    if len(ended_parts) < len(parts):
         return None
-    ended = together(order, found)
+    ended = combined_outcome(order, ended_parts)
     lease_dir.write_ended(directory, ended)
     return ended
 
 
-def split(order: Order) -> list[Order]:
-    """Return an order for each node; ranks run through the nodes one after the other."""
+def split_by_node(order: LaunchOrder) -> list[LaunchOrder]:
+    """Return one order per node; ranks are numbered through the nodes."""
     nodes = dict.fromkeys(node for node, _ in order.devices)
-    kind = dict(zip(order.devices, order.accelerators, strict=True))
-    made: list[Order] = []
+    accelerator = dict(zip(order.devices, order.accelerators, strict=True))
+    orders: list[LaunchOrder] = []
     rank = 0
     for node in nodes:
-        # By number, as cluster managers list what they give: so each accelerator is the right one.
-        mine = tuple(sorted(device for device in order.devices if device[0] == node))
-        made.append(
+        # By number, as cluster managers list allocated devices: so each gets its accelerator.
+        devices = tuple(sorted(device for device in order.devices if device[0] == node))
+        orders.append(
             replace(
                 order,
-                devices=mine,
-                accelerators=tuple(kind[device] for device in mine),
+                devices=devices,
+                accelerators=tuple(accelerator[device] for device in devices),
                 first_rank=rank,
                 world_size=len(order.devices),
             )
         )
-        rank += len(mine)
-    return made
+        rank += len(devices)
+    return orders
 
 
-def saved_steps(order: Order) -> float | None:
-    """Return the steps of the checkpoint in force."""
-    found = checkpoint.latest(order.checkpoint_dir)
-    return None if found is None else float(found.steps)
+def saved_steps(order: LaunchOrder) -> float | None:
+    """Return the steps of the committed checkpoint, None without one."""
+    try:
+        committed = checkpoint.latest(order.checkpoint_dir)
+    except UnusableFileError:  # the job has damaged it
+        return None
+    return None if committed is None else float(committed.steps)

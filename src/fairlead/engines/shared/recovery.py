@@ -1,4 +1,4 @@
-"""What a scheduler that was started again finds of its leases, by their directories."""
+"""Recovery of leases after a restart of the scheduler, from their directories."""
 
 import secrets
 from collections.abc import Collection, Iterable
@@ -7,41 +7,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.engines.base import Ended
+from fairlead.engines.keeper.lease_dir import lost_before_start, read_ended
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Directories of leases, by what is to become of them."""
+class RecoveredLeases:
+    """Directories of leases, by the action that recovery takes."""
 
     wanted: list[Path]
-    strays: list[Path]
-    """of leases that have not ended and that nobody wants"""
-    over: list[int]
-    """leases that have ended and that nobody asks about"""
-    never: list[Ended]
-    """of leases that are wanted and were never started: the crash came before their directories"""
+    """directories of open leases, to be followed"""
+    orphans: list[Path]
+    """directories of leases that run and are no longer open, to be stopped"""
+    ended: list[int]
+    """leases that have ended and are no longer open, to be forgotten"""
+    never_started: list[Ended]
+    """ends of open leases without a directory: the server crashed before it wrote one"""
 
 
-def classify_leases(directories: Iterable[Path], wanted: Collection[int]) -> Found:
-    """Return what there is of these leases and of others."""
+def classify_leases(directories: Iterable[Path], wanted: Collection[int]) -> RecoveredLeases:
+    """Return the leases of these directories and the open leases without one."""
     listed = {int(path.name): path for path in sorted(directories)}
     others = {lease: path for lease, path in listed.items() if lease not in wanted}
-    over = [lease for lease, path in others.items() if (path / "exit.json").exists()]
-    return Found(
+    ended = [lease for lease, path in others.items() if read_ended(path, lease) is not None]
+    return RecoveredLeases(
         wanted=[path for lease, path in listed.items() if lease in wanted],
-        strays=[path for lease, path in others.items() if lease not in over],
-        over=over,
-        never=[lost_before_start(lease) for lease in wanted if lease not in listed],
+        orphans=[path for lease, path in others.items() if lease not in ended],
+        ended=ended,
+        never_started=[lost_before_start(lease) for lease in wanted if lease not in listed],
     )
 
 
-def lost_before_start(lease: int) -> Ended:
-    """Return the end of a lease that was ordered and never reached its node."""
-    return Ended(lease, "lost", None, "it was never started")
-
-
-def tag(path: Path) -> str:
-    """Return what tells our leases from those of other schedulers on the same cluster."""
+def scheduler_tag(path: Path) -> str:
+    """Return the tag that tells this scheduler's leases from those of others on the cluster."""
     with suppress(FileExistsError), path.open("x", encoding="ascii") as file:
         file.write(secrets.token_hex(4))
     return path.read_text(encoding="ascii")

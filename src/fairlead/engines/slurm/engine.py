@@ -1,8 +1,8 @@
-"""The Slurm engine: every lease is submitted to Slurm, pinned to its nodes, and kept there.
+"""The Slurm engine: submits one Slurm job for each node of a lease, pinned to that node.
 
-One Slurm job for each node of a lease, whose script is a keeper. What scheduler and keepers have
-to say to each other goes through the data directory, which all nodes share; Slurm only allocates
-the devices and starts the keepers. See docs/design/slurm.md.
+The script of each job is a keeper. Scheduler and keepers communicate through the data directory,
+which all nodes share; Slurm only allocates the devices and starts the keepers. See
+docs/design/slurm.md.
 """
 
 import asyncio
@@ -12,20 +12,22 @@ import shlex
 import sys
 import time
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
-from fairlead.engines.base import Order, Report
+from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.shared.recovery import classify_leases, tag
+from fairlead.engines.shared.recovery import classify_leases, scheduler_tag
 from fairlead.engines.slurm import leases as slurm_leases
-from fairlead.engines.slurm.commands import Slurm, SlurmError, environment_of
-from fairlead.engines.slurm.foreign_jobs import Others
-from fairlead.engines.slurm.leases import Part, Watched
-from fairlead.engines.slurm.monitor import Watch
-from fairlead.engines.slurm.node_selection import Choice
+from fairlead.engines.slurm.commands import Slurm, SlurmError, slurm_environment
+from fairlead.engines.slurm.foreign_jobs import ForeignDevices
+from fairlead.engines.slurm.handover import hand_over
+from fairlead.engines.slurm.lease_table import SlurmLeaseTable
+from fairlead.engines.slurm.leases import SlurmLeasePart, TrackedSlurmLease
+from fairlead.engines.slurm.monitor import SlurmMonitor
+from fairlead.engines.slurm.node_selection import NodeSelection
 from fairlead.engines.slurm.nodes import SlurmNodeStatus
 from fairlead.model.cluster import Cluster
 
@@ -37,29 +39,29 @@ class SlurmEngine:
     """Runs leases on the nodes of a Slurm partition or reservation."""
 
     data: Path
-    """a directory that all nodes see under the same path"""
+    """data directory, shared by all nodes under the same path"""
     partition: str = ""
-    """the nodes to use; default: Slurm's default partition"""
+    """partition to use; default: Slurm's default partition"""
     reservation: str = ""
-    """use the nodes of this reservation, under it"""
+    """reservation to use, with its nodes"""
     account: str = ""
     qos: str = ""
     users: bool = False
-    """submit as the Unix user who is called like the job's tenant; needs root"""
+    """submit as the Unix user with the name of the job's tenant; needs root"""
     node_dir: str = ""
-    """a directory of each node's own to which members save, {node} in it stands for the node's
-    name; what they save is carried to ``data`` and to the next node"""
+    """node-local directory to which members save; {node} is replaced by the node's name;
+    checkpoints are transferred to ``data`` and to the next node"""
     python: str = sys.executable
-    """the interpreter on the nodes, with Fairlead installed"""
+    """interpreter on the nodes, with Fairlead installed"""
     cpus_per_device: int = 1
     memory_per_device_gib: float = 0.0
-    """0: what the partition gives by default"""
+    """0: the partition's default"""
     silence_s: float = 5.0
-    """how long a keeper may be silent before its node is taken for lost"""
+    """seconds without a heartbeat of a keeper after which its node is lost"""
     start_within_s: float = 60.0
-    """how long Slurm may take to start a lease before it is given up"""
+    """seconds that Slurm has to start a lease before the lease is lost"""
     poll_s: float = 2.0
-    """how often Slurm is asked about nodes and jobs"""
+    """seconds between two polls of Slurm's nodes and jobs"""
     emulate: bool = False
     """steps take as long as the speeds table says: for trials on nodes without GPUs"""
 
@@ -70,231 +72,239 @@ class SlurmEngine:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.users:
             _allow_traversal(self.data)
-        self._prefix = f"fairlead-{tag(self._home / 'tag')}-"
-        self._slurm = Slurm(environment_of(os.environ, for_others=self.users))
-        nodes = SlurmNodeStatus(self._home / "down.json", bool(self.reservation))
-        nodes.recall()
-        self._choice = Choice(
+        self._prefix = f"fairlead-{scheduler_tag(self._home / 'tag')}-"
+        self._slurm = Slurm(slurm_environment(os.environ, for_others=self.users))
+        self._table = SlurmLeaseTable(self._slurm, self._prefix, self._root)
+        self._selection = NodeSelection(
             self._slurm, self._home / "nodes.json", self.partition, self.reservation
         )
-        self._watch = Watch(
-            self._slurm,
-            self._prefix,
-            self._root,
+        status = SlurmNodeStatus(self._home / "down.json", bool(self.reservation))
+        status.load()
+        self._monitor = SlurmMonitor(
+            self._table,
             self._home / "clock",
-            self._choice,
-            nodes,
-            Others(self.cpus_per_device),
+            self._selection,
+            status,
+            ForeignDevices(self.cpus_per_device),
             silence_s=self.silence_s,
             start_within_s=self.start_within_s,
             poll_s=self.poll_s,
         )
         self._stops_requested: set[int] = set()
-        """leases told to stop before they were launched"""
+        """leases stopped before they were launched"""
         self._submissions: set[asyncio.Future[list[None]]] = set()
-        """under way"""
+        """submissions in progress"""
 
     # -- the protocol ---------------------------------------------------------------------------
 
     async def inventory(self) -> Cluster:
-        """Return the partition's or reservation's nodes that have GPUs.
+        """Return the nodes of the partition or reservation that have GPUs.
 
-        If Slurm's controller is away they are those that were found last: what runs can be adopted
-        and heard of without it.
+        If Slurm's controller is unreachable, return the registered nodes: running leases can be
+        recovered and followed without it.
         """
-        return await self._choice.find()
+        return await self._selection.find()
 
-    async def launch(self, order: Order) -> None:
+    async def launch(self, order: LaunchOrder) -> None:
         """Submit a lease, once."""
-        if not self._choice.addresses:
-            await self._choice.locate()
-        directory, lease = self._root / str(order.lease), order.lease
-        if lease in self._watch.leases:
+        if not self._selection.addresses:
+            await self._selection.locate()
+        directory, number = self._root / str(order.lease), order.lease
+        if number in self._table.leases:
             return
         if (directory / "order.json").exists():
-            self._take_up(directory, ours=True)
+            self._recover_lease(directory, wanted=True)
             return
         parts = slurm_leases.write(
-            directory, order, f"{self._prefix}{lease}", self._choice.addresses
+            directory, order, f"{self._prefix}{number}", self._selection.addresses
         )
-        watched = Watched(order, directory, parts, time.monotonic())
-        self._watch.leases[lease] = watched
-        self._watch.begin()
-        if lease in self._stops_requested:
-            self._stops_requested.discard(lease)
-            watched.submitted = True
-            await self.stop(lease)
+        lease = TrackedSlurmLease(order, directory, parts, time.monotonic())
+        self._table.leases[number] = lease
+        self._monitor.start()
+        if number in self._stops_requested:
+            self._stops_requested.discard(number)
+            lease.submitted = True
+            await self.stop(number)
             return
         submission = asyncio.gather(*(self._submit(part) for part in parts))
         self._submissions.add(submission)
         try:
             await submission
         except (SlurmError, OSError, KeyError) as error:
-            del self._watch.leases[lease]
+            del self._table.leases[number]
             for part in parts:
-                watched.give_up(part, "lost", str(error))
-            watched.end()
-            await self._watch.quietly(*(self._slurm.cancel(part.name) for part in parts))
-            raise SlurmError(f"lease {lease} was not submitted: {error}") from None
+                await asyncio.to_thread(lease.declare_lost, part, "lost", str(error))
+            lease.end()
+            await self._table.cancel(parts)
+            raise SlurmError(f"lease {number} was not submitted: {error}") from None
         finally:
             self._submissions.discard(submission)
-        watched.since = time.monotonic()
-        watched.submitted = True
-        log.info(
-            "slurm.submitted", job=order.job, lease=lease, nodes=[part.node for part in parts]
-        )
-        if watched.stop_at is not None:  # it was stopped while it was being submitted
-            await self._stop_slurm_jobs(watched)
+        lease.since = time.monotonic()
+        lease.submitted = True
+        nodes = [part.node for part in parts]
+        log.info("slurm.submitted", job=order.job, lease=number, nodes=nodes)
+        if lease.stop_at is not None:  # stopped during its submission
+            await self._stop_slurm_jobs(lease)
 
     async def stop(self, lease: int) -> None:
-        """Tell the keepers of a lease to stop their members; after the grace these are killed."""
-        watched = self._watch.leases.get(lease)
-        if watched is None:
+        """Ask the keepers of a lease to stop their members; they kill them after the grace."""
+        tracked = self._table.leases.get(lease)
+        if tracked is None:
             if not (self._root / str(lease)).exists():
                 self._stops_requested.add(lease)
-        elif watched.stop_at is None:
-            watched.stop_at = time.monotonic()
-            watched.tell_to_stop(watched.order.grace_s)
-            if watched.submitted:
-                await self._stop_slurm_jobs(watched)
+        elif tracked.stop_at is None:
+            tracked.stop_at = time.monotonic()
+            tracked.request_stop(tracked.order.grace_s)
+            if tracked.submitted:
+                await self._stop_slurm_jobs(tracked)
+
+    async def kill(self, lease: int) -> None:
+        """Ask the keepers of a lease to kill their members; after a while Slurm does."""
+        tracked = self._table.leases.get(lease)
+        if tracked is None:
+            await self.stop(lease)
+            return
+        tracked.order = replace(tracked.order, grace_s=0.0)
+        tracked.stop_at = time.monotonic()
+        tracked.request_stop(0.0)
+        if tracked.submitted:
+            await self._stop_slurm_jobs(tracked)
 
     async def running(self) -> frozenset[int]:
         """Return the leases that have not ended."""
-        return frozenset(lease for lease, one in self._watch.leases.items() if one.ours)
+        leases = self._table.leases
+        return frozenset(number for number, lease in leases.items() if lease.wanted)
 
     async def adopt(self, leases: Collection[int]) -> None:
-        """Keep these leases, stop what else of ours Slurm runs, report who has ended."""
-        if not self._choice.known:
+        """Recover these leases, stop orphans, report leases that have ended."""
+        if not self._selection.known:
             await self.inventory()
-        listed = await asyncio.to_thread(slurm_leases.listed, self._root)
-        found = classify_leases(listed, leases)
-        for directory in found.wanted:
-            if int(directory.name) not in self._watch.leases:
-                self._take_up(directory, ours=True)
-        for directory in found.strays:
-            if int(directory.name) not in self._watch.leases:
-                self._take_up(directory, ours=False)
+        listed = await asyncio.to_thread(slurm_leases.list_directories, self._root)
+        recovered = classify_leases(listed, leases)
+        for directory in recovered.wanted:
+            if int(directory.name) not in self._table.leases:
+                self._recover_lease(directory, wanted=True)
+        for directory in recovered.orphans:
+            if int(directory.name) not in self._table.leases:
+                self._recover_lease(directory, wanted=False)
                 await self.stop(int(directory.name))
-        self._watch.settled.update(found.over)
-        for ended in found.never:
-            self._watch.reports.put_nowait(ended)
-        self._watch.complete = True
-        await self._watch.look()
-        if self._choice.addresses:  # else Slurm does not answer, which takes it its time
-            await self._watch.quietly(self._watch.ask())
-        self._watch.begin()
+        self._table.settled.update(recovered.ended)
+        for ended in recovered.never_started:
+            self._table.reports.put_nowait(ended)
+        self._monitor.complete = True
+        await self._monitor.read_lease_dirs()
+        if self._selection.addresses:  # otherwise Slurm is down, and polling it takes long
+            await self._table.suppress_slurm_errors(self._monitor.poll_slurm())
+        self._monitor.start()
 
     async def forget(self, leases: Collection[int]) -> None:
-        """Let their keepers go; remove their directories once Slurm has cleared the jobs away.
+        """Release the devices of ended leases; remove their directories after their jobs.
 
-        What takes over their devices is launched before; it shall be in Slurm's queue by then.
+        The successors on their devices are launched before this call, and must be in Slurm's
+        queue when the devices become free.
         """
         if self._submissions:
             await asyncio.wait(tuple(self._submissions))
-        await asyncio.to_thread(slurm_leases.let_go, self._root, leases)
-        self._watch.settled.update(leases)
+        await asyncio.to_thread(slurm_leases.release_devices, self._root, leases)
+        self._table.settled.update(leases)
 
     def reports(self) -> AsyncIterator[Report]:
-        """Yield what happens to leases and nodes."""
-        return self._each_report()
+        """Yield reports on leases and nodes."""
+        return self._iterate_reports()
 
     async def close(self) -> None:
-        """Stop watching; what runs goes on."""
-        await self._watch.close()
+        """Stop monitoring; leases continue to run."""
+        await self._monitor.close()
 
-    async def _each_report(self) -> AsyncIterator[Report]:
+    async def _iterate_reports(self) -> AsyncIterator[Report]:
         while True:
-            yield await self._watch.reports.get()
+            yield await self._table.reports.get()
 
-    # -- submitting and stopping ----------------------------------------------------------------
+    # -- start and stop -------------------------------------------------------------------------
 
-    async def _submit(self, part: Part) -> None:
-        order, directory = part.order, part.directory
-        kinds = order.accelerators
-        # A signal that comes before the keeper listens must not end it: the file `stop` says it.
+    async def _submit(self, part: SlurmLeasePart) -> None:
+        # A signal before the keeper has its handler must not end it: the file `stop` remains.
         script = ["#!/bin/sh", "trap '' TERM"]
+        options = self._sbatch_options(part)
+        if self.users:
+            user = pwd.getpwnam(part.order.tenant)
+            hand_over(part, user)
+            options += [f"--uid={user.pw_uid}", f"--gid={user.pw_gid}"]
+            own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+            script += [f"export {name}={shlex.quote(value)}" for name, value in own.items()]
+        keeper = [self.python, "-m", "fairlead.engines.slurm.keeper", str(part.directory)]
+        if self.node_dir:
+            keeper.append(self._home_on(part.node, part.order.tenant))
+        script.append(f"exec {shlex.join(keeper)}\n")
+        await self._slurm.submit("\n".join(script), options)
+
+    def _sbatch_options(self, part: SlurmLeasePart) -> list[str]:
+        accelerators = part.order.accelerators
+        count = len(accelerators)
         gres = ",".join(
-            f"gpu:{kind}:{kinds.count(kind)}" if kind != "gpu" else f"gpu:{len(kinds)}"
-            for kind in dict.fromkeys(kinds)
+            f"gpu:{name}:{accelerators.count(name)}" if name != "gpu" else f"gpu:{count}"
+            for name in dict.fromkeys(accelerators)
         )
         options = [
             f"--job-name={part.name}",
             f"--nodelist={part.node}",
             "--nodes=1",
             "--ntasks=1",
-            f"--cpus-per-task={self.cpus_per_device * len(kinds)}",
+            f"--cpus-per-task={self.cpus_per_device * count}",
             f"--gres={gres}",
-            "--no-requeue",  # the scheduler decides what runs again, and where
-            f"--output={directory / 'keeper.log'}",
+            "--no-requeue",  # the scheduler decides on retries
+            f"--output={part.directory / 'keeper.log'}",
             "--open-mode=append",
             "--chdir=/",
         ]
         if self.memory_per_device_gib:
-            options.append(f"--mem={int(self.memory_per_device_gib * len(kinds) * 1024)}M")
+            options.append(f"--mem={int(self.memory_per_device_gib * count * 1024)}M")
         for name in ("partition", "reservation", "account", "qos"):
             if getattr(self, name):
                 options.append(f"--{name}={getattr(self, name)}")
-        if self.users:
-            user = pwd.getpwnam(order.tenant)
-            _chown_to_tenant(part, user)
-            options += [f"--uid={user.pw_uid}", f"--gid={user.pw_gid}"]
-            own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
-            script += [f"export {name}={shlex.quote(value)}" for name, value in own.items()]
-        keeper = [self.python, "-m", "fairlead.engines.slurm.keeper", str(directory)]
-        if self.node_dir:
-            keeper.append(self._home_on(part.node, order.tenant))
-        script.append(f"exec {shlex.join(keeper)}\n")
-        await self._slurm.submit("\n".join(script), options)
+        return options
 
     def _home_on(self, node: str, tenant: str) -> str:
-        """Return where our jobs save on a node; tenants' users have a directory each."""
+        """Return the directory on a node to which jobs save; with ``users``, one per tenant."""
         name = self._prefix[:-1] + (f"-{tenant}" if self.users else "")
         return str(Path(self.node_dir.replace("{node}", node)) / name)
 
-    async def _stop_slurm_jobs(self, watched: Watched) -> None:
-        """Have Slurm drop what waits and signal what runs, so that nobody waits for a look."""
+    async def _stop_slurm_jobs(self, lease: TrackedSlurmLease) -> None:
+        """Cancel pending jobs and signal running ones, so that the stop takes effect at once."""
         calls = []
-        for part in watched.parts:
+        for part in lease.parts:
             if part.ended is None:
-                begun = part.beat is not None
-                act = self._slurm.signal if begun else self._slurm.cancel_waiting
-                calls.append(act(part.name))
-        await self._watch.quietly(*calls)
-        self._watch.poll_soon()
+                started = part.heartbeat is not None
+                call = self._slurm.signal if started else self._slurm.cancel_waiting
+                calls.append(call(part.name))
+        await self._table.suppress_slurm_errors(*calls)
+        self._monitor.poll_soon()
 
-    def _take_up(self, directory: Path, *, ours: bool) -> None:
-        """Follow a lease that was submitted before, or report how it ended."""
-        order = lease_dir.read_order(directory)
-        ended = lease_dir.read_ended(directory)
+    def _recover_lease(self, directory: Path, *, wanted: bool) -> None:
+        """Track a lease that was submitted before, or report its end."""
+        number = int(directory.name)
+        ended = lease_dir.read_ended(directory, number)
+        try:
+            order = lease_dir.read_order(directory)
+        except FileNotFoundError:
+            ended = ended or Ended(number, "lost", None, "order.json: damaged")
         if ended is not None:
-            if ours:
-                self._watch.reports.put_nowait(ended)
+            if wanted:
+                self._table.reports.put_nowait(ended)
             return
         parts = slurm_leases.read(directory, order, self._prefix + directory.name)
-        watched = Watched(order, directory, parts, time.monotonic(), submitted=True, fresh=False)
-        watched.ours = ours
-        self._watch.leases[order.lease] = watched
+        lease = TrackedSlurmLease(
+            order, directory, parts, time.monotonic(), submitted=True, fresh=False
+        )
+        lease.wanted = wanted
+        self._table.leases[order.lease] = lease
 
 
 def _allow_traversal(data: Path) -> None:
-    """Let tenants' processes pass to their own directories, and see nothing else here."""
+    """Let tenants' processes reach their own directories and read nothing else."""
     for path in data.iterdir():
         if path.is_file():
             path.chmod(0o600)
     for path in (data, data / "leases", data / "jobs"):
         path.mkdir(exist_ok=True)
         path.chmod(0o711)
-
-
-def _chown_to_tenant(part: Part, user: pwd.struct_passwd) -> None:
-    """Give a tenant's user the directories of a lease and its job."""
-    order = part.order
-    part.directory.parent.chmod(0o711)
-    given = [part.directory, *part.directory.iterdir()]
-    for name in (order.checkpoint_dir, order.log_dir):
-        path = Path(name)
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o700)
-        given += [path, *path.iterdir()]
-    for path in given:
-        os.chown(path, user.pw_uid, user.pw_gid)

@@ -1,86 +1,88 @@
-"""Which devices of a node others hold: jobs in the same partition that are not ours.
+"""Devices that other users' jobs hold on the engine's nodes.
 
-Slurm says how many devices of each accelerator are in use on a node, and we know which of these
-our own jobs hold. Devices of one accelerator on one node are alike, and Slurm gives out whichever
-it likes; so it is a count that is theirs, and any devices on which nothing of ours runs stand for
-it.
+Slurm reports the number of used devices per accelerator and node; the engine knows which of them
+its own jobs hold. Devices of one accelerator on one node are interchangeable, and Slurm allocates
+any of them, so only the count is known: devices without a running lease represent it.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fairlead.engines.base import DevicesTaken
+from fairlead.engines.base import DevicesTakenReport
 from fairlead.engines.slurm.commands import SlurmJob, SlurmNode
 from fairlead.model.cluster import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
-    """The devices of a node that leases of ours are for, by their numbers on it."""
+class LeasedDevices:
+    """The devices of this scheduler's leases on one node, by their indices."""
 
     running: Collection[int] = ()
     waiting: Collection[int] = ()
-    """Slurm has not given them to us yet"""
+    """devices that Slurm has not allocated yet"""
 
 
 @dataclass
-class Others:
-    """Remembers which devices were told to be theirs."""
+class ForeignDevices:
+    """Remembers the last report on devices that others hold."""
 
     cpus_per_device: int
     taken: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """node → devices that were told"""
-    _seen: dict[str, tuple[Counter[str], int]] = field(default_factory=dict)
-    """node → accelerator → how many were theirs when we last looked, and how many had no cores"""
+    """node → devices last reported as taken"""
+    _last_counts: dict[str, tuple[Counter[str], int]] = field(default_factory=dict)
+    """node → foreign devices per accelerator, and devices without cores, at the last poll"""
 
-    def look(
+    def update(
         self,
         nodes: Mapping[str, SlurmNode],
         known: Iterable[Node],
         jobs: Collection[SlurmJob],
-        ours: Mapping[str, Ours],
-    ) -> list[DevicesTaken]:
-        """Return what is new; ``jobs`` are our own, ``ours`` says node → devices of leases."""
+        leased: Mapping[str, LeasedDevices],
+    ) -> list[DevicesTakenReport]:
+        """Return the reports on nodes with changes.
+
+        ``jobs`` are our own; ``leased`` maps nodes to the devices of our leases.
+        """
         held: dict[str, Counter[str]] = {}
         for job in jobs:
             if job.state != "PENDING":
                 held.setdefault(job.node, Counter()).update(job.devices)
         reports = []
         for node in known:
-            found = nodes.get(node.id)
-            if found is None or found.devices != node.devices:
+            listed = nodes.get(node.id)
+            if listed is None or listed.devices != node.devices:
                 continue
-            theirs = self._foreign_counts(found, held.get(node.id, Counter()))
-            before, self._seen[node.id] = self._seen.get(node.id), theirs
-            if before not in (None, theirs):
-                continue  # a job of ours may have come or gone between Slurm's two answers
-            taken = self._choose(node, *theirs, ours.get(node.id, Ours()))
+            counts = self._foreign_counts(listed, held.get(node.id, Counter()))
+            before, self._last_counts[node.id] = self._last_counts.get(node.id), counts
+            if before not in (None, counts):
+                continue  # one of our jobs may have started or ended between Slurm's two answers
+            taken = self._choose(node, *counts, leased.get(node.id, LeasedDevices()))
             if taken != self.taken.get(node.id):
                 self.taken[node.id] = taken
-                reports.append(DevicesTaken(node.id, taken))
+                reports.append(DevicesTakenReport(node.id, taken))
         return reports
 
-    def _foreign_counts(self, node: SlurmNode, ours: Counter[str]) -> tuple[Counter[str], int]:
-        """Return how many devices are theirs, and how many more have no cores to go with them."""
-        theirs = Counter(node.used) - ours
-        free = len(node.devices) - ours.total() - theirs.total()
+    def _foreign_counts(self, node: SlurmNode, held: Counter[str]) -> tuple[Counter[str], int]:
+        """Return the foreign devices per accelerator, and how many more devices have no cores."""
+        foreign = Counter(node.used) - held
+        free = len(node.devices) - held.total() - foreign.total()
         cores = free if node.idle_cpus is None else node.idle_cpus // self.cpus_per_device
-        return theirs, max(free - cores, 0)
+        return foreign, max(free - cores, 0)
 
     def _choose(
-        self, node: Node, theirs: Counter[str], useless: int, ours: Ours
+        self, node: Node, foreign: Counter[str], without_cores: int, leased: LeasedDevices
     ) -> tuple[int, ...]:
-        """Return the devices that stand for theirs, of those told before as many as possible."""
+        """Return the devices to report as taken; prefer those that were reported before."""
         before = self.taken.get(node.id, ())
         free = sorted(
-            set(range(len(node.devices))) - set(ours.running),
-            key=lambda number: (number in ours.waiting, number not in before, -number),
+            set(range(len(node.devices))) - set(leased.running),
+            key=lambda number: (number in leased.waiting, number not in before, -number),
         )
         chosen = [
             number
-            for kind, count in theirs.items()
-            for number in [one for one in free if node.devices[one] == kind][:count]
+            for accelerator, count in foreign.items()
+            for number in [n for n in free if node.devices[n] == accelerator][:count]
         ]
-        chosen += [number for number in free if number not in chosen][:useless]
+        chosen += [number for number in free if number not in chosen][:without_cores]
         return tuple(sorted(chosen))

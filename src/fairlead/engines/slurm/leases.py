@@ -1,10 +1,10 @@
-"""A lease on Slurm: a part for each node, in directories that scheduler and nodes share.
+"""Leases on Slurm: one part per node, in directories that scheduler and nodes share.
 
 ```
-leases/<lease>/order.json   what was ordered            parts      how many there are
-               exit.json    what became of it, once all parts have ended
-               over         keepers need not hold its devices any more
-               <part>/      what a keeper's directory holds, and beat, here.json, stop, carrying
+leases/<lease>/order.json   the order                   parts      number of parts
+               exit.json    the end of the lease, once all parts have ended
+               over         keepers may release the devices
+               <part>/      a keeper's lease directory, with heartbeat, here.json, stop, carrying
 ```
 """
 
@@ -15,185 +15,206 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fairlead.engines.base import Ended, LeaseOutcome, Order
+from fairlead import untrusted_file
+from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.shared import multi_node as parts
-from fairlead.engines.shared.multi_node import saved_steps, split
+from fairlead.engines.shared import multi_node
+from fairlead.engines.shared.multi_node import saved_steps, split_by_node
 from fairlead.job import checkpoint
+from fairlead.model.lease_outcome import LeaseOutcome
+from fairlead.untrusted_file import UnusableFileError
+
+_LOCK_TIMEOUT_S = 2.0
+"""seconds that a job may hold the lock of its checkpoints when its lease is lost"""
+_TAIL_BYTES = 4096
+"""bytes at the end of a keeper's log that may hold its last line"""
+HEARTBEAT_FILE = "beat"  # lang: ok
+"""file in a part's directory that its keeper touches every second"""
 
 
 @dataclass(frozen=True, slots=True)
 class PartFiles:
-    """What the files of a part say."""
+    """State of a part as its files show it."""
 
     ended: Ended | None
     has_started: bool
-    carries: bool
-    beat: int | None
+    transfers: bool
+    heartbeat: int | None
 
 
 @dataclass(slots=True)
-class Part:
-    """What one node does for a lease, and what was last seen of it."""
+class SlurmLeasePart:
+    """The part of a lease on one node, with its last known state."""
 
     directory: Path
     name: str
-    """of the Slurm job"""
-    order: Order
+    """name of the Slurm job"""
+    order: LaunchOrder
     ended: Ended | None = None
     has_started: bool = False
-    carries: bool = False
-    """members have ended, and what they saved is on its way to the data directory"""
-    beat: int | None = None
-    """when the keeper last showed life, by the clock of whoever keeps the files"""
+    transfers: bool = False
+    """members have ended, and their last checkpoint is being transferred"""
+    heartbeat: int | None = None
+    """time of the keeper's last heartbeat in nanoseconds, by the file server's clock"""
     heartbeat_seen_at: float | None = None
-    """when we last saw that change, by our own clock; None: it never began"""
+    """monotonic time at which that heartbeat was seen; None: there was none yet"""
     runs_since: float | None = None
-    """when Slurm first said, to us, that it runs"""
+    """monotonic time at which Slurm first reported it running"""
 
     @property
     def node(self) -> str:
-        """Where it runs."""
+        """Name of its node."""
         return self.order.devices[0][0]
 
     def read(self) -> PartFiles | None:
-        """Return what its files say, None once it has ended; changes nothing."""
+        """Return the state that its files show, None once it has ended; changes nothing."""
         if self.ended is not None:
             return None
         return PartFiles(
-            lease_dir.read_ended(self.directory),
+            lease_dir.read_ended(self.directory, self.order.lease),
             self.has_started or (self.directory / "members.json").exists(),
             (self.directory / "carrying").exists(),
-            _mtime_ns(self.directory / "beat"),
+            _mtime_ns(self.directory / HEARTBEAT_FILE),
         )
 
-    def note(self, seen: PartFiles | None, now: float, age_s: Callable[[int], float]) -> None:
-        """Take in what its files say; ``age_s`` tells how old a beat that we did not see is."""
-        if seen is None or self.ended is not None:
+    def update(self, files: PartFiles | None, now: float, age_s: Callable[[int], float]) -> None:
+        """Apply the state of its files; ``age_s`` returns the age of the first heartbeat seen."""
+        if files is None or self.ended is not None:
             return
-        self.ended = seen.ended
-        self.has_started = seen.has_started
-        self.carries = seen.carries
-        if seen.beat is not None and seen.beat != self.beat:
-            self.heartbeat_seen_at = now - (age_s(seen.beat) if self.beat is None else 0.0)
-            self.beat = seen.beat
+        self.ended = files.ended
+        self.has_started = files.has_started
+        self.transfers = files.transfers
+        if files.heartbeat is not None and files.heartbeat != self.heartbeat:
+            age = age_s(files.heartbeat) if self.heartbeat is None else 0.0
+            self.heartbeat_seen_at = now - age
+            self.heartbeat = files.heartbeat
 
     def last_output_line(self) -> str:
-        """Return the last line that its keeper, or Slurm in its place, has printed."""
+        """Return the last line in the log of its keeper or, before that, of Slurm."""
         try:
-            lines = (self.directory / "keeper.log").read_text(errors="replace").split("\n")
+            descriptor = untrusted_file.open_owned(self.directory / "keeper.log")
+            with open(descriptor, "rb") as file:
+                file.seek(max(os.fstat(descriptor).st_size - _TAIL_BYTES, 0))
+                lines = file.read(_TAIL_BYTES).decode(errors="replace").split("\n")
         except OSError:
             return ""
         return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
     def quiet_s(self, now: float) -> float:
-        """Return for how long nothing was heard of a keeper that should be there."""
+        """Return the seconds since the last sign of life of a keeper that should run."""
         last = [at for at in (self.heartbeat_seen_at, self.runs_since) if at is not None]
         return now - max(last) if last else 0.0
 
+    def answers(self, now: float, silence_s: float) -> bool:
+        """Return whether the last heartbeat is within the allowed silence."""
+        return self.heartbeat_seen_at is not None and self.quiet_s(now) <= silence_s
+
 
 @dataclass(slots=True)
-class Watched:
-    """A lease whose end has not been told yet."""
+class TrackedSlurmLease:
+    """A lease whose end has not been reported."""
 
-    order: Order
+    order: LaunchOrder
     directory: Path
-    parts: list[Part]
+    parts: list[SlurmLeasePart]
     since: float
-    """when it was submitted or found, by our own clock"""
+    """monotonic time at which it was submitted or recovered"""
     submitted: bool = False
     fresh: bool = True
-    """submitted by us, not by a scheduler before us"""
-    ours: bool = True
-    """False for one that nobody wants: its end is not told"""
+    """submitted by this scheduler process, not by an earlier one"""
+    wanted: bool = True
+    """False for an orphan, whose end is not reported"""
     has_started: bool = False
     steps: float = -1.0
-    """last reported, of jobs without the library"""
+    """last reported steps, for jobs without the job library"""
     stop_at: float | None = None
-    """when it was told to stop"""
+    """monotonic time of the stop request"""
 
     @property
     def lease(self) -> int:
-        """Its number."""
+        """Number of the lease."""
         return self.order.lease
 
     def printed_steps(self) -> float | None:
-        """Return how far the job says it is, None if it says nothing."""
+        """Return the steps parsed from the job's output, None if there are none."""
         if self.order.progress_pattern is None:
             return None
-        found = [lease_dir.read_json(part.directory / "progress.json") for part in self.parts]
-        return max((float(one["steps"]) for one in found if one is not None), default=None)
+        steps = [lease_dir.read_progress(part.directory) for part in self.parts]
+        return max((each for each in steps if each is not None), default=None)
 
-    def tell_to_stop(self, grace_s: float) -> None:
-        """Leave word for the keepers to stop their members."""
+    def request_stop(self, grace_s: float) -> None:
+        """Write a stop request for the keepers."""
         for part in self.parts:
             if part.ended is None:
                 lease_dir.write_json(part.directory / "stop", {"grace_s": grace_s})
 
-    def give_up(self, part: Part, ending: LeaseOutcome, why: str) -> None:
-        """End a part of which nothing is heard; nobody can run it or write for it any more."""
+    def declare_lost(self, part: SlurmLeasePart, ending: LeaseOutcome, why: str) -> None:
+        """End a part that does not answer, fence its writers and keep it from starting."""
         order = self.order
-        with suppress(checkpoint.FencedError):  # a later lease of the job has begun
-            checkpoint.raise_fence(order.checkpoint_dir, order.lease + 1)
-        # If its keeper lives after all, out of our reach, the lock is its own; then the fence
-        # alone keeps it from doing harm.
-        held = lease_dir.hold(part.directory)
-        ended = lease_dir.read_ended(part.directory)
+        # A later lease of the job has started, or the job itself has damaged or locked its files.
+        with suppress(checkpoint.FencedError, UnusableFileError, checkpoint.LockHeldError):
+            checkpoint.raise_fence(order.checkpoint_dir, order.lease + 1, wait_s=_LOCK_TIMEOUT_S)
+        # An unreachable keeper that is still alive holds the lock; then only the fence protects.
+        lock = lease_dir.try_lock(part.directory)
+        ended = lease_dir.read_ended(part.directory, order.lease)
         part.ended = ended or Ended(order.lease, ending, saved_steps(order), why)
         if ended is None:
             lease_dir.write_ended(part.directory, part.ended)
-        if held is not None:
-            held.close()
+        if lock is not None:
+            lock.close()
 
     def end(self) -> Ended | None:
-        """Return and write down how the lease ended; None while a part has not."""
-        return parts.end(self.directory, self.order, [part.ended for part in self.parts])
+        """Persist and return the end of the lease; None while a part is still running."""
+        return multi_node.conclude(self.directory, self.order, [part.ended for part in self.parts])
 
 
-def write(directory: Path, order: Order, name: str, address: Mapping[str, str]) -> list[Part]:
-    """Leave the parts of an order for their keepers; ``address`` says how nodes are reached."""
-    orders = split(order)
+def write(
+    directory: Path, order: LaunchOrder, name: str, addresses: Mapping[str, str]
+) -> list[SlurmLeasePart]:
+    """Write the parts of an order for their keepers; ``addresses`` maps nodes to hosts."""
+    orders = split_by_node(order)
     if len(orders) > 1:
-        host = address.get(orders[0].devices[0][0], orders[0].devices[0][0])
-        orders = [replace(one, meets_at=f"{host}:0") for one in orders]
+        first = orders[0].devices[0][0]
+        host = addresses.get(first, first)
+        orders = [replace(part, meets_at=f"{host}:0") for part in orders]
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     (directory / "parts").write_text(str(len(orders)), encoding="ascii")
-    for number, one in enumerate(orders):
-        lease_dir.write_order(directory / str(number), one)
+    for number, part in enumerate(orders):
+        lease_dir.write_order(directory / str(number), part)
     lease_dir.write_order(directory, order)
     return read(directory, order, name)
 
 
-def read(directory: Path, order: Order, name: str) -> list[Part]:
-    """Return the parts that were left."""
+def read(directory: Path, order: LaunchOrder, name: str) -> list[SlurmLeasePart]:
+    """Return the parts in a lease directory."""
     return [
-        Part(directory / str(number), f"{name}.{number}", one)
-        for number, one in enumerate(split(order))
+        SlurmLeasePart(directory / str(number), f"{name}.{number}", part)
+        for number, part in enumerate(split_by_node(order))
     ]
 
 
-def listed(root: Path) -> list[Path]:
-    """Return the directories of leases; what a removal has left is removed."""
+def list_directories(root: Path) -> list[Path]:
+    """Return the lease directories; complete interrupted removals."""
     for path in root.glob(".[0-9]*"):
         shutil.rmtree(path, ignore_errors=True)
-    found = (path for path in root.iterdir() if path.name.isdigit())
-    return sorted(path for path in found if (path / "order.json").exists())
+    directories = lease_dir.list_leases(root).values()
+    return [path for path in directories if (path / "order.json").exists()]
 
 
-def let_go(root: Path, leases: Collection[int]) -> None:
-    """Leave word that the devices of leases that have ended need not be held any more."""
+def release_devices(root: Path, leases: Collection[int]) -> None:
+    """Allow the keepers of ended leases to release their devices."""
     for lease in leases:
-        with suppress(OSError):  # keepers do not wait for long
+        with suppress(OSError):  # keepers release them soon in any case
             (root / str(lease) / "over").touch()
 
 
 def remove(directory: Path) -> bool:
-    """Remove the directory of a lease that has ended, unless a keeper still lives there."""
+    """Remove the directory of an ended lease; return False if a keeper is still alive."""
     if not directory.exists():
         return True
     if any(lease_dir.is_alive(part) for part in directory.glob("[0-9]*")):
         return False
-    # Under another name first: a keeper that begins meanwhile finds all of it or nothing.
+    # Rename it first: a keeper that starts meanwhile finds the whole directory or none.
     aside = directory.with_name(f".{directory.name}")
     directory.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
@@ -201,16 +222,19 @@ def remove(directory: Path) -> bool:
 
 
 def file_server_time_ns(path: Path) -> int:
-    """Return the time by the clock of whoever keeps the files, in nanoseconds."""
+    """Return the time by the file server's clock, in nanoseconds."""
     path.touch()
     os.utime(path)
     return path.stat().st_mtime_ns
 
 
 def _mtime_ns(path: Path) -> int | None:
-    """Return when a file was last changed; it is opened, for a network file system's sake."""
+    """Return a file's modification time; opening it makes network file systems revalidate it."""
     try:
-        with path.open("rb") as file:
-            return os.fstat(file.fileno()).st_mtime_ns
-    except FileNotFoundError:
+        descriptor = untrusted_file.open_regular(path)
+    except (FileNotFoundError, UnusableFileError):
         return None
+    try:
+        return os.fstat(descriptor).st_mtime_ns
+    finally:
+        os.close(descriptor)

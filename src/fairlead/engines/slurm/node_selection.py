@@ -1,4 +1,4 @@
-"""Which of Slurm's nodes are ours to use: those of a partition or a reservation that have GPUs."""
+"""Selection of Slurm's nodes: those of a partition or a reservation that have GPUs."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from fairlead.engines.shared.nodes.registry import registered
+from fairlead.engines.shared.nodes.registry import read_registry
 from fairlead.engines.slurm.commands import Slurm, SlurmError, SlurmNode
 from fairlead.engines.slurm.nodes import inventory
 from fairlead.model.cluster import Cluster, Node
@@ -15,26 +15,26 @@ log = structlog.get_logger("fairlead.slurm")
 
 
 @dataclass
-class Choice:
-    """Knows the nodes of ours, and which joined last."""
+class NodeSelection:
+    """Keeps the list of the nodes that the engine uses, and finds those that join."""
 
     slurm: Slurm
     path: Path
-    """where the nodes are written down"""
+    """file of the node registry"""
     partition: str
-    """empty: Slurm's default partition, the one that is so when it is first asked"""
+    """empty: Slurm's default partition at the first poll"""
     reservation: str
-    """used instead of the partition unless it is empty"""
+    """used instead of the partition unless empty"""
     known: tuple[Node, ...] = ()
-    """all nodes that were ever ours, in the order of their devices' numbers"""
+    """all nodes ever selected, in the order of their device indices"""
     addresses: dict[str, str] = field(default_factory=dict)
-    """node → where it is reached"""
+    """node → its network address"""
     _reserved: frozenset[str] | None = None
-    """the reservation's nodes when it could last be asked for"""
+    """nodes of the reservation at the last successful request"""
 
     async def find(self) -> Cluster:
-        """Return the nodes as they are now; those found last if Slurm's controller is away."""
-        known = registered(self.path)
+        """Return the current nodes, or the registered ones if Slurm is unreachable."""
+        known = read_registry(self.path)
         try:
             nodes = await self.locate()
             await self._register(nodes, await self._selected(nodes))
@@ -46,20 +46,20 @@ class Choice:
         return Cluster(self.known)
 
     async def locate(self) -> list[SlurmNode]:
-        """Learn where nodes are reached; return all of Slurm's."""
+        """Update the addresses of nodes; return all of Slurm's nodes."""
         nodes = await self.slurm.nodes()
         self.addresses = {node.name: node.address for node in nodes}
         return nodes
 
-    async def look(self) -> tuple[Mapping[str, SlurmNode], list[Node]]:
-        """Return the nodes that are ours, by name, and which of them have joined since."""
+    async def refresh(self) -> tuple[Mapping[str, SlurmNode], list[Node]]:
+        """Return the selected nodes by name, and those that have joined since the last call."""
         listed = {node.name: node for node in await self.locate()}
-        ours = await self._selected(listed.values())
+        selected = await self._selected(listed.values())
         before = {node.id for node in self.known}
-        if any(listed[name].devices for name in ours & listed.keys() - before):
-            await self._register(listed.values(), ours)
+        if any(listed[name].devices for name in selected & listed.keys() - before):
+            await self._register(listed.values(), selected)
         joined = [node for node in self.known if node.id not in before]
-        return {name: node for name, node in listed.items() if name in ours}, joined
+        return {name: node for name, node in listed.items() if name in selected}, joined
 
     async def _selected(self, nodes: Iterable[SlurmNode]) -> frozenset[str]:
         if self.reservation:
@@ -71,11 +71,11 @@ class Choice:
         try:
             self._reserved = frozenset(await self.slurm.reserved_nodes(self.reservation))
         except SlurmError as error:
-            # A command that failed once must not make all nodes look gone.
+            # One failed command must not remove all nodes.
             if self._reserved is None:
                 raise
             log.warning("slurm.no-reservation", error=str(error))
         return self._reserved
 
-    async def _register(self, nodes: Iterable[SlurmNode], ours: Collection[str]) -> None:
-        self.known = inventory(self.path, nodes, await self.slurm.racks(), ours).nodes
+    async def _register(self, nodes: Iterable[SlurmNode], selected: Collection[str]) -> None:
+        self.known = inventory(self.path, nodes, await self.slurm.racks(), selected).nodes

@@ -1,7 +1,7 @@
-"""Which of Slurm's nodes can be used, and what there is to tell about that.
+"""Slurm's nodes: their status, and their place in the node registry.
 
-A node cannot be used when Slurm says so (down, drained, reserved for others), or when its keepers
-are silent, which shows long before Slurm notices.
+A node is down when Slurm says so (down, drained, reserved for others), or when its keepers are
+silent, which shows long before Slurm notices.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -9,65 +9,67 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.engines.base import NodeDown, NodeUp
-from fairlead.engines.shared.nodes.registry import register
+from fairlead.engines.shared.nodes.registry import update_registry
 from fairlead.engines.shared.nodes.status import NodeStatus
 from fairlead.engines.slurm.commands import SlurmJob, SlurmNode
 from fairlead.model.cluster import Cluster, Node
 
-_ANSWERS_S = 15.0
-"""how long Slurm may be unsure of a node before it is taken for lost"""
+_ANSWER_TIMEOUT_S = 15.0
+"""seconds that a node's state may be uncertain in Slurm before the node is lost"""
 
 
 @dataclass
 class SlurmNodeStatus(NodeStatus):
-    """Remembers what was told about each node, and why it cannot be used."""
+    """Remembers the last report about each node, and the reason why it is down."""
 
     reserved: bool = False
+    """nodes are used under a reservation"""
     silent: set[str] = field(default_factory=set)
-    """whose keepers do not answer though Slurm says they run"""
+    """nodes whose keepers do not answer although Slurm lists their jobs as running"""
     _uncertain_since: dict[str, float] = field(default_factory=dict)
-    """node → since when Slurm is unsure of it"""
+    """node → monotonic time since which its state is uncertain"""
 
-    def judge(
+    def update_all(
         self,
         nodes: Mapping[str, SlurmNode],
         known: Iterable[Node],
         jobs: Collection[SlurmJob],
-        leased: Mapping[str, bool],
+        heard: Mapping[str, bool],
         now: float,
     ) -> list[NodeDown | NodeUp]:
-        """Return what is new.
+        """Return the reports on nodes that have gone down or come back.
 
-        ``jobs`` are ours; ``leased`` says of nodes with leases of ours whether these are heard of.
+        ``jobs`` are our own; ``heard`` maps nodes with leases to whether a keeper answers.
         """
         held = {job.node for job in jobs if job.state != "PENDING"}
         reports: list[NodeDown | NodeUp] = []
         for node in known:
-            found = nodes.get(node.id)
-            if found is None or found.devices != node.devices:
+            listed = nodes.get(node.id)
+            if listed is None or listed.devices != node.devices:
                 up = False
             else:
-                up = self._is_up(found, node.id in held, leased.get(node.id, False), now)
-            reports += self.standing(node.id, up, now)
+                up = self._is_up(listed, node.id in held, heard.get(node.id, False), now)
+            reports += self.record(node.id, up, now)
         return reports
 
-    def lose(self, name: str, now: float) -> list[NodeDown | NodeUp]:
-        """Return the report that a node's keepers do not answer any more."""
+    def mark_silent(self, name: str, now: float) -> list[NodeDown | NodeUp]:
+        """Mark a node down because its keepers do not answer; return the report."""
         self.silent.add(name)
-        return self.standing(name, False, now)
+        return self.record(name, False, now)
 
     def _is_up(self, node: SlurmNode, held: bool, heard: bool, now: float) -> bool:
-        standing = node.standing(reserved=self.reserved)
-        if standing == "unsure":
-            # What its keepers say counts for more; else it has a while to answer.
-            if heard or now - self._uncertain_since.setdefault(node.name, now) < _ANSWERS_S:
+        availability = node.availability(reserved=self.reserved)
+        if availability == "unsure":
+            # Heartbeats count for more than Slurm's state; without them the node has some time.
+            if heard:
                 return node.name not in self.down
-            return False
+            since = self._uncertain_since.setdefault(node.name, now)
+            return now - since < _ANSWER_TIMEOUT_S and node.name not in self.down
         self._uncertain_since.pop(node.name, None)
-        if standing == "down":
+        if availability == "down":
             return False
         if node.name in self.silent:
-            # Slurm clears a job away only when the node answers, so then it is back.
+            # Slurm clears a job only after the node has answered, so the node is back then.
             if held:
                 return False
             self.silent.discard(node.name)
@@ -75,11 +77,11 @@ class SlurmNodeStatus(NodeStatus):
 
 
 def inventory(
-    path: Path, nodes: Iterable[SlurmNode], racks: Mapping[str, str], chosen: Collection[str]
+    path: Path, nodes: Iterable[SlurmNode], racks: Mapping[str, str], selected: Collection[str]
 ) -> Cluster:
-    """Return the cluster, in which nodes keep their place over restarts; see ``register``."""
-    usable = (node for node in nodes if node.name in chosen and node.devices)
-    return register(
+    """Add the selected nodes with devices to the node registry; return all registered nodes."""
+    usable = (node for node in nodes if node.name in selected and node.devices)
+    return update_registry(
         path,
         (
             Node(node.name, node.devices, racks.get(node.name) or _rack_feature(node.features))
@@ -89,5 +91,5 @@ def inventory(
 
 
 def _rack_feature(features: Iterable[str]) -> str:
-    """Return the rack that a feature such as rack-12 names, for clusters without a topology."""
+    """Return the rack in a feature such as rack-12, for clusters without a topology."""
     return next((f for f in features if f.startswith("rack")), "")

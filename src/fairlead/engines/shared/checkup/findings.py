@@ -1,18 +1,18 @@
-"""What a check-up finds."""
+"""Findings of a checkup."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["ok", "warning", "wrong"]
 MAX_CLOCK_SKEW_S = 2.0
-"""by which clocks may differ"""
+"""tolerated difference between two clocks"""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, how it stands, and what to do if it is not well."""
+    """One finding: its subject, level and text, and the fix if there is a problem."""
 
     what: str
     level: Level
-    found: str
+    found: str  # lang: ok
     fix: str = ""

@@ -1,4 +1,4 @@
-"""Whether nodes see the data directory, our clock and our address: each is asked, by a probe."""
+"""Checkup of nodes: a probe on each tests data directory, clock and the server's address."""
 
 import fcntl
 import json
@@ -12,61 +12,62 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from fairlead import __version__
-from fairlead.engines.plugin import LOOPBACK, Site
+from fairlead.engines.plugin import ANY_ADDRESS, LOOPBACK, Site
 from fairlead.engines.shared.checkup import probe
 from fairlead.engines.shared.checkup.findings import MAX_CLOCK_SKEW_S, Finding
+from fairlead.version import __version__
 
 MAX_PROBED_NODES = 16
-"""that are asked: enough to find what is set up differently here and there"""
-_PATIENCE_S = 30.0
+"""maximum number of nodes to probe: enough to find nodes that are set up differently"""
+_TIMEOUT_S = 30.0
 _VISIBLE_AFTER_S = 5.0
-"""what a shared file system may take to show a new file"""
-_LOOK_S = 2.0
+"""seconds that a shared file system may take to show a new file"""
+_LIVENESS_POLL_S = 2.0
+_ANSWER_POLL_S = 0.1
 
 
 class Probes(Protocol):
     """Starts the probe of a directory on nodes."""
 
     def start(self, directory: Path, nodes: Sequence[str]) -> Mapping[str, str]:
-        """Return the nodes where it could not be started, with the reason."""
+        """Return the nodes where the probe could not be started, with the reason."""
         ...
 
     def run(self) -> bool:
-        """Tell whether any probe still waits or runs."""
+        """Return whether any probe still waits or runs."""
         ...
 
     def end(self) -> None:
-        """End those that still wait or run."""
+        """End the probes that still wait or run."""
         ...
 
 
 def check_nodes(
     site: Site, nodes: Sequence[str], probes: Probes, node_dir: str = ""
 ) -> Iterator[Finding]:
-    """Ask nodes what they see, and yield what is not as it should be, or that all is.
+    """Probe nodes and yield the findings.
 
-    ``node_dir`` is a directory of each node's own to which jobs save.
+    ``node_dir`` is a directory on each node to which jobs save.
     """
-    asked = list(nodes)[:MAX_PROBED_NODES]
+    probed = list(nodes)[:MAX_PROBED_NODES]
     try:
         site.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory = Path(tempfile.mkdtemp(prefix="doctor-", dir=site.data))
     except OSError as error:
         fix = "give --data a directory that this user and all nodes can write to"
-        said = f"{site.data} cannot be written to: {error.strerror}"
-        yield Finding("shared directory", "wrong", said, fix)
+        problem = f"cannot write to {site.data}: {error.strerror}"
+        yield Finding("shared directory", "wrong", problem, fix)
         return
     try:
         with ExitStack() as stack:
-            host, port = _address(site, stack)
-            probe.ask(directory, host, port, node_dir)
+            host, port = _listen(site, stack)
+            probe.write_question(directory, host, port, node_dir)
             lock = stack.enter_context((directory / "lock").open("rb"))
             fcntl.flock(lock, fcntl.LOCK_EX)
-            failed = probes.start(directory, asked)
-            answers = _collect(directory, [n for n in asked if n not in failed], probes)
-            logs = {node: _last_line(directory / f"{node}.log") for node in asked}
-        yield from _judge(site, asked, failed, answers, logs)
+            failed = probes.start(directory, probed)
+            answers = _collect(directory, [n for n in probed if n not in failed], probes)
+            logs = {node: _last_line(directory / f"{node}.log") for node in probed}
+        yield from _findings(site, probed, failed, answers, logs)
         if node_dir and answers:
             yield _check_node_dirs(node_dir, answers)
     finally:
@@ -74,112 +75,107 @@ def check_nodes(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _address(site: Site, stack: ExitStack) -> tuple[str, int]:
-    """Return where nodes would reach the server; somebody listens there for the while."""
-    host = os.uname().nodename if site.host in ("0.0.0.0", "::") else site.host
+def _listen(site: Site, stack: ExitStack) -> tuple[str, int]:
+    """Return the server's address for nodes; listen there until the stack is closed."""
+    host = os.uname().nodename if site.host in ANY_ADDRESS else site.host
     with suppress(OSError):
-        door = stack.enter_context(socket.socket())
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((site.host, site.port))
-        door.listen(MAX_PROBED_NODES)
+        listener = stack.enter_context(socket.socket())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((site.host, site.port))
+        listener.listen(MAX_PROBED_NODES)
     return host, site.port
 
 
 def _collect(directory: Path, nodes: Sequence[str], probes: Probes) -> dict[str, dict[str, Any]]:
-    """Return answers as they come, each with how far the node's clock is ahead."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the answers of nodes, each with the lead of the node's clock."""
+    answers: dict[str, dict[str, Any]] = {}
     now = time.monotonic()
-    until, look_at = now + _PATIENCE_S, now + _LOOK_S
-    while len(found) < len(nodes) and time.monotonic() < until:
-        if time.monotonic() > look_at:
-            look_at += _LOOK_S
-            if not probes.run():  # who has not answered yet will not
+    until, poll_at = now + _TIMEOUT_S, now + _LIVENESS_POLL_S
+    while len(answers) < len(nodes) and time.monotonic() < until:
+        if time.monotonic() > poll_at:
+            poll_at += _LIVENESS_POLL_S
+            if not probes.run():  # no further answer will be written
                 until = min(until, time.monotonic() + _VISIBLE_AFTER_S)
         for node in nodes:
             path = directory / "answers" / f"{node}.json"
-            if node not in found and path.exists():
+            if node not in answers and path.exists():
                 read_at = time.time()
-                found[node] = json.loads(path.read_text(encoding="ascii"))
-                found[node]["ahead_s"] = found[node]["at"] - read_at
-        time.sleep(0.1)
-    return found
+                answers[node] = json.loads(path.read_text(encoding="ascii"))
+                answers[node]["ahead_s"] = answers[node]["at"] - read_at
+        time.sleep(_ANSWER_POLL_S)
+    return answers
 
 
-def _judge(
+def _findings(
     site: Site,
-    asked: Sequence[str],
+    probed: Sequence[str],
     failed: Mapping[str, str],
     answers: Mapping[str, dict[str, Any]],
     logs: Mapping[str, str],
 ) -> Iterator[Finding]:
-    silent = [node for node in asked if node not in answers and node not in failed]
-    for node, why in list(failed.items())[:3]:
-        yield Finding("nodes", "wrong", f"{node}: {why}", "let this user start jobs there")
+    silent = [node for node in probed if node not in answers and node not in failed]
+    for node, reason in list(failed.items())[:3]:
+        yield Finding("nodes", "wrong", f"{node}: {reason}", "let this user start jobs there")
     if silent:
-        said = next((logs[node] for node in silent if logs[node]), "")
-        if said and str(site.data) not in said:
+        log = next((logs[node] for node in silent if logs[node]), "")
+        if log and str(site.data) not in log:
             fix = "install Fairlead there under the same path, or give the engine python=PATH"
         else:
-            fix = f"let all nodes see {site.data} under this path, writable; or see the job"
-        yield Finding("nodes", "wrong", f"no answer from {_names(silent)} {said}".rstrip(), fix)
+            fix = f"make {site.data} writable under this path on all nodes; or see the job"
+        yield Finding("nodes", "wrong", f"no answer from {_names(silent)} {log}".rstrip(), fix)
     if not answers:
         return
-    yield Finding("shared directory", "ok", f"{len(answers)} of {len(asked)} nodes write to it")
-    if any(not one["locks"] for one in answers.values()):
-        said = f"locks on {site.data} do not reach from node to node"
-        fix = "use a file system whose locks do: NFS 4, Lustre mounted with flock, …"
-        yield Finding("shared directory", "wrong", said, fix)
-    yield from _versions(answers)
-    yield from _clocks(answers)
-    yield from _check_server_reachable(site, answers)
+    yield Finding("shared directory", "ok", f"{len(answers)} of {len(probed)} nodes write to it")
+    if any(not answer["locks"] for answer in answers.values()):
+        problem = f"locks on {site.data} do not work across nodes"
+        fix = "use a file system with locks across nodes: NFS 4, Lustre mounted with flock, …"
+        yield Finding("shared directory", "wrong", problem, fix)
+    yield _check_versions(answers)
+    yield _check_clocks(answers)
+    yield _check_server_reachable(site, answers)
 
 
 def _check_node_dirs(node_dir: str, answers: Mapping[str, dict[str, Any]]) -> Finding:
-    bad = {node: one["writes"] for node, one in answers.items() if one["writes"]}
-    if not bad:
+    failed = {node: answer["writes"] for node, answer in answers.items() if answer["writes"]}
+    if not failed:
         return Finding("node directory", "ok", f"nodes write to {node_dir}")
-    said = f"{_names(list(bad))} cannot write to {next(iter(bad.values()))}"
-    fix = "give node-dir= a directory on a disk of every node, writable for who runs jobs there"
-    return Finding("node directory", "wrong", said, fix)
+    problem = f"{_names(list(failed))} cannot write to {next(iter(failed.values()))}"
+    fix = "give node-dir= a directory on a disk of every node, writable for the user of jobs"
+    return Finding("node directory", "wrong", problem, fix)
 
 
-def _versions(answers: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:
-    others = {one["version"] for one in answers.values()} - {__version__}
-    if others:
-        said = f"nodes have Fairlead {', '.join(sorted(others))}, this is {__version__}"
-        yield Finding("job library", "warning", said, f"install {__version__} there")
-    else:
-        yield Finding("job library", "ok", f"nodes have Fairlead {__version__}")
+def _check_versions(answers: Mapping[str, dict[str, Any]]) -> Finding:
+    others = {answer["version"] for answer in answers.values()} - {__version__}
+    if not others:
+        return Finding("job library", "ok", f"nodes have Fairlead {__version__}")
+    problem = f"nodes have Fairlead {', '.join(sorted(others))}, the server {__version__}"
+    return Finding("job library", "warning", problem, f"install {__version__} there")
 
 
-def _clocks(answers: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:
-    off = {
-        node: one["ahead_s"]
-        for node, one in answers.items()
-        if not -MAX_CLOCK_SKEW_S - _VISIBLE_AFTER_S < one["ahead_s"] < MAX_CLOCK_SKEW_S
+def _check_clocks(answers: Mapping[str, dict[str, Any]]) -> Finding:
+    skewed = {
+        node: answer["ahead_s"]
+        for node, answer in answers.items()
+        if not -MAX_CLOCK_SKEW_S - _VISIBLE_AFTER_S < answer["ahead_s"] < MAX_CLOCK_SKEW_S
     }
-    if off:
-        node = max(off, key=lambda name: abs(off[name]))
-        said = f"the clock of {node} differs from ours by {off[node]:+.0f} s"
-        yield Finding("clocks", "warning", said, "let NTP set all clocks: logs would mislead")
-    else:
-        yield Finding("clocks", "ok", "nodes have our time")
+    if not skewed:
+        return Finding("clocks", "ok", "nodes have the server's time")
+    node = max(skewed, key=lambda name: abs(skewed[name]))
+    problem = f"the clock of {node} differs from the server's by {skewed[node]:+.0f} s"
+    return Finding("clocks", "warning", problem, "set all clocks by NTP: logs would mislead")
 
 
-def _check_server_reachable(
-    site: Site, answers: Mapping[str, dict[str, Any]]
-) -> Iterator[Finding]:
-    away = {node: one["reaches"] for node, one in answers.items() if one["reaches"]}
-    if not away:
-        yield Finding("port", "ok", f"nodes reach {site.host}:{site.port}")
-        return
-    why = next(iter(away.values()))
+def _check_server_reachable(site: Site, answers: Mapping[str, dict[str, Any]]) -> Finding:
+    failed = {node: answer["reaches"] for node, answer in answers.items() if answer["reaches"]}
+    if not failed:
+        return Finding("port", "ok", f"nodes reach {site.host}:{site.port}")
+    reason = next(iter(failed.values()))
     if site.host in LOOPBACK:
         fix = "give --host 0.0.0.0 with --tls-certificate and --tls-key"
     else:
         fix = f"let nodes connect to port {site.port} of this machine"
-    said = f"{_names(list(away))} cannot reach {site.host}:{site.port}: {why}"
-    yield Finding("port", "wrong", said, fix)
+    problem = f"{_names(list(failed))} cannot reach {site.host}:{site.port}: {reason}"
+    return Finding("port", "wrong", problem, fix)
 
 
 def _names(nodes: Sequence[str]) -> str:

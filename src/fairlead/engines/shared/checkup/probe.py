@@ -1,8 +1,8 @@
-"""What a node can do for a scheduler elsewhere: run there, it leaves an answer in a directory.
+"""The probe that a checkup runs on a node; its answer is a file in a shared directory.
 
 ``python -m fairlead.engines.shared.checkup.probe DIR NODE`` reads ``DIR/question.json`` and writes
-``DIR/answers/NODE.json``. Whoever asks holds a lock on ``DIR/lock`` meanwhile, so that a node that
-gets it shows that locks do not reach across machines.
+``DIR/answers/NODE.json``. The checkup holds a lock on ``DIR/lock`` meanwhile: a node that gets the
+lock shows that locks do not work across nodes.
 """
 
 import fcntl
@@ -13,36 +13,32 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead import __version__
+from fairlead.atomic_file import replace_text
+from fairlead.version import __version__
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
-def ask(directory: Path, host: str, port: int, node_dir: str = "") -> None:
-    """Leave a question for nodes: who sees it, and is that address reached from there?
-
-    With ``node_dir``, a directory of each node's own: can it be written to?
-    """
+def write_question(directory: Path, host: str, port: int, node_dir: str = "") -> None:
+    """Write the question for nodes: the address to connect to and the directory to write to."""
     (directory / "answers").mkdir()
     question = {"host": host, "port": port, "node_dir": node_dir}
     (directory / "question.json").write_text(json.dumps(question), encoding="ascii")
     (directory / "lock").touch()
 
 
-def answer(directory: Path, node: str) -> None:
-    """Say what this node sees."""
+def write_answer(directory: Path, node: str) -> None:
+    """Write this node's answer."""
     question = json.loads((directory / "question.json").read_text(encoding="ascii"))
-    found = {
+    answer = {
         "version": __version__,
         "python": sys.executable,
         "locks": _is_locked(directory / "lock"),
-        "reaches": _reach(question["host"], int(question["port"])),
-        "writes": _write(question["node_dir"].replace("{node}", node)),
+        "reaches": _connection_error(question["host"], int(question["port"])),
+        "writes": _write_error(question["node_dir"].replace("{node}", node)),
         "at": time.time(),
     }
-    aside = directory / "answers" / f".{node}"
-    aside.write_text(json.dumps(found), encoding="ascii")
-    aside.rename(directory / "answers" / f"{node}.json")
+    replace_text(directory / "answers" / f"{node}.json", json.dumps(answer), durable=False)
 
 
 def _is_locked(path: Path) -> bool:
@@ -54,17 +50,17 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _reach(host: str, port: int) -> str:
-    """Return why an address is not reached, empty if it is."""
+def _connection_error(host: str, port: int) -> str:
+    """Return the error of a connection to an address, empty if it succeeds."""
     try:
-        with socket.create_connection((host, port), timeout=_PATIENCE_S):
+        with socket.create_connection((host, port), timeout=_TIMEOUT_S):
             return ""
     except OSError as error:
         return str(error)
 
 
-def _write(directory: str) -> str:
-    """Return why a directory cannot be written to, empty if it can or none was named."""
+def _write_error(directory: str) -> str:
+    """Return the error of a write to a directory, empty if it succeeds or none was named."""
     try:
         if directory:
             Path(directory).mkdir(parents=True, exist_ok=True)
@@ -76,4 +72,4 @@ def _write(directory: str) -> str:
 
 
 if __name__ == "__main__":
-    answer(Path(sys.argv[1]), sys.argv[2])
+    write_answer(Path(sys.argv[1]), sys.argv[2])

@@ -1,53 +1,57 @@
-"""A node's own files of a scheduler's jobs, where checkpoints are not in a shared directory.
+"""A node's copies of checkpoints and logs, where nodes share no directory.
 
-The data directory is what counts: a checkpoint is in force when it is there, under the fence that
-the server raises. Here are the node's copies, what members have saved and what was carried to
-them; whoever carries (``ray_freight``, ``slurm_carrier``) asks for them by paths relative to the
-scheduler's home on the node, which cannot lead out of it.
+The data directory is authoritative: a checkpoint is committed once it is there, under the fence
+that the server raises. A node holds copies: files that members have saved and files that were
+transferred to them. The engines' transfer modules name files by paths relative to the scheduler's
+home on the node, which cannot lead out of it.
 """
 
 import os
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fairlead.engines.base import Order
+from fairlead import untrusted_file
+from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import log_file
 from fairlead.job import checkpoint
-from fairlead.job.checkpoint import Latest
+from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.untrusted_file import UnusableFileError
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """The members of a part have all written their files of a checkpoint."""
+class CheckpointSaved:
+    """All members of a part have written their files of a checkpoint."""
 
     lease: int
     steps: int
-    in_force: bool
-    """rank 0, here, has put it in force"""
+    committed: bool
+    """rank 0 runs on this node and has committed the checkpoint"""
 
 
-def with_node_paths(order: Order, home: str) -> Order:
-    """Return an order whose checkpoints and logs are in a node's own directory."""
+def with_node_paths(order: LaunchOrder, home: str) -> LaunchOrder:
+    """Return an order whose checkpoints and logs are in a directory of the node."""
     jobs = Path(home) / "jobs" / order.job
     return replace(order, checkpoint_dir=str(jobs / "checkpoint"), log_dir=str(jobs / "logs"))
 
 
 def checkpoint_path(job: str, name: str) -> str:
-    """Return where a file of a job's checkpoint is, relative to a home."""
+    """Return the path of a file of a job's checkpoint, relative to a home."""
     return f"jobs/{job}/checkpoint/{name}"
 
 
-def checkpoint_files(order: Order, steps: int) -> list[str]:
+def checkpoint_files(order: LaunchOrder, steps: int) -> list[str]:
     """Return the files that the members of a part write for a checkpoint."""
     ranks = range(order.first_rank, order.first_rank + len(order.devices))
     return [f"{order.lease}-{steps}.{rank}.ckpt" for rank in ranks]
 
 
-def files_to_restore(order: Order, found: Latest) -> list[str]:
+def files_to_restore(order: LaunchOrder, committed: CommittedCheckpoint) -> list[str]:
     """Return the files of a checkpoint that the members of a part start from."""
     ranks = range(order.first_rank, order.first_rank + len(order.devices))
-    return sorted({found.files[rank if rank < len(found.files) else 0] for rank in ranks})
+    files = committed.files
+    return sorted({files[rank if rank < len(files) else 0] for rank in ranks})
 
 
 @dataclass
@@ -55,80 +59,88 @@ class NodeFiles:
     """One scheduler's files on this node."""
 
     home: Path
-    _told: dict[int, Saved] = field(default_factory=dict)
+    _reported: dict[int, CheckpointSaved] = field(default_factory=dict)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Return a piece of a file, nothing behind its end or if there is none."""
+        """Return a chunk of a file; nothing beyond its end or if it does not exist."""
         try:
-            with self._inside(path).open("rb") as file:
+            with open(untrusted_file.open_regular(self._resolve(path)), "rb") as file:
                 file.seek(offset)
                 return file.read(size)
-        except FileNotFoundError:
+        except (FileNotFoundError, UnusableFileError):
             return b""
 
     def read_log(self, path: str, after: int, size: int) -> tuple[int, bytes]:
-        """Return a piece of a log and where in it that is; see ``log_file.read``."""
-        return log_file.read(self._inside(path), after, size)
+        """Return (offset, bytes) of a chunk of a log; see ``log_file.read``."""
+        return log_file.read(self._resolve(path), after, size)
 
-    def write(self, path: str, offset: int, piece: bytes) -> None:
-        """Write a piece of a file, the first of which begins it anew."""
-        inside = self._inside(path)
-        inside.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with inside.open("r+b" if offset else "wb") as file:
+    def write(self, path: str, offset: int, chunk: bytes) -> None:
+        """Write a chunk of a file; the chunk at offset 0 truncates it."""
+        target = self._resolve(path)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = untrusted_file.open_regular(target, os.O_RDWR | os.O_CREAT, 0o600)
+        with open(descriptor, "r+b") as file:
+            if not offset:
+                file.truncate()
             file.seek(offset)
-            file.write(piece)
+            file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
 
     def missing(self, job: str, names: Iterable[str]) -> list[str]:
-        """Return which of a checkpoint's files are not here, whole."""
+        """Return the files of a checkpoint that are missing or damaged here."""
         return [
             name
             for name in names
-            if not checkpoint.is_intact(str(self._inside(checkpoint_path(job, name))))
+            if not checkpoint.is_intact(str(self._resolve(checkpoint_path(job, name))))
         ]
 
-    def install(self, job: str, lease: int, found: Latest | None) -> None:
-        """Put a checkpoint in force that was carried here; see ``checkpoint.install``."""
-        checkpoint.install(str(self._inside(checkpoint_path(job, ""))), lease, found)
+    def install(self, job: str, lease: int, committed: CommittedCheckpoint | None) -> None:
+        """Commit a checkpoint that was transferred here; see ``checkpoint.install``."""
+        checkpoint.install(str(self._resolve(checkpoint_path(job, ""))), lease, committed)
 
-    def empty(self, job: str, lease: int) -> None:
-        """Remove what was carried away; see ``checkpoint.empty``."""
-        checkpoint.empty(str(self._inside(checkpoint_path(job, ""))), lease)
+    def remove_copy(self, job: str, lease: int) -> None:
+        """Remove a checkpoint that was transferred away; see ``checkpoint.remove_copy``."""
+        checkpoint.remove_copy(str(self._resolve(checkpoint_path(job, ""))), lease)
 
-    def mark(self, job: str, names: Collection[str]) -> None:
-        """Let rank 0 know that members elsewhere have written, and the server has their files."""
+    def mark_received(self, job: str, names: Collection[str]) -> None:
+        """Show rank 0 that the server has these files, which members on other nodes wrote."""
         for name in names:
-            self._inside(checkpoint_path(job, name)).touch()
+            path = self._resolve(checkpoint_path(job, name))
+            os.close(untrusted_file.open_regular(path, os.O_WRONLY | os.O_CREAT))
 
-    def saved(self, order: Order) -> Saved | None:
-        """Return what the members of a part have saved since this was asked last."""
-        where = Path(order.checkpoint_dir)
-        steps = [
-            int(path.name.partition("-")[2].partition(".")[0])
-            for path in where.glob(f"{order.lease}-*.{order.first_rank}.ckpt")
-        ]
-        whole = [
+    def new_checkpoint(self, order: LaunchOrder) -> CheckpointSaved | None:
+        """Return the newest checkpoint of a part's members, None if it was returned before."""
+        directory = Path(order.checkpoint_dir)
+        name = re.compile(rf"{order.lease}-(\d{{1,15}})\.{order.first_rank}\.ckpt")
+        entries = os.listdir(directory) if directory.is_dir() else ()
+        steps = [int(match[1]) for entry in entries if (match := name.fullmatch(entry))]
+        complete = [
             step
             for step in steps
-            if all((where / name).exists() for name in checkpoint_files(order, step))
+            if all((directory / name).exists() for name in checkpoint_files(order, step))
         ]
-        if not whole:
+        if not complete:
             return None
-        found = checkpoint.latest(order.checkpoint_dir)
-        in_force = found is not None and (found.lease, found.steps) == (order.lease, max(whole))
-        saved = Saved(order.lease, max(whole), in_force and order.first_rank == 0)
-        if self._told.get(order.lease) == saved:
+        try:
+            latest = checkpoint.latest(order.checkpoint_dir)
+        except UnusableFileError:  # the end of the lease reports it
             return None
-        self._told[order.lease] = saved
+        newest = max(complete)
+        committed = latest is not None and (latest.lease, latest.steps) == (order.lease, newest)
+        saved = CheckpointSaved(order.lease, newest, committed and order.first_rank == 0)
+        if self._reported.get(order.lease) == saved:
+            return None
+        self._reported[order.lease] = saved
         return saved
 
-    def forget(self) -> None:
-        """Tell again what was told: somebody else listens."""
-        self._told.clear()
+    def report_again(self) -> None:
+        """Make ``new_checkpoint`` return known checkpoints again: its caller has changed."""
+        self._reported.clear()
 
-    def _inside(self, path: str) -> Path:
-        inside = (self.home / path).resolve()
-        if not inside.is_relative_to(self.home.resolve()):
-            raise ValueError(f"{path} is not in {self.home}")
-        return inside
+    def _resolve(self, path: str) -> Path:
+        parent, name = os.path.split(self.home / path)
+        resolved = Path(parent).resolve() / name  # the name itself may be a job's link
+        if name == ".." or not resolved.is_relative_to(self.home.resolve()):
+            raise ValueError(f"{path} is outside {self.home}")
+        return resolved

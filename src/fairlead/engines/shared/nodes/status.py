@@ -1,40 +1,41 @@
-"""What was told of each node, that it is down or back, across restarts of the scheduler."""
+"""Persistent node status: the nodes reported as down, across restarts of the scheduler."""
 
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fairlead.atomic_file import replace_text
 from fairlead.engines.base import NodeDown, NodeUp
 
 _CONFIRMED_AFTER_S = 60.0
-"""by then a report has been written down by whoever it was for"""
+"""seconds after which the scheduler has surely persisted a report"""
 
 
 @dataclass
 class NodeStatus:
-    """Tells what is new, once; after a restart again, as whoever was told may have forgotten."""
+    """Reports each change of a node once, and again after a restart.
+
+    A scheduler that crashed may not have persisted the last report.
+    """
 
     path: Path
-    """where it is written down"""
+    """file that keeps the nodes reported as down"""
     down: set[str] = field(default_factory=set, init=False)
-    """told to be down"""
+    """nodes reported as down"""
     _unconfirmed: set[str] = field(default_factory=set, init=False)
-    """of which nobody knows what was told last"""
+    """nodes whose last report an earlier scheduler may not have persisted"""
     _back: dict[str, float] = field(default_factory=dict, init=False)
-    """node → when it was told to be back"""
+    """node → time at which it was reported as up again"""
 
-    def recall(self) -> None:
-        """Take up from before a restart: what was told to be down then is told again, or is back.
-
-        Whoever was told may have forgotten; those that were not told do not hear of nodes twice.
-        """
+    def load(self) -> None:
+        """Load the nodes reported as down before a restart, so that they are reported again."""
         with suppress(FileNotFoundError):
             self._unconfirmed = set(json.loads(self.path.read_text(encoding="utf-8")))
 
-    def standing(self, name: str, up: bool, now: float) -> list[NodeDown | NodeUp]:
-        """Return what there is to tell of a node that can or cannot be used."""
-        self._forget(now)
+    def record(self, name: str, up: bool, now: float) -> list[NodeDown | NodeUp]:
+        """Record whether a node is usable; return the report to send, if any."""
+        self._drop_confirmed(now)
         if up != (name in self.down) and name not in self._unconfirmed:
             return []
         self._unconfirmed.discard(name)
@@ -47,14 +48,12 @@ class NodeStatus:
         self._write()
         return [NodeUp(name) if up else NodeDown(name)]
 
-    def _forget(self, now: float) -> None:
-        old = [name for name, at in self._back.items() if now - at > _CONFIRMED_AFTER_S]
-        for name in old:
+    def _drop_confirmed(self, now: float) -> None:
+        confirmed = [name for name, at in self._back.items() if now - at > _CONFIRMED_AFTER_S]
+        for name in confirmed:
             del self._back[name]
-        if old:
+        if confirmed:
             self._write()
 
     def _write(self) -> None:
-        aside = self.path.with_suffix(".tmp")
-        aside.write_text(json.dumps(sorted(self.down | set(self._back))), encoding="utf-8")
-        aside.replace(self.path)
+        replace_text(self.path, json.dumps(sorted(self.down | set(self._back))))

@@ -1,0 +1,77 @@
+"""Atomic replacement of files: after a crash a file has its old content or the new, never a part.
+
+Uses the standard library only, so that the job library can import it.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from fairlead.untrusted_file import give_to_directory_owner
+
+
+def replace_file(
+    path: str | os.PathLike[str],
+    *chunks: bytes,
+    mode: int = 0o666,
+    durable: bool = True,
+    sync_directory: bool = True,
+    for_directory_owner: bool = False,
+    before_rename: Callable[[], object] | None = None,
+) -> None:
+    """Replace a file by one that holds ``chunks``; on an OSError the old file stays.
+
+    The new content goes to ``PATH.PID.tmp`` in the same directory, created with ``mode``, and is
+    renamed. A ``durable`` replacement survives a power failure once this returns: content and
+    directory are synced. With ``sync_directory=False`` only the content is, so that a power
+    failure may bring the old file back, until the caller or the next replacement in the directory
+    syncs that. With ``durable=False`` nothing is synced: for files that no reader needs after a
+    power failure. With ``for_directory_owner`` a file that root makes belongs to the directory's
+    owner. ``before_rename`` is called once the new content is complete.
+    """
+    target = os.fspath(path)
+    temporary = f"{target}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb", opener=lambda name, flags: _create(name, flags, mode)) as file:
+            if for_directory_owner:
+                give_to_directory_owner(file.fileno(), os.path.dirname(target) or ".")
+            for chunk in chunks:
+                file.write(chunk)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        if before_rename is not None:
+            before_rename()
+        os.replace(temporary, target)
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if durable and sync_directory:
+        fsync_directory(os.path.dirname(target) or ".")
+
+
+def replace_text(
+    path: str | os.PathLike[str], text: str, *, mode: int = 0o666, durable: bool = True
+) -> None:
+    """Replace a file by one that holds ``text`` in UTF-8; see ``replace_file``."""
+    replace_file(path, text.encode(), mode=mode, durable=durable)
+
+
+def fsync_directory(directory: str) -> None:
+    """Make the names of a directory's files survive a power failure."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _create(name: str, flags: int, mode: int) -> int:
+    """Create a file; one that a crash has left there, or a link, is removed first."""
+    flags |= os.O_EXCL | os.O_NOFOLLOW
+    try:
+        return os.open(name, flags, mode)
+    except FileExistsError:
+        os.unlink(name)
+        return os.open(name, flags, mode)
