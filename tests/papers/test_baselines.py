@@ -1,4 +1,4 @@
-"""The schedulers that the papers compare with: what their papers say of them, on small cases.
+"""Baseline schedulers of the papers: their documented behaviour on small cases.
 
 Sources: Tiresias with two queues and promotion off as Hadar configures it (§IV-B) and least
 attained service as in Gavel §4.1; finish-time fairness as in Gavel §4.2 (Themis); AlloX as in
@@ -17,17 +17,18 @@ from tests.support.shared_data import needs_shared, shared
 from fairlead.files import read_cluster, read_speeds, read_trace
 from fairlead.mechanisms.allox import AlloX
 from fairlead.mechanisms.capacity import Capacity
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.mechanisms.themis import Themis, finish_time_fairness
 from fairlead.mechanisms.tiresias import Tiresias
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, PlanReady
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.lease import Placement
 from fairlead.model.snapshot import snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
@@ -40,9 +41,9 @@ def table(
 ) -> SpeedTable:
     return SpeedTable(
         {
-            SpeedKey(workload, gang, kind): speed
+            SpeedKey(workload, gang, accelerator): speed
             for workload, row in speeds.items()
-            for kind, speed in row.items()
+            for accelerator, speed in row.items()
             for gang in gangs
         }
     )
@@ -113,7 +114,7 @@ def test_agnostic_schedulers_decide_alike_when_accelerators_swap_their_speeds(
 ) -> None:
     jobs = [replace(job(f"j{i}", 0.3 + 0.1 * i, at_h=0.1 * i), gang=1 + i % 2) for i in range(9)]
     same = {"m": {"v100": 1.0, "p100": 1.0}}
-    # Progress is the same too if the truth is; only what the scheduler believes is swapped.
+    # The true speeds stay, so progress does too; only the believed speeds are swapped.
     believed = [
         table({"m": {"v100": fast, "p100": 4.0 - fast}}, gangs=(1, 2)) for fast in (3.0, 1.0)
     ]
@@ -125,7 +126,7 @@ def test_agnostic_schedulers_decide_alike_when_accelerators_swap_their_speeds(
 def _starts(
     mechanism: Any, jobs: Sequence[Job], speeds: SpeedTable, believed: SpeedTable
 ) -> list[list[Placement]]:
-    """Return what every plan of a run starts."""
+    """Return the placements that every plan of a run starts."""
     seen: list[list[Placement]] = []
 
     def note(event: Event) -> None:
@@ -192,7 +193,9 @@ def test_allox_reaches_the_least_total_completion_time_of_all_queues(seed: int) 
         for i, name in enumerate(names)
     ]
     devices = ("v100", "k80", "k80")
-    time = [[j.total_steps / TWO[j.workload][kind] for kind in devices] for j in jobs]
+    time = [
+        [j.total_steps / TWO[j.workload][accelerator] for accelerator in devices] for j in jobs
+    ]
     least = np.inf
     for on in product(range(3), repeat=len(jobs)):
         ends = 0.0
@@ -238,14 +241,14 @@ def test_job_moves_to_the_fastest_accelerator_when_it_has_room() -> None:
 # -- Capacity scheduler -------------------------------------------------------------------------
 
 
-def test_capacity_stops_nobody_and_is_first_in_first_out_inside_a_tenant() -> None:
+def test_capacity_preempts_no_job_and_is_first_in_first_out_inside_a_tenant() -> None:
     jobs = [job("a", 3), job("b", 0.1, at_h=0.1), job("c", 2, at_h=0.2)]
     record = run(Capacity(), {"v100": 1}, jobs)
     assert record.finished_at.tolist() == pytest.approx([3 * HOUR, 3.1 * HOUR, 5.1 * HOUR])
     assert not record.preemptions.any()
 
 
-def test_idle_capacity_is_lent_and_comes_back_as_jobs_end() -> None:
+def test_idle_capacity_is_lent_and_returned_as_jobs_end() -> None:
     red = [job(f"r{i}", 2, tenant="red") for i in range(8)]
     blue = [job(f"b{i}", 2, at_h=0.5, tenant="blue") for i in range(4)]
     record = run(Capacity(), {"v100": 4}, [*red, *blue])
@@ -271,7 +274,7 @@ def test_limit_holds_even_if_devices_stay_idle() -> None:
     assert record.finished_at.tolist() == pytest.approx([i * HOUR for i in (1, 2, 3, 4)])
 
 
-def test_limit_of_a_tenant_covers_those_inside_it() -> None:
+def test_limit_of_a_tenant_covers_tenants_inside_it() -> None:
     tenants = [
         Tenant("lab", limit={"v100": 1}),
         Tenant("a", parent="lab"),
@@ -307,7 +310,7 @@ def test_all_jobs_of_the_static_trace_finish(name: str) -> None:
             cluster=read_cluster("v100=6/2,p100=6/2,k80=6/2"),
             speeds=read_speeds(shared("data/gavel/simulation_throughputs.json.gz")),
             jobs=jobs,
-            mechanism=realise(name, None, 360.0),
+            mechanism=create_mechanism(name, None, 360.0),
         )
     )
     assert len(jobs) == 100

@@ -1,4 +1,4 @@
-"""How closely rounds follow the shares they realise (Gavel §7.5)."""
+"""Deviation of rounds from the shares that they realise (Gavel §7.5)."""
 
 import random
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ from fairlead.sim.scenario import Scenario
 
 
 @dataclass(frozen=True)
-class Watched(Shares):
-    """Notes at every plan how far each job is from its share since the last allocation."""
+class RecordingShares(Shares):
+    """Records at every plan the deviation of each job from its share since the last allocation."""
 
     seen: dict[str, Any] = field(default_factory=dict)
     deviations: list[float] = field(default_factory=list)
@@ -35,8 +35,8 @@ class Watched(Shares):
             received = snap.received_s[row] - self.seen["received_s"][still]
             share = self.seen["share"][still]
             allocated = share * (snap.starts_at - self.seen["starts_at"])
-            strays = np.abs(received - allocated)[share > 0]
-            self.deviations.append(float(strays.max(initial=0.0)) / self.round_s)
+            deviation = np.abs(received - allocated)[share > 0]
+            self.deviations.append(float(deviation.max(initial=0.0)) / self.round_s)
         if plan.reallocated:
             self.seen.update(
                 job=snap.job,
@@ -55,13 +55,13 @@ class Watched(Shares):
         ("static_single_100_seed0.csv.gz", "v100=6,p100=6,k80=6"),
     ],
 )
-def test_nobody_strays_more_than_a_round_from_its_share(trace: str, cluster: str) -> None:
+def test_no_job_deviates_more_than_a_round_from_its_share(trace: str, cluster: str) -> None:
     """Between reallocations |received − allocated| ≤ one round per job and accelerator.
 
     The urgency's constants were chosen on these traces; the test below uses others.
     """
     assert SHARED is not None
-    mechanism = Watched(MaxMin())
+    mechanism = RecordingShares(MaxMin())
     simulate(
         Scenario(
             cluster=read_cluster(cluster),
@@ -80,19 +80,19 @@ def test_nobody_strays_more_than_a_round_from_its_share(trace: str, cluster: str
     ("kind", "jobs", "cluster"),
     [("continuous-single", 300, "v100=12,p100=12,k80=12"), ("static", 100, "v100=6,p100=6,k80=6")],
 )
-def test_other_traces_seldom_stray_more_than_a_round(
+def test_other_traces_seldom_deviate_more_than_a_round(
     kind: Literal["continuous-single", "static"], jobs: int, cluster: str, seed: int
 ) -> None:
     """Measured on twelve such traces: 16 of 28,561 plans above one round, at most 1.68.
 
-    In seven of them somebody is behind. In the other nine a job is ahead, on a device that nobody
+    In seven of them a job is behind. In the other nine a job is ahead, on a device that no job
     to whom time was owed could use: it would have been idle.
     """
     assert SHARED is not None
     speeds = read_speeds(SHARED / "data/gavel/simulation_throughputs.json.gz")
     devices = read_cluster(cluster)
     recipe = Recipe(kind=kind, jobs=jobs, rate=2.0)
-    mechanism = Watched(MaxMin())
+    mechanism = RecordingShares(MaxMin())
     simulate(
         Scenario(
             cluster=devices,
@@ -101,6 +101,6 @@ def test_other_traces_seldom_stray_more_than_a_round(
             mechanism=mechanism,
         )
     )
-    strays = np.array(mechanism.deviations)
-    assert (strays > 1.0 + 1e-6).mean() <= 0.004
-    assert strays.max() <= 2.0
+    deviation = np.array(mechanism.deviations)
+    assert (deviation > 1.0 + 1e-6).mean() <= 0.004
+    assert deviation.max() <= 2.0

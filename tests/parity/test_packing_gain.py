@@ -1,4 +1,4 @@
-"""What packing gains on the reference trace (Gavel §7.3), and how closely rounds realise it."""
+"""Gain by packing on the reference trace (Gavel §7.3), and its loss by rounds."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from tests.support.shared_data import needs_shared, shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
@@ -28,7 +28,7 @@ def average_jct_s(
             cluster=cluster,
             speeds=speeds,
             jobs=jobs,
-            mechanism=realise(policy, mechanism, 360.0),
+            mechanism=create_mechanism(policy, mechanism, 360.0),
         )
     )
     jct = record.finished_at - np.array([job.arrival_at for job in jobs])

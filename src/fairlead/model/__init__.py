@@ -1,1 +1,1 @@
-"""What exists: jobs, tenants, cluster, speeds, allocations, plans, events, commands, errors."""
+"""Data model: jobs, tenants, cluster, speeds, allocations, plans, events, commands, errors."""

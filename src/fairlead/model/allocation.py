@@ -1,20 +1,20 @@
-"""Who should get what: the answer of a policy."""
+"""Allocations: the shares that policies compute."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.speeds.table import Placement
+from fairlead.model.speeds.table import Consolidation
 from fairlead.model.value import value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """Why no allocation does better: a bound that can be recomputed from the prices alone.
+    """Proof of optimality: a bound that can be recomputed from the prices alone.
 
-    ``prices`` (accelerators) value one device for the whole time; ``bound`` is what no feasible
-    allocation exceeds; ``gap`` is how far the allocation stays below it, relative to it.
+    ``prices`` (accelerators) value one device for the whole time. No feasible allocation exceeds
+    ``bound``; ``gap`` is the relative distance of the allocation from it.
     """
 
     prices: FloatArray
@@ -23,22 +23,22 @@ class Certificate:
 
 
 class Column(NamedTuple):
-    """What a share is a share of: one accelerator, possibly in one placement only.
+    """A column of shares: one accelerator, possibly in one placement only.
 
     Consolidated and spread columns of one accelerator share its one capacity.
     """
 
     accelerator: int
-    placement: Placement | None = None
+    placement: Consolidation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Trade:
-    """Devices that one tenant gave another for others, and what set the price.
+    """An exchange of devices between two tenants, and the origin of its price.
 
     The ``seller`` gives ``slow_devices`` of the accelerator ``slow`` for ``fast_devices`` of
-    ``fast``; ``price`` is the one over the other. ``second`` is the tenant whose bid set it,
-    None where there was no second bidder and the surplus was split.
+    ``fast``; ``price`` is their ratio. ``second`` is the tenant whose bid set the price, None
+    where there was no second bidder and the surplus was split.
     """
 
     seller: str
@@ -54,13 +54,13 @@ class Trade:
 
 @dataclass(frozen=True, slots=True)
 class MissedDeadline:
-    """A job that no allocation here can bring to its deadline in time."""
+    """A job that misses its deadline under every allocation."""
 
     job: str
     needed: float
-    """steps per second from now on that the deadline asks for"""
+    """steps per second needed from now on to meet the deadline"""
     given: float
-    """steps per second that it gets"""
+    """steps per second under the allocation"""
 
 
 @value
@@ -79,12 +79,12 @@ class Allocation:
     rows: Literal["jobs", "tenants"] = "jobs"
     measure: Literal["time", "devices"] = "time"
     speed: FloatArray | None = None
-    """jobs in the snapshot's order → effective steps per second, where it is more than the
+    """jobs in the snapshot's order → effective steps per second, where these exceed the
     share-weighted speed; with rows of tenants, tenants → normalised speed"""
     worth: Callable[[], float] | None = None
     """computes the objective"""
     prove: Callable[[], Certificate] | None = None
-    """makes the certificate; like the objective only when somebody asks, which rounds do not"""
+    """computes the certificate; rounds ask for neither it nor the objective"""
     trades: tuple[Trade, ...] = ()
     """devices that changed hands, in order"""
     late: tuple[MissedDeadline, ...] = ()
@@ -92,5 +92,5 @@ class Allocation:
 
     @property
     def objective(self) -> float | None:
-        """What the policy has reached of what it maximises or minimises, if that is a number."""
+        """The value of the policy's objective, if that is a number."""
         return None if self.worth is None else self.worth()

@@ -1,4 +1,4 @@
-"""The array types every table is made of."""
+"""Array types of all tables."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""What the cluster is made of: nodes, their devices, and the accelerators these are."""
+"""Clusters: nodes, their devices, and the accelerators of these."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from fairlead.model.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine: which devices it holds, and the rack it stands in.
+    """One machine with its devices and its rack.
 
-    ``devices`` names the accelerator of each device, so that a node may mix accelerators
-    (MIG slices of one card do).
+    ``devices`` names the accelerator of each device: a node may mix accelerators, as the MIG
+    slices of one card do.
     """
 
     id: str
@@ -25,7 +25,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """A type of device, with what one device of it holds and costs where that is known."""
+    """A type of device, with the memory and price of one device where known."""
 
     name: str
     memory_gib: float | None = None
@@ -41,11 +41,11 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not any(node.devices for node in self.nodes):
-            raise InputError("the cluster has no devices", fix="give at least one, e.g. v100=2")
+            raise InputError("no devices in the cluster", fix="expected at least one, e.g. v100=2")
         ids = [node.id for node in self.nodes]
         if len(set(ids)) != len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)
-            raise InputError(f"node {twice!r} is listed twice", fix="give every node its own id")
+            raise InputError(f"node {twice!r} listed twice", fix="expected unique node ids")
 
     @classmethod
     def of(
@@ -55,7 +55,7 @@ class Cluster:
         per_node: int | Mapping[str, int] | None = None,
         details: Mapping[str, Accelerator] | None = None,
     ) -> "Cluster":
-        """Return a cluster with so many devices of each accelerator, ``per_node`` to a node.
+        """Return a cluster with these numbers of devices, ``per_node`` to a node.
 
         Without ``per_node`` all devices of an accelerator share one node, so that no placement
         is worse than another.
@@ -64,7 +64,7 @@ class Cluster:
         for name, count in counts.items():
             if count < 0:
                 raise InputError(
-                    f"{name}={count} is negative", fix="give 0 or more", field="cluster"
+                    f"negative: {name}={count}", fix="expected 0 or more", field="cluster"
                 )
             size = per_node if isinstance(per_node, int) else (per_node or {}).get(name)
             size = size or max(count, 1)
@@ -74,7 +74,7 @@ class Cluster:
         return cls(tuple(nodes), details or {})
 
     def with_node(self, node: Node) -> "Cluster":
-        """Return a cluster with one node more; nodes and devices so far keep their numbers."""
+        """Return a cluster with one more node; existing nodes and devices keep their numbers."""
         return Cluster((*self.nodes, node), self.details)
 
     @cached_property
@@ -95,7 +95,7 @@ class Cluster:
 
     @cached_property
     def has_one_node_per_accelerator(self) -> bool:
-        """Whether each accelerator has one node only, so that placement within it is no matter."""
+        """Whether each accelerator has one node only, so that all placements are equal."""
         return len(self.nodes) == len(self.accelerators)
 
     @cached_property
@@ -128,5 +128,5 @@ class Cluster:
         return np.array([missing if value is None else value for value in known])
 
     def count_by_name(self) -> dict[str, int]:
-        """Return how many devices there are of each accelerator."""
+        """Return accelerator → number of devices."""
         return dict(zip(self.accelerators, self.counts.tolist(), strict=True))

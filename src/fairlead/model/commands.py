@@ -1,4 +1,4 @@
-"""What the scheduler wants done. It performs nothing itself."""
+"""Commands: the scheduler returns them, drivers perform them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,13 +16,13 @@ class Launch:
     lease: IntArray
     on: Placements
     until: float
-    apart: bool = False
-    """whether it is known that nobody has ever shared devices"""
+    exclusive: bool = False
+    """whether no device has ever been shared by packed jobs"""
 
 
 @value
 class Renew:
-    """Let these leases go on until ``until``."""
+    """Renew these leases until ``until``."""
 
     lease: IntArray
     until: float
@@ -30,14 +30,14 @@ class Renew:
 
 @value
 class Preempt:
-    """Have these leases checkpoint and give up their devices."""
+    """Preempt these leases: the jobs checkpoint and give up their devices."""
 
     lease: IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class MergeCopies:
-    """Merge what the copies of a job have learnt into one checkpoint."""
+    """Merge the checkpoints of a job's copies into one."""
 
     job: int
 

@@ -1,8 +1,8 @@
-"""One tree of errors, each with a stable code that the API and the command line map."""
+"""The error tree; each error has a stable code that the API and the command line map."""
 
 
 class FairleadError(Exception):
-    """Anything Fairlead refuses or fails to do; ``code`` is stable across releases."""
+    """Base of all errors; ``code`` is stable across releases."""
 
     code: str = "error"
 
@@ -40,7 +40,7 @@ class InputError(FairleadError):
     def within(
         self, *, source: str | None = None, line: int | None = None, field: str | None = None
     ) -> "InputError":
-        """Return the same error with what it does not know yet about its place filled in."""
+        """Return the same error with the missing parts of its place filled in."""
         return type(self)(
             self.problem,
             fix=self.fix,
@@ -71,3 +71,9 @@ class ProtocolError(FairleadError):
     """An event that contradicts the scheduler's state; it changes nothing."""
 
     code = "protocol"
+
+
+def require(holds: bool, field: str, value: object, expected: str) -> None:
+    """Raise InputError about the value of a field unless a condition holds."""
+    if not holds:
+        raise InputError(f"not allowed: {value!r}", fix=f"expected {expected}", field=field)

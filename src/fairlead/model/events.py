@@ -1,21 +1,21 @@
-"""What happens to the scheduler. Time arrives only here, in ``at``."""
+"""Events: the inputs of the scheduler. Time arrives only here, in ``at``."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Node
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
+from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.model.plan import Plan
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 from fairlead.model.value import value
-
-Outcome = Literal["finished", "left", "failed", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A tenant hands in a job."""
+    """A tenant submits a job."""
 
     at: float
     job: Job
@@ -23,7 +23,7 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
-    """A tenant takes a job back."""
+    """A tenant cancels a job."""
 
     at: float
     job_id: str
@@ -31,7 +31,7 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
-    """A job is to wait, whatever is free, until it is released."""
+    """A job must not be scheduled until it is released."""
 
     at: float
     job_id: str
@@ -39,7 +39,7 @@ class JobHeld:
 
 @dataclass(frozen=True, slots=True)
 class JobReleased:
-    """A held job may run again."""
+    """A held job may be scheduled again."""
 
     at: float
     job_id: str
@@ -47,7 +47,7 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """A job is given up: it has crashed too often."""
+    """A job has crashed too often and is not retried."""
 
     at: float
     job_id: str
@@ -55,7 +55,7 @@ class JobFailed:
 
 @dataclass(frozen=True, slots=True)
 class JobChanged:
-    """A job is submitted anew with another weight, priority or deadline; its progress stays."""
+    """A job gets another weight, priority or deadline; its progress stays."""
 
     at: float
     job: Job
@@ -71,9 +71,9 @@ class TenantChanged:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChanged:
-    """An operator says how use from now on moves later weights; None: not at all.
+    """An operator sets the effect of past usage on weights; None: no effect.
 
-    What was used before is forgotten.
+    Usage before this event does not count.
     """
 
     at: float
@@ -82,7 +82,7 @@ class HistoryChanged:
 
 @value
 class Progress:
-    """Running jobs tell how many steps they have made in all; never fewer than before."""
+    """Running jobs report their total steps; never fewer than before."""
 
     at: float
     lease: IntArray
@@ -91,21 +91,21 @@ class Progress:
 
 @value
 class LeasesEnded:
-    """Jobs have given up their devices, with the steps that their checkpoints hold.
+    """Leases have ended; ``steps`` are those of the jobs' checkpoints.
 
-    ``finished``: the job is done; ``left``: it was told to leave; ``failed``: it crashed and may
-    be tried again; ``lost``: its node is gone.
+    ``finished``: the job is done; ``left``: it was preempted or stopped; ``failed``: it crashed
+    and may be retried; ``lost``: its node is lost.
     """
 
     at: float
     lease: IntArray
     steps: FloatArray
-    outcome: Outcome
+    outcome: LoggedOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A job tells what it measured of itself on what it holds now."""
+    """A job reports measurements on the devices it holds now."""
 
     at: float
     lease: int
@@ -116,7 +116,21 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """A node and all its devices are gone."""
+    """A node and all its devices are lost."""
+
+    at: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """An operator has drained a node: nothing runs there until an operator returns it.
+
+    The event log records it as ``NodeLost``, which has the same effect; a document in the store
+    tells drained nodes from lost ones.
+    """
+
+    WIRE_NAME: ClassVar[str] = "NodeLost"
 
     at: float
     node: str
@@ -132,7 +146,7 @@ class NodeReturned:
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
-    """A node that was never there before has joined, with all its devices idle."""
+    """A new node has joined, with all its devices idle."""
 
     at: float
     node: Node
@@ -140,7 +154,7 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """A node is gone for good: nobody is to wait for it, and it never returns."""
+    """A node is removed: it never returns, and no job waits for it."""
 
     at: float
     node: str
@@ -148,7 +162,7 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class NodeCordoned:
-    """Nothing new is to start on a node, while what runs there goes on; or that is over."""
+    """A node is cordoned or uncordoned; running leases continue."""
 
     at: float
     node: str
@@ -157,9 +171,9 @@ class NodeCordoned:
 
 @dataclass(frozen=True, slots=True)
 class DevicesTaken:
-    """Others hold these devices of a node, given by their numbers on it, and no more than these.
+    """Users outside Fairlead hold exactly these devices of a node, numbered on the node.
 
-    Nothing is placed on them until they are free again, while what we run on them goes on.
+    No lease starts on them until they are free again; running leases continue.
     """
 
     at: float
@@ -169,7 +183,7 @@ class DevicesTaken:
 
 @dataclass(frozen=True, slots=True)
 class PlanDue:
-    """It is time to ask for the next plan, early enough to renew leases."""
+    """The next plan is due, early enough to renew leases."""
 
     at: float
 
@@ -204,6 +218,7 @@ Event = (
     | LeasesEnded
     | Measured
     | NodeLost
+    | NodeDrained
     | NodeReturned
     | NodeAdded
     | NodeRemoved
@@ -214,4 +229,4 @@ Event = (
     | RoundEnd
 )
 NodeEvent = NodeLost | NodeReturned | NodeAdded | NodeRemoved | NodeCordoned | DevicesTaken
-"""what happens to nodes"""
+"""events about nodes"""

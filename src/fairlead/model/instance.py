@@ -1,81 +1,84 @@
-"""One allocation problem: a cluster and the jobs, tenants and pairs that share it now."""
+"""Instances: one allocation problem, with a cluster, jobs, tenants and measured pairs."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import InputError
-from fairlead.model.job import DEFAULT_TENANT, Tenant, check_tenants
+from fairlead.model.errors import InputError, require
+from fairlead.model.job import DEFAULT_TENANT
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.validation import check_tenants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceJob:
-    """A job as a policy sees it: what it is entitled to, has left to do, and how fast it runs."""
+    """A job as policies see it: entitlement, remaining steps and speeds."""
 
     id: str
     speeds: Mapping[str, float]
-    """accelerator → steps per second of the whole gang; 0 or absent: does not run there."""
+    """accelerator → steps per second of the whole gang; 0 or absent: does not run there"""
     workload: str = ""
     tenant: str = DEFAULT_TENANT
     gang: int = 1
     weight: float = 1.0
     steps_left: float | None = None
     elapsed_s: float = 0.0
-    """Time since it arrived."""
+    """time since its arrival"""
     isolated_elapsed_s: float = 0.0
-    """Time that the steps made so far would have taken on an equal split of the cluster."""
+    """time that the steps made so far would have taken on an equal split of the cluster"""
     deadline_s: float | None = None
-    """Time from now by which it must finish."""
+    """time from now until its deadline"""
     priority: int = 0
-    """It comes before all jobs of its tenant's rank with a lower one."""
+    """it precedes jobs with a lower one, among tenants of equal priority"""
     gangs: Mapping[str, int] = field(default_factory=dict)
-    """accelerator → devices it needs there, where that is not its gang; where all that it runs on
-    have one, its gang is the first one's"""
+    """accelerator → number of devices, where it differs from the gang; if every accelerator on
+    which it runs has a number, the gang is that of the first"""
 
     def gang_on(self, accelerator: str) -> int:
-        """Return how many devices the job needs at once on an accelerator."""
+        """Return the number of devices that the job needs at once on an accelerator."""
         return self.gangs.get(accelerator, self.gang)
 
     def __post_init__(self) -> None:
         for accelerator, count in self.gangs.items():
-            _require(count >= 1, f"gangs.{accelerator}", count, "at least 1")
+            require(count >= 1, f"gangs.{accelerator}", count, "at least 1")
         runs = [name for name, speed in self.speeds.items() if speed > 0]
         if runs and all(name in self.gangs for name in runs):
             object.__setattr__(self, "gang", self.gangs[runs[0]])
         others = {name: self.gangs[name] for name in runs if self.gang_on(name) != self.gang}
         object.__setattr__(self, "gangs", others)
-        _require(bool(self.id), "id", self.id, "a name")
-        _require(self.gang >= 1, "gang", self.gang, "at least 1")
-        _require(_positive(self.weight), "weight", self.weight, "above 0 and finite")
+        require(bool(self.id), "id", self.id, "a name")
+        require(self.gang >= 1, "gang", self.gang, "at least 1")
+        require(_positive(self.weight), "weight", self.weight, "above 0 and finite")
         for name in ("elapsed_s", "isolated_elapsed_s"):
-            _require(_size(getattr(self, name)), name, getattr(self, name), "0 or more")
+            require(_size(getattr(self, name)), name, getattr(self, name), "0 or more")
         for name in ("steps_left", "deadline_s"):
             value = getattr(self, name)
-            _require(value is None or _positive(value), name, value, "above 0")
+            require(value is None or _positive(value), name, value, "above 0")
         for accelerator, speed in self.speeds.items():
-            _require(_size(speed), f"speeds.{accelerator}", speed, "0 or more, finite")
+            require(_size(speed), f"speeds.{accelerator}", speed, "0 or more, finite")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two jobs measured together on the same devices, of which they need equally many."""
+    """Two jobs with equal gangs, measured together on the same devices."""
 
     jobs: tuple[str, str]
     speeds: Mapping[str, tuple[float, float]]
-    """accelerator → steps per second of the first and of the second job."""
+    """accelerator → steps per second of the first and of the second job"""
 
     def __post_init__(self) -> None:
-        _require(self.jobs[0] != self.jobs[1], "jobs", self.jobs[0], "two different jobs")
+        require(self.jobs[0] != self.jobs[1], "jobs", self.jobs[0], "two different jobs")
         for accelerator, speeds in self.speeds.items():
-            _require(all(map(_size, speeds)), f"speeds.{accelerator}", speeds, "0 or more, finite")
+            require(all(map(_size, speeds)), f"speeds.{accelerator}", speeds, "0 or more, finite")
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A cluster and who shares it; every tenant referred to is listed, with its defaults if new.
+    """A cluster and the jobs and tenants that share it.
 
-    Speeds on accelerators that the cluster lacks are allowed and mean nothing.
+    Tenants that are referred to but not listed are added with default values. Speeds on
+    accelerators that the cluster lacks are allowed and ignored.
     """
 
     cluster: Cluster
@@ -94,11 +97,11 @@ class Instance:
         self._check_pairs()
 
     def _all_tenants(self) -> tuple[Tenant, ...]:
-        found = {tenant.id: tenant for tenant in self.tenants}
+        tenants = {tenant.id: tenant for tenant in self.tenants}
         parents = [tenant.parent for tenant in self.tenants if tenant.parent is not None]
         for name in (*parents, *(job.tenant for job in self.jobs)):
-            found.setdefault(name, Tenant(name))
-        return tuple(found.values())
+            tenants.setdefault(name, Tenant(name))
+        return tuple(tenants.values())
 
     def _check_pairs(self) -> None:
         known = {job.id: job for job in self.jobs}
@@ -107,24 +110,24 @@ class Instance:
             for name in pair.jobs:
                 if name not in known:
                     raise InputError(
-                        f"there is no job {name!r}", fix="name jobs listed", field=f"pairs[{i}]"
+                        f"unknown job {name!r}", fix="expected listed jobs", field=f"pairs[{i}]"
                     )
             if frozenset(pair.jobs) in seen:
                 raise InputError(
-                    f"the pair {'+'.join(pair.jobs)} is given twice",
+                    f"pair {'+'.join(pair.jobs)} listed twice",
                     fix="remove one",
                     field=f"pairs[{i}]",
                 )
             seen.add(frozenset(pair.jobs))
             first, second = (known[name] for name in pair.jobs)
-            for kind in self.cluster.accelerators:
-                gangs = first.gang_on(kind), second.gang_on(kind)
-                if kind in pair.speeds and gangs[0] != gangs[1]:
+            for accelerator in self.cluster.accelerators:
+                gangs = first.gang_on(accelerator), second.gang_on(accelerator)
+                if accelerator in pair.speeds and gangs[0] != gangs[1]:
                     raise InputError(
                         f"{'+'.join(pair.jobs)} cannot share devices: gangs of {gangs[0]} and"
                         f" {gangs[1]}",
                         fix="remove the pair or make the gangs equal",
-                        field=f"pairs[{i}].speeds.{kind}",
+                        field=f"pairs[{i}].speeds.{accelerator}",
                     )
 
 
@@ -133,15 +136,15 @@ def _check_runs(job: InstanceJob, counts: Mapping[str, int], where: str) -> None
     if not able:
         raise InputError(
             f"job {job.id!r} has speed 0 on every accelerator of the cluster",
-            fix=f"give a speed above 0 on one of {', '.join(counts)}",
+            fix=f"expected a speed above 0 on one of {', '.join(counts)}",
             field=f"{where}.speeds",
         )
-    most = " or ".join(map(str, able.values())) if job.gangs else max(able.values())
+    available = " or ".join(map(str, able.values())) if job.gangs else max(able.values())
     if all(job.gang_on(name) > count for name, count in able.items()):
         several = " or ".join(f"{job.gang_on(name)} {name}" for name in able)
         needs = several if job.gangs else f"{job.gang} devices of one accelerator"
         raise InputError(
-            f"job {job.id!r} needs {needs}, the cluster has {most} that it can use",
+            f"job {job.id!r} needs {needs}, the cluster has {available} that it can use",
             fix="lower the gang or add devices",
             field=f"{where}.gang",
         )
@@ -152,7 +155,7 @@ def _unique(names: list[str], where: str) -> None:
     for i, name in enumerate(names):
         if name in seen:
             raise InputError(
-                f"{name!r} is given twice", fix="give each its own id", field=f"{where}[{i}].id"
+                f"{name!r} listed twice", fix="expected unique ids", field=f"{where}[{i}].id"
             )
         seen.add(name)
 
@@ -163,8 +166,3 @@ def _positive(value: float) -> bool:
 
 def _size(value: float) -> bool:
     return 0 <= value < math.inf
-
-
-def _require(holds: bool, name: str, value: object, wanted: str) -> None:
-    if not holds:
-        raise InputError(f"{value!r} is not allowed", fix=f"give {wanted}", field=name)

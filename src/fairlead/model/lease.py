@@ -9,18 +9,18 @@ import numpy as np
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.value import value
 
-SLOTS = 1 << 20
-"""A lease number is epoch × SLOTS + slot. Epochs only grow, so of two leases the later one has
-the greater number, which fences writers of the earlier one; the slot, used again after the
-lease's end, finds its row in a table without a search."""
+SLOT_LIMIT = 1 << 20
+"""A lease number is epoch × SLOT_LIMIT + slot. Epochs only grow, so the later of two leases has
+the greater number, which fences writers of the earlier one. The slot, reused after the lease's
+end, is the lease's row in a table."""
 
 
 class Placement(NamedTuple):
-    """One job (or one copy of it) on its devices: the form in which people read a plan.
+    """One job (or one copy of it) on its devices: the readable form of a plan's row.
 
     Copy 0 is the job itself. A forked job has copies from 1 on, which make steps for it at the
-    same time, each up to its part, ``max_steps``; a copy reports the steps it has made itself
-    under its lease, not those of the job in all.
+    same time, each up to ``max_steps``. A copy reports the steps made under its own lease, not
+    the job's total.
     """
 
     job: int
@@ -38,7 +38,7 @@ class Placements:
     start: IntArray
     device: IntArray
     max_steps: FloatArray | None = None
-    """rows → steps that the copy makes at most; None: all are unlimited"""
+    """rows → maximum of steps of the copy; None: all are unlimited"""
 
     @classmethod
     def of(cls, placements: Sequence[Placement]) -> "Placements":
@@ -61,8 +61,8 @@ class Placements:
         start, device = self.start.tolist(), self.device.tolist()
         rows = zip(self.job.tolist(), self.copy.tolist(), strict=True)
         for i, (job, copy) in enumerate(rows):
-            most = math.inf if self.max_steps is None else float(self.max_steps[i])
-            yield Placement(job, copy, tuple(device[start[i] : start[i + 1]]), most)
+            limit = math.inf if self.max_steps is None else float(self.max_steps[i])
+            yield Placement(job, copy, tuple(device[start[i] : start[i + 1]]), limit)
 
     @property
     def size(self) -> IntArray:
@@ -80,11 +80,11 @@ class Placements:
         return self.device if self.single else self.device[self.start[:-1]]
 
     def any_device(self, property_of: BoolArray) -> BoolArray:
-        """rows → some device of it has the property."""
+        """Return rows → whether one of its devices has the property."""
         if not len(self):
             return np.zeros(0, dtype=bool)
-        found: BoolArray = np.logical_or.reduceat(property_of[self.device], self.start[:-1])
-        return found
+        any_of: BoolArray = np.logical_or.reduceat(property_of[self.device], self.start[:-1])
+        return any_of
 
     def where(self, keep: BoolArray) -> "Placements":
         """Return the rows for which ``keep`` holds."""
@@ -92,8 +92,8 @@ class Placements:
         start = np.zeros(int(np.count_nonzero(keep)) + 1, dtype=np.int64)
         np.cumsum(size[keep], out=start[1:])
         device = self.device[keep.repeat(size)]
-        most = None if self.max_steps is None else self.max_steps[keep]
-        return Placements(self.job[keep], self.copy[keep], start, device, most)
+        max_steps = None if self.max_steps is None else self.max_steps[keep]
+        return Placements(self.job[keep], self.copy[keep], start, device, max_steps)
 
 
 NO_PLACEMENTS = Placements(NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)

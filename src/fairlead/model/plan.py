@@ -1,4 +1,4 @@
-"""What the next round changes."""
+"""Plans: the leases that end and start in the next round."""
 
 import numpy as np
 
@@ -6,17 +6,17 @@ from fairlead.model.arrays import IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.value import value
 
-NOBODY = -1
+ABSENT = -1
+"""in place of a row, job, lease or accelerator: none"""
 
 
 @value
 class Plan:
-    """What ends and what starts when the plan does; all else that runs goes on until ``until``.
+    """The leases that end and the placements that start; all other leases last until ``until``.
 
-    ``stop`` lists leases of the snapshot, ``start`` jobs or copies with their devices: idle ones,
-    or such as the stopped leases give up. Jobs placed on the same devices are packed into one
-    unit. A job that moves is stopped and started. The mechanism wants to decide again at
-    ``wake_at``.
+    ``stop`` lists leases of the snapshot, ``start`` jobs or copies with their devices: idle
+    devices, or devices of stopped leases. Jobs placed on the same devices are packed into one
+    unit. A job that moves is stopped and started. The mechanism decides again at ``wake_at``.
     """
 
     stop: IntArray
@@ -24,9 +24,9 @@ class Plan:
     until: float
     wake_at: float
     reallocated: bool = False
-    """whether a policy was asked for new shares"""
+    """whether the policy computed new shares"""
 
 
-def nobody(n_devices: int) -> IntArray:
-    """Return holdings of one lane in which every device is idle."""
-    return np.full((1, n_devices), NOBODY, dtype=np.int64)
+def empty_holders(n_devices: int) -> IntArray:
+    """Return one lane of holders in which every device is idle."""
+    return np.full((1, n_devices), ABSENT, dtype=np.int64)

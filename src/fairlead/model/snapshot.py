@@ -1,4 +1,4 @@
-"""What a decision is made from."""
+"""Snapshots: the immutable view of jobs, devices and leases that planners receive."""
 
 from collections.abc import Sequence
 from dataclasses import field, replace
@@ -8,25 +8,26 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob, Pair
-from fairlead.model.job import Job, Tenant
-from fairlead.model.plan import NOBODY, nobody
+from fairlead.model.job import Job
+from fairlead.model.plan import ABSENT, empty_holders
 from fairlead.model.profiles import Profiles
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.tenants.limits import within_tenant_limits
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.value import value
 
 MIXED = -2
-"""instead of an accelerator: devices of several"""
+"""in place of an accelerator: devices of several"""
 
 
 @value
 class Measurements:
-    """What jobs have last reported of themselves; one entry a job, NaN where nothing is known."""
+    """The last measurements of each job; one entry per job, NaN where unknown."""
 
     at: FloatArray
-    """when it reported, minus infinity for never"""
+    """time of the report, minus infinity for none"""
     lease: IntArray
-    """the lease under which it did, NOBODY for none"""
+    """lease of the report, ABSENT for none"""
     steps_per_s: FloatArray
     utilization: FloatArray
     memory_gib: FloatArray
@@ -34,20 +35,20 @@ class Measurements:
 
 @value
 class Snapshot:
-    """The jobs and devices as the scheduler believes them to be when its plan will start.
+    """The believed state of jobs and devices when the next plan starts.
 
     Rows of the job columns are the unfinished jobs, in order of submission; ``job`` numbers
     them through the scheduler's life. Time received is projected to ``starts_at``, as if
-    running units went on until then.
+    running units continued until then.
     """
 
     at: float
     starts_at: float
     cluster: Cluster
     capacity: IntArray
-    """accelerators → devices that are up and that others do not hold"""
+    """accelerators → devices that are up and not taken by users outside Fairlead"""
     usable: IntArray
-    """the devices that are up and that others do not hold, ascending"""
+    """these devices, ascending"""
     tenants: Sequence[Tenant]
     profiles: Profiles
     job: IntArray
@@ -55,35 +56,35 @@ class Snapshot:
     arrival_at: FloatArray
     total_steps: FloatArray
     steps: FloatArray
-    """jobs → steps made so far, as far as is known"""
+    """jobs → steps made so far, as last reported"""
     deadline_at: FloatArray
-    """jobs → when it should be done; infinite without a deadline"""
+    """jobs → time of its deadline; infinite without one"""
     priority: FloatArray
     received_s: FloatArray
     """jobs × accelerators → seconds for which the job has held devices of each"""
     on: IntArray
-    """jobs → accelerator it holds devices of, NOBODY for none, MIXED for several"""
+    """jobs → accelerator it holds devices of, ABSENT for none, MIXED for several"""
     lease: IntArray
-    """jobs → number of its (first copy's) lease, NOBODY for none"""
+    """jobs → its (first copy's) lease, ABSENT for none"""
     holds: IntArray
-    """lanes × devices → row of the job that holds it, NOBODY for none"""
+    """lanes × devices → row of the job that holds the device, ABSENT for none"""
     holds_lease: IntArray | None = None
-    """lanes × devices → lease that holds it, where some jobs hold several; else None"""
+    """lanes × devices → lease that holds the device; None where each job has at most one lease"""
     ids: Sequence[str] = ()
-    """job number → the id its tenant knows it by"""
+    """job number → id given by its tenant"""
     changes: int = 0
-    """counts what makes an allocation stale: arrivals, ends, lost and returned nodes"""
+    """counter of events that make an allocation stale: arrivals, ends, lost and returned nodes"""
     speeds: SpeedTable | None = None
-    """what else is believed about speeds: placements, partners, other gangs"""
+    """believed speeds of other placements, partners and gangs"""
     pairs: Sequence[Pair] = ()
-    """measured pairs given for jobs rather than workloads"""
+    """pairs measured for jobs rather than workloads"""
     isolated_elapsed_s: FloatArray = field(default_factory=lambda: np.zeros(0))
     """jobs → seconds that the steps made so far would have taken on an equal split among the
-    jobs of the time; 0 where left out, or where nobody reads progress"""
+    jobs active then; 0 where omitted or not read"""
     measured: Measurements | None = None
-    """what jobs measured of themselves; None where none has reported, or nobody reads it"""
+    """measurements of jobs; None without reports or without a mechanism that reads them"""
     room: FloatArray | None = None
-    """accelerators → devices to share out, where others have taken some before; None: all"""
+    """accelerators → devices to allocate after jobs of higher priority; None: all"""
 
     def __post_init__(self) -> None:
         if len(self.isolated_elapsed_s) != len(self.job):
@@ -91,7 +92,7 @@ class Snapshot:
 
     @property
     def devices(self) -> FloatArray:
-        """accelerators → devices to share out; how many are up is ``capacity``."""
+        """accelerators → devices to allocate, of the ``capacity`` that is up."""
         return self.capacity.astype(np.float64) if self.room is None else self.room
 
     @property
@@ -99,14 +100,14 @@ class Snapshot:
         """jobs → tenant."""
         return self.profiles.tenant[self.profile]
 
-    def only(self, rows: IntArray, room: FloatArray) -> "Snapshot":
-        """Return what a policy sees of some of the jobs, with fewer devices to share out."""
-        mine = {name: getattr(self, name)[rows] for name in _PER_JOB_FIELDS}
-        return replace(self, room=room, measured=None, **mine)
+    def subset(self, rows: IntArray, room: FloatArray) -> "Snapshot":
+        """Return the snapshot with some of the jobs and fewer devices to allocate."""
+        columns = {name: getattr(self, name)[rows] for name in _PER_JOB_FIELDS}
+        return replace(self, room=room, measured=None, **columns)
 
     @property
     def steps_left(self) -> FloatArray:
-        """jobs → steps still to make; never 0 while the job is not known to be done."""
+        """jobs → remaining steps; never 0, as unfinished jobs only are listed."""
         return np.maximum(self.total_steps - self.steps, 1e-9)
 
     @property
@@ -121,22 +122,22 @@ class Snapshot:
 
     @property
     def gang(self) -> IntArray:
-        """jobs → devices needed at once; where accelerators differ in that see ``gang_on``."""
+        """jobs → devices needed at once; ``gang_on`` where these differ by accelerator."""
         return self.profiles.gang[self.profile]
 
     @property
     def gang_on(self) -> IntArray:
-        """Jobs × accelerators, or × 1 where all are alike → devices needed at once there."""
+        """jobs × accelerators → devices needed at once there; × 1 where all are alike."""
         return self.profiles.gang_on.take(self.profile, axis=0)
 
     @property
     def gang_speed(self) -> FloatArray:
-        """jobs × accelerators → ``speed`` of as many devices as ``gang``, in proportion."""
+        """jobs × accelerators → ``speed`` scaled to ``gang`` devices."""
         return self.profiles.gang_speed.take(self.profile, axis=0)
 
     @property
     def device_s(self) -> FloatArray:
-        """jobs → seconds held so far, each counted with the devices held."""
+        """jobs → device-seconds held so far."""
         if self.profiles.gangs is None:
             held: FloatArray = self.received_s.sum(axis=1) * self.gang
         else:
@@ -145,12 +146,12 @@ class Snapshot:
 
     @property
     def has_per_accelerator_gangs(self) -> bool:
-        """Whether some job needs other numbers of devices on other accelerators."""
+        """Whether the gang of some job differs by accelerator."""
         gangs = self.profiles.gangs
         return gangs is not None and bool((gangs[self.profile] != self.gang[:, None]).any())
 
-    def needs(self, rows: IntArray, wanted: IntArray) -> IntArray:
-        """Return rows → devices that these jobs need on the accelerators wanted for them."""
+    def gang_sizes(self, rows: IntArray, wanted: IntArray) -> IntArray:
+        """Return rows → devices that these jobs need on the given accelerators."""
         if self.profiles.gangs is None:
             return self.gang[rows]
         return self.profiles.gangs[self.profile[rows], wanted]
@@ -174,33 +175,33 @@ _PER_JOB_FIELDS = (
     "lease",
     "isolated_elapsed_s",
 )
-"""what a policy reads of jobs; what devices hold is the mechanism's to read"""
+"""columns of jobs that policies read"""
 
 
 def gangs_by_accelerator(
     jobs: Sequence[Job | InstanceJob], accelerators: Sequence[str]
 ) -> IntArray:
-    """Return jobs × accelerators, or × 1 where all are alike → devices needed at once there."""
+    """Return jobs × accelerators → devices needed at once there; × 1 where all are alike."""
     if any(job.gangs for job in jobs):
-        found = [[job.gang_on(kind) for kind in accelerators] for job in jobs]
-        return np.array(found, dtype=np.int64)
+        gangs = [[job.gang_on(accelerator) for accelerator in accelerators] for job in jobs]
+        return np.array(gangs, dtype=np.int64)
     return np.array([job.gang for job in jobs], dtype=np.int64).reshape(-1, 1)
 
 
 def snapshot_of(instance: Instance) -> Snapshot:
-    """Return the snapshot that an instance describes: now is 0, nothing runs yet."""
+    """Return the snapshot of an instance at time 0, before any job runs."""
     cluster, jobs = instance.cluster, instance.jobs
     tenant = {t.id: i for i, t in enumerate(instance.tenants)}
-    kinds = cluster.accelerators
+    accelerators = cluster.accelerators
     n = len(jobs)
-    speed = np.array([[job.speeds.get(kind, 0.0) for kind in kinds] for job in jobs])
+    speed = np.array([[job.speeds.get(name, 0.0) for name in accelerators] for job in jobs])
     profiles = Profiles(
-        speed=speed.reshape(n, len(kinds)),
+        speed=speed.reshape(n, len(accelerators)),
         gang=np.array([job.gang for job in jobs], dtype=np.int64),
         weight=np.array([job.weight for job in jobs], dtype=np.float64),
         tenant=np.array([tenant[job.tenant] for job in jobs], dtype=np.int64),
         workload=[job.workload for job in jobs],
-        gangs=gangs_by_accelerator(jobs, kinds) if any(job.gangs for job in jobs) else None,
+        gangs=gangs_by_accelerator(jobs, accelerators) if any(job.gangs for job in jobs) else None,
     )
     return Snapshot(
         at=0.0,
@@ -209,7 +210,7 @@ def snapshot_of(instance: Instance) -> Snapshot:
         capacity=cluster.counts,
         usable=np.arange(len(cluster.accelerator_of)),
         tenants=instance.tenants,
-        profiles=within_tenant_limits(profiles, instance.tenants, kinds),
+        profiles=within_tenant_limits(profiles, instance.tenants, accelerators),
         job=np.arange(n),
         profile=np.arange(n),
         arrival_at=-np.array([job.elapsed_s for job in jobs], dtype=np.float64),
@@ -219,10 +220,10 @@ def snapshot_of(instance: Instance) -> Snapshot:
             [np.inf if job.deadline_s is None else job.deadline_s for job in jobs]
         ),
         priority=np.array([job.priority for job in jobs], dtype=np.float64),
-        received_s=np.zeros((n, len(kinds))),
-        on=np.full(n, NOBODY),
-        lease=np.full(n, NOBODY),
-        holds=nobody(len(cluster.accelerator_of)),
+        received_s=np.zeros((n, len(accelerators))),
+        on=np.full(n, ABSENT),
+        lease=np.full(n, ABSENT),
+        holds=empty_holders(len(cluster.accelerator_of)),
         ids=[job.id for job in jobs],
         pairs=instance.pairs,
         isolated_elapsed_s=np.array([job.isolated_elapsed_s for job in jobs], dtype=np.float64),

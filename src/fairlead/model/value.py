@@ -1,4 +1,4 @@
-"""Classes of values, which nobody changes once they are made."""
+"""Classes of values, which are never changed after construction."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def value(cls: type[T]) -> type[T]:
-    """Make a class a dataclass that the type checker takes for frozen.
+    """Return the class as a dataclass that is frozen for the type checker only.
 
-    Nothing guards it at run time: of what is made at every event, such as snapshots, plans and
-    commands, a frozen dataclass takes more than twice as long to make.
+    Construction of a frozen dataclass takes more than twice as long, which counts for values that
+    are constructed at every event, such as snapshots, plans and commands.
     """
     return dataclass(slots=True, eq=False)(cls)

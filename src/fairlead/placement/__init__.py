@@ -1,7 +1,7 @@
-"""On which devices: keep jobs where they are, larger gangs first, each on few nodes."""
+"""Placement on devices: jobs stay where they are, larger gangs first, each on few nodes."""
 
-from fairlead.placement.consolidate import move, place
-from fairlead.placement.transition import held_devices, towards
+from fairlead.placement.consolidate import place_gangs, plan_moves
+from fairlead.placement.transition import held_devices, plan_transition
 from fairlead.placement.units import plan_unit_moves
 
-__all__ = ["held_devices", "move", "place", "plan_unit_moves", "towards"]
+__all__ = ["held_devices", "place_gangs", "plan_moves", "plan_transition", "plan_unit_moves"]

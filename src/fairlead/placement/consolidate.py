@@ -11,8 +11,8 @@ from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
 
 
-def move(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
-    """Return the leases to stop and the jobs to start so that rows hold what they want.
+def plan_moves(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
+    """Return the leases to stop and the jobs to start so that each row runs where wanted.
 
     ``wanted`` is rows → accelerator, -1 for none. A job that already holds devices of the
     wanted accelerator keeps them.
@@ -22,7 +22,7 @@ def move(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
     starting = (changed & (wanted >= 0)).nonzero()[0]
     if not len(starting):
         return snap.lease[stopping], NO_PLACEMENTS
-    # Row -1 is nobody; who only waits for its devices is placed anew.
+    # Row -1 is no job; a job that still waits for its devices is placed again.
     stays = np.zeros(len(wanted) + 1, dtype=bool)
     np.greater(running, changed, out=stays[:-1])
     kept = stays[snap.holds]
@@ -31,14 +31,14 @@ def move(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements]:
         up = np.zeros(len(free), dtype=bool)
         up[snap.usable] = True
         free &= up
-    return snap.lease[stopping], place(snap, free, starting, wanted[starting])
+    return snap.lease[stopping], place_gangs(snap, free, starting, wanted[starting])
 
 
-def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> Placements:
-    """Return free devices of the wanted accelerators for these jobs, which must fit by number.
+def place_gangs(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> Placements:
+    """Return free devices of the wanted accelerators for these jobs; there must be enough.
 
-    Larger gangs choose first, each taking the node it fits most tightly, or else the nodes with
-    most room.
+    Larger gangs choose first. Each takes the node that it fits most tightly, or else the nodes
+    with most free devices.
     """
     cluster = snap.cluster
     whole = np.zeros(len(rows), dtype=np.int64)  # no copies
@@ -46,7 +46,7 @@ def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> 
         order, device = _place_on_any_device(cluster, free, wanted, None)
         start = np.arange(len(rows) + 1)
         return Placements(snap.job[rows[order]], whole, start, device)
-    gang = snap.needs(rows, wanted)
+    gang = snap.gang_sizes(rows, wanted)
     arrange = (
         _place_on_any_device if cluster.has_one_node_per_accelerator else _place_on_tightest_nodes
     )
@@ -59,52 +59,52 @@ def place(snap: Snapshot, free: BoolArray, rows: IntArray, wanted: IntArray) -> 
 def _place_on_any_device(
     cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray | None
 ) -> tuple[IntArray, IntArray]:
-    """Place jobs where every device of an accelerator is as good as any other.
+    """Place jobs where all devices of an accelerator are equally good.
 
-    ``gang`` may be left out where all of them need one device.
+    ``gang`` is None if every job needs one device.
     """
-    by_kind = cluster.devices_by_accelerator
-    open_devices = by_kind[free[by_kind]]
+    by_accelerator = cluster.devices_by_accelerator
+    open_devices = by_accelerator[free[by_accelerator]]
     order = wanted.argsort(kind="stable")
-    kind = wanted[order] if gang is None else wanted[order].repeat(gang[order])
-    if len(kind) == len(open_devices):
+    of_device = wanted[order] if gang is None else wanted[order].repeat(gang[order])
+    if len(of_device) == len(open_devices):
         return order, open_devices
     each = np.arange(len(cluster.accelerators))
-    skip = cluster.accelerator_of[open_devices].searchsorted(each) - kind.searchsorted(each)
-    return order, open_devices[np.arange(len(kind)) + skip[kind]]
+    skip = cluster.accelerator_of[open_devices].searchsorted(each) - of_device.searchsorted(each)
+    return order, open_devices[np.arange(len(of_device)) + skip[of_device]]
 
 
 def _place_on_tightest_nodes(
     cluster: Cluster, free: BoolArray, wanted: IntArray, gang: IntArray
 ) -> tuple[IntArray, IntArray]:
-    rooms: dict[int, _FreeNodes] = {}
+    free_nodes: dict[int, _FreeNodes] = {}
     taken: list[int] = []
     order = (-gang).argsort(kind="stable")
-    for kind, size in zip(wanted[order].tolist(), gang[order].tolist(), strict=True):
-        if kind not in rooms:
-            rooms[kind] = _FreeNodes(cluster, free, kind)
-        taken += rooms[kind].take(size)
+    for accelerator, size in zip(wanted[order].tolist(), gang[order].tolist(), strict=True):
+        if accelerator not in free_nodes:
+            free_nodes[accelerator] = _FreeNodes(cluster, free, accelerator)
+        taken += free_nodes[accelerator].take(size)
     return order, np.array(taken, dtype=np.int64)
 
 
 class _FreeNodes:
-    """The free devices of one accelerator: nodes by how many they have, each once."""
+    """The free devices of one accelerator, with nodes grouped by their number of them."""
 
-    def __init__(self, cluster: Cluster, free: BoolArray, kind: int) -> None:
-        devices = (free & (cluster.accelerator_of == kind)).nonzero()[0]
+    def __init__(self, cluster: Cluster, free: BoolArray, accelerator: int) -> None:
+        devices = (free & (cluster.accelerator_of == accelerator)).nonzero()[0]
         on_node = np.bincount(cluster.node_of[devices])  # devices are numbered through the nodes
         node = on_node.nonzero()[0].tolist()
         count = on_node[node].tolist()
         self._devices: list[int] = devices.tolist()
         self._start = dict(zip(node, accumulate(count, initial=0), strict=False))
-        """node → the first of its devices that is still free"""
+        """node → its first free device"""
         self._with: list[list[int]] = [[] for _ in range(max(count, default=0) + 1)]
-        """number of free devices → heap of the nodes with so many"""
+        """number of free devices → heap of the nodes with that number"""
         for number, room in zip(node, count, strict=True):
             self._with[room].append(number)
 
     def take(self, size: int) -> list[int]:
-        """Return devices for a gang: of the node it fits most tightly, else of those with most."""
+        """Return devices for a gang: of the node it fits most tightly, else of the emptiest."""
         taken: list[int] = []
         while len(taken) < size:
             left = size - len(taken)

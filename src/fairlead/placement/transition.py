@@ -1,4 +1,4 @@
-"""From what runs to what should run: for mechanisms that decide devices themselves."""
+"""Transitions to given placements, for mechanisms that choose devices themselves."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from fairlead.model.lease import Placement, Placements
 from fairlead.model.snapshot import Snapshot
 
 
-def towards(snap: Snapshot, wanted: Iterable[Placement]) -> tuple[IntArray, Placements]:
-    """Return the leases to stop and the placements to start so that just ``wanted`` runs.
+def plan_transition(snap: Snapshot, wanted: Iterable[Placement]) -> tuple[IntArray, Placements]:
+    """Return the leases to stop and the placements to start so that exactly ``wanted`` runs.
 
-    A lease whose job and copy are to hold exactly the same devices goes on; every other lease
-    ends, and every other placement starts.
+    A lease continues if a wanted placement has its job and devices; every other lease ends, and
+    every other placement starts.
     """
     missing = {(p.job, p.copy, tuple(sorted(p.devices))): p for p in wanted}
     stop = []
@@ -27,7 +27,7 @@ def towards(snap: Snapshot, wanted: Iterable[Placement]) -> tuple[IntArray, Plac
 
 
 def _running(snap: Snapshot) -> dict[int, tuple[int, tuple[int, ...]]]:
-    """Return lease → job and devices, of all that runs and was not told to leave."""
+    """Return lease → job and devices, of all leases that are not being preempted."""
     held: dict[int, tuple[int, list[int]]] = {}
     lane, device = (snap.holds >= 0).nonzero()
     for where in zip(lane.tolist(), device.tolist(), strict=True):
@@ -39,10 +39,10 @@ def _running(snap: Snapshot) -> dict[int, tuple[int, tuple[int, ...]]]:
 
 
 def held_devices(snap: Snapshot) -> dict[int, tuple[int, ...]]:
-    """Return rows → devices in ascending order, of those that run and were not told to leave."""
+    """Return rows → devices in ascending order, of jobs that are not being preempted."""
     lane, device = (snap.holds >= 0).nonzero()
-    found: dict[int, list[int]] = {}
+    held: dict[int, list[int]] = {}
     for row, here in zip(snap.holds[lane, device].tolist(), device.tolist(), strict=True):
-        found.setdefault(row, []).append(here)
+        held.setdefault(row, []).append(here)
     runs = (snap.lease >= 0).tolist()
-    return {row: tuple(sorted(devices)) for row, devices in found.items() if runs[row]}
+    return {row: tuple(sorted(devices)) for row, devices in held.items() if runs[row]}

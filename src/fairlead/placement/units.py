@@ -1,4 +1,4 @@
-"""Placement of units: packed jobs on the same devices, and whoever can stays where it is."""
+"""Placement of units: packed jobs share devices, and jobs stay in place where possible."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,21 +7,21 @@ import numpy as np
 
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement.consolidate import place
+from fairlead.placement.consolidate import place_gangs
 from fairlead.placement.transition import held_devices
 
 
 def plan_unit_moves(
     snap: Snapshot, units: Sequence[Sequence[int]], wanted: Sequence[int]
 ) -> tuple[IntArray, Placements]:
-    """Return the leases to stop and the jobs to start so that each unit holds what it wants.
+    """Return the leases to stop and the jobs to start so that each unit runs where wanted.
 
-    A unit is rows of jobs (NOBODY is passed over), ``wanted`` its accelerator; no job is in two
+    A unit is rows of jobs (ABSENT is skipped), ``wanted`` its accelerator; no job is in two
     units. Devices of the wanted accelerator that jobs of a unit already hold go to the unit with
-    most jobs there, first those that fewest units claim; a unit's other jobs join it. Units
-    without such a place are placed as jobs alone would be.
+    most jobs there, first those that fewest units claim; a unit's other jobs join it. Other
+    units are placed like jobs alone.
     """
     held = held_devices(snap)
     claims = [
@@ -40,20 +40,20 @@ def plan_unit_moves(
     elsewhere = [u for u in range(len(units)) if u not in place_of]
     if elsewhere:
         first = np.array([units[u][0] for u in elsewhere], dtype=np.int64)
-        placed = place(snap, free, first, np.array([wanted[u] for u in elsewhere]))
+        placed = place_gangs(snap, free, first, np.array([wanted[u] for u in elsewhere]))
         unit_of = {int(snap.job[units[u][0]]): u for u in elsewhere}
         place_of.update({unit_of[p.job]: p.devices for p in placed})
     return _changes(
         snap,
         held,
-        {row: place_of[u] for u, unit in enumerate(units) for row in unit if row != NOBODY},
+        {row: place_of[u] for u, unit in enumerate(units) for row in unit if row != ABSENT},
     )
 
 
 def _changes(
     snap: Snapshot, held: dict[int, tuple[int, ...]], goal: dict[int, tuple[int, ...]]
 ) -> tuple[IntArray, Placements]:
-    """Return the leases that end and the placements that start to come from one to the other."""
+    """Return the leases that end and the placements that start from ``held`` to ``goal``."""
     stop = [row for row, devices in held.items() if goal.get(row) != devices]
     start = [
         Placement(int(snap.job[row]), 0, devices)

@@ -1,1 +1,1 @@
-"""Who should get what share: one file a policy, registered by entry point."""
+"""Policies: one module each, registered by entry point."""

@@ -1,4 +1,4 @@
-"""The most steps for the money while deadlines are met (Gavel §4.2)."""
+"""Minimal cost subject to deadlines (SLOs) (Gavel §4.2)."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -7,13 +7,14 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, MissedDeadline
 from fairlead.model.arrays import FloatArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.policy import UnitPolicy
-from fairlead.policies._packing.totals import choices, prices
+from fairlead.policies._packing.totals import job_options, prices
 from fairlead.policies.base import effective_speed, empty_allocation
 from fairlead.solve import best_ratio_above
 
-# Deadlines missed by less than this, relatively, are met: it is what rounding can do.
+# Relative rounding error up to which a deadline counts as met.
 _DEADLINE_TOLERANCE = 1e-6
 
 
@@ -21,36 +22,37 @@ _DEADLINE_TOLERANCE = 1e-6
 class CostSlo(UnitPolicy):
     """Maximise speed over price, as ``cost`` does, with every job in time for its deadline.
 
-    A job with a deadline gets at least its steps left over the time left. Where not all can,
-    the sum of what they lack relative to what they need is least, before the ratio is greatest,
-    and the allocation names those that will be late. A job whose deadline has passed needs all
-    the speed it can have. ``agnostic`` plans with a job's mean speed everywhere; ``packed`` and
+    A job with a deadline gets at least its steps left over the time left. If not all deadlines
+    can be met, the policy first minimises the sum of the relative shortfalls, and the allocation
+    names the jobs that will be late. A job whose deadline has passed needs all the speed it can
+    have. ``agnostic`` uses a job's mean speed on every accelerator; ``packed`` and
     ``placement`` are those of ``cost``.
     """
 
-    reads_progress_without_deadline: ClassVar[bool] = False
-    fills_idle: ClassVar[bool] = False
-    """idle devices are not to be lent out: they cost"""
+    alone: ClassVar[Capabilities] = Capabilities(
+        reads_progress_without_deadline=False,
+        per_accelerator_gangs=True,
+        fills_idle=False,  # idle devices cost no_distinction, busy ones do
+    )
 
     def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the cheapest shares in time, or the least late, and who will be late."""
+        """Return the cheapest shares that meet all deadlines, or those closest to it."""
         usd_per_hour = prices(snap)
         if not len(snap.job):
             return empty_allocation(snap)
         needed = needed_speed(snap)
         rules = self._rules
-        # Deadlines that no job can be in time for are alike: as fast as it can.
-        found = choices(snap, needed, rules, agnostic=self.agnostic)
-        asked = needed[found.table.classes.representative]
-        floor = np.where(np.isinf(asked), found.problem.cap, asked)
-        best = best_ratio_above(found.problem, found.speed, found.cost(usd_per_hour), floor)
-        allocation = found.allocation(snap, best, rules)
-        given = effective_speed(snap, allocation)
-        return replace(allocation, late=_late(snap, needed, given))
+        # Passed deadlines are alike: such jobs run as fast as they can.
+        options = job_options(snap, needed, rules, agnostic=self.agnostic)
+        of_class = needed[options.table.classes.representative]
+        floor = np.where(np.isinf(of_class), options.problem.cap, of_class)
+        best = best_ratio_above(options.problem, options.speed, options.cost(usd_per_hour), floor)
+        allocation = options.allocation(snap, best, rules)
+        return replace(allocation, late=_late(snap, needed, effective_speed(snap, allocation)))
 
 
 def needed_speed(snap: Snapshot) -> FloatArray:
-    """Return jobs → steps per second that bring it to its deadline; infinite if that has passed.
+    """Return jobs → steps per second needed for its deadline; infinite if that has passed.
 
     0 for jobs without a deadline.
     """
@@ -59,9 +61,9 @@ def needed_speed(snap: Snapshot) -> FloatArray:
         return np.where(left_s > 0, snap.steps_left / np.maximum(left_s, 0.0), np.inf)
 
 
-def _late(snap: Snapshot, needed: FloatArray, given: FloatArray) -> tuple[MissedDeadline, ...]:
-    rows = (given < needed * (1 - _DEADLINE_TOLERANCE)).nonzero()[0]
+def _late(snap: Snapshot, needed: FloatArray, speed: FloatArray) -> tuple[MissedDeadline, ...]:
+    rows = (speed < needed * (1 - _DEADLINE_TOLERANCE)).nonzero()[0]
     return tuple(
-        MissedDeadline(snap.ids[snap.job[row]], float(needed[row]), float(given[row]))
+        MissedDeadline(snap.ids[snap.job[row]], float(needed[row]), float(speed[row]))
         for row in rows.tolist()
     )

@@ -1,4 +1,4 @@
-"""Finish-time fairness, the objective of Themis made aware of accelerators (Gavel §4.2)."""
+"""Finish-time fairness: the objective of Themis, aware of accelerators (Gavel §4.2)."""
 
 from dataclasses import dataclass, replace
 
@@ -19,19 +19,20 @@ from fairlead.solve import Classes, MaxMinProblem, OptionProblem
 class FinishTime(UnitPolicy):
     """Minimise the greatest finish-time ratio ρ, then the next greatest, and so on.
 
-    ρ compares when a job will finish with when it would have on an equal split of the cluster:
+    ρ compares a job's finish time with that on an equal split of the cluster:
 
         ρ = (elapsed + steps left / speed) / (isolated elapsed + steps left / isolated speed)
 
     Isolated elapsed is the time that the steps made so far would have taken on an equal split
-    among as many jobs as there were; the isolated speed is that of the policy ``isolated`` now.
-    Objective and bound are the greatest ρ. ``agnostic`` takes a job's mean speed for its speed
-    everywhere, ``packed`` lets two jobs share devices where that pays, ``placement`` tells gangs
-    on one node from spread ones; what is isolated is alone and consolidated all the same.
+    among the jobs of the time; the isolated speed is that of the policy ``isolated`` now.
+    Objective and bound are the greatest ρ. ``agnostic`` uses a job's mean speed on every
+    accelerator, ``packed`` lets two jobs share devices where that pays, ``placement``
+    distinguishes gangs on one node from spread gangs; isolated speeds are always those of jobs
+    alone and consolidated.
     """
 
     def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the shares under which the least favoured job finishes relatively earliest."""
+        """Return the shares that minimise the greatest ρ, then the next greatest, and so on."""
         if not len(snap.job):
             return empty_allocation(snap)
         speed = snap.speed
@@ -51,25 +52,25 @@ class FinishTime(UnitPolicy):
             return self._units(snap, path, 1.0 / safe, speed)
         problem = MaxMinProblem(gain, snap.gang.astype(float), runs.astype(float), snap.devices)
         rows: IntArray = np.arange(len(runs))
-        found = path_allocation(snap, problem, path, rows, pooled=self.agnostic)
+        allocation = path_allocation(snap, problem, path, rows, pooled=self.agnostic)
 
         def worth() -> float:
-            level = (gain * found.share).sum(axis=1)
+            level = (gain * allocation.share).sum(axis=1)
             return float(path.ratio(level)[runs].max(initial=0.0))
 
         def prove() -> Certificate:
-            assert found.prove is not None
-            proof = found.prove()
-            # A job alone on its fastest accelerator bounds the ratio whatever the prices.
+            assert allocation.prove is not None
+            proof = allocation.prove()
+            # A job alone on its fastest accelerator bounds the ratio at any prices.
             least = float(path.ratio(np.ones(len(runs)))[runs].max(initial=0.0))
             return _certificate(proof, least, worth())
 
-        return replace(found, worth=worth, prove=prove)
+        return replace(allocation, worth=worth, prove=prove)
 
     def _units(
         self, snap: Snapshot, path: "RatioPath", scale: FloatArray, speed: FloatArray
     ) -> Allocation:
-        """Return the shares of units that do the same; a job's level is scale × speed."""
+        """Return the same with shares of units; a job's level is scale × speed."""
         cap = np.zeros(len(scale))
 
         def path_of(classes: Classes, problem: OptionProblem) -> RatioPath:
@@ -77,32 +78,32 @@ class FinishTime(UnitPolicy):
             return path.of(classes.representative).within(problem.cap)
 
         rules = self._rules
-        found = path_units(snap, scale, path.distinct, path_of, rules, speed)
+        allocation = path_units(snap, scale, path.distinct, path_of, rules, speed)
 
         def worth() -> float:
-            reached = found.speed
+            reached = allocation.speed
             if reached is None:
-                reached = (speed * found.share).sum(axis=1)
+                reached = (speed * allocation.share).sum(axis=1)
             return float(path.ratio(reached * scale)[cap > 0].max(initial=0.0))
 
         def prove() -> Certificate:
-            assert found.prove is not None
-            proof = found.prove()
-            # A job that always runs its fastest way bounds the ratio whatever the prices.
+            assert allocation.prove is not None
+            proof = allocation.prove()
+            # A job that always runs its fastest option bounds the ratio at any prices.
             least = float(path.ratio(cap)[cap > 0].max(initial=0.0))
             return _certificate(proof, least, worth())
 
-        return replace(found, worth=worth, prove=prove)
+        return replace(allocation, worth=worth, prove=prove)
 
 
 def _certificate(proof: Certificate, least: float, reached: float) -> Certificate:
-    """Return what prices and ``least`` prove of the greatest ratio; 0 where nobody can run."""
+    """Return the bound on the greatest ratio from prices and ``least``; 0 if no job can run."""
     bound = max(1.0 / proof.bound, least) if proof.bound > 0 else least
     return Certificate(proof.prices, bound, (reached - bound) / bound if bound else 0.0)
 
 
 class RatioPath:
-    """The levels at which jobs have the common ratio ρ = 1 / theta, or stand at their caps.
+    """The levels at which jobs have the common ratio ρ = 1 / theta, or have reached their caps.
 
     A job at level L, of its greatest speed, has ρ = (elapsed + alone / L) / isolated.
     """
@@ -117,7 +118,7 @@ class RatioPath:
 
     @property
     def top(self) -> float:
-        """The theta from which on everyone stands at its cap."""
+        """The theta from which on all jobs have reached their caps."""
         return float(self._full_at.max(initial=0.0))
 
     def level(self, theta: float) -> FloatArray:
@@ -132,12 +133,12 @@ class RatioPath:
         return np.where(self._full_at <= theta, 0.0, rate)
 
     def within(self, cap: FloatArray) -> "RatioPath":
-        """Return the path with these caps; nobody else is the worse or better for a cap."""
+        """Return the path with these caps; a job's cap does not affect other jobs."""
         return RatioPath(self._alone_s, self._elapsed_s, self._isolated_s, cap)
 
     @property
     def distinct(self) -> FloatArray:
-        """jobs × 3 → what tells jobs apart on this path."""
+        """jobs × 3 → properties by which jobs differ on this path."""
         return np.column_stack([self._alone_s, self._elapsed_s, self._isolated_s])
 
     def of(self, rows: IntArray) -> "RatioPath":
@@ -153,6 +154,6 @@ class RatioPath:
         return ratio
 
     def _left_s(self, theta: float) -> FloatArray:
-        """Return jobs → the time that the ratio leaves, times theta; no less than at the cap."""
+        """Return jobs → time left under the ratio, times theta; at least that at the cap."""
         at = np.minimum(theta, self._full_at)
         return self._isolated_s - self._elapsed_s * at

@@ -1,4 +1,4 @@
-"""Fairness among tenants of any depth, fairness or queues inside them (Gavel §4.3)."""
+"""Hierarchical fairness: tenants of any depth, fairness or FIFO inside (Gavel §4.3)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,9 +7,11 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
+from fairlead.model.tenants.tree import ROOT, TenantTree
+from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 from fairlead.policies._levels.paths import path_allocation
 from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
@@ -21,29 +23,30 @@ _INNER = ("fairness", "fifo")
 
 @dataclass(frozen=True)
 class Hierarchical(UnitPolicy):
-    """Share the cluster among tenants by weight, and what each gets among its jobs and tenants.
+    """Share the cluster among tenants by weight, and each tenant's part among its children.
 
-    Everyone's normalised speed (as in ``max-min``, gangs counted by their size) rises together,
-    a tenant's in proportion to its weight; inside it jobs and sub-tenants are siblings that
-    share by weight or, if its ``inner`` is fifo, in order of arrival, a sub-tenant arriving with
-    its first job. What a job cannot use goes to its siblings by their tenant's own policy.
+    The normalised speeds of all tenants (as in ``max-min``, gangs counted by their size) rise
+    together, in proportion to weight. Inside a tenant jobs and sub-tenants are siblings that
+    share by weight or, if its ``inner`` is fifo, in order of arrival; a sub-tenant arrives with
+    its first job. The part that a job cannot use goes to its siblings by the same rule.
     ``inner`` overrides that of every tenant. Objective and bound are the normalised speed per
-    unit of weight that every tenant gets, as far as it can use it, before the first resource
-    runs out. ``agnostic`` counts time only, spread over all accelerators alike. ``packed`` lets
-    two jobs share devices where that pays; ``placement`` tells gangs on one node from spread ones.
+    unit of weight at which the first resource is exhausted. ``agnostic`` counts time only,
+    spread over all accelerators evenly. ``packed`` lets two jobs share devices where that pays;
+    ``placement`` distinguishes gangs on one node from spread gangs.
     """
 
-    reads_progress: ClassVar[bool] = False
-    divides_among_tenants: ClassVar[bool] = True
+    alone: ClassVar[Capabilities] = Capabilities(
+        reads_progress=False, per_accelerator_gangs=True, divides_among_tenants=True
+    )
     inner: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.inner not in ("", *_INNER):
-            raise UsageError(f"inner={self.inner!r} is neither fairness nor fifo")
+            raise UsageError(f"inner={self.inner!r}: expected fairness or fifo")
 
     def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the shares at which nobody can rise without lowering whom the policy prefers."""
+        """Return the shares at the end of the tenants' path."""
         if not len(snap.job):
             return empty_allocation(snap)
         fifo = np.array([(self.inner or tenant.inner) == "fifo" for tenant in snap.tenants])
@@ -62,7 +65,7 @@ class Hierarchical(UnitPolicy):
         return path_allocation(snap, problem, path, classes.index_of_member, pooled=self.agnostic)
 
     def _units(self, snap: Snapshot, fifo: BoolArray) -> Allocation:
-        """Return the shares of units at which nobody can rise, as those of jobs."""
+        """Return the same with shares of units."""
         speed = None
         scale = snap.gang.astype(float)
         if self.agnostic:
@@ -73,7 +76,7 @@ class Hierarchical(UnitPolicy):
         return path_units(
             snap,
             scale,
-            np.column_stack([snap.weight, _place(snap, fifo)]),
+            np.column_stack([snap.weight, _queue_position(snap, fifo)]),
             lambda classes, problem: TreePath(tree_of(snap, classes, fifo), problem.cap),
             self._rules,
             speed,
@@ -91,41 +94,39 @@ class Hierarchical(UnitPolicy):
 
 
 def _classes(snap: Snapshot, gain: FloatArray, fifo: BoolArray) -> Classes:
-    """Merge jobs of one fair tenant that are alike; in a queue everybody has his own place."""
-    return merge(gain, snap.gang.astype(float), snap.weight, _place(snap, fifo))
+    """Merge alike jobs of one tenant; in a queue every job is a separate class."""
+    return merge(gain, snap.gang.astype(float), snap.weight, _queue_position(snap, fifo))
 
 
-def _place(snap: Snapshot, fifo: BoolArray) -> FloatArray:
-    """Return jobs × 2 → its tenant, and its own place where that is a queue."""
+def _queue_position(snap: Snapshot, fifo: BoolArray) -> FloatArray:
+    """Return jobs × 2 → its tenant, and its position if the tenant is a queue."""
     tenant = snap.profiles.tenant[snap.profile]
-    place = np.where(fifo[tenant], np.arange(len(tenant)), -1)
-    return np.column_stack([tenant, place]).astype(float)
+    position = np.where(fifo[tenant], np.arange(len(tenant)), -1)
+    return np.column_stack([tenant, position]).astype(float)
 
 
-def tree_of(snap: Snapshot, classes: Classes, fifo: BoolArray) -> TenantTree:
+def tree_of(snap: Snapshot, classes: Classes, fifo: BoolArray) -> ClassTree:
     """Return the tree of the snapshot's tenants and its jobs' classes."""
-    number = {tenant.id: i for i, tenant in enumerate(snap.tenants)}
-    above = [number.get(tenant.parent or "", TOP) for tenant in snap.tenants]
     first = classes.representative
     home = snap.profiles.tenant[snap.profile][first]
-    parent = np.concatenate([np.array(above, np.int64), home])
+    parent = np.concatenate([np.array(TenantTree(snap.tenants).parent, np.int64), home])
     weight = np.concatenate(
         [[tenant.weight for tenant in snap.tenants], snap.weight[first] * classes.count]
     )
     members = classes.count.astype(float)
-    return TenantTree(parent, weight, _turns(snap, classes, parent), fifo, members)
+    return ClassTree(parent, weight, _arrival_order(snap, classes, parent), fifo, members)
 
 
-def _turns(snap: Snapshot, classes: Classes, parent: IntArray) -> IntArray:
-    """Return nodes → order of arrival, a class's or tenant's with the first of its jobs."""
+def _arrival_order(snap: Snapshot, classes: Classes, parent: IntArray) -> IntArray:
+    """Return nodes → order of arrival; a class or tenant arrives with its first job."""
     tenants = len(parent) - len(classes.count)
     rank = np.empty(len(snap.job), np.int64)
     rank[np.lexsort((snap.job, snap.arrival_at))] = np.arange(len(rank))
-    turn = np.full(len(parent), len(rank), np.int64)
-    np.minimum.at(turn, tenants + classes.index_of_member, rank)
+    order = np.full(len(parent), len(rank), np.int64)
+    np.minimum.at(order, tenants + classes.index_of_member, rank)
     at = parent[tenants:]
-    own = turn[tenants:]
-    while (inside := at != TOP).any():
-        np.minimum.at(turn, at[inside], own[inside])
-        at = np.where(inside, parent[at], TOP)
-    return turn
+    own = order[tenants:]
+    while (inside := at != ROOT).any():
+        np.minimum.at(order, at[inside], own[inside])
+        at = np.where(inside, parent[at], ROOT)
+    return order

@@ -1,4 +1,4 @@
-"""Every job alone with an equal part of every accelerator (Gavel §4.1, "isolated")."""
+"""Isolation: an equal part of every accelerator for each job (Gavel §4.1, "isolated")."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import empty_allocation, job_allocation
@@ -15,23 +16,24 @@ from fairlead.policies.rules.quotas import Quotas, any_quota
 
 @dataclass(frozen=True)
 class Isolated:
-    """Give each of n jobs 1/n of the devices of every accelerator, whatever it gains from them.
+    """Give each of n jobs 1/n of the devices of every accelerator.
 
-    What a static partition would give; the yardstick of sharing incentive. Time a job cannot
-    use (an accelerator it does not run on, more devices than its gang) is lost.
+    This is a static partition, the baseline of sharing incentive. Time that a job cannot use (an
+    accelerator on which it does not run, more devices than its gang) is lost.
     """
 
-    reads_progress: ClassVar[bool] = False
-    takes_alternatives: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        reads_progress=False, per_accelerator_gangs=True
+    )
     agnostic: bool = False
-    """accepted for symmetry: an equal split ignores speeds anyway"""
+    """without effect: an equal split ignores speeds anyway"""
     packed: bool = False
     placement: bool = False
 
     def __post_init__(self) -> None:
         if self.packed or self.placement:
             option = "packed" if self.packed else "placement"
-            raise UsageError(f"isolated:{option}: a partition shares nothing and chooses nothing")
+            raise UsageError(f"isolated:{option}: not supported: a static partition packs nothing")
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return capacity / (jobs × gang) for each accelerator, at most all of a job's time."""
@@ -44,7 +46,7 @@ class Isolated:
 
 
 def equal_split(snap: Snapshot, devices: FloatArray) -> FloatArray:
-    """Return jobs × accelerators → share with an equal part of these devices for every job."""
+    """Return jobs × accelerators → share, with an equal part of these devices for every job."""
     runs = (snap.speed > 0) & (snap.gang_on <= snap.capacity)
     share = np.where(runs, devices / (len(snap.job) * snap.gang_on), 0.0)
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)

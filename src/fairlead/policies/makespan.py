@@ -1,4 +1,4 @@
-"""Finish all jobs as early as possible (Gavel §4.2)."""
+"""Minimal makespan (Gavel §4.2)."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._levels.max_min import ClassTable, max_min_allocation
+from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
 from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
@@ -19,10 +19,10 @@ _NEGLIGIBLE = 1e-7
 class Makespan(UnitPolicy):
     """Minimise the longest remaining time, then the next longest, and so on.
 
-    A job's level is the part of its remaining steps that it makes in a unit of time, so this is
+    A job's level is the fraction of its remaining steps made per unit of time, so this is
     max-min over speed / steps left. Objective and bound are the makespan in seconds.
-    ``agnostic`` takes a job's mean speed for its speed everywhere. ``packed`` lets two jobs share
-    devices where that pays; ``placement`` tells gangs on one node from spread ones.
+    ``agnostic`` uses a job's mean speed on every accelerator. ``packed`` lets two jobs share
+    devices where that pays; ``placement`` distinguishes gangs on one node from spread gangs.
     """
 
     def allocate(self, snap: Snapshot) -> Allocation:
@@ -33,10 +33,10 @@ class Makespan(UnitPolicy):
         if self.agnostic:
             speed = np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
         alone_s = snap.steps_left / np.maximum(speed.max(axis=1), 1e-300)
-        # With levels of order 1 the solver's tolerances mean the same for short and long jobs.
+        # With levels of order 1 the solver's tolerances suit short and long jobs alike.
         unit_s = float(np.median(alone_s))
-        # A job that is all but done needs next to nothing; asking for a millionth of the longest
-        # one's time keeps the numbers within what a solver can tell apart.
+        # A job that is almost done needs almost no time; a lower bound relative to the longest
+        # job keeps the numbers within the solver's precision.
         runs = alone_s < np.inf
         longest_s = float(alone_s[runs].max(initial=0.0))
         share_of = unit_s / np.maximum(alone_s, _NEGLIGIBLE * longest_s)
@@ -45,28 +45,28 @@ class Makespan(UnitPolicy):
             rules = self._rules
             return _levels_to_seconds(max_min_units(snap, scale, rules, speed), unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
-        table = ClassTable.of(rate, snap.gang, snap.capacity)
-        found = max_min_allocation(
+        table = JobClassTable.of(rate, snap.gang, snap.capacity)
+        allocation = max_min_allocation(
             snap,
             table,
             table.class_of,
             lambda problem, _: solve_max_min(problem),
             pooled=self.agnostic,
         )
-        return _levels_to_seconds(found, unit_s)
+        return _levels_to_seconds(allocation, unit_s)
 
 
-def _levels_to_seconds(found: Allocation, unit_s: float) -> Allocation:
-    """Return the allocation with its levels, parts done in ``unit_s``, turned into times."""
+def _levels_to_seconds(allocation: Allocation, unit_s: float) -> Allocation:
+    """Return the allocation with levels (fractions done in ``unit_s``) converted to seconds."""
 
     def prove() -> Certificate:
-        assert found.prove is not None
-        level = found.prove()
+        assert allocation.prove is not None
+        level = allocation.prove()
         bound_s = unit_s / level.bound if level.bound else np.inf
         return Certificate(level.prices, bound_s, level.gap)
 
     def worth() -> float:
-        least = found.objective
+        least = allocation.objective
         return unit_s / least if least else np.inf
 
-    return replace(found, worth=worth, prove=prove)
+    return replace(allocation, worth=worth, prove=prove)

@@ -8,8 +8,9 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies._levels.max_min import ClassTable, max_min_allocation
+from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
 from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
@@ -17,17 +18,17 @@ from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
 
 
 class _WarmProgram:
-    """The solver and class table of the last allocation, with the content they stand for."""
+    """The solver and class table of the last allocation, with the profiles they belong to."""
 
     def __init__(self) -> None:
         self._solver = MaxMinSolver()
-        self._table: ClassTable | None = None
+        self._table: JobClassTable | None = None
         self._content: tuple[bytes, ...] = ()
 
     def solve(self, problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
         return self._solver.solve(problem, keys.tolist())
 
-    def table(self, snap: Snapshot, build: Callable[[Snapshot], ClassTable]) -> ClassTable:
+    def table(self, snap: Snapshot, build: Callable[[Snapshot], JobClassTable]) -> JobClassTable:
         """Return the class table of the snapshot's profiles and devices, built if they changed."""
         content = (snap.capacity.tobytes(), *snap.profiles.content)
         if self._table is None or content != self._content:
@@ -39,24 +40,24 @@ class _WarmProgram:
 class MaxMin(UnitPolicy):
     """Maximise the least normalised speed, then the next least, and so on.
 
-    A job's speed is normalised by what an equal share of every device would give it, divided by
-    its weight and multiplied by its gang, as in the paper; a job that needs other numbers of
-    devices on other accelerators is compared by what one device of each makes. The paper maximises
-    only the least level; the full lexicographic order settles which of its optima is taken.
-    ``agnostic`` ignores what accelerators are: every job counts its time only, spread over all of
-    them alike.
-    ``packed`` lets two jobs share devices where that pays; ``placement`` tells gangs on one node
-    from gangs spread over several. Both are normalised as jobs alone and consolidated are.
+    A job's speed is normalised by its speed with an equal share of every device, divided by
+    its weight and multiplied by its gang, as in the paper; a job whose gang differs by
+    accelerator is compared by the speed per device. The paper maximises only the least level;
+    the full lexicographic order determines which of its optima is taken. ``agnostic`` ignores
+    the differences between accelerators: only a job's time counts, spread over all of them
+    evenly. ``packed`` lets two jobs share devices where that pays; ``placement`` distinguishes
+    gangs on one node from gangs spread over several. Both are normalised by the speeds of jobs
+    alone and consolidated.
     """
 
-    reads_progress: ClassVar[bool] = False
+    alone: ClassVar[Capabilities] = Capabilities(reads_progress=False, per_accelerator_gangs=True)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the lexicographic max-min shares of the snapshot's jobs."""
         return self.allocate_warm(snap, WarmStart())
 
     def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
-        """Return the same, starting from the last answer to the same planner."""
+        """Return the same, starting from the planner's last solution."""
         if not len(snap.job):
             return empty_allocation(snap)
         if self._needs_unit_program(snap):
@@ -70,10 +71,10 @@ class MaxMin(UnitPolicy):
             snap, table, table.class_of[snap.profile], state.solve, pooled=self.agnostic
         )
 
-    def _classes(self, snap: Snapshot) -> ClassTable:
+    def _classes(self, snap: Snapshot) -> JobClassTable:
         profiles = snap.profiles
         speed = (profiles.speed > 0).astype(float) if self.agnostic else profiles.speed
-        return ClassTable.of(speed * self._scale(snap)[:, None], profiles.gang, snap.capacity)
+        return JobClassTable.of(speed * self._scale(snap)[:, None], profiles.gang, snap.capacity)
 
     def _scale(self, snap: Snapshot) -> FloatArray:
         """Return profiles → level reached per unit of speed."""

@@ -1,4 +1,4 @@
-"""OEF for tenants who cooperate: the greatest total without envy (OEF §4.2.2, program 10)."""
+"""OEF for cooperating tenants: the greatest envy-free total (OEF §4.2.2, program 10)."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,19 @@ from fairlead.solve import solve_envy_free
 class OefCooperative(TenantPolicy):
     """Maximise the total normalised throughput such that no tenant prefers another's devices.
 
-    Devices are compared per unit of weight. Everyone gets at least what its part of every
-    accelerator would give it. The objective is the total.
+    Devices are compared per unit of weight. Every tenant gets at least the throughput of its
+    proportional part of every accelerator. The objective is the total.
     """
 
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
         table = tenant_table(snap)
-        found = solve_envy_free(table.gain, table.weight, table.capacity)
+        solution = solve_envy_free(table.gain, table.weight, table.capacity)
 
         def prove() -> Certificate:
-            return found.certificate
+            return solution.certificate
 
         def worth() -> float:
-            return found.total
+            return solution.total
 
-        return within_quotas(snap, TenantDivision(table, found.amount, worth, prove))
+        return within_quotas(snap, TenantDivision(table, solution.amount, worth, prove))

@@ -1,4 +1,4 @@
-"""Max-min fairness over tenants, each against its equal split: Gavel as OEF reads it (§2.4)."""
+"""Max-min fairness over tenants, relative to an equal split: Gavel as OEF models it (§2.4)."""
 
 from dataclasses import dataclass
 
@@ -35,24 +35,24 @@ class TenantMaxMin(TenantPolicy):
         if self.capped:
             problem = MaxMinProblem(gain, table.weight**0, table.weight, table.capacity)
             return within_quotas(snap, _capped(table, problem))
-        found = solve_equal(gain, table.weight, table.capacity)
+        solution = solve_equal(gain, table.weight, table.capacity)
 
         def prove() -> Certificate:
-            return found.certificate
+            return solution.certificate
 
         def worth() -> float:
-            return found.least
+            return solution.least
 
-        return within_quotas(snap, TenantDivision(table, found.amount, worth, prove))
+        return within_quotas(snap, TenantDivision(table, solution.amount, worth, prove))
 
 
 def _capped(table: TenantTable, problem: MaxMinProblem) -> TenantDivision:
-    found = solve_max_min(problem)
+    solution = solve_max_min(problem)
 
     def prove() -> Certificate:
-        return found.certificate
+        return solution.certificate
 
     def worth() -> float:
-        return float(found.level[found.level > 0].min(initial=np.inf))
+        return float(solution.level[solution.level > 0].min(initial=np.inf))
 
-    return TenantDivision(table, found.share * table.weight[:, None], worth, prove)
+    return TenantDivision(table, solution.share * table.weight[:, None], worth, prove)

@@ -1,7 +1,7 @@
 """Proportional shares of every accelerator, then trades at the second price (Gandiva_fair §3.4).
 
-Words as in the paper's §4: the *seller* gives slow devices for fast ones and has the greatest
-speedup of fast over slow, the *buyer* gives fast devices for slow ones and has the least.
+Terms as in the paper's §4: the *seller* gives slow devices for fast ones and has the greatest
+speedup of fast over slow; the *buyer* gives fast devices for slow ones and has the least.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from fairlead.policies.rules.tenant_rows import (
     within_quotas,
 )
 
-_LEAST = 1e-9
-"""devices, relative to all of the kind, and gains, relative to the speedup, not worth a trade"""
-_MOST_PASSES = 1000
+_MIN_TRADE = 1e-9
+"""minimum of a trade: devices relative to all of the accelerator, gain relative to the speedup"""
+_MAX_PASSES = 1000
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Trading(TenantPolicy):
     """Divide every accelerator by weight, then let tenants trade slow devices for fast ones.
 
     For each pair of accelerators the tenant that gains most from the fast one trades with the
-    one that gains least, at the second-highest bid; without one they split the surplus. Nobody
-    ends below its proportional share. The objective is the total normalised throughput.
+    one that gains least, at the second-highest bid; without one they split the surplus. No
+    tenant ends below its proportional share. The objective is the total normalised throughput.
     """
 
     def divide(self, snap: Snapshot) -> TenantDivision:
@@ -51,19 +51,21 @@ class Trading(TenantPolicy):
 
 
 class _TradeMarket:
-    """What every virtual tenant holds, and the trades made so far."""
+    """The devices of every virtual tenant, and the trades made so far."""
 
-    def __init__(self, table: TenantTable, names: list[str], kinds: tuple[str, ...]) -> None:
-        self._table, self._names, self._kinds = table, names, kinds
+    def __init__(
+        self, table: TenantTable, names: list[str], accelerators: tuple[str, ...]
+    ) -> None:
+        self._table, self._names, self._accelerators = table, names, accelerators
         self._several = np.bincount(table.tenant, minlength=table.tenants) > 1
         whole = max(float(table.weight.sum()), 1e-300)
         self.held: FloatArray = table.weight[:, None] / whole * table.capacity
         self.trades: list[Trade] = []
 
     def trade_all(self) -> None:
-        """Go through the pairs of accelerators until a whole pass brings no trade."""
+        """Trade on all pairs of accelerators until a whole pass makes no trade."""
         pairs = list(self._pairs())
-        for _ in range(_MOST_PASSES):
+        for _ in range(_MAX_PASSES):
             before = len(self.trades)
             for fast, slow in pairs:
                 self._trade_between(fast, slow)
@@ -71,10 +73,10 @@ class _TradeMarket:
                 return
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
-        """Give every pair as (fast, slow): the fastest first, each with the slowest first.
+        """Yield every pair as (fast, slow): the fastest first, each with the slowest first.
 
-        An accelerator is fast by its mean normalised throughput over the tenants by weight;
-        equally fast ones keep the cluster's order. Those without devices are left out.
+        Accelerators are ordered by their mean normalised throughput over the tenants by weight,
+        then by the cluster's order. Accelerators without devices are omitted.
         """
         table = self._table
         mean = (table.weight[:, None] * table.gain).sum(axis=0)
@@ -84,10 +86,10 @@ class _TradeMarket:
                 yield fast, slow
 
     def _trade_between(self, fast: int, slow: int) -> None:
-        """Trade while the keenest holder of slow devices gains from the least keen of fast ones.
+        """Trade while the highest bid for fast devices exceeds the lowest bid of their holders.
 
-        Each trade leaves one of the two without what it gave, and of those who are left the
-        seller's speedup falls and the buyer's rises: there are fewer trades than tenants.
+        Each trade exhausts the devices that one of the two gives, so the seller's speedup falls or
+        the buyer's rises: there are fewer trades than tenants.
         """
         speedup, bid = _bids(self._table.gain[:, fast], self._table.gain[:, slow])
         while True:
@@ -95,25 +97,25 @@ class _TradeMarket:
             has_fast = self._holders(fast, speedup)
             if not len(has_slow) or not len(has_fast):
                 return
-            # Rows are in the order of tenants' ids, which breaks ties.
+            # Ties go to the first row; rows are in the order of tenants' ids.
             seller = int(has_slow[bid[has_slow].argmax()])
             buyer = int(has_fast[bid[has_fast].argmin()])
-            if not bid[seller] > bid[buyer] * (1 + _LEAST):
+            if not bid[seller] > bid[buyer] * (1 + _MIN_TRADE):
                 return
             second = self._second_highest_bid(has_slow, bid, seller, buyer)
             price = float(bid[second] if second >= 0 else (bid[seller] + bid[buyer]) / 2)
             self._exchange(fast, slow, seller, buyer, second, price, bid)
 
-    def _holders(self, kind: int, speedup: FloatArray) -> IntArray:
-        """Return who holds devices of a kind and can use at least one of the pair."""
-        enough = self.held[:, kind] > _LEAST * self._table.capacity[kind]
+    def _holders(self, accelerator: int, speedup: FloatArray) -> IntArray:
+        """Return the rows that hold devices of an accelerator and can use one of the pair."""
+        enough = self.held[:, accelerator] > _MIN_TRADE * self._table.capacity[accelerator]
         holders: IntArray = (enough & ~np.isnan(speedup)).nonzero()[0]
         return holders
 
     def _second_highest_bid(
         self, has_slow: IntArray, bid: FloatArray, seller: int, buyer: int
     ) -> int:
-        """Return who bids most besides the two tenants, at least what the buyer asks, or -1."""
+        """Return the row of the highest other bid that is not below the buyer's, or -1."""
         owner = self._table.tenant
         others = has_slow[(owner[has_slow] != owner[seller]) & (owner[has_slow] != owner[buyer])]
         others = others[(bid[others] >= bid[buyer]) & (bid[others] > 0)]
@@ -143,8 +145,8 @@ class _TradeMarket:
             Trade(
                 seller=name[owner[seller]],
                 buyer=name[owner[buyer]],
-                fast=self._kinds[fast],
-                slow=self._kinds[slow],
+                fast=self._accelerators[fast],
+                slow=self._accelerators[slow],
                 fast_devices=gets,
                 slow_devices=gives,
                 price=price,
@@ -163,19 +165,19 @@ class _TradeMarket:
         price: float,
         bid: FloatArray,
     ) -> str:
-        one = f"one {self._kinds[fast]} is worth"
-        many = f"{self._kinds[slow]}"
+        one = f"one {self._accelerators[fast]} is worth"
+        many = f"{self._accelerators[slow]}"
         if second >= 0:
             set_by = f"the price of {price:.4g} is the second bid, {self._label(second)}'s"
         else:
-            set_by = f"nobody else bids, so they meet half-way at {price:.4g}"
+            set_by = f"there is no other bid, so they split the surplus at {price:.4g}"
         return (
             f"{one} {bid[seller]:.4g} {many} to {self._label(seller)} and"
             f" {bid[buyer]:.4g} to {self._label(buyer)}; {set_by}"
         )
 
     def _label(self, row: int) -> str:
-        """Return the tenant's name, with a number where several workloads trade for it."""
+        """Return the tenant's name, with a number if several of its workloads trade."""
         owner = self._table.tenant
         name = self._names[int(owner[row])]
         if not self._several[owner[row]]:
@@ -184,10 +186,10 @@ class _TradeMarket:
 
 
 def _bids(fast: FloatArray, slow: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return rows → speedup of fast over slow (NaN: can use neither), and what it bids.
+    """Return rows → speedup of fast over slow (NaN: can use neither), and rows → bid.
 
-    Who cannot use the slow accelerator would give any number of it; its bid counts as twice
-    the greatest of the others.
+    A tenant that cannot use the slow accelerator would give any number of devices of it; its bid
+    counts as twice the greatest of the other bids.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         speedup = fast / slow

@@ -9,7 +9,7 @@ import pytest
 from tests.papers.gandiva.test_gandiva import MINUTE, P40
 
 from fairlead.files import read_speeds
-from fairlead.mechanisms._queues.serving import by_arrival, holding, idle_devices
+from fairlead.mechanisms._queues.serving import by_arrival, holds_devices, idle_devices
 from fairlead.mechanisms.gandiva import Gandiva
 from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
@@ -29,7 +29,7 @@ LOW, MIDDLE, HIGH = list(P40)[:2], list(P40)[2:5], list(P40)[5:]
 
 @dataclass(frozen=True)
 class BinPacking:
-    """First in, first out onto the server that fits most tightly; nobody is over-subscribed."""
+    """First in, first out onto the server that fits most tightly; no server is oversubscribed."""
 
     round_s: float = 60.0
 
@@ -46,7 +46,7 @@ class BinPacking:
         free: dict[int, list[int]] = {}
         for device in idle.tolist():
             free.setdefault(int(snap.cluster.node_of[device]), []).append(device)
-        held, found = holding(snap), []
+        held, starts = holds_devices(snap), []
         for row in by_arrival(snap).tolist():
             if held[row]:
                 continue
@@ -55,9 +55,9 @@ class BinPacking:
             if not fits:
                 break
             there = free[min(fits)[1]]
-            found.append(Placement(int(snap.job[row]), 0, tuple(there[:gang])))
+            starts.append(Placement(int(snap.job[row]), 0, tuple(there[:gang])))
             del there[:gang]
-        return Placements.of(found) if found else NO_PLACEMENTS
+        return Placements.of(starts) if starts else NO_PLACEMENTS
 
 
 def mix(seed: int) -> list[Job]:
@@ -86,10 +86,12 @@ def experiment(mechanism: Any, seed: int = 0) -> Record:
     other = float(np.mean(list(gain.values())))
     speeds = SpeedTable(
         {
-            SpeedKey(w, g, kind): speed * g * (1.0 if kind == "p40" else gain.get(w, other))
+            SpeedKey(w, g, accelerator): speed
+            * g
+            * (1.0 if accelerator == "p40" else gain.get(w, other))
             for w, speed in P40.items()
             for g in (1, 2, 4)
-            for kind in ("p40", "p100")
+            for accelerator in ("p40", "p100")
         }
     )
     record, _ = simulate(
@@ -124,11 +126,19 @@ def test_thousand_jobs_hear_of_themselves_early_and_keep_devices_busier() -> Non
     assert 1800 < early[0] < 2600  # the paper's baseline: 2,203 s
     last = min(stable_until(baseline), stable_until(gandiva))
     assert last > 150 * MINUTE
-    busy = [run.use.mean(20 * MINUTE, last) / DEVICES for run in (baseline, gandiva) if run.use]
+    busy = [
+        run.utilization_log.mean(20 * MINUTE, last) / DEVICES
+        for run in (baseline, gandiva)
+        if run.utilization_log
+    ]
     assert busy[1] > 1.15 * busy[0]
     assert 0.45 < busy[0] < 0.625  # 50.1 % in the paper; 62.5 % would be full occupancy
     # Over the paper's own window the work ends sooner under Gandiva, which leaves less to gain.
-    whole = [run.use.mean(20 * MINUTE, 200 * MINUTE) for run in (baseline, gandiva) if run.use]
+    whole = [
+        run.utilization_log.mean(20 * MINUTE, 200 * MINUTE)
+        for run in (baseline, gandiva)
+        if run.utilization_log
+    ]
     assert whole[1] > 1.05 * whole[0]
 
 

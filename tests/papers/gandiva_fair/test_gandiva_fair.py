@@ -19,14 +19,15 @@ from fairlead.model import events as ev
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan, Preempt
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 
 QUANTUM_S = 60.0
 
 
 class Bench:
-    """A cluster whose jobs end only when told to: quantum after quantum, who holds what."""
+    """A cluster whose jobs end only on request; records the holders of each quantum."""
 
     def __init__(
         self,
@@ -80,10 +81,10 @@ class Bench:
     def by_tenant(self, quanta: int) -> dict[str, FloatArray]:
         """Return tenant → accelerators → devices held on average."""
         held = self.run(quanta)
-        found: dict[str, FloatArray] = {}
+        result: dict[str, FloatArray] = {}
         for job, row in zip(self.scheduler.jobs.jobs, held, strict=True):
-            found[job.tenant] = found.get(job.tenant, np.zeros(held.shape[1])) + row
-        return found
+            result[job.tenant] = result.get(job.tenant, np.zeros(held.shape[1])) + row
+        return result
 
     def trades(self) -> list[dict[str, Any]]:
         scheduler = self.scheduler
@@ -99,18 +100,24 @@ class Bench:
                 self._send(ev.PlanReady(event.at, command.version, plan, memory))
 
 
-def same_speed(*kinds: str) -> SpeedTable:
-    return SpeedTable({SpeedKey("any", g, kind): 1.0 for g in (1, 2, 4, 8) for kind in kinds})
+def same_speed(*accelerators: str) -> SpeedTable:
+    return SpeedTable(
+        {
+            SpeedKey("any", g, accelerator): 1.0
+            for g in (1, 2, 4, 8)
+            for accelerator in accelerators
+        }
+    )
 
 
 def speed_table(
-    kinds: Sequence[str], rows: Mapping[tuple[str, int], Sequence[float]]
+    accelerators: Sequence[str], rows: Mapping[tuple[str, int], Sequence[float]]
 ) -> SpeedTable:
     return SpeedTable(
         {
-            SpeedKey(workload, gang, kind): speed
+            SpeedKey(workload, gang, accelerator): speed
             for (workload, gang), row in rows.items()
-            for kind, speed in zip(kinds, row, strict=True)
+            for accelerator, speed in zip(accelerators, row, strict=True)
         }
     )
 
@@ -269,19 +276,19 @@ def test_section_5_3_seventy_users_in_four_classes() -> None:
     """Class averages within 5 % of ideal, before and after the large jobs leave; ≥ 47.5 busy."""
     size = {"a": 1, "b": 2, "c": 4, "d": 8}
     users = {"a": 62, "b": 3, "c": 3, "d": 2}
-    names = [f"{kind}{i}" for kind, count in users.items() for i in range(count)]
+    names = [f"{accelerator}{i}" for accelerator, count in users.items() for i in range(count)]
     tenants = [Tenant(name, weight=size[name[0]]) for name in names]
     bench = Bench({"p100": 48}, same_speed("p100"), GandivaFair(), tenants)
     rng = np.random.default_rng(0)
     for i in rng.permutation(len(names)).tolist():
         bench.submit(names[i], "any", gang=size[names[i][0]])
         bench.run(int(rng.integers(0, 2)) or 1)
-    for kinds, ideal, settling in (("abcd", 0.5, 20), ("abc", 0.6, 150)):
+    for accelerators, ideal, settling in (("abcd", 0.5, 20), ("abc", 0.6, 150)):
         bench.run(settling)
         got = bench.by_tenant(300)
-        for kind in kinds:
-            mine = [float(row[0]) for name, row in got.items() if name[0] == kind]
-            assert np.mean(mine) == pytest.approx(ideal * size[kind], rel=0.05), kind
+        for accelerator in accelerators:
+            mine = [float(row[0]) for name, row in got.items() if name[0] == accelerator]
+            assert np.mean(mine) == pytest.approx(ideal * size[accelerator], rel=0.05), accelerator
         assert sum(row[0] for row in got.values()) >= 47.5
         bench.end("d0")
         bench.end("d1")
@@ -375,11 +382,11 @@ def _check_trades(bench: Bench, rows: Mapping[tuple[str, int], Sequence[float]])
         assert speedup(trade["buyer"], trade) < trade["price"] < speedup(trade["seller"], trade)
         assert trade["slow_devices"] == pytest.approx(trade["price"] * trade["fast_devices"])
 
-    def with_first(found: Iterable[dict[str, Any]]) -> list[tuple[str, str, str, str, float]]:
+    def with_first(result: Iterable[dict[str, Any]]) -> list[tuple[str, str, str, str, float]]:
         keys = ("seller", "buyer", "fast", "slow")
         return sorted(
             (*(str(t[key]) for key in keys), round(t["fast_devices"], 9))
-            for t in found
+            for t in result
             if "1" in (t["seller"], t["buyer"])
         )
 

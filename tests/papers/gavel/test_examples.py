@@ -5,9 +5,10 @@ import pytest
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Tenant
 from fairlead.model.snapshot import snapshot_of
-from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.tree import ROOT
+from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 from fairlead.policies.base import effective_speed
 from fairlead.policies.hierarchical import Hierarchical
 from fairlead.policies.max_min import MaxMin
@@ -22,7 +23,7 @@ def _instance(cluster: dict[str, int], rows: list[tuple[float, ...]]) -> Instanc
     return Instance(Cluster.of(cluster), jobs)
 
 
-def test_section_4_1_allocation_is_the_papers() -> None:
+def test_section_4_1_allocation_agrees_with_the_paper() -> None:
     """§4.1: printed as 0.45, 0 / 0.45, 0.09 / 0.09, 0.91."""
     instance = _instance({"v100": 1, "k80": 1}, [(40, 10), (12, 4), (100, 50)])
     allocation = MaxMin().allocate(snapshot_of(instance))
@@ -76,7 +77,7 @@ def test_section_3_1_weight_two_is_entitled_to_twice_the_speed() -> None:
 def test_section_4_3_hierarchy_raises_by_weight_and_then_redistributes(
     gpus: int, first: float
 ) -> None:
-    """§4.3: job weights 3, 1, 1, 1 inside one entity; at its cap job 1 hands its weight on.
+    """§4.3: job weights 3, 1, 1, 1 inside one entity; at its cap job 1 passes its weight on.
 
     With four GPUs the first level is 1, 1/3, 1/3, 1/3 and all end at 1; with three GPUs the
     redistribution ends at 1, 2/3, 2/3, 2/3.
@@ -91,10 +92,10 @@ def test_section_4_3_hierarchy_raises_by_weight_and_then_redistributes(
     rest = 1.0 if gpus == 4 else first
     np.testing.assert_allclose(share, [1.0, rest, rest, rest], atol=1e-9)
 
-    tree = TenantTree(
-        parent=np.array([TOP, 0, 0, 0, 0]),
+    tree = ClassTree(
+        parent=np.array([ROOT, 0, 0, 0, 0]),
         weight=np.array([1.0, 3.0, 1.0, 1.0, 1.0]),
-        turn=np.arange(5),
+        arrival_order=np.arange(5),
         fifo=np.array([False]),
         members=np.ones(4),
     )

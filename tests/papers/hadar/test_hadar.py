@@ -1,4 +1,4 @@
-"""Hadar (§II-§IV): its examples as corrected from the definitions, prices, programme, scale."""
+"""Hadar (§II-§IV): its examples, corrected from the definitions; prices, queue and scale."""
 
 import csv
 import gzip
@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from tests.support.shared_data import needs_shared, shared
 
-from fairlead.cli.research.runs import SimulationOptions, run_simulation
+from fairlead.cli.research.runs import run_simulation
 from fairlead.core import Scheduler
 from fairlead.files import read_speeds
-from fairlead.mechanisms.factory import realise
-from fairlead.mechanisms.hadar.dp_allocation import programme
+from fairlead.mechanisms.factory import create_mechanism
+from fairlead.mechanisms.hadar.dp_allocation import allocate_queue
 from fairlead.mechanisms.hadar.find_alloc import (
     Bid,
-    Cells,
-    Market,
-    State,
+    DeviceCells,
+    DeviceMarket,
+    MarketState,
 )
-from fairlead.mechanisms.hadar.mechanism import Hadar, Rounds
+from fairlead.mechanisms.hadar.mechanism import Hadar, HadarMemory
 from fairlead.mechanisms.hadar.prices import Prices
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
@@ -33,6 +33,7 @@ from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.metrics import Result
 from fairlead.sim.record import Record
+from fairlead.sim.runs import SimulationOptions
 from fairlead.sim.scenario import Scenario
 from fairlead.testing.cpu_time import cpu_s
 
@@ -44,9 +45,9 @@ def _two_jobs(mechanism: Hadar) -> Record:
     rows = {"J1": (40.0, 20.0, 30.0), "J2": (5.0, 15.0, 5.0)}
     speeds = SpeedTable(
         {
-            SpeedKey(job, 3, kind): speed
+            SpeedKey(job, 3, accelerator): speed
             for job, row in rows.items()
-            for kind, speed in zip(KINDS, row, strict=True)
+            for accelerator, speed in zip(KINDS, row, strict=True)
         }
     )
     jobs = [
@@ -87,9 +88,9 @@ def test_a_gang_of_four_runs_on_three_v100_and_three_k80(policy: str, tmp_path: 
         )
         return run_simulation(setup)
 
-    found = run(policy)
-    assert found.makespan_s == pytest.approx(1000.0 / 2.0)  # the slowest member's pace
-    (job,) = found.jobs
+    result = run(policy)
+    assert result.makespan_s == pytest.approx(1000.0 / 2.0)  # the slowest member's pace
+    (job,) = result.jobs
     assert job.device_s == pytest.approx({"v100": 1500.0, "k80": 500.0})
     for plain in ("max-min", "gandiva", f"{policy}:mixed=false"):
         with pytest.raises(InputError, match="needs 4 devices of one accelerator") as refused:
@@ -106,12 +107,12 @@ def test_price_is_u_min_on_an_empty_node_and_u_max_on_a_full_one() -> None:
     assert prices.price(1, 3, 3) == pytest.approx(8.0, rel=1e-12)
 
 
-# -- the programme against brute force ------------------------------------------------------------
+# -- the dynamic programme against brute force ---------------------------------------------------
 
 
-def _random_market(rng: random.Random, n_jobs: int) -> tuple[Market, State, list[Bid]]:
+def _random_market(rng: random.Random, n_jobs: int) -> tuple[DeviceMarket, MarketState, list[Bid]]:
     cluster = Cluster.of({"v100": 4, "p100": 4, "k80": 2}, per_node=2)
-    cells = Cells.of(cluster, range(10))
+    cells = DeviceCells.of(cluster, range(10))
     queue = []
     for row in range(n_jobs):
         gang = rng.choice([1, 1, 2, 4])
@@ -122,11 +123,11 @@ def _random_market(rng: random.Random, n_jobs: int) -> tuple[Market, State, list
     least = min(min(b.together) / b.gang for b in queue) / 4.0 / rng.choice([1, 10, 100])
     prices = Prices(np.full(3, least), np.array(most))
     capacity = [len(devices) for devices in cells.devices]
-    market = Market(cells, capacity, prices, communication=0.1)
+    market = DeviceMarket(cells, capacity, prices, communication=0.1)
     return market, market.opening(capacity), queue
 
 
-def _brute_force(market: Market, state: State, queue: Sequence[Bid]) -> float:
+def _brute_force(market: DeviceMarket, state: MarketState, queue: Sequence[Bid]) -> float:
     """Return the greatest sum of payoffs over all subsets of the queue."""
     if not queue:
         return 0.0
@@ -144,12 +145,12 @@ def test_programme_equals_brute_force_for_up_to_six_jobs(n_jobs: int) -> None:
     greedy_falls_short = False
     for _ in range(25):
         market, opening, queue = _random_market(rng, n_jobs)
-        found = programme(market, opening, queue, width=Hadar.states)
-        assert all(deal.payoff > 0 for _, deal in found)
-        payoff = sum(deal.payoff for _, deal in found)
+        result = allocate_queue(market, opening, queue, width=Hadar.states)
+        assert all(deal.payoff > 0 for _, deal in result)
+        payoff = sum(deal.payoff for _, deal in result)
         best = _brute_force(market, opening, queue)
         assert payoff == pytest.approx(best, rel=1e-9)
-        greedy = sum(d.payoff for _, d in programme(market, opening, queue, width=1))
+        greedy = sum(d.payoff for _, d in allocate_queue(market, opening, queue, width=1))
         greedy_falls_short |= greedy < best * (1 - 1e-6)
     assert greedy_falls_short or n_jobs < 4  # else the comparison would show nothing
 
@@ -172,7 +173,7 @@ def philly_like(speeds: SpeedTable, *, jobs: int = 480, seed: int = 0) -> list[J
     with gzip.open(shared("data/philly_via_gavel/philly_vc_jobs.csv.gz"), "rt") as file:
         log = [(int(r["num_gpus"]), float(r["duration_s"])) for r in csv.DictReader(file)]
     log = [(g, s) for g, s in log if g in (1, 2, 4, 8) and g * s <= 360_000 and s <= 72_000]
-    found = []
+    result = []
     for i in range(jobs):
         gang, duration_s = log[int(rng.random() * len(log))]
         hours = gang * duration_s / 3600.0
@@ -181,10 +182,10 @@ def philly_like(speeds: SpeedTable, *, jobs: int = 480, seed: int = 0) -> list[J
         workload = options[int(rng.random() * len(options))]
         steps = max(1.0, round(duration_s * speeds.speed(workload, ("v100",) * gang)))
         tenant = f"t{int(rng.random() * 4)}"
-        found.append(
+        result.append(
             Job(id=str(i), workload=workload, gang=gang, total_steps=steps, tenant=tenant)
         )
-    return found
+    return result
 
 
 def _options(speeds: SpeedTable, models: tuple[str, ...], gang: int) -> list[str]:
@@ -216,7 +217,7 @@ def test_total_duration_of_480_philly_like_jobs_is_shorter_than_under_the_others
                 cluster=cluster,
                 speeds=speeds,
                 jobs=jobs,
-                mechanism=realise(policy, mechanism),
+                mechanism=create_mechanism(policy, mechanism),
                 restore_cost_s=10.0,
             )
         )
@@ -245,7 +246,7 @@ def test_a_decision_about_2000_jobs_takes_less_than_a_second() -> None:
     for at in (0.0, 360.0, 720.0):  # an empty cluster, then full ones
         (ask,) = scheduler.handle(ev.PlanDue(at))
         assert isinstance(ask, ComputePlan)
-        assert isinstance(ask.memory, Rounds)
+        assert isinstance(ask.memory, HadarMemory)
         decide = partial(mechanism.plan, ask.snapshot, ask.memory)
         (plan, memory), took_s = cpu_s(decide, tries=2)
         times.append(took_s)
@@ -253,5 +254,5 @@ def test_a_decision_about_2000_jobs_takes_less_than_a_second() -> None:
         assert len(scheduler.leases.holder[0]) == 252
         assert (scheduler.leases.holder[0] >= 0).all()
         arrival = Job(id=f"at-{at}", workload="CycleGAN", total_steps=1e5, arrival_at=at)
-        scheduler.handle(ev.JobSubmitted(at, arrival))  # so that all is sold anew
+        scheduler.handle(ev.JobSubmitted(at, arrival))  # so that all devices are sold again
     assert max(times) < 1.0

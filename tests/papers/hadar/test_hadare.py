@@ -32,9 +32,9 @@ SPEEDS = {
 }
 TABLE = SpeedTable(
     {
-        SpeedKey(name, 1, kind): speed
+        SpeedKey(name, 1, accelerator): speed
         for name, (row, _) in SPEEDS.items()
-        for kind, speed in zip(CLUSTER.accelerators, row, strict=True)
+        for accelerator, speed in zip(CLUSTER.accelerators, row, strict=True)
     }
 )
 MIXES = {

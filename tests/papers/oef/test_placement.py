@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.properties.mechanisms.test_rounding import Watch, watched
+from tests.properties.mechanisms.test_rounding import DebtRecorder, watched
 from tests.support.tenant_instances import (
     alike_table,
     random_cluster,
@@ -31,12 +31,12 @@ CLUSTER = Cluster.of(dict.fromkeys(KINDS, 8), per_node=4)
 """§6.1.1: eight of each, four to a host"""
 
 
-def speeds(table: Any, kinds: tuple[str, ...] = KINDS) -> SpeedTable:
+def speeds(table: Any, accelerators: tuple[str, ...] = KINDS) -> SpeedTable:
     return SpeedTable(
         {
-            SpeedKey(f"w{i}", 1, kind): float(speed)
+            SpeedKey(f"w{i}", 1, accelerator): float(speed)
             for i, row in enumerate(table)
-            for kind, speed in zip(kinds, row, strict=True)
+            for accelerator, speed in zip(accelerators, row, strict=True)
         }
     )
 
@@ -54,7 +54,7 @@ def endless(tenant: int, number: int, gang: int = 1, steps: float = 1e9) -> Job:
 # -- §6.3.3: workers hit by stragglers ----------------------------------------------------------
 
 
-def twenty_tenants(seed: int, policy: Policy, spans: str) -> Watch:
+def twenty_tenants(seed: int, policy: Policy, spans: str) -> DebtRecorder:
     """20 tenants with speedups of 1.39 to 2.15 and six jobs of two or four workers each."""
     rng = np.random.default_rng(seed)
     fast = rng.uniform(1.39, 2.15, 20)
@@ -78,7 +78,7 @@ def hit(policy: Policy, spans: str) -> float:
 
 
 def test_fewer_workers_wait_for_stragglers_under_oef_than_under_gavel_and_trading() -> None:
-    """§6.3.3: 26 % and 14 % fewer, with gangs that use whatever their tenant has.
+    """§6.3.3: 26 % and 14 % fewer, with gangs that use any devices of their tenant.
 
     Gavel as the paper reads it: a tenant holds at most one device per unit of weight (§2.4).
     """
@@ -89,11 +89,11 @@ def test_fewer_workers_wait_for_stragglers_under_oef_than_under_gavel_and_tradin
 
 @pytest.mark.parametrize("policy", [Oef(), OefCooperative(), TenantMaxMin(), Trading()])
 def test_no_worker_waits_where_whole_gangs_are_rounded(policy: Policy) -> None:
-    """Our own way: a gang runs on one accelerator in some rounds and on another in others."""
+    """Default of Fairlead: in each round a gang runs on one accelerator."""
     assert hit(policy, "idle") == 0
 
 
-def test_placement_loses_next_to_nothing_of_the_estimated_throughput() -> None:
+def test_placement_loses_hardly_any_estimated_throughput() -> None:
     """§6.1.4: 'estimated' by the shares and 'actual' as placed, summed over tenants."""
     for policy in (Oef(), OefCooperative()):
         estimated, placed = twenty_tenants(0, policy, "idle").throughputs
@@ -105,25 +105,27 @@ def test_placement_loses_next_to_nothing_of_the_estimated_throughput() -> None:
 
 
 def had(truth: Any, believed: Any, cluster: dict[str, int], liar: int, rounds: int) -> float:
-    """Return the liar's true normalised throughput × rounds."""
-    kinds = tuple(cluster)
+    """Return the misreporting tenant's true normalised throughput × rounds."""
+    accelerators = tuple(cluster)
     count = sum(cluster.values()) + 1
     jobs = [endless(i, n) for i in range(len(truth)) for n in range(count)]
-    watch = watched(
+    recorder = watched(
         Scenario(
             cluster=Cluster.of(cluster),
-            speeds=speeds(truth, kinds),
-            believed=speeds(believed, kinds),
+            speeds=speeds(truth, accelerators),
+            believed=speeds(believed, accelerators),
             jobs=jobs,
             mechanism=Rounding(Oef()),
         ),
         rounds,
     )
-    return sum(float(truth[liar, j]) * watch.had.get((liar, j), 0.0) for j in range(len(kinds)))
+    return sum(
+        float(truth[liar, j]) * recorder.had.get((liar, j), 0.0) for j in range(len(accelerators))
+    )
 
 
 def test_over_reporting_never_pays_in_rounds() -> None:
-    """The scheduler believes the lie, jobs run at their true speed: every liar loses."""
+    """The scheduler believes the misreport, jobs run at their true speed: the tenant loses."""
     lost = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -143,16 +145,16 @@ FOUR = np.array([[1.0, 1.2, 1.39], [1.0, 1.35, 1.6], [1.0, 1.5, 1.85], [1.0, 1.6
 """four users whose speedups span the paper's range (§6.2)"""
 
 
-def test_four_users_progress_alike_and_go_on_so_when_one_leaves() -> None:
-    """Figure 4(a): user 4 leaves after 40 minutes; the others share what it leaves alike."""
+def test_four_users_progress_alike_also_after_one_leaves() -> None:
+    """Figure 4(a): user 4 leaves after 40 minutes; the others share its devices evenly."""
     jobs = [endless(i, n) for i in range(3) for n in range(30)]
     jobs += [endless(3, n, steps=2400 * 2.15 * 0.13) for n in range(30)]
-    watch = watched(
+    recorder = watched(
         Scenario(cluster=CLUSTER, speeds=speeds(FOUR), jobs=jobs, mechanism=Rounding(Oef())),
         120,
     )
-    assert watch.memory.present_s[3] < 0.2 * watch.memory.present_s[0]
-    _, placed = watch.throughputs
+    assert recorder.memory.present_s[3] < 0.2 * recorder.memory.present_s[0]
+    _, placed = recorder.throughputs
     np.testing.assert_allclose(placed[:3], placed[0], rtol=0.03)
 
 
@@ -166,7 +168,7 @@ def total(policy: Policy, snap: Any) -> float:
 
 
 def test_cooperative_total_is_never_below_max_min_and_trading() -> None:
-    """Where all tenants rank the accelerators alike, on 100 random instances (§6.3.1)."""
+    """100 random instances in which all tenants rank the accelerators alike (§6.3.1)."""
     for seed in range(100):
         table, cluster = alike_table(np.random.default_rng(seed))
         snap = tenants(table, cluster)
@@ -176,7 +178,7 @@ def test_cooperative_total_is_never_below_max_min_and_trading() -> None:
         assert cooperative >= total(Trading(), snap) * (1 - 1e-9)
 
 
-def test_whoever_exceeds_the_cooperative_total_causes_envy() -> None:
+def test_totals_above_the_cooperative_one_cause_envy() -> None:
     """Without that order a few exceed it, by less than 1 %: the paper compares no such case."""
     exceeded = 0
     for seed in range(100):

@@ -19,10 +19,10 @@ pytestmark = needs_shared
 def _instances() -> list[dict[str, Any]]:
     if SHARED is None:
         return []
-    found: list[dict[str, Any]] = json.loads(
+    loaded: list[dict[str, Any]] = json.loads(
         (SHARED / "reference/gavel/allocations.json").read_text()
     )
-    return found
+    return loaded
 
 
 def _snapshot(case: dict[str, Any]) -> Snapshot:
@@ -55,14 +55,14 @@ class TestInstance:
         gavels = case["gavel"]["max_min_fairness_perf"]["max_min_norm"]
         assert normalised[0] >= gavels * (1 - 1e-6)
 
-    def test_agnostic_max_min_gives_everyone_at_least_gavels_least_time(
+    def test_agnostic_max_min_gives_every_job_at_least_gavels_least_time(
         self, case: dict[str, Any]
     ) -> None:
         snap = _snapshot(case)
         share = create("policies", "max-min:agnostic").allocate(snap).share
         time = share.sum(axis=1) * snap.gang / snap.weight
         demand = snap.gang / snap.weight
-        # All time is worth the same, so the optimum is a common level, capped by the whole time.
+        # All time counts the same, so the optimum is a common level, capped by the whole time.
         level = _water_level(demand, snap.gang.astype(float), float(snap.capacity.sum()))
         np.testing.assert_allclose(time.min(), min(level, demand.min()), rtol=1e-6)
 
@@ -113,7 +113,7 @@ def _water_level(cap: np.ndarray, gang: np.ndarray, devices: float) -> float:
 def _bound_by_bisection(
     gain: np.ndarray, gang: np.ndarray, capacity: np.ndarray, prices: np.ndarray
 ) -> float:
-    """Return the greatest level whose cheapest cost at these prices the cluster can pay for.
+    """Return the greatest level that the cluster can pay for at these prices.
 
     Written from the definition alone: at most two accelerators are mixed, so every pair (and
     idling) is tried.

@@ -8,7 +8,7 @@ import pytest
 from tests.support.shared_data import needs_shared, shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.sim.driver import simulate
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
@@ -29,7 +29,7 @@ def _allox(case: tuple[str, str]) -> tuple[float, Record]:
             cluster=read_cluster(case[1]),
             speeds=read_speeds(shared("data/gavel/simulation_throughputs.json.gz")),
             jobs=jobs,
-            mechanism=realise("allox", None, 360.0),
+            mechanism=create_mechanism("allox", None, 360.0),
         )
     )
     return float((record.finished_at - [job.arrival_at for job in jobs]).mean()), record

@@ -9,7 +9,7 @@ import pytest
 from tests.support.shared_data import SHARED, needs_shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
@@ -27,10 +27,10 @@ TRACE, CLUSTER = "cont_single_300_lam1800_seed0.csv.gz", "v100=12,p100=12,k80=12
 def _instances() -> list[dict[str, Any]]:
     if SHARED is None:
         return []
-    found: list[dict[str, Any]] = json.loads(
+    loaded: list[dict[str, Any]] = json.loads(
         (SHARED / "reference/gavel/allocations.json").read_text()
     )
-    return found
+    return loaded
 
 
 def _snapshot(case: dict[str, Any], scale: float = 0.0) -> Snapshot:
@@ -65,7 +65,7 @@ class TestInstance:
         assert allocation.objective == pytest.approx(worst, rel=1e-9)
 
     @pytest.mark.parametrize("scale", [0.0, 0.7])
-    def test_the_greatest_ratio_is_that_of_a_convex_program(
+    def test_the_greatest_ratio_agrees_with_a_convex_program(
         self, case: dict[str, Any], scale: float
     ) -> None:
         snap = _snapshot(case, scale)
@@ -86,20 +86,18 @@ class TestInstance:
         assert proof.bound == pytest.approx(allocation.objective, rel=1e-6)
         assert -1e-9 <= proof.gap <= 1e-6
 
-    def test_no_job_could_do_better_without_a_worse_off_one_suffering(
-        self, case: dict[str, Any]
-    ) -> None:
-        """Nobody's ratio falls while all those as badly off or worse keep theirs."""
+    def test_no_job_can_do_better_unless_a_worse_one_loses(self, case: dict[str, Any]) -> None:
+        """No ratio falls while all equal or worse ratios stay."""
         snap = _snapshot(case)
         speed = effective_speed(snap, FinishTime().allocate(snap))
         ratio = _ratios(snap, speed)
         for i in range(len(ratio)):
             share = cp.Variable(snap.speed.shape, nonneg=True)
-            given = cp.sum(cp.multiply(snap.speed, share), axis=1)
+            reached = cp.sum(cp.multiply(snap.speed, share), axis=1)
             keep = np.flatnonzero(ratio >= ratio[i] * (1 - 1e-7))
             rows = [cp.sum(share, axis=1) <= 1, snap.gang.astype(float) @ share <= snap.capacity]
-            rows += [given[int(k)] >= speed[k] * (1 - 1e-9) for k in keep if k != i]
-            best = cp.Problem(cp.Maximize(given[i]), rows).solve(solver=cp.CLARABEL)
+            rows += [reached[int(k)] >= speed[k] * (1 - 1e-9) for k in keep if k != i]
+            best = cp.Problem(cp.Maximize(reached[i]), rows).solve(solver=cp.CLARABEL)
             assert best <= speed[i] * (1 + 1e-5)
 
 
@@ -120,7 +118,7 @@ def test_continuous_trace_completes_as_fast_as_gavel(policy: str, gavels: str) -
             cluster=read_cluster(CLUSTER),
             speeds=read_speeds(SHARED / "data/gavel/simulation_throughputs.json.gz"),
             jobs=jobs,
-            mechanism=realise(policy, None, 360.0),
+            mechanism=create_mechanism(policy, None, 360.0),
         )
     )
     jct = record.finished_at - np.array([job.arrival_at for job in jobs])

@@ -8,7 +8,7 @@ import pytest
 from tests.support.shared_data import needs_shared, shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.mechanisms.gavel_gandiva import PairAccount
 from fairlead.model.events import Event, PlanReady
 from fairlead.sim.driver import simulate
@@ -34,7 +34,7 @@ def _run(spec: str) -> tuple[Record, list[PairAccount]]:
             cluster=read_cluster(CLUSTER),
             speeds=read_speeds(shared("data/gavel/simulation_throughputs.json.gz")),
             jobs=read_trace(shared("reference/gavel") / TRACE).jobs,
-            mechanism=realise(spec, None, 360.0),
+            mechanism=create_mechanism(spec, None, 360.0),
             on_event=note,
         )
     )

@@ -14,24 +14,24 @@ from tests.support.shared_data import SHARED, needs_shared
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.base import effective_speed
 from fairlead.registry import create
 
 pytestmark = needs_shared
 
 STOPS_EARLY = {0}
-"""instances where the original leaves devices idle that two of its jobs could use"""
+"""instances in which the original leaves usable devices idle"""
 
 
 def _instances() -> list[dict[str, Any]]:
     if SHARED is None:
         return []
-    found: list[dict[str, Any]] = json.loads(
+    loaded: list[dict[str, Any]] = json.loads(
         (SHARED / "reference/gavel/allocations.json").read_text()
     )
-    return found
+    return loaded
 
 
 def _snapshot(case: dict[str, Any], inner: str) -> Snapshot:
@@ -73,7 +73,7 @@ class TestInstance:
         else:
             np.testing.assert_allclose(ours, gavels, atol=1e-6)
 
-    def test_levels_are_those_of_the_papers_iterations(
+    def test_levels_agree_with_the_papers_iterations(
         self, case: dict[str, Any], inner: str
     ) -> None:
         snap = _snapshot(case, inner)

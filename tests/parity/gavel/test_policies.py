@@ -29,10 +29,10 @@ PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
 def _instances() -> list[dict[str, Any]]:
     if SHARED is None:
         return []
-    found: list[dict[str, Any]] = json.loads(
+    loaded: list[dict[str, Any]] = json.loads(
         (SHARED / "reference/gavel/allocations.json").read_text()
     )
-    return found
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -61,55 +61,55 @@ def _snapshot(case: dict[str, Any], speeds: SpeedTable | None = None) -> Snapsho
 class TestInstance:
     def test_the_total_is_at_least_gavels(self, case: dict[str, Any]) -> None:
         snap = _snapshot(case)
-        found = create("policies", "throughput").allocate(snap)
+        allocation = create("policies", "throughput").allocate(snap)
         gavels = case["gavel"]["max_sum_throughput_perf"]["total_throughput"]
-        assert effective_speed(snap, found).sum() >= gavels * (1 - 1e-9)
-        assert found.objective == pytest.approx(gavels, rel=1e-6)
-        assert found.prove().gap <= 1e-9
+        assert effective_speed(snap, allocation).sum() >= gavels * (1 - 1e-9)
+        assert allocation.objective == pytest.approx(gavels, rel=1e-6)
+        assert allocation.prove().gap <= 1e-9
 
     def test_the_sum_of_speed_over_price_is_at_least_gavels(self, case: dict[str, Any]) -> None:
         snap = _snapshot(case)
-        found = create("policies", "cost:sum").allocate(snap)
+        allocation = create("policies", "cost:sum").allocate(snap)
         name = "max_sum_throughput_normalized_by_cost_perf"
         gavels = case["gavel"][name]["throughput_per_cost"]
-        value = (snap.speed / snap.cluster.usd_per_hour * found.share).sum()
+        value = (snap.speed / snap.cluster.usd_per_hour * allocation.share).sum()
         assert value >= gavels * (1 - 1e-9)
         assert value == pytest.approx(gavels, rel=1e-6)
-        assert found.objective == pytest.approx(value, rel=1e-9)
+        assert allocation.objective == pytest.approx(value, rel=1e-9)
 
     def test_the_ratio_is_at_least_that_of_every_policy_of_gavel(
         self, case: dict[str, Any]
     ) -> None:
-        """What Gavel's policies cost is not published, but no allocation beats the best option."""
+        """Costs of Gavel's policies are not published, but no allocation beats the best option."""
         snap = _snapshot(case)
-        found = create("policies", "cost").allocate(snap)
+        allocation = create("policies", "cost").allocate(snap)
         per_usd = snap.speed / (snap.gang[:, None] * snap.cluster.usd_per_hour)
-        assert found.objective == pytest.approx(per_usd.max(), rel=1e-12)
-        speed = effective_speed(snap, found)
-        spent = (found.share * snap.gang[:, None] * snap.cluster.usd_per_hour).sum()
-        assert speed.sum() / spent == pytest.approx(found.objective, rel=1e-12)
+        assert allocation.objective == pytest.approx(per_usd.max(), rel=1e-12)
+        speed = effective_speed(snap, allocation)
+        spent = (allocation.share * snap.gang[:, None] * snap.cluster.usd_per_hour).sum()
+        assert speed.sum() / spent == pytest.approx(allocation.objective, rel=1e-12)
 
     def test_packed_max_min_is_at_least_gavels(
         self, case: dict[str, Any], speeds: SpeedTable
     ) -> None:
         snap = _snapshot(case, speeds)
-        found = create("policies", "max-min:packed").allocate(snap)
-        assert found.prove().gap <= 1e-6
+        allocation = create("policies", "max-min:packed").allocate(snap)
+        assert allocation.prove().gap <= 1e-6
         best = max(
             case["gavel"][name].get("max_min_norm", 0.0)
             for name in case["gavel"]
             if name.startswith("max_min_fairness")
         )
         assert best > 0
-        assert found.objective >= best * (1 - 1e-6)
-        assert found.objective >= case["exact_lexicographic_sorted"][0] * (1 - 1e-6)
+        assert allocation.objective >= best * (1 - 1e-6)
+        assert allocation.objective >= case["exact_lexicographic_sorted"][0] * (1 - 1e-6)
 
     def test_packed_makespan_is_at_most_the_unpacked_optimum(
         self, case: dict[str, Any], speeds: SpeedTable
     ) -> None:
-        found = create("policies", "makespan:packed").allocate(_snapshot(case, speeds))
-        assert found.objective <= case["exact_makespan_s"] * (1 + 1e-6)
-        assert found.prove().gap <= 1e-6
+        allocation = create("policies", "makespan:packed").allocate(_snapshot(case, speeds))
+        assert allocation.objective <= case["exact_makespan_s"] * (1 + 1e-6)
+        assert allocation.prove().gap <= 1e-6
 
     def test_packed_total_is_at_least_the_unpacked(
         self, case: dict[str, Any], speeds: SpeedTable
@@ -127,6 +127,6 @@ class TestInstance:
         snap = _snapshot(case)
         share = create("policies", "sjf").allocate(snap).share
         left_s = snap.steps_left[:, None] / np.maximum(snap.speed, 1e-300)
-        row, kind = np.unravel_index(left_s.argmin(), left_s.shape)
-        assert share[row, kind] == 1.0
+        row, accelerator = np.unravel_index(left_s.argmin(), left_s.shape)
+        assert share[row, accelerator] == 1.0
         assert ((share * snap.gang[:, None]).sum(axis=0) <= snap.capacity).all()

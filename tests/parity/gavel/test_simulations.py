@@ -8,7 +8,7 @@ import pytest
 from tests.support.shared_data import SHARED, needs_shared
 
 from fairlead.files import read_cluster, read_speeds, read_trace
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.record import Record
@@ -52,7 +52,7 @@ def _run(
             cluster=read_cluster(case[1]),
             speeds=speeds,
             jobs=jobs,
-            mechanism=realise(policy, mechanism, 360.0),
+            mechanism=create_mechanism(policy, mechanism, 360.0),
         )
     )
     jct = record.finished_at - np.array([job.arrival_at for job in jobs])

@@ -18,9 +18,9 @@ from fairlead.policies.throughput import Throughput
 from fairlead.solve.linear import INFINITY, Columns, LinearProgram, solve_lp
 
 
-def priced_snapshot(seed: int, *, deadlines: bool = False, kinds: int = 2) -> Snapshot:
+def priced_snapshot(seed: int, *, deadlines: bool = False, accelerators: int = 2) -> Snapshot:
     rng = np.random.default_rng(1000 + seed)
-    snap = random_snapshot(seed, kinds=kinds)
+    snap = random_snapshot(seed, accelerators=accelerators)
     details = {
         name: Accelerator(name, usd_per_hour=float(rng.uniform(0.1, 3.0)))
         for name in snap.cluster.accelerators
@@ -29,9 +29,9 @@ def priced_snapshot(seed: int, *, deadlines: bool = False, kinds: int = 2) -> Sn
     deadline_at = np.full(len(snap.job), np.inf)
     if deadlines:
         alone_s = snap.steps_left / snap.speed.max(axis=1)
-        asked = rng.random(len(alone_s)) < 0.7
+        has_deadline = rng.random(len(alone_s)) < 0.7
         slack = rng.choice([0.7, 1.5, 3.0, 8.0], size=len(alone_s))
-        deadline_at = np.where(asked, alone_s * slack, np.inf)
+        deadline_at = np.where(has_deadline, alone_s * slack, np.inf)
         if rng.random() < 0.15:
             deadline_at[0] = -5.0
     return replace(snap, cluster=cluster, deadline_at=deadline_at)
@@ -67,7 +67,7 @@ class Oracle:
                 np.append(np.zeros(options), floors.astype(float)),
             ]
         )
-        found = solve_lp(
+        solution = solve_lp(
             LinearProgram(
                 np.append(-value, late),
                 Columns.dense(matrix),
@@ -77,14 +77,14 @@ class Oracle:
                 np.append(np.full(options, INFINITY), floors.astype(float)),
             )
         )
-        return -found.objective
+        return -solution.objective
 
     def least_shortfall(self) -> float:
         options = self.rows.shape[1]
         return -self.solve(np.zeros(options), (self.need > 0).astype(float), INFINITY)
 
     def ratio(self) -> float:
-        """Return the greatest r for which value - r · cost still reaches 0, by halving."""
+        """Return the greatest r for which value - r · cost reaches 0, by bisection."""
         value = self.gain.sum(axis=0)
         most_late = self.least_shortfall() * (1 + 1e-10) + 1e-10
         none = np.zeros(len(self.need))
@@ -107,16 +107,18 @@ def spent(snap: Snapshot, share: np.ndarray, gang: np.ndarray) -> float:
 @pytest.mark.parametrize("packed", [False, True])
 def test_cost_reaches_the_ratio_of_a_parametric_search(packed: bool) -> None:
     for seed in range(100):
-        snap = priced_snapshot(seed, kinds=3)
-        found = Cost(packed=packed).allocate(snap)
-        assert found.objective == pytest.approx(Oracle(snap, packed=packed).ratio(), rel=1e-7)
-        check_feasible(snap, found)
+        snap = priced_snapshot(seed, accelerators=3)
+        allocation = Cost(packed=packed).allocate(snap)
+        assert allocation.objective == pytest.approx(Oracle(snap, packed=packed).ratio(), rel=1e-7)
+        check_feasible(snap, allocation)
         row = {number: i for i, number in enumerate(snap.job.tolist())}
-        gang = snap.gang[[row[m] for m in found.members[:, 0].tolist()]]
-        total = float(effective_speed(snap, found).sum())
-        assert total / spent(snap, found.share, gang) == pytest.approx(found.objective, rel=1e-9)
-        assert found.prove is not None
-        assert abs(found.prove().gap) <= 1e-9
+        gang = snap.gang[[row[m] for m in allocation.members[:, 0].tolist()]]
+        total = float(effective_speed(snap, allocation).sum())
+        assert total / spent(snap, allocation.share, gang) == pytest.approx(
+            allocation.objective, rel=1e-9
+        )
+        assert allocation.prove is not None
+        assert abs(allocation.prove().gap) <= 1e-9
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -124,22 +126,22 @@ def test_cost_slo_reaches_the_ratio_of_a_parametric_search(packed: bool) -> None
     late, in_time = 0, 0
     for seed in range(60):
         snap = priced_snapshot(seed, deadlines=True)
-        found = CostSlo(packed=packed).allocate(snap)
+        allocation = CostSlo(packed=packed).allocate(snap)
         oracle = Oracle(snap, packed=packed)
-        assert found.objective == pytest.approx(oracle.ratio(), rel=1e-6), seed
-        given = effective_speed(snap, found)
+        assert allocation.objective == pytest.approx(oracle.ratio(), rel=1e-6), seed
+        speed = effective_speed(snap, allocation)
         short = (
-            np.maximum(oracle.need - given, 0.0)[oracle.need > 0] / oracle.need[oracle.need > 0]
+            np.maximum(oracle.need - speed, 0.0)[oracle.need > 0] / oracle.need[oracle.need > 0]
         )
         assert short.sum() == pytest.approx(oracle.least_shortfall(), abs=1e-7), seed
-        check_feasible(snap, found)
+        check_feasible(snap, allocation)
         due = snap.deadline_at - snap.at
         truly = {
             snap.ids[m]
             for m in range(len(due))
-            if due[m] <= 0 or given[m] < snap.steps_left[m] / due[m] * (1 - 1e-6)
+            if due[m] <= 0 or speed[m] < snap.steps_left[m] / due[m] * (1 - 1e-6)
         }
-        assert {entry.job for entry in found.late} == truly
+        assert {entry.job for entry in allocation.late} == truly
         late += bool(truly)
         in_time += not truly and bool(np.isfinite(due).any())
     assert late > 10
@@ -154,19 +156,19 @@ def test_cost_slo_without_deadlines_is_cost() -> None:
         assert not two.late
 
 
-def test_agnostic_is_aware_on_one_accelerator() -> None:
+def test_agnostic_equals_aware_on_one_accelerator() -> None:
     for seed in range(500):
-        snap = priced_snapshot(seed, kinds=1, deadlines=True)
-        # Deadlines take several programs an instance, so a fifth of them has to do.
+        snap = priced_snapshot(seed, accelerators=1, deadlines=True)
+        # Deadlines take several programs per instance, so a fifth of the instances suffices.
         slow = (CostSlo,) if seed % 5 == 0 else ()
-        for kind in (MaxMin, Makespan, Throughput, Cost, ShortestFirst, *slow):
-            aware, blind = kind().allocate(snap), kind(agnostic=True).allocate(snap)
+        for accelerator in (MaxMin, Makespan, Throughput, Cost, ShortestFirst, *slow):
+            aware, blind = accelerator().allocate(snap), accelerator(agnostic=True).allocate(snap)
             np.testing.assert_allclose(blind.share, aware.share, atol=1e-9)
 
 
-def test_the_total_is_feasible_and_never_below_that_of_any_other_policy() -> None:
+def test_the_total_is_feasible_and_not_below_that_of_any_other_policy() -> None:
     for seed in range(500):
-        snap = priced_snapshot(seed, kinds=3)
+        snap = priced_snapshot(seed, accelerators=3)
         best = Throughput().allocate(snap)
         check_feasible(snap, best)
         assert best.objective is not None
@@ -176,9 +178,9 @@ def test_the_total_is_feasible_and_never_below_that_of_any_other_policy() -> Non
             assert effective_speed(snap, other).sum() <= best.objective * (1 + 1e-9)
 
 
-def test_the_next_job_is_always_the_one_that_would_finish_first_on_what_is_free() -> None:
+def test_the_next_job_is_the_one_that_would_finish_first_on_free_devices() -> None:
     for seed in range(100):
-        snap = random_snapshot(seed, kinds=3, most=8)
+        snap = random_snapshot(seed, accelerators=3, most=8)
         share = ShortestFirst().allocate(snap).share
         free, waiting = snap.capacity.copy(), set(range(len(snap.job)))
         expected = np.zeros_like(share)

@@ -1,4 +1,4 @@
-"""What the policy ``finish-time`` promises, on random instances and by its definition."""
+"""Properties of the policy ``finish-time`` on random instances."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,26 +17,28 @@ INF = float("inf")
 
 
 def _snapshot(rng: np.random.Generator, width: int | None = None) -> Snapshot:
-    kinds = ["v100", "p100", "k80"][: width or int(rng.integers(1, 4))]
+    accelerators = ["v100", "p100", "k80"][: width or int(rng.integers(1, 4))]
     jobs = []
     for i in range(int(rng.integers(1, 9))):
-        speed = rng.uniform(0.2, 4.0, len(kinds))
-        if len(kinds) > 1 and rng.random() < 0.15:
-            speed[rng.integers(len(kinds))] = 0.0
+        speed = rng.uniform(0.2, 4.0, len(accelerators))
+        if len(accelerators) > 1 and rng.random() < 0.15:
+            speed[rng.integers(len(accelerators))] = 0.0
         left_s = 10 ** rng.uniform(1, 4)
         elapsed_s = float(rng.choice([0.0, 1.0]) * left_s * rng.uniform(0, 3))
         jobs.append(
             InstanceJob(
                 id=str(i),
-                speeds=dict(zip(kinds, speed, strict=True)),
+                speeds=dict(zip(accelerators, speed, strict=True)),
                 gang=int(rng.choice([1, 1, 2])),
                 steps_left=float(left_s * speed.max()),
                 elapsed_s=elapsed_s,
                 isolated_elapsed_s=float(elapsed_s * rng.uniform(0, 2)),
             )
         )
-    counts = rng.integers(2, 6, len(kinds)).tolist()
-    return snapshot_of(Instance(Cluster.of(dict(zip(kinds, counts, strict=True))), tuple(jobs)))
+    counts = rng.integers(2, 6, len(accelerators)).tolist()
+    return snapshot_of(
+        Instance(Cluster.of(dict(zip(accelerators, counts, strict=True))), tuple(jobs))
+    )
 
 
 def _isolated_s(snap: Snapshot) -> Any:
@@ -68,8 +70,8 @@ def _fastest(snap: Snapshot, floor: Any, job: int) -> float:
     return -solve_lp(program).objective
 
 
-def test_nobody_could_finish_relatively_earlier_unless_one_as_badly_off_suffers() -> None:
-    """The lexicographic optimum, job by job: those as badly off or worse keep their speeds."""
+def test_no_job_can_finish_earlier_unless_an_equally_bad_one_loses() -> None:
+    """The lexicographic optimum, job by job: equally bad or worse jobs keep their speeds."""
     rng = np.random.default_rng(1)
     for _ in range(150):
         snap = _snapshot(rng)
@@ -97,8 +99,8 @@ def test_shares_are_feasible_and_the_prices_prove_the_greatest_ratio() -> None:
         assert proof.bound >= worst * (1 - 1e-6)
 
 
-def test_nobody_with_a_fair_past_does_worse_than_on_an_equal_split() -> None:
-    """Sharing incentive: if everyone has had its equal split so far, no ρ exceeds 1."""
+def test_no_job_with_a_fair_past_does_worse_than_on_an_equal_split() -> None:
+    """Sharing incentive: if every job has had its equal split so far, no ρ exceeds 1."""
     rng = np.random.default_rng(3)
     for _ in range(500):
         snap = _snapshot(rng)
@@ -123,7 +125,7 @@ def test_scaling_all_speeds_of_a_job_changes_nothing() -> None:
         )
 
 
-def test_one_accelerator_type_leaves_nothing_to_be_aware_of() -> None:
+def test_agnostic_equals_aware_on_one_accelerator() -> None:
     rng = np.random.default_rng(5)
     for _ in range(500):
         snap = _snapshot(rng, width=1)
@@ -131,7 +133,7 @@ def test_one_accelerator_type_leaves_nothing_to_be_aware_of() -> None:
         np.testing.assert_allclose(aware.share, blind.share, atol=1e-7)
 
 
-def test_who_was_held_back_gets_more_than_who_was_not() -> None:
+def test_a_job_that_was_held_back_gets_more() -> None:
     def job(name: str, isolated_elapsed_s: float) -> InstanceJob:
         return InstanceJob(
             id=name,
@@ -141,7 +143,7 @@ def test_who_was_held_back_gets_more_than_who_was_not() -> None:
             isolated_elapsed_s=isolated_elapsed_s,
         )
 
-    # Alone each needs 200 s for the rest; one has made what 100 s of its split give, one nothing.
+    # Alone each needs 200 s for the rest; one has made the steps of 100 s of its split, one none.
     snap = snapshot_of(Instance(Cluster.of({"gpu": 1}), (job("ahead", 100.0), job("behind", 0.0))))
     allocation = FinishTime().allocate(snap)
     share = allocation.share[:, 0]

@@ -1,4 +1,4 @@
-"""The policy ``hierarchical`` against the paper's own iterations, one program for each job."""
+"""The policy ``hierarchical`` against the paper's iterations, one program per job."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,8 +9,8 @@ import pytest
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import UsageError
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.hierarchical import Hierarchical
 from fairlead.policies.max_min import MaxMin
 from fairlead.solve import Columns, LinearProgram, solve_lp
@@ -20,10 +20,10 @@ INF = float("inf")
 
 @dataclass
 class SlowHierarchy:
-    """Gavel §4.3 as it is written: weights are handed down, levels rise, the stopped are found.
+    """Gavel §4.3 literally: distribute weights, raise levels, find the stopped jobs.
 
-    In every iteration the jobs rise from what they had in proportion to explicit weights; then
-    each job's own level is maximised in turn, and who cannot rise loses its weight.
+    In every iteration the jobs rise from their levels in proportion to explicit weights; then
+    each job's level is maximised in turn, and a job that cannot rise loses its weight.
     """
 
     snap: Snapshot
@@ -50,7 +50,7 @@ class SlowHierarchy:
         return speed * snap.gang[row] * devices.sum() / (speed * devices).sum()
 
     def _weights(self, rising: Any) -> Any:
-        """Hand every tenant's weight down to its jobs that can rise."""
+        """Distribute every tenant's weight among its jobs that can rise."""
         snap = self.snap
         home = [snap.tenants[t].id for t in snap.profiles.tenant]
         weight = np.zeros(len(rising))
@@ -127,28 +127,36 @@ def _instance(rng: np.random.Generator, load: float, width: int | None = None) -
         name = f"t{i}" if parent is None else f"{parent}{'abcdefgh'[i]}"
         inner = "fifo" if rng.random() < 0.4 else "fairness"
         tenants.append(Tenant(name, float(rng.choice([1.0, 1.0, 2.0, 3.5])), parent, inner))
-    kinds = ["v100", "p100", "k80"][: width or int(rng.integers(1, 4))]
+    accelerators = ["v100", "p100", "k80"][: width or int(rng.integers(1, 4))]
     n = int(rng.integers(2, 11))
     ties = rng.random() < 0.3
     jobs = []
     for i in range(n):
-        speed = rng.integers(1, 4, len(kinds)) * 1.0 if ties else rng.uniform(0.2, 4, len(kinds))
-        if len(kinds) > 1 and rng.random() < 0.15:
-            speed[rng.integers(len(kinds))] = 0.0
+        speed = (
+            rng.integers(1, 4, len(accelerators)) * 1.0
+            if ties
+            else rng.uniform(0.2, 4, len(accelerators))
+        )
+        if len(accelerators) > 1 and rng.random() < 0.15:
+            speed[rng.integers(len(accelerators))] = 0.0
         jobs.append(
             InstanceJob(
                 id=str(i),
-                speeds=dict(zip(kinds, speed, strict=True)),
+                speeds=dict(zip(accelerators, speed, strict=True)),
                 tenant=str(rng.choice([t.id for t in tenants])),
                 gang=int(rng.choice([1, 1, 1, 2])),
                 weight=float(rng.choice([1.0, 1.0, 2.0, 0.5])),
                 elapsed_s=float(rng.integers(0, 5)),
             )
         )
-    devices = max(2 * len(kinds), round(sum(job.gang for job in jobs) / load))
-    counts = 2 + rng.multinomial(devices - 2 * len(kinds), np.ones(len(kinds)) / len(kinds))
+    devices = max(2 * len(accelerators), round(sum(job.gang for job in jobs) / load))
+    counts = 2 + rng.multinomial(
+        devices - 2 * len(accelerators), np.ones(len(accelerators)) / len(accelerators)
+    )
     return Instance(
-        Cluster.of(dict(zip(kinds, counts.tolist(), strict=True))), tuple(jobs), tuple(tenants)
+        Cluster.of(dict(zip(accelerators, counts.tolist(), strict=True))),
+        tuple(jobs),
+        tuple(tenants),
     )
 
 
@@ -159,7 +167,7 @@ def _levels(snap: Snapshot, share: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("load", [0.5, 0.9, 1.5, 4.0])
-def test_levels_are_those_of_the_papers_iterations(seed: int, load: float) -> None:
+def test_levels_agree_with_the_papers_iterations(seed: int, load: float) -> None:
     rng = np.random.default_rng([seed, round(10 * load)])
     for _ in range(8):
         snap = snapshot_of(_instance(rng, load))
@@ -201,7 +209,7 @@ def test_scaling_all_speeds_of_a_job_changes_nothing() -> None:
         np.testing.assert_allclose(here, there, atol=1e-7)
 
 
-def test_one_accelerator_type_leaves_nothing_to_be_aware_of() -> None:
+def test_agnostic_equals_aware_on_one_accelerator() -> None:
     rng = np.random.default_rng(3)
     for load in rng.choice([0.5, 1.5, 4.0], 500).tolist():
         snap = snapshot_of(_instance(rng, load, width=1))
@@ -241,11 +249,11 @@ _COLUMNS = (
 ).split()
 
 
-def test_inner_overrides_what_tenants_say() -> None:
+def test_the_option_inner_overrides_tenants() -> None:
     for snap in _some(40, 6):
         for inner in ("fairness", "fifo"):
-            told = replace(snap, tenants=tuple(replace(t, inner=inner) for t in snap.tenants))
+            changed = replace(snap, tenants=tuple(replace(t, inner=inner) for t in snap.tenants))
             here = Hierarchical(inner=inner).allocate(snap).share
-            np.testing.assert_array_equal(here, Hierarchical().allocate(told).share)
-    with pytest.raises(UsageError, match="neither fairness nor fifo"):
+            np.testing.assert_array_equal(here, Hierarchical().allocate(changed).share)
+    with pytest.raises(UsageError, match="expected fairness or fifo"):
         Hierarchical(inner="lottery")

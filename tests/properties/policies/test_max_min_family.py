@@ -1,4 +1,4 @@
-"""What the max-min family promises, on 500 random instances each."""
+"""Properties of the max-min family on 500 random instances each."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import effective_speed, mean_speed
-from fairlead.policies.rules.priority import policy_named
+from fairlead.policies.rules.priority import create_policy
 
 KINDS = ("v100", "p100", "k80")
 PRICES = {
@@ -37,14 +37,14 @@ def instances(count: int, *, scale: bool = False) -> Iterator[tuple[Snapshot, Sn
     """Yield random snapshots, and the same with each job's speeds scaled by its own factor."""
     for seed in range(count):
         rng = np.random.default_rng(seed)
-        counts = {kind: int(rng.integers(1, 6)) for kind in KINDS}
+        counts = {accelerator: int(rng.integers(1, 6)) for accelerator in KINDS}
         jobs, scaled = [], []
         for i in range(int(rng.integers(1, 14))):
             gang = int(rng.integers(1, 3))
             able = [k for k in KINDS if counts[k] >= gang and rng.random() < 0.85]
             able = able or [max(counts, key=lambda k: counts[k])]
             gang = min(gang, max(counts[k] for k in able))
-            speeds = {kind: float(rng.uniform(0.3, 5.0)) for kind in able}
+            speeds = {accelerator: float(rng.uniform(0.3, 5.0)) for accelerator in able}
             common: dict[str, Any] = {
                 "id": f"j{i}",
                 "workload": f"w{i}",
@@ -54,7 +54,7 @@ def instances(count: int, *, scale: bool = False) -> Iterator[tuple[Snapshot, Sn
             }
             steps, factor = float(rng.uniform(10, 1000)), float(rng.uniform(0.01, 100.0))
             jobs.append(InstanceJob(**common, speeds=speeds, steps_left=steps))
-            more = {kind: factor * speed for kind, speed in speeds.items()}
+            more = {accelerator: factor * speed for accelerator, speed in speeds.items()}
             scaled.append(InstanceJob(**common, speeds=more, steps_left=steps * factor))
         cluster = Cluster.of(counts, details=PRICES)
         first = snapshot_of(Instance(cluster, tuple(jobs)))
@@ -63,21 +63,21 @@ def instances(count: int, *, scale: bool = False) -> Iterator[tuple[Snapshot, Sn
 
 def level(snap: Snapshot, policy: str) -> FloatArray:
     """Return jobs → normalised speed over weight."""
-    speed = effective_speed(snap, policy_named(policy).allocate(snap))
+    speed = effective_speed(snap, create_policy(policy).allocate(snap))
     return snap.gang * speed / (snap.weight * mean_speed(snap.speed, snap.capacity))
 
 
 @pytest.mark.parametrize("policy", EVERYTHING)
 def test_shares_are_feasible(policy: str) -> None:
     for seed, (snap, _) in enumerate(instances(500)):
-        share = policy_named(policy).allocate(snap).share
+        share = create_policy(policy).allocate(snap).share
         assert (share >= 0).all(), seed
         assert (share.sum(axis=1) <= 1 + 1e-9).all(), seed
         assert ((share * snap.gang[:, None]).sum(axis=0) <= snap.capacity + 1e-7).all(), seed
         assert (share[snap.speed <= 0] == 0).all(), seed
 
 
-def test_max_min_is_no_worse_than_an_equal_split_for_whoever_is_worst_off() -> None:
+def test_the_least_level_of_max_min_is_not_below_that_of_an_equal_split() -> None:
     better = 0
     for seed, (snap, _) in enumerate(instances(500)):
         fair, split = level(snap, "max-min").min(), level(snap, "isolated").min()
@@ -89,7 +89,7 @@ def test_max_min_is_no_worse_than_an_equal_split_for_whoever_is_worst_off() -> N
 def test_makespan_is_no_longer_than_that_of_an_equal_split() -> None:
     for seed, (snap, _) in enumerate(instances(500)):
         ours, split = (
-            effective_speed(snap, policy_named(policy).allocate(snap))
+            effective_speed(snap, create_policy(policy).allocate(snap))
             for policy in ("makespan", "isolated")
         )
         with np.errstate(divide="ignore"):
@@ -106,7 +106,7 @@ def test_scaling_all_speeds_of_a_job_changes_no_share(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["max-min", "makespan"])
-def test_agnostic_is_aware_where_there_is_one_accelerator(policy: str) -> None:
+def test_agnostic_equals_aware_on_one_accelerator(policy: str) -> None:
     for seed in range(500):
         rng = np.random.default_rng(seed)
         jobs = tuple(
@@ -121,6 +121,6 @@ def test_agnostic_is_aware_where_there_is_one_accelerator(policy: str) -> None:
         )
         snap = snapshot_of(Instance(Cluster.of({"v100": int(rng.integers(3, 9))}), jobs))
         aware, blind = (
-            policy_named(p).allocate(snap).share for p in (policy, f"{policy}:agnostic")
+            create_policy(p).allocate(snap).share for p in (policy, f"{policy}:agnostic")
         )
         assert blind == pytest.approx(aware, abs=1e-6), seed

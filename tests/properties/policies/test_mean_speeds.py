@@ -1,4 +1,4 @@
-"""Totals of mean speeds, where nearly all options are alike, against programs of their own."""
+"""Totals of mean speeds, where nearly all options are alike, against separate programs."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def random_snapshot(seed: int, *, deadlines: bool = False) -> Snapshot:
 
 
 class MeanSpeeds:
-    """The program over jobs × accelerators in which a job is as fast everywhere.
+    """The program over jobs × accelerators with equal speeds of a job everywhere.
 
     Beside the shares it has a column for each job: the part of its needed speed that it lacks.
     """
@@ -65,10 +65,10 @@ class MeanSpeeds:
         )
         self.upper = np.concatenate([np.ones(jobs), snap.capacity, -self.needed])
 
-    def shares(self, found: Allocation) -> np.ndarray:
+    def shares(self, allocation: Allocation) -> np.ndarray:
         """Return the allocation as jobs × accelerators, checked to fit."""
         share = np.zeros(self.shape)
-        share[found.members[:, 0]] = found.share
+        share[allocation.members[:, 0]] = allocation.share
         assert (share.sum(axis=1) <= 1 + 1e-9).all()
         assert ((share * self.devices).sum(axis=0) <= self.capacity + 1e-9).all()
         return share
@@ -76,23 +76,23 @@ class MeanSpeeds:
     def least(
         self, cost: np.ndarray, *limits: tuple[np.ndarray, float], lack: float | None = None
     ) -> float:
-        """Return the least cost · share, with limits on others and on what is lacked in all."""
+        """Return the least cost · share, with limits on the others and on the total shortfall."""
         rows = [self.rows, *(self._row(of) for of, _ in limits)]
         upper = np.append(self.upper, [most for _, most in limits])
         if lack is not None:
             rows.append(self._lacked)
             upper = np.append(upper, lack)
-        found = linprog(self._row(cost), np.vstack(rows), upper, bounds=self.bounds)
-        assert found.status == 0
-        return float(found.fun)
+        solution = linprog(self._row(cost), np.vstack(rows), upper, bounds=self.bounds)
+        assert solution.status == 0
+        return float(solution.fun)
 
     def least_lack(self) -> float:
-        found = linprog(self._lacked, self.rows, self.upper, bounds=self.bounds)
-        return float(found.fun)
+        solution = linprog(self._lacked, self.rows, self.upper, bounds=self.bounds)
+        return float(solution.fun)
 
     def lack(self, share: np.ndarray) -> float:
-        asked = self.needed > 0
-        part = (self.speed * share).sum(axis=1)[asked] / self.needed[asked]
+        has_deadline = self.needed > 0
+        part = (self.speed * share).sum(axis=1)[has_deadline] / self.needed[has_deadline]
         return float(np.maximum(1 - part, 0.0).sum())
 
     @property
@@ -132,7 +132,7 @@ def test_deadlines_at_mean_speeds_are_met_for_the_best_ratio_and_with_the_most_o
         total, spent = (program.speed * share).sum(), (program.cost * share).sum()
         gain = program.speed - total / spent * program.cost
         assert -program.least(-gain, lack=lack + 1e-12) <= 1e-5 * max(1.0, total), seed
-        # Whatever else has this ratio makes no more steps in all.
+        # No other allocation with this ratio has a greater total.
         as_good = (total / spent * (1 - 1e-10) * program.cost - program.speed, 0.0)
         most = -program.least(-program.speed, as_good, lack=lack + 1e-12)
         assert total >= most * (1 - 1e-5), seed

@@ -1,4 +1,4 @@
-"""What both OEF programs promise, on random tenants and against the programs written out."""
+"""Properties of both OEF programs on random tenants, and against explicit programs."""
 
 from typing import Any
 
@@ -64,27 +64,27 @@ def draw(seed: int) -> tuple[Any, dict[str, int], Any, Any]:
 def test_oef_is_the_best_equal_division_and_a_vertex() -> None:
     for seed in range(INSTANCES):
         table, cluster, weight, capacity = draw(seed)
-        found = Oef().allocate(tenants(table, cluster, weight))
+        allocation = Oef().allocate(tenants(table, cluster, weight))
         count, width = table.shape
-        assert (found.share >= 0).all()
-        assert (found.share.sum(axis=0) <= capacity * (1 + 1e-12)).all()
-        assert found.speed is not None
-        assert found.speed == pytest.approx((table * found.share).sum(axis=1), rel=1e-9)
-        level = found.speed / weight
+        assert (allocation.share >= 0).all()
+        assert (allocation.share.sum(axis=0) <= capacity * (1 + 1e-12)).all()
+        assert allocation.speed is not None
+        assert allocation.speed == pytest.approx((table * allocation.share).sum(axis=1), rel=1e-9)
+        level = allocation.speed / weight
         assert level == pytest.approx(np.full(count, level[0]), rel=1e-9)
         rows = [own(table, 0, 1 / weight[0]) - own(table, i, 1 / weight[i]) for i in range(count)]
         best = full_program(table, capacity, np.array(rows[1:]), table.ravel(), True)
-        assert found.speed.sum() == pytest.approx(best, rel=1e-9)
-        assert np.count_nonzero(found.share) <= count + width - 1
-        assert found.prove is not None
-        proof = found.prove()
+        assert allocation.speed.sum() == pytest.approx(best, rel=1e-9)
+        assert np.count_nonzero(allocation.share) <= count + width - 1
+        assert allocation.prove is not None
+        proof = allocation.prove()
         bound = equal_bound(table, weight, capacity, proof.prices)
         assert proof.bound == pytest.approx(bound, rel=1e-12)
         assert abs(proof.gap) <= 1e-9
 
 
-def test_oef_leaves_nothing_to_gain_for_everybody() -> None:
-    """Pareto efficient: no allocation gives all as much and some more."""
+def test_oef_is_pareto_efficient() -> None:
+    """No allocation gives all tenants as much and some more."""
     for seed in range(INSTANCES):
         table, cluster, weight, capacity = draw(seed)
         speed = Oef().allocate(tenants(table, cluster, weight)).speed
@@ -121,14 +121,14 @@ def test_over_reporting_never_pays_under_oef() -> None:
             assert (table[liar] * share).sum() <= honest[liar] * (1 + 1e-9)
 
 
-def test_cooperative_is_envy_free_shares_gladly_and_has_the_greatest_total() -> None:
+def test_cooperative_is_envy_free_with_sharing_incentive_and_the_greatest_total() -> None:
     for seed in range(INSTANCES):
         table, cluster, weight, capacity = draw(seed)
-        found = OefCooperative().allocate(tenants(table, cluster, weight))
+        allocation = OefCooperative().allocate(tenants(table, cluster, weight))
         count = len(table)
-        assert (found.share >= 0).all()
-        assert (found.share.sum(axis=0) <= capacity * (1 + 1e-12)).all()
-        value = table @ (found.share / weight[:, None]).T
+        assert (allocation.share >= 0).all()
+        assert (allocation.share.sum(axis=0) <= capacity * (1 + 1e-12)).all()
+        value = table @ (allocation.share / weight[:, None]).T
         mine = value.diagonal()
         assert (value <= mine[:, None] * (1 + 1e-8)).all()
         split = (table * capacity).sum(axis=1) / weight.sum()
@@ -136,9 +136,9 @@ def test_cooperative_is_envy_free_shares_gladly_and_has_the_greatest_total() -> 
         pairs = [(i, o) for i in range(count) for o in range(count) if i != o]
         rows = np.array([envy(table, i, o, weight) for i, o in pairs])
         best = full_program(table, capacity, rows, table.ravel(), False)
-        assert found.objective == pytest.approx(best, rel=1e-8)
-        assert found.prove is not None
-        assert abs(found.prove().gap) <= 1e-8
+        assert allocation.objective == pytest.approx(best, rel=1e-8)
+        assert allocation.prove is not None
+        assert abs(allocation.prove().gap) <= 1e-8
 
 
 def test_oef_gives_adjacent_types_when_tenants_are_ordered_alike() -> None:
@@ -150,22 +150,22 @@ def test_oef_gives_adjacent_types_when_tenants_are_ordered_alike() -> None:
             assert held[-1] - held[0] == len(held) - 1
 
 
-def test_cooperative_can_skip_a_type_even_so_against_theorem_5_2() -> None:
+def test_cooperative_can_skip_a_type_contrary_to_theorem_5_2() -> None:
     """The only optimum gives the second tenant devices of types 2 and 4, and none of type 3."""
     ratio = np.array([[1.2, 1.3, 1.4], [1.7, 1.4, 2.4], [2.1, 1.6, 2.5]])
     table = np.cumprod(np.column_stack([np.ones(3), ratio]), axis=1)
     capacity = np.array([4.0, 3.0, 1.0, 1.0])
     cluster = {f"gpu{j + 1}": int(count) for j, count in enumerate(capacity)}
-    found = OefCooperative().allocate(tenants(table, cluster))
-    assert ((found.share[1] > 1e-6) == [False, True, False, True]).all()
+    allocation = OefCooperative().allocate(tenants(table, cluster))
+    assert ((allocation.share[1] > 1e-6) == [False, True, False, True]).all()
     # Of all envy-free allocations that give the second tenant type 3, none has that total.
     rows = [envy(table, i, o, np.ones(3)) for i in range(3) for o in range(3) if i != o]
     some = np.zeros((3, 4))
     some[1] = [0.0, 0.0, 1.0, 0.0]
     some[2] = [0.0, 0.0, -0.01, 0.0]
     best = full_program(table, capacity, np.array([*rows, some.ravel()]), table.ravel(), False)
-    assert found.objective is not None
-    assert best < found.objective - 1e-4
+    assert allocation.objective is not None
+    assert best < allocation.objective - 1e-4
 
 
 @pytest.mark.parametrize("policy", [Oef(), OefCooperative(), TenantMaxMin(), Trading()])
@@ -187,7 +187,7 @@ def test_units_of_speed_and_orders_of_jobs_and_tenants_do_not_matter(
 
 @pytest.mark.parametrize("policy", [Oef(), OefCooperative(), TenantMaxMin()])
 def test_weights_are_replicated_rows(policy: Oef | OefCooperative | TenantMaxMin) -> None:
-    """Identical tenants also show that classes do not change what tenants get."""
+    """Identical tenants also show that classes do not change the shares of tenants."""
     for seed in range(INSTANCES // 5):
         table, cluster, _, _ = draw(seed)
         times = np.random.default_rng(seed).integers(1, 4, len(table))
@@ -200,8 +200,8 @@ def test_weights_are_replicated_rows(policy: Oef | OefCooperative | TenantMaxMin
             np.testing.assert_allclose(repeated.share[rows == i], part, atol=1e-7)
 
 
-def test_who_cannot_use_what_stops_others_goes_on_alone() -> None:
-    """With speeds of 0 levels are those of one program for each level, then for each tenant."""
+def test_tenants_that_cannot_use_exhausted_accelerators_keep_rising() -> None:
+    """With speeds of 0 the levels agree with one program per level and tenant."""
     checked = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -223,7 +223,7 @@ def test_who_cannot_use_what_stops_others_goes_on_alone() -> None:
 
 
 def water_filling(gain: Any, weight: Any, capacity: Any) -> Any:
-    """Return the lexicographic max-min levels, slowly."""
+    """Return the lexicographic max-min levels by plain programs."""
     level, fixed = np.zeros(len(gain)), np.zeros(len(gain), bool)
     while not fixed.all():
         t = raised(gain, weight, capacity, level, ~fixed)

@@ -18,16 +18,20 @@ from fairlead.solve.linear import INFINITY, Columns, LinearProgram, solve_lp
 KINDS = ("fast", "slow", "odd")
 
 
-def random_table(rng: np.random.Generator, workloads: int, kinds: tuple[str, ...]) -> SpeedTable:
-    """Speeds alone and in pairs, of which some do not fit, some do not pay, some pay well."""
+def random_table(
+    rng: np.random.Generator, workloads: int, accelerators: tuple[str, ...]
+) -> SpeedTable:
+    """Return speeds alone and in pairs: some do not fit, some do not pay, some pay well."""
     names = [f"w{i}" for i in range(workloads)]
-    found: dict[SpeedKey, float] = {}
+    result: dict[SpeedKey, float] = {}
     for gang in (1, 2):
-        for kind in kinds:
+        for accelerator in accelerators:
             alone = {name: float(rng.uniform(1, 10)) for name in names}
             for name in names:
-                found[SpeedKey(name, gang, kind)] = alone[name]
-                found[SpeedKey(name, gang, kind, "spread")] = alone[name] * rng.uniform(0.3, 1.1)
+                result[SpeedKey(name, gang, accelerator)] = alone[name]
+                result[SpeedKey(name, gang, accelerator, "spread")] = alone[name] * rng.uniform(
+                    0.3, 1.1
+                )
             for i, a in enumerate(names):
                 for b in names[i:]:
                     if rng.random() < 0.3:
@@ -35,15 +39,21 @@ def random_table(rng: np.random.Generator, workloads: int, kinds: tuple[str, ...
                     together = rng.uniform(0.2, 0.95, size=2) * (rng.random() > 0.1)
                     if a == b:
                         together[1] = together[0]
-                    found[SpeedKey(a, gang, kind, "consolidated", b)] = alone[a] * together[0]
-                    found[SpeedKey(b, gang, kind, "consolidated", a)] = alone[b] * together[1]
-    return SpeedTable(found)
+                    result[SpeedKey(a, gang, accelerator, "consolidated", b)] = (
+                        alone[a] * together[0]
+                    )
+                    result[SpeedKey(b, gang, accelerator, "consolidated", a)] = (
+                        alone[b] * together[1]
+                    )
+    return SpeedTable(result)
 
 
-def random_snapshot(seed: int, *, by_job: bool = False, kinds: int = 2, most: int = 6) -> Snapshot:
-    """Jobs of few workloads, so that classes have several members and unequal numbers of them."""
+def random_snapshot(
+    seed: int, *, by_job: bool = False, accelerators: int = 2, most: int = 6
+) -> Snapshot:
+    """Return jobs of few workloads: classes have several and unequal numbers of members."""
     rng = np.random.default_rng(seed)
-    names = KINDS[:kinds]
+    names = KINDS[:accelerators]
     table = random_table(rng, 3, names)
     jobs = []
     for i in range(int(rng.integers(2, most + 1))):
@@ -87,7 +97,7 @@ class PairProgram:
     def of(cls, snap: Snapshot) -> "PairProgram":
         program = cls(snap, [], [], [])
         names = snap.cluster.accelerators
-        given = {frozenset(pair.jobs): pair for pair in snap.pairs}
+        explicit = {frozenset(pair.jobs): pair for pair in snap.pairs}
         n = len(snap.job)
         for m in range(n):
             for j, name in enumerate(names):
@@ -104,7 +114,7 @@ class PairProgram:
                             snap.speeds.speed(b, held, partner=a),
                         )
                     else:
-                        pair = given.get(frozenset((snap.ids[m], snap.ids[other])))
+                        pair = explicit.get(frozenset((snap.ids[m], snap.ids[other])))
                         if pair is None:
                             continue
                         both = pair.speeds[name]
@@ -113,9 +123,9 @@ class PairProgram:
                         program.add((m, other), j, both)
         return program
 
-    def add(self, members: tuple[int, ...], kind: int, speed: tuple[float, ...]) -> None:
+    def add(self, members: tuple[int, ...], accelerator: int, speed: tuple[float, ...]) -> None:
         self.members.append(members)
-        self.kind.append(kind)
+        self.kind.append(accelerator)
         self.speed.append(speed)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +149,7 @@ class PairProgram:
         """Return the greatest value · y with levels of at least ``floor``."""
         rows, upper = self.rows()
         matrix = np.vstack([rows, gain])
-        found = solve_lp(
+        solution = solve_lp(
             LinearProgram(
                 -value,
                 Columns.dense(matrix),
@@ -149,7 +159,7 @@ class PairProgram:
                 np.full(matrix.shape[1], INFINITY),
             )
         )
-        return -found.objective
+        return -solution.objective
 
     def greatest_common(self, gain: np.ndarray, fixed: np.ndarray) -> float:
         """Return the greatest t with levels of t, or of ``fixed`` where that is a number."""
@@ -161,7 +171,7 @@ class PairProgram:
         floor = np.where(np.isnan(fixed), 0.0, fixed * (1 - 1e-9))
         cost = np.zeros(matrix.shape[1])
         cost[-1] = -1.0
-        found = solve_lp(
+        solution = solve_lp(
             LinearProgram(
                 cost,
                 Columns.dense(matrix),
@@ -171,7 +181,7 @@ class PairProgram:
                 np.full(len(cost), INFINITY),
             )
         )
-        return -found.objective
+        return -solution.objective
 
     def lexicographic(self, scale: np.ndarray) -> np.ndarray:
         """Return the sorted max-min levels, one program for every job and level."""
@@ -196,22 +206,22 @@ def normal_scale(snap: Snapshot) -> np.ndarray:
     return scale
 
 
-def check_feasible(snap: Snapshot, found: Allocation) -> None:
-    assert (found.share >= 0).all()
+def check_feasible(snap: Snapshot, allocation: Allocation) -> None:
+    assert (allocation.share >= 0).all()
     row = {number: i for i, number in enumerate(snap.job.tolist())}
     time, used = np.zeros(len(snap.job)), np.zeros(len(snap.capacity))
-    for members, shares in zip(found.members.tolist(), found.share, strict=True):
+    for members, shares in zip(allocation.members.tolist(), allocation.share, strict=True):
         rows = [row[m] for m in members if m >= 0]
         assert len(set(rows)) == len(rows)
         assert len(set(snap.gang[rows].tolist())) == 1
         time[rows] += shares.sum()
-        for column, share in zip(found.columns, shares, strict=True):
+        for column, share in zip(allocation.columns, shares, strict=True):
             used[column.accelerator] += snap.gang[rows[0]] * share
     assert (time <= 1 + 1e-9).all()
     assert (used <= snap.capacity * (1 + 1e-9)).all()
 
 
-def speed_of_units(snap: Snapshot, found: Allocation) -> np.ndarray:
+def speed_of_units(snap: Snapshot, allocation: Allocation) -> np.ndarray:
     """Return the jobs' speeds from the units' shares alone."""
     program = PairProgram.of(snap)
     known = {
@@ -220,9 +230,9 @@ def speed_of_units(snap: Snapshot, found: Allocation) -> np.ndarray:
     }
     row = {number: i for i, number in enumerate(snap.job.tolist())}
     speed = np.zeros(len(snap.job))
-    for members, shares in zip(found.members.tolist(), found.share, strict=True):
+    for members, shares in zip(allocation.members.tolist(), allocation.share, strict=True):
         rows = frozenset(row[m] for m in members if m >= 0)
-        for column, share in zip(found.columns, shares, strict=True):
+        for column, share in zip(allocation.columns, shares, strict=True):
             if share > 0:
                 for m, s in known[rows, column.accelerator].items():
                     speed[m] += s * share
@@ -230,52 +240,52 @@ def speed_of_units(snap: Snapshot, found: Allocation) -> np.ndarray:
 
 
 @pytest.mark.parametrize("by_job", [False, True], ids=["by workload", "by job"])
-def test_packed_max_min_is_the_pair_programs_lexicographic_optimum(by_job: bool) -> None:
+def test_packed_max_min_agrees_with_the_pair_program(by_job: bool) -> None:
     packed, several = 0, 0
     for seed in range(120):
         snap = random_snapshot(seed, by_job=by_job)
-        found = MaxMin(packed=True).allocate(snap)
+        allocation = MaxMin(packed=True).allocate(snap)
         scale = normal_scale(snap)
         exact = PairProgram.of(snap).lexicographic(scale)
-        assert found.speed is not None
-        level = np.sort(found.speed * scale)
-        assert found.objective == pytest.approx(exact[0], rel=1e-6), seed
+        assert allocation.speed is not None
+        level = np.sort(allocation.speed * scale)
+        assert allocation.objective == pytest.approx(exact[0], rel=1e-6), seed
         np.testing.assert_allclose(level, exact, rtol=1e-5, err_msg=str(seed))
-        check_feasible(snap, found)
-        np.testing.assert_allclose(speed_of_units(snap, found), found.speed, rtol=1e-9)
-        assert found.prove is not None
-        proof = found.prove()
+        check_feasible(snap, allocation)
+        np.testing.assert_allclose(speed_of_units(snap, allocation), allocation.speed, rtol=1e-9)
+        assert allocation.prove is not None
+        proof = allocation.prove()
         assert -1e-9 <= proof.gap <= 1e-6
         assert exact[0] <= proof.bound * (1 + 1e-6)
-        packed += found.members.shape[1] > 1
+        packed += allocation.members.shape[1] > 1
         several += len(np.unique(level.round(6))) > 1
     # The instances are such that packing pays and levels differ.
     assert packed > 20
     assert several > 20
 
 
-def test_packed_makespan_is_the_pair_programs() -> None:
+def test_packed_makespan_agrees_with_the_pair_program() -> None:
     for seed in range(60):
         snap = random_snapshot(seed)
-        found = Makespan(packed=True).allocate(snap)
+        allocation = Makespan(packed=True).allocate(snap)
         exact = PairProgram.of(snap).lexicographic(1.0 / snap.steps_left)
-        assert found.speed is not None
-        np.testing.assert_allclose(np.sort(found.speed / snap.steps_left), exact, rtol=1e-5)
-        assert found.objective == pytest.approx(1.0 / exact[0], rel=1e-6)
-        check_feasible(snap, found)
+        assert allocation.speed is not None
+        np.testing.assert_allclose(np.sort(allocation.speed / snap.steps_left), exact, rtol=1e-5)
+        assert allocation.objective == pytest.approx(1.0 / exact[0], rel=1e-6)
+        check_feasible(snap, allocation)
 
 
-def test_packed_throughput_is_the_pair_programs() -> None:
+def test_packed_throughput_agrees_with_the_pair_program() -> None:
     for seed in range(60):
-        snap = random_snapshot(seed, kinds=3)
-        found = Throughput(packed=True).allocate(snap)
+        snap = random_snapshot(seed, accelerators=3)
+        allocation = Throughput(packed=True).allocate(snap)
         program = PairProgram.of(snap)
         total = program.gain(np.ones(len(snap.job)))
         exact = program.best(total.sum(axis=0), np.zeros(len(total)), total)
-        assert found.objective == pytest.approx(exact, rel=1e-9), seed
-        assert found.speed is not None
-        assert found.speed.sum() == pytest.approx(exact, rel=1e-9)
-        check_feasible(snap, found)
+        assert allocation.objective == pytest.approx(exact, rel=1e-9), seed
+        assert allocation.speed is not None
+        assert allocation.speed.sum() == pytest.approx(exact, rel=1e-9)
+        check_feasible(snap, allocation)
 
 
 def test_packed_is_never_worse_than_unpacked() -> None:
@@ -325,7 +335,7 @@ def test_the_order_of_jobs_changes_no_speed() -> None:
             np.testing.assert_allclose(two.speed, one.speed[order], rtol=1e-7, atol=1e-9)
 
 
-def test_placement_without_a_node_too_small_is_as_good_as_without() -> None:
+def test_placement_changes_nothing_if_no_node_is_too_small() -> None:
     for seed in range(50):
         snap = random_snapshot(seed)
         plain = MaxMin(packed=True).allocate(snap)

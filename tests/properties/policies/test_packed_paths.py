@@ -7,8 +7,8 @@ import pytest
 from tests.properties.policies.test_packed import PairProgram, check_feasible, random_snapshot
 
 from fairlead.model.errors import SolveError
-from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.base import effective_speed
 from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.hierarchical import Hierarchical
@@ -38,9 +38,9 @@ def _with_tenants(seed: int, snap: Snapshot) -> Snapshot:
     return replace(snap, tenants=tenants, profiles=profiles)
 
 
-def test_units_of_one_job_climb_as_jobs_do() -> None:
+def test_units_of_one_job_have_the_levels_of_jobs() -> None:
     for seed in range(80):
-        alone = replace(random_snapshot(seed, kinds=3, most=9), speeds=None)
+        alone = replace(random_snapshot(seed, accelerators=3, most=9), speeds=None)
         for policy, units, snap in (
             (FinishTime(), FinishTime(placement=True), _with_history(seed, alone)),
             (Hierarchical(), Hierarchical(placement=True), _with_tenants(seed, alone)),
@@ -78,7 +78,7 @@ def test_packed_is_never_worse_along_a_path() -> None:
 
 
 def _fits(snap: Snapshot, finish_s: np.ndarray) -> bool:
-    """Return whether the pair program lets all jobs finish so long after their arrival."""
+    """Return whether in the pair program all jobs finish within this time of their arrival."""
     left_s = finish_s - snap.elapsed_s
     if (left_s <= 0).any():
         return False
@@ -91,10 +91,10 @@ def _fits(snap: Snapshot, finish_s: np.ndarray) -> bool:
     return True
 
 
-def test_packed_finish_time_is_the_pair_programs() -> None:
+def test_packed_finish_time_agrees_with_the_pair_program() -> None:
     for seed in range(50):
         snap = _with_history(seed, random_snapshot(seed))
-        found = FinishTime(packed=True).allocate(snap)
+        allocation = FinishTime(packed=True).allocate(snap)
         isolated = effective_speed(snap, Isolated().allocate(snap))
         fair_s = snap.isolated_elapsed_s + snap.steps_left / isolated
         low, high = 0.0, 1.0
@@ -103,6 +103,6 @@ def test_packed_finish_time_is_the_pair_programs() -> None:
         for _ in range(30):
             middle = (low + high) / 2
             low, high = (low, middle) if _fits(snap, middle * fair_s) else (middle, high)
-        assert found.objective == pytest.approx(high, rel=1e-6), seed
-        assert found.prove is not None
-        assert abs(found.prove().gap) <= 1e-6
+        assert allocation.objective == pytest.approx(high, rel=1e-6), seed
+        assert allocation.prove is not None
+        assert abs(allocation.prove().gap) <= 1e-6

@@ -1,16 +1,17 @@
-"""Quotas hold under every policy: guarantees are kept, limits too, and idle shares are lent."""
+"""Quotas under every policy: guarantees and limits hold, and idle shares are lent."""
 
 import numpy as np
 import pytest
 
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
-from fairlead.policies.rules.priority import policy_named
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.policies.rules.priority import create_policy
 from fairlead.policies.rules.quotas import Quotas
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
@@ -32,18 +33,18 @@ KINDS = ("v100", "k80")
 
 def instance(seed: int, *, gangs: bool = True) -> Instance:
     rng = np.random.default_rng(seed)
-    counts = {kind: int(rng.integers(2, 6)) for kind in KINDS}
+    counts = {accelerator: int(rng.integers(2, 6)) for accelerator in KINDS}
     names = ["a", "b", "c"]
     left = dict(counts)
     tenants = []
     for name in names:
         guarantee, limit = {}, {}
-        for kind in KINDS:
-            if left[kind] and rng.random() < 0.6:
-                guarantee[kind] = float(rng.integers(0, left[kind] + 1))
-                left[kind] -= int(guarantee[kind])
+        for accelerator in KINDS:
+            if left[accelerator] and rng.random() < 0.6:
+                guarantee[accelerator] = float(rng.integers(0, left[accelerator] + 1))
+                left[accelerator] -= int(guarantee[accelerator])
             if rng.random() < 0.4:
-                limit[kind] = guarantee.get(kind, 0.0) + float(rng.integers(0, 3))
+                limit[accelerator] = guarantee.get(accelerator, 0.0) + float(rng.integers(0, 3))
         tenants.append(Tenant(name, guarantee=guarantee, limit=limit))
     jobs = tuple(
         InstanceJob(
@@ -53,7 +54,8 @@ def instance(seed: int, *, gangs: bool = True) -> Instance:
             gang=int(rng.integers(1, 3)) if gangs else 1,
             steps_left=float(rng.integers(10, 1000)),
             speeds={
-                kind: float(rng.uniform(0.5, 4.0)) for kind in KINDS[: int(rng.integers(1, 3))]
+                accelerator: float(rng.uniform(0.5, 4.0))
+                for accelerator in KINDS[: int(rng.integers(1, 3))]
             },
         )
         for i in range(int(rng.integers(3, 12)))
@@ -65,17 +67,17 @@ def instance(seed: int, *, gangs: bool = True) -> Instance:
 
 def held(snap: Snapshot, policy: str) -> FloatArray:
     """Return tenants × accelerators → devices held on average."""
-    found = policy_named(policy).allocate(snap)
+    allocation = create_policy(policy).allocate(snap)
     total = np.zeros((len(snap.tenants), len(KINDS)))
-    if found.rows == "tenants":
-        np.add.at(total, found.members[:, 0], found.share)
+    if allocation.rows == "tenants":
+        np.add.at(total, allocation.members[:, 0], allocation.share)
         return total
-    np.add.at(total, snap.tenant[found.members[:, 0]], found.share * snap.gang[:, None])
+    np.add.at(total, snap.tenant[allocation.members[:, 0]], allocation.share * snap.gang[:, None])
     return total
 
 
 @pytest.mark.parametrize("policy", [*JOB_ROWS, *GREEDY, *TENANT_ROWS, "isolated"])
-def test_limits_are_kept(policy: str) -> None:
+def test_limits_hold(policy: str) -> None:
     for seed in range(60):
         snap = snapshot_of(instance(seed))
         quotas = Quotas(snap)
@@ -84,50 +86,52 @@ def test_limits_are_kept(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", JOB_ROWS)
-def test_guarantees_are_kept_where_they_can_be_used(policy: str) -> None:
+def test_usable_guarantees_are_met(policy: str) -> None:
     binding = 0
     for seed in range(60):
         snap = snapshot_of(instance(seed))
         quotas = Quotas(snap)
         used = quotas.inside.astype(float) @ held(snap, policy)
-        assert (used >= quotas.kept - 1e-4).all(), seed
-        binding += int((np.abs(used - quotas.kept) < 1e-4)[quotas.kept > 0].sum())
+        assert (used >= quotas.usable_guarantee - 1e-4).all(), seed
+        binding += int(
+            (np.abs(used - quotas.usable_guarantee) < 1e-4)[quotas.usable_guarantee > 0].sum()
+        )
     assert binding > 20  # the guarantees did matter
 
 
 @pytest.mark.parametrize("policy", TENANT_ROWS)
-def test_tenant_rows_keep_guarantees_and_give_out_no_more_than_there_is(policy: str) -> None:
+def test_tenant_rows_meet_guarantees_within_the_devices(policy: str) -> None:
     for seed in range(60):
         snap = snapshot_of(instance(seed, gangs=False))
         quotas = Quotas(snap)
         total = held(snap, policy)
-        assert (quotas.inside.astype(float) @ total >= quotas.kept - 1e-4).all(), seed
+        assert (quotas.inside.astype(float) @ total >= quotas.usable_guarantee - 1e-4).all(), seed
         assert (total.sum(axis=0) <= snap.capacity + 1e-6).all(), seed
 
 
 @pytest.mark.parametrize("policy", GREEDY)
-def test_whole_devices_are_kept_free_for_whom_they_are_guaranteed(policy: str) -> None:
+def test_guaranteed_devices_are_kept_free_for_their_tenant(policy: str) -> None:
     for seed in range(60):
         snap = snapshot_of(instance(seed, gangs=False))
         quotas = Quotas(snap)
         total = held(snap, policy)
         free = snap.capacity - total.sum(axis=0)
-        lacking = np.maximum(np.floor(quotas.kept + 1e-9) - quotas.inside @ total, 0.0)
-        # Who has less than its guarantee finds that many devices free: it runs elsewhere.
+        lacking = np.maximum(np.floor(quotas.usable_guarantee + 1e-9) - quotas.inside @ total, 0.0)
+        # A tenant below its guarantee runs elsewhere: its guaranteed devices are free.
         assert (lacking.sum(axis=0) <= free + 1e-6).all(), seed
 
 
-def test_what_can_be_kept_never_exceeds_the_guarantee_nor_the_demand() -> None:
+def test_the_usable_guarantee_exceeds_neither_guarantee_nor_demand() -> None:
     for seed in range(200):
         snap = snapshot_of(instance(seed))
         quotas = Quotas(snap)
         demand = np.zeros(len(snap.tenants))
         np.add.at(demand, snap.tenant, snap.gang)
-        assert (quotas.kept <= quotas.guarantee + 1e-7).all()
-        assert (quotas.kept.sum(axis=1) <= quotas.inside @ demand + 1e-7).all()
+        assert (quotas.usable_guarantee <= quotas.guarantee + 1e-7).all()
+        assert (quotas.usable_guarantee.sum(axis=1) <= quotas.inside @ demand + 1e-7).all()
 
 
-def test_a_guarantee_in_speed_is_kept_by_faster_devices() -> None:
+def test_faster_devices_meet_a_guarantee_in_speed() -> None:
     tenants = (
         Tenant("a", guarantee={"k80": 2.0}, guarantee_in="speed"),
         Tenant("b", weight=1.0),
@@ -151,7 +155,7 @@ def test_a_guarantee_in_speed_is_kept_by_faster_devices() -> None:
     assert bound[0] == pytest.approx([0.0, 2.0], abs=1e-5)
 
 
-def test_nested_quotas_cover_everyone_inside() -> None:
+def test_quotas_cover_all_tenants_inside() -> None:
     tenants = (
         Tenant("lab", limit={"v100": 2.0}, guarantee={"v100": 2.0}),
         Tenant("one", parent="lab", guarantee={"v100": 1.0}),
@@ -197,7 +201,7 @@ def test_idle_shares_are_borrowed_and_reclaimed_at_the_next_round() -> None:
             cluster=Cluster.of({"v100": 4}),
             speeds=speeds,
             jobs=jobs,
-            mechanism=realise("max-min", None, 360.0),
+            mechanism=create_mechanism("max-min", None, 360.0),
             tenants=tenants,
             intervals=True,
         )

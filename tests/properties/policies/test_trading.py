@@ -1,4 +1,4 @@
-"""What trading promises, on random tenants."""
+"""Properties of trading on random tenants."""
 
 from typing import Any
 
@@ -13,25 +13,25 @@ INSTANCES = 500
 
 
 def drawn(seed: int) -> tuple[Any, Any, Any, Allocation]:
-    """Return speedups, devices and weights, and what trading makes of them; some speeds are 0."""
+    """Return speedups, devices and weights, and the traded allocation; some speeds are 0."""
     rng = np.random.default_rng(seed)
     table = random_table(rng)
     cluster = random_cluster(rng, table.shape[1])
     weight = rng.choice([0.5, 1.0, 1.0, 2.0], len(table))
     if rng.random() < 0.3:
         table[:, 1:][rng.random(table[:, 1:].shape) < 0.2] = 0.0
-    found = Trading().allocate(tenants(table, cluster, weight))
-    return table, np.array(list(cluster.values()), float), weight, found
+    allocation = Trading().allocate(tenants(table, cluster, weight))
+    return table, np.array(list(cluster.values()), float), weight, allocation
 
 
-def test_nobody_is_worse_off_than_with_its_proportional_share() -> None:
+def test_no_tenant_is_below_its_proportional_share() -> None:
     gained = 0
     for seed in range(INSTANCES):
-        table, capacity, weight, found = drawn(seed)
+        table, capacity, weight, result = drawn(seed)
         split = weight[:, None] / weight.sum() * capacity
-        assert (found.share >= 0).all()
-        np.testing.assert_allclose(found.share.sum(axis=0), capacity, rtol=1e-9)
-        before, after = (table * split).sum(axis=1), (table * found.share).sum(axis=1)
+        assert (result.share >= 0).all()
+        np.testing.assert_allclose(result.share.sum(axis=0), capacity, rtol=1e-9)
+        before, after = (table * split).sum(axis=1), (table * result.share).sum(axis=1)
         assert (after >= before * (1 - 1e-9)).all()
         gained += bool((after > before * 1.01).any())
     assert gained > INSTANCES / 2
@@ -39,11 +39,11 @@ def test_nobody_is_worse_off_than_with_its_proportional_share() -> None:
 
 def test_no_pair_of_tenants_could_still_trade() -> None:
     for seed in range(INSTANCES):
-        table, capacity, _, found = drawn(seed)
-        holds = found.share > 1e-6 * capacity
+        table, capacity, _, result = drawn(seed)
+        holds = result.share > 1e-6 * capacity
         for fast in range(table.shape[1]):
             for slow in range(table.shape[1]):
-                # Who gives slow for fast gains below its speedup, who gives fast above its own.
+                # A seller gains below its speedup, a buyer above its own.
                 value = table[:, [fast, slow]]
                 for seller in np.flatnonzero(holds[:, slow] & value.any(axis=1)):
                     for buyer in np.flatnonzero(holds[:, fast] & value.any(axis=1)):
@@ -55,10 +55,10 @@ def test_no_pair_of_tenants_could_still_trade() -> None:
 
 def test_the_trades_lead_from_the_proportional_shares_to_the_result() -> None:
     for seed in range(INSTANCES):
-        table, capacity, weight, found = drawn(seed)
+        table, capacity, weight, result = drawn(seed)
         held = weight[:, None] / weight.sum() * capacity
         column = {f"gpu{j + 1}": j for j in range(len(capacity))}
-        for trade in found.trades:
+        for trade in result.trades:
             fast, slow = column[trade.fast], column[trade.slow]
             seller, buyer = int(trade.seller[1:]), int(trade.buyer[1:])
             assert trade.slow_devices == pytest.approx(trade.price * trade.fast_devices)
@@ -75,4 +75,4 @@ def test_the_trades_lead_from_the_proportional_shares_to_the_result() -> None:
             held[seller, fast] += trade.fast_devices
             held[buyer, fast] -= trade.fast_devices
             assert (held >= -1e-9).all()
-        np.testing.assert_allclose(held, found.share, atol=1e-8)
+        np.testing.assert_allclose(held, result.share, atol=1e-8)

@@ -22,7 +22,7 @@ TABLE = SpeedTable(
 )
 
 
-def test_a_mixed_gang_runs_at_its_slowest_members_pace() -> None:
+def test_a_mixed_gang_runs_at_the_speed_of_its_slowest_member() -> None:
     assert TABLE.speed("m", ["p100", "k80", "p100", "k80"]) == 4.0
     assert TABLE.speed("m", ["v100", "k80"]) == 2.0
 
@@ -33,15 +33,15 @@ def test_a_gang_not_measured_on_an_accelerator_is_scaled_as_on_the_others() -> N
     assert TABLE.speed("m", ["v100", "v100", "v100", "p100"]) == 6.0
 
 
-def test_where_no_accelerator_tells_how_a_gang_scales_it_does_so_in_proportion() -> None:
+def test_a_gang_scales_in_proportion_without_measurements() -> None:
     assert TABLE.member_speed("n", 4, "v100") == pytest.approx(2 * 5.0)
 
 
-def test_a_gang_that_was_measured_as_not_running_does_not_run_mixed_either() -> None:
+def test_a_gang_with_measured_speed_0_does_not_run_mixed_either() -> None:
     assert TABLE.member_speed("m", 4, "t4") == 0.0
     assert TABLE.speed("m", ["t4", "k80", "k80", "k80"]) == 0.0
 
 
-def test_a_gang_of_one_accelerator_has_the_measured_speeds_only() -> None:
+def test_a_gang_on_one_accelerator_has_measured_speeds_only() -> None:
     assert TABLE.speed("m", ["v100"] * 4) == 0.0
     assert TABLE.speed("m", ["v100"] * 2) == 7.0

@@ -1,13 +1,14 @@
-"""Gangs larger than their tenants may ever hold run elsewhere instead of waiting for ever."""
+"""Gangs above a tenant limit run on other accelerators instead of waiting forever."""
 
 import numpy as np
 import pytest
-from tests.conformance.registered import NAMES, made
+from tests.conformance.registered import NAMES, make_mechanism
 
 from fairlead.model.cluster import Cluster
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.profiles import Profiles
 from fairlead.model.tenants.limits import within_tenant_limits
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 from fairlead.testing.mechanisms.scenarios import SPEEDS
@@ -35,15 +36,15 @@ def test_a_gang_runs_where_limits_allow_it(
     gang: int, limit: dict[str, float], speed: list[float]
 ) -> None:
     tenants = [Tenant("outer", limit=limit), Tenant("a", parent="outer")]
-    given = profiles(gang, 1)
-    found = within_tenant_limits(given, tenants, KINDS)
-    assert found.speed.tolist() == [speed]
-    assert (found is given) == (speed == [9.0, 3.0])
+    unlimited = profiles(gang, 1)
+    result = within_tenant_limits(unlimited, tenants, KINDS)
+    assert result.speed.tolist() == [speed]
+    assert (result is unlimited) == (speed == [9.0, 3.0])
 
 
 def test_an_elastic_gang_may_shrink_to_its_limit() -> None:
-    given = profiles(2, 0, min_gang=1)
-    assert within_tenant_limits(given, [Tenant("a", limit={"v100": 1.0})], KINDS) is given
+    unlimited = profiles(2, 0, min_gang=1)
+    assert within_tenant_limits(unlimited, [Tenant("a", limit={"v100": 1.0})], KINDS) is unlimited
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,7 +54,11 @@ def test_no_mechanism_lets_such_a_gang_wait_on_an_idle_cluster(name: str) -> Non
     tenants = (Tenant("t", limit={"v100": 1.0}),)
     record, _ = simulate(
         Scenario(
-            cluster=cluster, speeds=SPEEDS, jobs=(job,), mechanism=made(name), tenants=tenants
+            cluster=cluster,
+            speeds=SPEEDS,
+            jobs=(job,),
+            mechanism=make_mechanism(name),
+            tenants=tenants,
         )
     )
     assert np.isfinite(record.finished_at).all()

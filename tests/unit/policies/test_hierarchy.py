@@ -1,9 +1,10 @@
-"""The hierarchy's path: who stands where when the water stands at theta."""
+"""The levels along the path of a hierarchy."""
 
 import numpy as np
 import pytest
 
-from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
+from fairlead.model.tenants.tree import ROOT
+from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 
 
 def _tree(
@@ -11,10 +12,10 @@ def _tree(
     weight: list[float],
     fifo: list[bool],
     members: list[float] | None = None,
-) -> TenantTree:
-    """Tenants first, then one class for each further parent; turns in the order given."""
+) -> ClassTree:
+    """Return a tree of tenants, then one class for each further parent, in order of arrival."""
     classes = len(parent) - len(fifo)
-    return TenantTree(
+    return ClassTree(
         np.array(parent),
         np.array(weight),
         np.arange(len(parent)),
@@ -23,8 +24,8 @@ def _tree(
     )
 
 
-def test_a_fair_tenants_jobs_rise_by_weight_and_hand_on_what_they_cannot_use() -> None:
-    path = TreePath(_tree([TOP, 0, 0], [3.0, 2.0, 1.0], [False]), np.array([1.0, 5.0]))
+def test_jobs_of_a_fair_tenant_rise_by_weight_and_pass_on_the_surplus() -> None:
+    path = TreePath(_tree([ROOT, 0, 0], [3.0, 2.0, 1.0], [False]), np.array([1.0, 5.0]))
     np.testing.assert_allclose(path.level(0.3), [0.6, 0.3])
     np.testing.assert_allclose(path.level(1.0), [1.0, 2.0])  # 2 of 3, but no more than the cap
     np.testing.assert_allclose(path.rate(0.3), [2.0, 1.0])
@@ -34,16 +35,16 @@ def test_a_fair_tenants_jobs_rise_by_weight_and_hand_on_what_they_cannot_use() -
     np.testing.assert_allclose(path.rate(7.0), [0.0, 0.0])
 
 
-def test_a_queue_is_served_in_turn() -> None:
-    path = TreePath(_tree([TOP, 0, 0], [1.0, 1.0, 9.0], [True]), np.array([2.0, 3.0]))
+def test_a_queue_is_served_in_order() -> None:
+    path = TreePath(_tree([ROOT, 0, 0], [1.0, 1.0, 9.0], [True]), np.array([2.0, 3.0]))
     np.testing.assert_allclose(path.level(1.5), [1.5, 0.0])
     np.testing.assert_allclose(path.rate(1.5), [1.0, 0.0])
     np.testing.assert_allclose(path.level(2.5), [2.0, 0.5])
     np.testing.assert_allclose(path.rate(2.0), [0.0, 1.0])
 
 
-def test_who_is_stopped_leaves_its_part_to_its_siblings_only() -> None:
-    tree = _tree([TOP, TOP, 0, 0, 1], [2.0, 1.0, 1.0, 1.0, 1.0], [False, False])
+def test_a_stopped_job_passes_its_part_to_its_siblings_only() -> None:
+    tree = _tree([ROOT, ROOT, 0, 0, 1], [2.0, 1.0, 1.0, 1.0, 1.0], [False, False])
     path = TreePath(tree, np.array([9.0, 9.0, 9.0]))
     before = path.level(1.0)
     np.testing.assert_allclose(before, [1.0, 1.0, 1.0])
@@ -52,21 +53,21 @@ def test_who_is_stopped_leaves_its_part_to_its_siblings_only() -> None:
     np.testing.assert_allclose(stopped.rate(1.0), [0.0, 2.0, 1.0])
 
 
-def test_members_of_a_class_count_with_their_number() -> None:
-    apart = TreePath(_tree([TOP, 0, 0, 0], [1.0, 2.0, 2.0, 1.0], [False]), np.full(3, 4.0))
-    merged = TreePath(_tree([TOP, 0, 0], [1.0, 4.0, 1.0], [False], [2.0, 1.0]), np.full(2, 4.0))
+def test_a_class_counts_with_the_number_of_its_members() -> None:
+    apart = TreePath(_tree([ROOT, 0, 0, 0], [1.0, 2.0, 2.0, 1.0], [False]), np.full(3, 4.0))
+    merged = TreePath(_tree([ROOT, 0, 0], [1.0, 4.0, 1.0], [False], [2.0, 1.0]), np.full(2, 4.0))
     for theta in (0.5, 3.0, 9.0, 20.0):
         np.testing.assert_allclose(merged.level(theta), apart.level(theta)[[0, 2]])
         np.testing.assert_allclose(merged.rate(theta), apart.rate(theta)[[0, 2]])
 
 
-def _random_tree(rng: np.random.Generator) -> tuple[TenantTree, np.ndarray]:
+def _random_tree(rng: np.random.Generator) -> tuple[ClassTree, np.ndarray]:
     tenants, classes = int(rng.integers(1, 8)), int(rng.integers(1, 15))
     parent = [
-        TOP if i == 0 or rng.random() < 0.4 else int(rng.integers(i)) for i in range(tenants)
+        ROOT if i == 0 or rng.random() < 0.4 else int(rng.integers(i)) for i in range(tenants)
     ]
     home = rng.integers(tenants, size=classes).tolist()
-    tree = TenantTree(
+    tree = ClassTree(
         np.array(parent + home),
         rng.choice([0.5, 1.0, 2.0], tenants + classes),
         rng.permutation(tenants + classes),
@@ -76,8 +77,8 @@ def _random_tree(rng: np.random.Generator) -> tuple[TenantTree, np.ndarray]:
     return tree, rng.choice([0.0, 0.5, 1.0, 1.0, 2.7], classes)
 
 
-def _poured(tree: TenantTree, cap: np.ndarray, theta: float) -> np.ndarray:
-    """Hand the water down node by node, the slow way: λ by bisection."""
+def _poured(tree: ClassTree, cap: np.ndarray, theta: float) -> np.ndarray:
+    """Distribute the water node by node, with λ by bisection."""
     tenants = tree.tenants
     limit = np.concatenate([np.zeros(tenants), cap * tree.members])
     level = np.zeros(len(limit))
@@ -91,10 +92,10 @@ def _poured(tree: TenantTree, cap: np.ndarray, theta: float) -> np.ndarray:
         level[node] = water
         children = np.flatnonzero(tree.parent == node).tolist() if node < tenants else []
         if node < tenants and tree.fifo[node]:
-            for child in sorted(children, key=lambda c: tree.turn[c]):
-                given = min(water, most(child))
-                pour(child, given)
-                water -= given
+            for child in sorted(children, key=lambda c: tree.arrival_order[c]):
+                part = min(water, most(child))
+                pour(child, part)
+                water -= part
             return
         low, high = 0.0, 1e3
         for _ in range(100):
@@ -104,12 +105,12 @@ def _poured(tree: TenantTree, cap: np.ndarray, theta: float) -> np.ndarray:
         for child in children:
             pour(child, min(most(child), tree.weight[child] * high))
 
-    for node in np.flatnonzero(tree.parent == TOP).tolist():
+    for node in np.flatnonzero(tree.parent == ROOT).tolist():
         pour(node, min(most(node), tree.weight[node] * theta))
     return level[tenants:] / tree.members
 
 
-def test_levels_are_those_of_handing_down_node_by_node() -> None:
+def test_levels_agree_with_a_node_by_node_distribution() -> None:
     rng = np.random.default_rng(5)
     for _ in range(60):
         tree, cap = _random_tree(rng)
@@ -118,7 +119,7 @@ def test_levels_are_those_of_handing_down_node_by_node() -> None:
             np.testing.assert_allclose(path.level(theta), _poured(tree, cap, theta), atol=1e-9)
 
 
-def test_rates_are_the_growth_just_above() -> None:
+def test_rates_are_the_growth_of_levels_just_above_theta() -> None:
     rng = np.random.default_rng(6)
     for _ in range(100):
         tree, cap = _random_tree(rng)
@@ -128,7 +129,7 @@ def test_rates_are_the_growth_just_above() -> None:
             np.testing.assert_allclose(path.rate(theta), growth, atol=1e-5)
 
 
-def test_stopping_some_changes_no_level_so_far() -> None:
+def test_stopping_a_class_changes_no_level_up_to_then() -> None:
     rng = np.random.default_rng(7)
     for _ in range(200):
         tree, cap = _random_tree(rng)

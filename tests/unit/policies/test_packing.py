@@ -1,4 +1,4 @@
-"""From jobs to options and from times to units; options that make no sense."""
+"""Options of packed jobs and placements, shares of units, and unsupported options."""
 
 import json
 from dataclasses import replace
@@ -10,16 +10,17 @@ from typer.testing import CliRunner
 
 from fairlead.cli.main import app
 from fairlead.model.allocation import Column
+from fairlead.model.capabilities import capabilities_of
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance, InstanceJob, Pair
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
-from fairlead.policies._packing.shares import circle, corner
+from fairlead.policies._packing.shares import pair_two_classes, pair_within_class
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.max_min import MaxMin
 from fairlead.registry import create
-from fairlead.solve import ALONE
+from fairlead.solve import NO_PARTNER
 
 
 def _table(snap: Snapshot, *, packed: bool = True, placement: bool = False) -> UnitTable:
@@ -55,7 +56,7 @@ def test_alike_jobs_are_one_class_and_pair_with_each_other_only_if_there_are_two
     table = _table(_snapshot(jobs, ONE, speeds))
     v100 = Column(0)
     assert table.classes.count.tolist() == [2, 1]
-    assert _options(table) == {(0, ALONE, v100), (1, ALONE, v100), (0, 0, v100)}
+    assert _options(table) == {(0, NO_PARTNER, v100), (1, NO_PARTNER, v100), (0, 0, v100)}
 
 
 @pytest.mark.parametrize(
@@ -85,20 +86,20 @@ def test_gangs_pack_only_with_equal_gangs() -> None:
         InstanceJob(id=str(i), workload="a", gang=g, speeds={"v100": 4.0})
         for i, g in enumerate((1, 2, 2))
     ]
-    found = _options(_table(_snapshot(jobs, ONE, speeds)))
-    assert {(a, b) for a, b, _ in found if b != ALONE} == {(1, 1)}
+    result = _options(_table(_snapshot(jobs, ONE, speeds)))
+    assert {(a, b) for a, b, _ in result if b != NO_PARTNER} == {(1, 1)}
 
 
 def test_pairs_of_an_instance_belong_to_their_jobs_only() -> None:
     jobs = tuple(InstanceJob(id=name, speeds={"v100": 4.0}) for name in "abcd")
     pair = Pair(("a", "c"), {"v100": (3.0, 2.0)})
     table = _table(snapshot_of(Instance(ONE, jobs, pairs=(pair,))))
-    # b and d are alike; a and c are each like nobody.
+    # b and d are alike; a and c are unlike all other jobs.
     assert table.classes.index_of_member.tolist() == [0, 1, 2, 1]
-    assert [(a, b) for a, b, _ in _options(table) if b != ALONE] == [(0, 2)]
+    assert [(a, b) for a, b, _ in _options(table) if b != NO_PARTNER] == [(0, 2)]
 
 
-def test_an_instance_pair_of_unequal_gangs_is_refused() -> None:
+def test_an_instance_pair_of_unequal_gangs_is_rejected() -> None:
     def pair_of(gang: int) -> Instance:
         jobs = (
             InstanceJob(id="a", speeds={"v100": 4.0}),
@@ -110,7 +111,7 @@ def test_an_instance_pair_of_unequal_gangs_is_refused() -> None:
     with pytest.raises(InputError, match=r"a\+b cannot share devices: gangs of 1 and 2") as caught:
         pair_of(2)
     assert caught.value.field == "pairs[0].speeds.v100"
-    # A change that is tried makes the gangs unequal after the instance was read.
+    # A tried change makes the gangs unequal after the instance was read.
     snap = snapshot_of(pair_of(1))
     tried = replace(snap, profiles=replace(snap.profiles, gang=np.array([1, 2])))
     with pytest.raises(InputError, match=r"a\+b cannot share devices"):
@@ -129,12 +130,12 @@ class TestPlacement:
         jobs = [InstanceJob(id="a", workload="a", gang=4, speeds={"v100": 8.0, "k80": 2.0})]
         snap = _snapshot(jobs, cluster, speeds)
         table = _table(snap, packed=False, placement=True)
-        found = {
+        result = {
             (table.columns[c], speed)
             for c, speed in zip(table.column.tolist(), table.speed_first.tolist(), strict=True)
         }
         # Spread over K80s it would be slower than consolidated on the one node that holds four.
-        assert found == {(Column(0, "spread"), 3.0), (Column(1, "consolidated"), 2.0)}
+        assert result == {(Column(0, "spread"), 3.0), (Column(1, "consolidated"), 2.0)}
         allocation = MaxMin(placement=True).allocate(snap)
         assert allocation.speed is not None
         assert allocation.speed.tolist() == [3.0]
@@ -142,7 +143,7 @@ class TestPlacement:
     def test_without_a_table_both_are_as_fast_and_consolidated_is_preferred(self) -> None:
         jobs = [InstanceJob(id="a", gang=2, speeds={"v100": 4.0})]
         table = _table(_snapshot(jobs, ONE), packed=False, placement=True)
-        assert _options(table) == {(0, ALONE, Column(0, "consolidated"))}
+        assert _options(table) == {(0, NO_PARTNER, Column(0, "consolidated"))}
 
     def test_both_columns_draw_on_one_capacity(self) -> None:
         cluster = Cluster.of({"v100": 4}, per_node=2)
@@ -155,31 +156,33 @@ class TestPlacement:
             InstanceJob(id="n", workload="near", gang=2, speeds={"v100": 4.0}),
             InstanceJob(id="f", workload="far", gang=4, speeds={"v100": 4.0}),
         ]
-        found = MaxMin(placement=True).allocate(_snapshot(jobs, cluster, speeds))
-        assert found.columns == (Column(0, "consolidated"), Column(0, "spread"))
-        np.testing.assert_allclose((found.share.sum(axis=1) * [2, 4]).sum(), 4.0)
-        assert found.share[0, 1] == 0.0
-        assert found.share[1, 0] == 0.0
+        allocation = MaxMin(placement=True).allocate(_snapshot(jobs, cluster, speeds))
+        assert allocation.columns == (Column(0, "consolidated"), Column(0, "spread"))
+        np.testing.assert_allclose((allocation.share.sum(axis=1) * [2, 4]).sum(), 4.0)
+        assert allocation.share[0, 1] == 0.0
+        assert allocation.share[1, 0] == 0.0
 
 
 class TestPartners:
     @pytest.mark.parametrize(("n_a", "n_b"), [(1, 1), (3, 1), (2, 3), (4, 6), (7, 5)])
-    def test_the_corner_rule_gives_everyone_the_same_part(self, n_a: int, n_b: int) -> None:
-        i, j, part = corner(n_a, n_b)
+    def test_pairs_of_two_classes_give_every_member_the_same_part(
+        self, n_a: int, n_b: int
+    ) -> None:
+        i, j, part = pair_two_classes(n_a, n_b)
         assert len(part) == n_a + n_b - np.gcd(n_a, n_b)
         assert (part > 0).all()
         np.testing.assert_allclose(np.bincount(i, part), 1 / n_a)
         np.testing.assert_allclose(np.bincount(j, part), 1 / n_b)
 
     @pytest.mark.parametrize("n", [2, 3, 4, 7])
-    def test_the_circle_gives_everyone_the_same_part_and_never_oneself(self, n: int) -> None:
-        i, j, part = circle(n)
+    def test_pairs_within_a_class_give_every_member_the_same_part(self, n: int) -> None:
+        i, j, part = pair_within_class(n)
         assert (i != j).all()
         assert part.sum() == pytest.approx(1.0)
         np.testing.assert_allclose(np.bincount(i, part, n) + np.bincount(j, part, n), 2 / n)
 
 
-def test_pair_speeds_follow_the_tables_rules() -> None:
+def test_pair_speeds_agree_with_the_speed_table() -> None:
     speeds = SpeedTable(
         {
             SpeedKey("a", 1, "v100"): 4.0,
@@ -194,8 +197,10 @@ def test_pair_speeds_follow_the_tables_rules() -> None:
             block = pairs.block(gang, placement)
             for x in ("a", "b"):
                 for y in ("a", "b"):
-                    for j, kind in enumerate(("v100", "k80")):
-                        wanted = speeds.speed(x, (kind,) * gang, placement=placement, partner=y)
+                    for j, accelerator in enumerate(("v100", "k80")):
+                        wanted = speeds.speed(
+                            x, (accelerator,) * gang, placement=placement, partner=y
+                        )
                         assert block[pairs.index[x], pairs.index[y], j] == wanted
 
 
@@ -203,19 +208,19 @@ def test_pair_speeds_follow_the_tables_rules() -> None:
     ("spec", "why"),
     [
         ("max-min:agnostic,packed", "measured speeds"),
-        ("makespan:agnostic,placement", "speeds only"),
+        ("makespan:agnostic,placement", "speed only"),
         ("throughput:agnostic,packed", "measured speeds"),
         ("cost:agnostic,packed", "measured speeds"),
-        ("cost-slo:agnostic,placement", "speeds only"),
-        ("sjf:packed", "slow the job"),
+        ("cost-slo:agnostic,placement", "speed only"),
+        ("sjf:packed", "slow the shortest job"),
         ("sjf:placement", "consolidates"),
         ("fifo:packed", "slow the job"),
         ("fifo:placement", "consolidates"),
-        ("isolated:packed", "shares nothing"),
-        ("isolated:placement", "chooses nothing"),
+        ("isolated:packed", "packs nothing"),
+        ("isolated:placement", "static partition"),
     ],
 )
-def test_combinations_that_make_no_sense_are_refused_with_the_reason(spec: str, why: str) -> None:
+def test_unsupported_options_are_rejected_with_the_reason(spec: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         create("policies", spec)
 
@@ -225,9 +230,10 @@ def test_combinations_that_make_no_sense_are_refused_with_the_reason(spec: str, 
 )
 def test_packed_and_placed_shares_are_realised_by_units(spec: str) -> None:
     more = "," if ":" in spec else ":"
-    assert create("policies", spec).realised_by == "shares"
+    assert capabilities_of(create("policies", spec)).mechanism == "shares"
     for option in ("packed", "placement", "packed,placement"):
-        assert create("policies", f"{spec}{more}{option}").realised_by == "units"
+        policy = create("policies", f"{spec}{more}{option}")
+        assert capabilities_of(policy).mechanism == "units"
 
 
 @pytest.mark.parametrize(
@@ -243,10 +249,10 @@ def test_a_cluster_that_is_down_or_has_no_jobs_gets_no_shares(spec: str) -> None
     jobs = (InstanceJob(id="a", speeds={"v100": 4.0}),)
     snap = snapshot_of(Instance(Cluster.of({"v100": 2}, details=details), jobs))
     down = replace(snap, capacity=np.zeros(1, dtype=np.int64), usable=np.zeros(0, dtype=np.int64))
-    found = create("policies", spec).allocate(down)
-    assert not found.share.any()
-    assert found.speed is not None
-    assert found.speed.tolist() == [0.0]
+    allocation = create("policies", spec).allocate(down)
+    assert not allocation.share.any()
+    assert allocation.speed is not None
+    assert allocation.speed.tolist() == [0.0]
     empty = snapshot_of(Instance(snap.cluster, ()))
     assert create("policies", spec).allocate(empty).share.shape[0] == 0
 
@@ -287,7 +293,9 @@ def test_the_command_line_shows_pairs_placements_and_late_jobs(tmp_path: Path) -
     assert set(packed["speeds"]) == {"a", "b"}
     assert "late" not in packed
     placed = json.loads(run("throughput:placement", "--json"))
-    assert {kind for row in placed["allocation"].values() for kind in row} == {"v100/consolidated"}
+    assert {accelerator for row in placed["allocation"].values() for accelerator in row} == {
+        "v100/consolidated"
+    }
     slo = json.loads(run("cost-slo", "--json"))
     assert slo["late"] == [{"job": "a", "needed": 10.0, "given": 4.0}]
     assert "a will be late" in run("cost-slo")

@@ -1,1 +1,1 @@
-"""Tenants: device limits and the decay of past usage."""
+"""Tenants: their tree, validation, device limits and the decay of past usage."""

@@ -1,33 +1,25 @@
-"""How past use moves entitlement: the setting."""
+"""The setting for the effect of past usage on entitlements."""
 
 import math
 from dataclasses import dataclass
 from typing import Literal
 
-from fairlead.model.errors import InputError
+from fairlead.model.errors import require
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Use counts against a tenant and is forgotten by half every ``half_life_s``.
+    """Past usage lowers a tenant's weight and decays by half every ``half_life_s``.
 
-    ``measure`` says what counts as use: ``devices`` is the time for which devices were held;
-    ``speed`` weighs it with what the job gains there, relative to its mean over the cluster, so
-    that an hour on a device that a job hardly profits from costs its tenant little.
+    ``measure`` is ``devices`` for device-seconds held, or ``speed`` for device-seconds weighted
+    by the job's speed there relative to its mean over the cluster: an hour on a device that
+    suits a job badly costs its tenant little.
     """
 
     half_life_s: float = math.inf
-    """infinite: use is never forgotten"""
+    """infinite: usage never decays"""
     measure: Literal["devices", "speed"] = "devices"
 
     def __post_init__(self) -> None:
-        if not self.half_life_s > 0:
-            raise InputError(
-                f"{self.half_life_s!r} is not allowed",
-                fix="give seconds above 0",
-                field="half_life_s",
-            )
-        if self.measure not in ("devices", "speed"):
-            raise InputError(
-                f"{self.measure!r} is not allowed", fix="give devices or speed", field="measure"
-            )
+        require(self.half_life_s > 0, "half_life_s", self.half_life_s, "seconds above 0")
+        require(self.measure in ("devices", "speed"), "measure", self.measure, "devices or speed")

@@ -1,1 +1,1 @@
-"""Shared by policies that raise levels: max-min, paths, tenant hierarchies."""
+"""Levels, shared by the max-min family: classes, paths, tenant hierarchies."""

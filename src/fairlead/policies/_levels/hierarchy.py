@@ -1,18 +1,18 @@
-"""How a hierarchy of tenants shares the water: the path of the policy ``hierarchical``.
+"""Water-filling in a hierarchy of tenants: the path of the policy ``hierarchical``.
 
 The water is normalised speed. At theta each top-level tenant may have its weight times theta,
-and hands what it gets to its children, jobs and tenants alike:
+and distributes it among its children, jobs and tenants alike:
 
 - fairness: to each in proportion to its weight, w_c · λ, but no more than its cap;
 - fifo: to the first in order of arrival up to its cap, then to the second, and so on.
 
-A tenant's cap is the sum of its children's, a job's what it can reach or, once stopped, what it
-has. This closed form is where the paper's iterations (Gavel §4.3) lead. There a job rises from
-t_m at a rate w_m, the w_m of a tenant's jobs sum to the tenant's weight, and a bottlenecked
-job's weight goes to the others by the tenant's own policy. So a tenant's total always rises at
-its weight times that of theta while any of its jobs can rise; under fairness the jobs that still
-rise have done so in proportion to their weights from the start, which makes their levels w_c · λ
-with one λ; and under fifo all of the weight is with the first job that is not bottlenecked.
+A tenant's cap is the sum of its children's caps; a job's cap is the level it can reach or, once
+stopped, the level it has. This closed form is the limit of the paper's iterations (Gavel §4.3).
+There a job rises from t_m at a rate w_m, the w_m of a tenant's jobs sum to the tenant's weight,
+and a bottlenecked job's weight goes to its siblings by the tenant's rule. So a tenant's total
+rises at its weight times that of theta while any of its jobs can rise. Under fairness the jobs
+that still rise have risen in proportion to their weights from the start, so their levels are
+w_c · λ with one λ. Under fifo all of the weight is with the first job that is not bottlenecked.
 """
 
 from collections.abc import Sequence
@@ -21,45 +21,43 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-
-TOP = -1
-"""instead of a tenant: the parent of those that have none"""
+from fairlead.model.tenants.tree import ROOT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TenantTree:
+class ClassTree:
     """Tenants (nodes 0 to T - 1) and the classes of jobs in them (the nodes from T on)."""
 
     parent: IntArray
-    """nodes → tenant that holds the node, TOP for none"""
+    """nodes → tenant that holds the node, ROOT for none"""
     weight: FloatArray
     """nodes → weight among its siblings, that of all members for a class"""
-    turn: IntArray
-    """nodes → place in its parent's queue; only the order counts"""
+    arrival_order: IntArray
+    """nodes → position in its parent's queue; only the order counts"""
     fifo: BoolArray
-    """tenants → it serves its children in turn"""
+    """tenants → whether it serves its children in order of arrival"""
     members: FloatArray
     """classes → jobs"""
 
     @property
     def tenants(self) -> int:
-        """How many nodes are tenants."""
+        """Number of nodes that are tenants."""
         return len(self.fifo)
 
     def by_depth(self) -> list[IntArray]:
         """Return the nodes at depth 0, 1 and so on."""
         depth = np.zeros(len(self.parent), np.int64)
         at = self.parent.copy()
-        while (at != TOP).any():
-            depth += at != TOP
-            at = np.where(at == TOP, TOP, self.parent[at])
+        while (at != ROOT).any():
+            depth += at != ROOT
+            at = np.where(at == ROOT, ROOT, self.parent[at])
         return [np.flatnonzero(depth == d) for d in range(int(depth.max(initial=-1)) + 1)]
 
 
 class TreePath:
-    """The levels of a tree's classes of jobs when the water stands at theta."""
+    """The levels of a tree's classes of jobs by theta."""
 
-    def __init__(self, tree: TenantTree, cap: FloatArray, layers: Sequence[IntArray] = ()) -> None:
+    def __init__(self, tree: ClassTree, cap: FloatArray, layers: Sequence[IntArray] = ()) -> None:
         self._tree = tree
         self._layers = layers or tree.by_depth()
         whole = np.zeros(len(tree.parent))
@@ -71,7 +69,7 @@ class TreePath:
 
     @property
     def top(self) -> float:
-        """The theta from which on every tenant has all it can use."""
+        """The theta from which on every tenant has reached its cap."""
         first = self._layers[0] if self._layers else np.zeros(0, np.int64)
         return float((self._cap[first] / self._tree.weight[first]).max(initial=0.0))
 
@@ -81,7 +79,7 @@ class TreePath:
         for nodes in self._layers[:1]:
             water[nodes] = np.minimum(self._tree.weight[nodes] * theta, self._cap[nodes])
         for group in self._siblings:
-            group.pour(water)
+            group.distribute(water)
         level: FloatArray = water[self._tree.tenants :] / self._tree.members
         return level
 
@@ -93,7 +91,7 @@ class TreePath:
             water[nodes] = np.minimum(want, self._cap[nodes])
             rate[nodes] = np.where(want < self._cap[nodes], self._tree.weight[nodes], 0.0)
         for group in self._siblings:
-            group.pour(water, rate)
+            group.distribute(water, rate)
         per_member: FloatArray = rate[self._tree.tenants :] / self._tree.members
         return per_member
 
@@ -103,13 +101,13 @@ class TreePath:
 
 
 class _TreeLevel:
-    """All nodes of one depth, side by side with their siblings in the order they fill up."""
+    """All nodes of one depth, next to their siblings, in the order in which they fill up."""
 
-    def __init__(self, tree: TenantTree, nodes: IntArray, cap: FloatArray) -> None:
+    def __init__(self, tree: ClassTree, nodes: IntArray, cap: FloatArray) -> None:
         parent, weight = tree.parent[nodes], tree.weight[nodes]
         fifo = tree.fifo[parent]
-        # Under fairness the child with the least cap for its weight fills up first.
-        key = np.where(fifo, tree.turn[nodes], cap[nodes] / weight)
+        # Under fairness the child with the least cap per weight fills up first.
+        key = np.where(fifo, tree.arrival_order[nodes], cap[nodes] / weight)
         order = np.lexsort((nodes, key, parent))
         self._nodes, self._parent, self._fifo = nodes[order], parent[order], fifo[order]
         self._weight, self._cap = weight[order], cap[nodes][order]
@@ -124,12 +122,12 @@ class _TreeLevel:
         after = np.cumsum(self._weight[::-1])[::-1]
         beyond = np.append(after, 0.0)[self._last + 1]
         self._weight_on = after - beyond[self._group]  # of the child and those after it
-        # A fair child is full when its parent has so much.
+        # Water of the parent at which a fair child is full.
         self._full_at = self._before + key[order] * self._weight_on
         self._whole = cap[self._parent[self._start]]
 
-    def pour(self, water: FloatArray, rate: FloatArray | None = None) -> None:
-        """Hand the parents' water, and the rates at which it rises, to these nodes."""
+    def distribute(self, water: FloatArray, rate: FloatArray | None = None) -> None:
+        """Distribute the parents' water, and the rates at which it rises, to these nodes."""
         group, cap = self._group, self._cap
         have = water[self._parent]
         done = have >= self._whole[group]

@@ -1,4 +1,4 @@
-"""Max-min programs over jobs: alike jobs become classes, levels become shares of jobs."""
+"""Max-min programs over classes of alike jobs, and the shares of jobs from their solutions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ Solve = Callable[[MaxMinProblem, IntArray], MaxMinSolution]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClassTable:
-    """Rows (jobs or profiles) merged into classes that a max-min program cannot tell apart."""
+class JobClassTable:
+    """Rows (jobs or profiles) merged into classes that are alike for a max-min program."""
 
     class_of: IntArray
     """rows → class"""
@@ -26,13 +26,13 @@ class ClassTable:
     size: FloatArray
     """classes → devices a member holds"""
     runs: BoolArray
-    """classes → it can run somewhere"""
+    """classes → whether it can run on some accelerator"""
     keys: IntArray
-    """classes → what it is known as to the solver"""
+    """classes → key by which the solver recognises it"""
 
     @classmethod
-    def of(cls, gain: FloatArray, gang: IntArray, capacity: IntArray) -> "ClassTable":
-        """Merge rows with equal gains and gangs; a gang needs so many devices to be up."""
+    def of(cls, gain: FloatArray, gang: IntArray, capacity: IntArray) -> "JobClassTable":
+        """Merge rows with equal gains and gangs; a gang needs all its devices to be up."""
         gain = np.where(gang[:, None] <= capacity, gain, 0.0)
         merged = merge(np.column_stack([gain, gang]))
         first = merged.representative
@@ -42,16 +42,16 @@ class ClassTable:
 
 
 def max_min_allocation(
-    snap: Snapshot, table: ClassTable, class_of_job: IntArray, solve: Solve, *, pooled: bool
+    snap: Snapshot, table: JobClassTable, class_of_job: IntArray, solve: Solve, *, pooled: bool
 ) -> Allocation:
     """Return lexicographically max-min fair shares, equal within each class.
 
-    ``pooled`` is for programs that do not tell accelerators apart: what a class gets is spread
-    over all of those it may use.
+    ``pooled`` is for programs that treat all accelerators alike: the time of a class is spread
+    over all accelerators that it may use.
     """
     count = np.bincount(class_of_job, minlength=len(table.size)).astype(float)
     capacity = snap.devices
-    # Classes without members cost little; only when they are many are they left out.
+    # Classes without members cost little; they are omitted only if there are many.
     crowded = len(count) > 64 and len(count) > 4 * np.count_nonzero(count)
     present = count.nonzero()[0] if crowded else slice(None)
     gain = table.gain[present]
@@ -65,8 +65,8 @@ def max_min_allocation(
     try:
         solution = solve(problem, table.keys[present])
     except SolveError:
-        # Too ill-conditioned for all levels: a scheduler that goes on with the first is better
-        # than one that stops. The certificate says what was reached.
+        # Too ill-conditioned for all levels: the first level alone is better than no
+        # allocation. The certificate shows the gap.
         solution = solve_least_level(problem)
     share = solution.share
     if one_pool:
@@ -83,20 +83,21 @@ def max_min_allocation(
         return float(level.min(initial=np.inf))
 
     def prove() -> Certificate:
-        found = solution.certificate
-        # One pool has one price: every accelerator's.
-        return replace(found, prices=np.broadcast_to(found.prices, len(capacity)))
+        certificate = solution.certificate
+        # One pool has one price, that of every accelerator.
+        prices = np.broadcast_to(certificate.prices, len(capacity))
+        return replace(certificate, prices=prices)
 
     return job_allocation(snap, share.take(class_of_job, axis=0), worth=worth, prove=prove)
 
 
 def spread_evenly(share: FloatArray, problem: MaxMinProblem) -> FloatArray:
-    """Return shares with the same time for every class, spread over all it may use.
+    """Return shares with the same time for every class, spread over all accelerators it may use.
 
     Alternately scales rows to their time and columns to their capacity (iterative proportional
-    fitting), starting from shares in proportion to devices: of all ways to grant these times
-    it takes the one nearest to ignoring what the accelerators are. It stops within 1e-6 of the
-    capacity and cuts off the rest.
+    fitting), starting from shares in proportion to devices: the result is the nearest to a
+    division that ignores the accelerators. It stops within 1e-6 of the capacity and cuts off
+    the rest.
     """
     time = share.sum(axis=1, keepdims=True)
     mass = (problem.count * problem.size)[:, None]

@@ -1,4 +1,4 @@
-"""Allocations of the policies whose levels climb a path."""
+"""Allocations of the policies whose levels rise along a path."""
 
 import numpy as np
 
@@ -17,21 +17,21 @@ def path_allocation(
 ) -> Allocation:
     """Return the shares at the end of the path, equal within each class.
 
-    Objective and bound are the theta at which the resources first stop somebody. ``pooled`` is
-    for programs that do not tell accelerators apart: what a class gets is spread over all of
-    those it may use.
+    Objective and bound are the theta at which the resources first stop a class. ``pooled`` is
+    for programs that treat all accelerators alike: the time of a class is spread over all
+    accelerators that it may use.
     """
-    asked = problem
+    solved = problem
     one_pool = pooled and bool((problem.gain > 0).all())
     if one_pool:
         total = problem.capacity.sum(keepdims=True)
-        asked = MaxMinProblem(problem.gain[:, :1], problem.size, problem.count, total)
+        solved = MaxMinProblem(problem.gain[:, :1], problem.size, problem.count, total)
     try:
-        solution = climb(asked, path)
+        solution = climb(solved, path)
     except SolveError:
-        # Too ill-conditioned for all levels: a scheduler that goes on with the first is better
-        # than one that stops. The certificate says what was reached.
-        solution = climb_first_stage(asked, path)
+        # Too ill-conditioned for all levels: the first level alone is better than no
+        # allocation. The certificate shows the gap.
+        solution = climb_first_stage(solved, path)
     share = solution.share
     if one_pool:
         share = share * (problem.capacity / problem.capacity.sum())
@@ -39,10 +39,10 @@ def path_allocation(
         share = spread_evenly(share, problem)
 
     def prove() -> Certificate:
-        found = solution.certificate
-        # One pool has one price: every accelerator's.
-        prices = np.broadcast_to(found.prices, len(problem.capacity))
-        return Certificate(prices, found.bound, found.gap)
+        certificate = solution.certificate
+        # One pool has one price, that of every accelerator.
+        prices = np.broadcast_to(certificate.prices, len(problem.capacity))
+        return Certificate(prices, certificate.bound, certificate.gap)
 
     return job_allocation(
         snap, share.take(class_of_job, axis=0), worth=lambda: solution.theta, prove=prove

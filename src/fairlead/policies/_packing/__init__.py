@@ -1,1 +1,1 @@
-"""Shared by policies over units: packed pairs and placements of gangs."""
+"""Units, shared by the policies over packed pairs and placements of gangs."""

@@ -1,4 +1,4 @@
-"""Levels of units that climb a path: everyone's alike, or as a policy's path says."""
+"""Shares of units whose levels rise along a path: all alike, or by the policy's path."""
 
 from collections.abc import Callable
 
@@ -36,8 +36,8 @@ def max_min_units(
     def prove() -> Certificate:
         return solution.certify_least()
 
-    found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
-    return as_job_shares(snap, found, rules)
+    allocation = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    return as_job_shares(snap, allocation, rules)
 
 
 def path_units(
@@ -50,8 +50,9 @@ def path_units(
 ) -> Allocation:
     """Return the shares of units at the end of a path, a job's level being scale × speed.
 
-    ``distinct`` (jobs × anything) is what the path tells apart besides, ``speed`` replaces the
-    believed speeds. Objective and bound are the theta at which the resources first stop somebody.
+    ``distinct`` (jobs × anything) holds further properties by which the path distinguishes jobs;
+    ``speed`` replaces the believed speeds. Objective and bound are the theta at which the
+    resources first stop a class.
     """
     table = unit_table(snap, np.column_stack([scale, distinct]), rules, speed)
     problem = table.problem(scale)
@@ -63,5 +64,5 @@ def path_units(
     def prove() -> Certificate:
         return solution.certify_theta()
 
-    found = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
-    return as_job_shares(snap, found, rules)
+    allocation = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
+    return as_job_shares(snap, allocation, rules)

@@ -1,8 +1,9 @@
-"""The options of policies whose shares may be those of units."""
+"""Base of policies whose shares may be those of units."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.table import UnitRules
@@ -11,36 +12,41 @@ from fairlead.policies.rules.quotas import any_quota
 
 @dataclass(frozen=True)
 class UnitPolicy:
-    """A policy over jobs alone or, on demand, over packed pairs and over placements of gangs.
+    """A policy over jobs alone or, by option, over packed pairs and placements of gangs.
 
-    ``agnostic`` ignores what accelerators are. ``packed`` lets two jobs share devices where that
-    pays; ``placement`` tells gangs on one node from gangs spread over several.
+    ``agnostic`` ignores the differences between accelerators. ``packed`` lets two jobs share
+    devices where that pays; ``placement`` distinguishes gangs on one node from spread gangs.
     """
 
-    takes_alternatives: ClassVar[bool] = True
+    alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True)
+    """capabilities of the policy over jobs alone"""
     agnostic: bool = False
     packed: bool = False
     placement: bool = False
 
     def __post_init__(self) -> None:
         if self.agnostic and self.packed:
-            raise UsageError("agnostic,packed: which jobs to pack is chosen by measured speeds")
+            raise UsageError("agnostic,packed: cannot be combined: packing needs measured speeds")
         if self.agnostic and self.placement:
-            raise UsageError("agnostic,placement: placements differ by their speeds only")
+            raise UsageError(
+                "agnostic,placement: cannot be combined: placements differ by speed only"
+            )
 
     @property
-    def realised_by(self) -> str:
-        """The mechanism for the rows and columns of these shares."""
-        return "units" if self.packed or self.placement else "shares"
+    def capabilities(self) -> Capabilities:
+        """The policy's capabilities; shares of units and placements need the units mechanism."""
+        if self.packed or self.placement:
+            return replace(self.alone, mechanism="units")
+        return self.alone
 
     @property
     def _rules(self) -> UnitRules:
         return UnitRules(self.packed, self.placement)
 
     def _needs_unit_program(self, snap: Snapshot) -> bool:
-        """Tell whether it needs the program over units.
+        """Return whether the snapshot needs the program over units.
 
-        That is for units proper, for quotas, and where a job needs other numbers of devices on
-        other accelerators.
+        It does for packed pairs and placements, for quotas, and where gangs differ by
+        accelerator.
         """
         return self.packed or self.placement or snap.has_per_accelerator_gangs or any_quota(snap)

@@ -1,8 +1,8 @@
-"""From total times of options to shares of units: which jobs of two classes are packed.
+"""Shares of units from the total times of options.
 
 Every member of a class gets the same part of each of its options, so all have the same speed.
-Of a pair of classes not all pairs of jobs are made: partners are dealt out in order, so that
-there are hardly more units than jobs.
+Not every job of one class is paired with every job of the other: partners are assigned in order,
+so that there are hardly more units than jobs.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.table import UnitRules, UnitTable
 from fairlead.policies.base import job_allocation
-from fairlead.solve import ALONE
+from fairlead.solve import NO_PARTNER
 
 # Times of a class below this are rounding.
 _NOTHING = 1e-11
@@ -30,12 +30,12 @@ def unit_allocation(
 ) -> Allocation:
     """Return the allocation that gives the options these total times.
 
-    The rows are the jobs that run alone at times, or never, in the snapshot's order; then the
-    packed pairs.
+    The rows are the jobs that sometimes run alone or are never packed, in the snapshot's order;
+    then the packed pairs.
     """
     classes = table.classes
     used = time > _NOTHING
-    alone = used & (table.second == ALONE)
+    alone = used & (table.second == NO_PARTNER)
     by_class = np.zeros((len(classes.count), len(table.columns)))
     share = time / classes.count[table.first]
     np.add.at(by_class, (table.first[alone], table.column[alone]), share[alone])
@@ -60,24 +60,24 @@ def unit_allocation(
     )
 
 
-def as_job_shares(snap: Snapshot, found: Allocation, rules: UnitRules) -> Allocation:
-    """Return the shares as plain jobs' where neither pairs nor placements were asked for."""
+def as_job_shares(snap: Snapshot, units: Allocation, rules: UnitRules) -> Allocation:
+    """Return the shares as those of jobs if the rules allow neither pairs nor placements."""
     if rules.packed or rules.placement:
-        return found
-    return job_allocation(snap, found.share, worth=found.worth, prove=found.prove)
+        return units
+    return job_allocation(snap, units.share, worth=units.worth, prove=units.prove)
 
 
 def class_speed(table: UnitTable, time: FloatArray) -> FloatArray:
     """Return classes → steps per second of each member."""
     total = np.bincount(table.first, table.speed_first * time, len(table.classes.count))
-    two = table.second != ALONE
+    two = table.second != NO_PARTNER
     total += np.bincount(table.second[two], (table.speed_second * time)[two], len(total))
     speed: FloatArray = total / table.classes.count
     return speed
 
 
 def _pairs(table: UnitTable, packed: IntArray, time: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return units × 2 → rows of the jobs packed, and units × columns → shares."""
+    """Return units × 2 → rows of the packed jobs, and units × columns → shares."""
     classes = table.classes
     order = np.argsort(classes.index_of_member, kind="stable")
     start = np.append(0, np.cumsum(classes.count))
@@ -89,25 +89,25 @@ def _pairs(table: UnitTable, packed: IntArray, time: FloatArray) -> tuple[IntArr
     members, shares = [np.zeros((0, 2), int)], [np.zeros((0, len(table.columns)))]
     for (a, b), total in sorted(totals.items()):
         n_a, n_b = int(classes.count[a]), int(classes.count[b])
-        i, j, part = circle(n_a) if a == b else corner(n_a, n_b)
+        i, j, part = pair_within_class(n_a) if a == b else pair_two_classes(n_a, n_b)
         members.append(np.column_stack([order[start[a] + i], order[start[b] + j]]))
         shares.append(part[:, None] * total)
     return np.concatenate(members), np.concatenate(shares)
 
 
-def corner(n_a: int, n_b: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return partners and their parts of the whole: 1/n_a for each of the one, 1/n_b the other.
+def pair_two_classes(n_a: int, n_b: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return pairs of members of two classes and their parts, which sum to 1/n_a and 1/n_b each.
 
-    The north-west corner rule: both kinds are laid out along one line in order, and those that
-    lie side by side are partners; n_a + n_b - gcd(n_a, n_b) pairs.
+    The north-west corner rule: both classes are laid out along one line in order, and members
+    that overlap are partners; n_a + n_b - gcd(n_a, n_b) pairs.
     """
     whole = n_a * n_b
     ends = np.union1d(np.arange(0, whole + 1, n_b), np.arange(0, whole + 1, n_a))
     return ends[:-1] // n_b, ends[:-1] // n_a, np.diff(ends) / whole
 
 
-def circle(n: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return each member's next one as its partner, all with the same part; n = 2 is one pair."""
+def pair_within_class(n: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return pairs of each member with the next one, all with equal parts; n = 2 is one pair."""
     if n == 2:
         return np.array([0]), np.array([1]), np.ones(1)
     i = np.arange(n)

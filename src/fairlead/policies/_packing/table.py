@@ -1,7 +1,7 @@
-"""What can run together where: jobs become classes and options, times become shares of units.
+"""Classes of jobs and their options: the table of the programs over units.
 
-An option is a class of jobs alone, or two classes packed, on one accelerator, where ``placement``
-is asked for in one placement. See ``fairlead.solve.options.problem`` for the program over them.
+An option is a class of jobs alone, or two classes packed, on one accelerator and, under the rule
+``placement``, in one placement. The program over options is in ``fairlead.solve.options.problem``.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from fairlead.model.allocation import Column
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.speeds.table import Placement
+from fairlead.model.speeds.table import Consolidation
 from fairlead.policies.base import accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
-from fairlead.solve import ALONE, Classes, ExtraRows, OptionProblem, merge
+from fairlead.solve import NO_PARTNER, Classes, ExtraRows, OptionProblem, merge
 from fairlead.solve.classes import fractions, row_hash
 
-_PLACEMENTS: tuple[Placement, ...] = ("consolidated", "spread")
+_PLACEMENTS: tuple[Consolidation, ...] = ("consolidated", "spread")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,7 @@ class UnitTable:
         Jobs of one class have to have the same scale.
         """
         of_class = scale[self.classes.representative]
-        second = np.where(self.second == ALONE, 0.0, of_class[self.second])
+        second = np.where(self.second == NO_PARTNER, 0.0, of_class[self.second])
         return OptionProblem(
             count=self.classes.count.astype(float),
             capacity=self.capacity,
@@ -74,7 +74,7 @@ class UnitTable:
 
 @dataclass(frozen=True, slots=True)
 class UnitRules:
-    """Which options there are: packed pairs, and placements apart from each other."""
+    """The allowed options: packed pairs, and separate options for placements."""
 
     packed: bool = False
     placement: bool = False
@@ -86,11 +86,12 @@ def unit_table(
     rules: UnitRules,
     speed: FloatArray | None = None,
 ) -> UnitTable:
-    """Return the classes of jobs that nothing tells apart, and the options that can pay.
+    """Return the classes of alike jobs, and the options that can pay.
 
-    ``distinct`` (jobs × anything) is what the policy tells apart besides speeds, gang and
-    workload. ``speed`` (jobs × accelerators) replaces the believed speeds alone. Left out are
-    options that another way to spend the same devices and time always equals:
+    ``distinct`` (jobs × anything) holds properties by which the policy distinguishes jobs besides
+    speeds, gang and workload. ``speed`` (jobs × accelerators) replaces the believed speeds of
+    jobs alone. Omitted are options that are never better than others with the same devices
+    and time:
 
     - a pair whose members' speeds relative to being alone sum to 1 or less: each alone for its
       relative speed's part of the time is as fast and leaves time over;
@@ -100,7 +101,7 @@ def unit_table(
         return _Builder(snap, distinct, rules, speed).table()
     distinct = np.column_stack([distinct.reshape(len(snap.job), -1), snap.tenant])
     table = _Builder(snap, distinct, rules, speed).table()
-    member = np.append(table.classes.representative, -1)  # class ALONE has none
+    member = np.append(table.classes.representative, -1)  # class NO_PARTNER has none
     return replace(
         table,
         extra=Quotas(snap).rows(
@@ -131,39 +132,43 @@ class _Builder:
             of_profile[:] = [code[name] for name in snap.profiles.workload]
         workload = of_profile[snap.profile]
         mark, names = self._explicit_pair_marks()
-        given = np.column_stack(
+        properties = np.column_stack(
             [snap.speed if speed is None else speed, snap.gang, distinct.reshape(len(mark), -1)]
         )
         if snap.profiles.gangs is not None:
-            given = np.column_stack([given, snap.gang_on])
-        self._classes = merge(given, workload.astype(float), mark)
+            properties = np.column_stack([properties, snap.gang_on])
+        self._classes = merge(properties, workload.astype(float), mark)
         first = self._classes.representative
-        kinds = len(snap.capacity)
-        self._gang: IntArray = np.broadcast_to(snap.gang_on[first], (len(first), kinds))
+        width = len(snap.capacity)
+        self._gang: IntArray = np.broadcast_to(snap.gang_on[first], (len(first), width))
         """classes × accelerators → devices needed at once"""
-        self._speed = given[first, :kinds] * (self._gang <= snap.capacity)
+        self._speed = properties[first, :width] * (self._gang <= snap.capacity)
         self._workload_of = workload[first]
-        # The tie rule may depend neither on the order of jobs or workloads, so it hashes names,
-        # nor on the last bits of a speed.
+        # Ties must not depend on the order of jobs or workloads, so names are hashed, nor on the
+        # last bits of a speed.
         texts = np.array([crc32(name.encode()) for name in self._workload], dtype=float)
-        self._code = row_hash(_shortened(np.column_stack([given, texts[workload], names])[first]))
+        self._code = row_hash(
+            _shortened(np.column_stack([properties, texts[workload], names])[first])
+        )
         self._options: list[tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]] = []
 
     def table(self) -> UnitTable:
-        kinds = len(self._snap.capacity)
-        placements: Sequence[Placement | None] = _PLACEMENTS if self._rules.placement else (None,)
-        columns = tuple(Column(j, placement) for placement in placements for j in range(kinds))
+        width = len(self._snap.capacity)
+        placements: Sequence[Consolidation | None] = (
+            _PLACEMENTS if self._rules.placement else (None,)
+        )
+        columns = tuple(Column(j, placement) for placement in placements for j in range(width))
         for at, placement in enumerate(placements):
-            self._add(at * kinds, placement)
+            self._add(at * width, placement)
         parts = [np.concatenate(part) for part in zip(*self._options, strict=True)]
         column, first, second, own, other = parts
-        code = self._code[first] + np.where(second == ALONE, np.uint64(0), self._code[second])
+        code = self._code[first] + np.where(second == NO_PARTNER, np.uint64(0), self._code[second])
         return UnitTable(
             classes=self._classes,
             capacity=self._snap.devices,
-            columns=accelerator_columns(kinds) if not self._rules.placement else columns,
+            columns=accelerator_columns(width) if not self._rules.placement else columns,
             column=column,
-            size=self._gang[first, column % kinds].astype(float),
+            size=self._gang[first, column % width].astype(float),
             first=first,
             second=second,
             speed_first=own,
@@ -171,14 +176,14 @@ class _Builder:
             tie=fractions(code, len(columns))[np.arange(len(code)), column],
         )
 
-    def _add(self, offset: int, placement: Placement | None) -> None:
+    def _add(self, offset: int, placement: Consolidation | None) -> None:
         """Append the options of one placement, alone and packed."""
         speed = self._alone(placement)
         runs = speed > 0
         if placement == "spread":
             runs &= speed > self._alone("consolidated")
         k, j = runs.nonzero()
-        none = np.full(len(k), ALONE)
+        none = np.full(len(k), NO_PARTNER)
         self._options.append((offset + j, k, none, speed[k, j], np.zeros(len(k))))
         if not self._rules.packed:
             return
@@ -192,13 +197,13 @@ class _Builder:
         p, j = fits.nonzero()
         self._options.append((offset + j, a[p], b[p], own[p, j], other[p, j]))
 
-    def _alone(self, placement: Placement | None) -> FloatArray:
+    def _alone(self, placement: Consolidation | None) -> FloatArray:
         """Return classes × accelerators → speed alone in this placement; 0 where impossible."""
         if placement is None:
             return self._speed
         if placement == "consolidated":
             return np.where(self._gang <= self._largest_node(), self._speed, 0.0)
-        table, kinds = self._snap.speeds, self._snap.cluster.accelerators
+        table, accelerators = self._snap.speeds, self._snap.cluster.accelerators
         speed = np.where(self._gang > 1, self._speed, 0.0)
         if table is None:
             return speed
@@ -206,21 +211,23 @@ class _Builder:
             workload, gang = self._workload[self._workload_of[k]], self._gang[k].tolist()
             spread = [
                 table.speed(workload, (a,) * g, placement="spread")
-                for a, g in zip(kinds, gang, strict=True)
+                for a, g in zip(accelerators, gang, strict=True)
             ]
             speed[k] = np.where(speed[k] > 0, spread, 0.0)
         return speed
 
     def _largest_node(self) -> IntArray:
-        """Return accelerators → most devices of it that one node up has."""
+        """Return accelerators → maximum of its devices on one node that is up."""
         cluster, usable = self._snap.cluster, self._snap.usable
         held = np.zeros((len(cluster.nodes), len(self._snap.capacity)), dtype=np.int64)
         np.add.at(held, (cluster.node_of[usable], cluster.accelerator_of[usable]), 1)
         largest: IntArray = held.max(axis=0)
         return largest
 
-    def _pairs(self, placement: Placement) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """Return pairs of classes and pairs × accelerators → speed of the one and the other."""
+    def _pairs(
+        self, placement: Consolidation
+    ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """Return pairs of classes and pairs × accelerators → speeds of both members."""
         snap = self._snap
         if snap.pairs:
             return self._explicit_pairs()
@@ -249,11 +256,11 @@ class _Builder:
     def _explicit_pairs(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         snap, class_of = self._snap, self._classes.index_of_member
         row = {snap.ids[number]: i for i, number in enumerate(snap.job.tolist())}
-        kinds = snap.cluster.accelerators
+        accelerators = snap.cluster.accelerators
         known = [pair for pair in snap.pairs if all(job in row for job in pair.jobs)]
         a, b = (np.array([class_of[row[p.jobs[i]]] for p in known], dtype=int) for i in (0, 1))
         for pair, x, y in zip(known, a.tolist(), b.tolist(), strict=True):
-            unequal = (self._gang[x] != self._gang[y]) & np.isin(kinds, list(pair.speeds))
+            unequal = (self._gang[x] != self._gang[y]) & np.isin(accelerators, list(pair.speeds))
             for j in unequal.nonzero()[0].tolist()[:1]:
                 raise InputError(
                     f"{'+'.join(pair.jobs)} cannot share devices: gangs of {self._gang[x, j]} and"
@@ -262,14 +269,14 @@ class _Builder:
                     field="pairs",
                 )
         own, other = (
-            np.array([[p.speeds.get(kind, (0.0, 0.0))[i] for kind in kinds] for p in known])
+            np.array([[p.speeds.get(name, (0.0, 0.0))[i] for name in accelerators] for p in known])
             for i in (0, 1)
         )
-        shape = (len(known), len(kinds))
+        shape = (len(known), len(accelerators))
         return a, b, own.reshape(shape), other.reshape(shape)
 
     def _explicit_pair_marks(self) -> tuple[FloatArray, FloatArray]:
-        """Return what sets jobs with pairs of their own apart, by row and by name; else 0."""
+        """Return marks of jobs in explicit pairs, by row and by name; 0 for other jobs."""
         snap = self._snap
         mark, names = np.zeros(len(snap.job)), np.zeros(len(snap.job))
         if self._rules.packed and snap.pairs:
@@ -290,7 +297,7 @@ def _shortened(values: FloatArray) -> FloatArray:
 def _pays_off(
     own: FloatArray, other: FloatArray, alone: FloatArray, others: FloatArray
 ) -> BoolArray:
-    """Return pairs × accelerators → both run together and make more than by taking turns."""
+    """Return pairs × accelerators → whether both run together, faster than by taking turns."""
     runs = (own > 0) & (other > 0) & (alone > 0) & (others > 0)
     relative = own / np.where(runs, alone, 1.0) + other / np.where(runs, others, 1.0)
     pays: BoolArray = runs & (relative > 1.0)

@@ -1,4 +1,4 @@
-"""What the policies with a total for an objective have in common: options and their prices."""
+"""Options and prices, shared by the policies whose objective is a total."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.shares import as_job_shares, class_speed, unit_allocation
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.base import mean_speed
-from fairlead.solve import Best, OptionProblem
+from fairlead.solve import BestTimes, OptionProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choices:
+class JobOptions:
     """The options of a snapshot's jobs, levels being steps per second."""
 
     table: UnitTable
@@ -27,10 +27,10 @@ class Choices:
         return self.table.speed_first + self.table.speed_second
 
     def cost(self, usd_per_hour: FloatArray) -> FloatArray:
-        """Return options → price of its devices for an hour; packed jobs pay once."""
+        """Return options → price of the devices for an hour; packed jobs pay once."""
         return self.table.size * usd_per_hour[self.table.resource]
 
-    def allocation(self, snap: Snapshot, best: Best, rules: UnitRules) -> Allocation:
+    def allocation(self, snap: Snapshot, best: BestTimes, rules: UnitRules) -> Allocation:
         """Return the best times as shares of units."""
 
         def worth() -> float:
@@ -38,38 +38,38 @@ class Choices:
 
         proof = best.proof
         prove = None if proof is None else lambda: proof
-        found = unit_allocation(snap, self.table, best.time, worth=worth, prove=prove)
-        return as_job_shares(snap, found, rules)
+        units = unit_allocation(snap, self.table, best.time, worth=worth, prove=prove)
+        return as_job_shares(snap, units, rules)
 
-    def class_speed(self, best: Best) -> FloatArray:
+    def class_speed(self, best: BestTimes) -> FloatArray:
         """Return classes → steps per second of each member."""
         return class_speed(self.table, best.time)
 
 
-def choices(
+def job_options(
     snap: Snapshot,
     distinct: FloatArray,
     rules: UnitRules,
     *,
     agnostic: bool,
-) -> Choices:
-    """Return the options of the jobs; ``agnostic`` takes mean speeds for speeds everywhere."""
+) -> JobOptions:
+    """Return the options of the jobs; ``agnostic`` uses mean speeds on every accelerator."""
     speed = None
     if agnostic:
-        known = snap.speed
-        speed = np.where(known > 0, mean_speed(known, snap.capacity)[:, None], 0.0)
+        believed = snap.speed
+        speed = np.where(believed > 0, mean_speed(believed, snap.capacity)[:, None], 0.0)
     table = unit_table(snap, distinct, rules, speed)
-    return Choices(table, table.problem(np.ones(len(snap.job))))
+    return JobOptions(table, table.problem(np.ones(len(snap.job))))
 
 
 def prices(snap: Snapshot) -> FloatArray:
-    """Return accelerators → US dollars for one device and hour, all known and above 0."""
-    found = snap.cluster.usd_per_hour
-    for name, price in zip(snap.cluster.accelerators, found.tolist(), strict=True):
+    """Return accelerators → US dollars for one device and hour; all must be above 0."""
+    usd_per_hour = snap.cluster.usd_per_hour
+    for name, price in zip(snap.cluster.accelerators, usd_per_hour.tolist(), strict=True):
         if not price > 0:
             raise InputError(
-                f"the price of {name} is not known or 0",
-                fix=f"give usd_per_hour.{name} above 0, in the instance or the cluster file",
+                f"price of {name} missing or 0",
+                fix=f"expected usd_per_hour.{name} above 0, in the instance or the cluster file",
                 field="usd_per_hour",
             )
-    return found
+    return usd_per_hour

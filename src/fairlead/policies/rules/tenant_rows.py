@@ -1,7 +1,7 @@
-"""From a snapshot's jobs to tenants and their speedups, and from devices of tenants to an answer.
+"""Tenant tables: the tenants of a snapshot's jobs, their speedups, and their devices.
 
 A tenant with several workloads becomes several virtual tenants that share its weight (OEF
-§4.2.4); see docs/design/tenants.md for what is normalised by what.
+§4.2.4); docs/design/tenants.md describes the normalisation.
 """
 
 from abc import ABC, abstractmethod
@@ -12,23 +12,25 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate, Trade
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.job import Tenant
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.tree import TenantTree
 from fairlead.policies.base import accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve.classes import merge
 
 _DIGITS = 13
-"""speedups are rounded to so many, so that the unit in which speeds are given does not matter"""
+"""digits to which speedups are rounded, so that the unit of speeds does not matter"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TenantTable:
-    """Virtual tenants: the jobs of one tenant that gain alike from every accelerator.
+    """Virtual tenants: the jobs of one tenant with the same speedups on every accelerator.
 
-    Rows are ordered by the tenant's id, then by speedups, so that nothing depends on the order
-    in which tenants or jobs are listed.
+    Rows are ordered by the tenant's id, then by speedups, so that the order in which tenants or
+    jobs are listed does not matter.
     """
 
     tenant: IntArray
@@ -38,11 +40,11 @@ class TenantTable:
     gain: FloatArray
     """virtual tenants × accelerators → normalised throughput of one device, 0 if it cannot run"""
     capacity: FloatArray
-    """accelerators → devices to share out"""
+    """accelerators → devices to divide"""
     row_of_job: IntArray
-    """jobs → virtual tenant; -1 for jobs that no accelerator has enough devices for"""
+    """jobs → virtual tenant; -1 for jobs that fit on no accelerator"""
     tenants: int
-    """how many tenants there are"""
+    """number of tenants"""
 
     def by_tenant(self, rows: FloatArray) -> FloatArray:
         """Return tenants (× accelerators) → the sum over the tenant's virtual tenants."""
@@ -53,7 +55,7 @@ class TenantTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TenantDivision:
-    """How many devices of each accelerator every virtual tenant gets."""
+    """The devices of each accelerator that every virtual tenant gets."""
 
     table: TenantTable
     devices: FloatArray
@@ -65,13 +67,13 @@ class TenantDivision:
     @property
     def throughput(self) -> FloatArray:
         """virtual tenants → normalised throughput."""
-        found: FloatArray = (self.table.gain * self.devices).sum(axis=1)
-        return found
+        throughput: FloatArray = (self.table.gain * self.devices).sum(axis=1)
+        return throughput
 
     def allocation(self) -> Allocation:
         """Return the tenants' rows; a tenant without jobs has a row of zeros."""
         table = self.table
-        nobody = not len(table.tenant)
+        empty = not len(table.tenant)
         return Allocation(
             members=np.arange(table.tenants).reshape(-1, 1),
             share=table.by_tenant(self.devices),
@@ -79,8 +81,8 @@ class TenantDivision:
             rows="tenants",
             measure="devices",
             speed=table.by_tenant(self.throughput),
-            worth=None if nobody else self.worth,
-            prove=None if nobody else self.prove,
+            worth=None if empty else self.worth,
+            prove=None if empty else self.prove,
             trades=self.trades,
         )
 
@@ -88,7 +90,7 @@ class TenantDivision:
 def within_quotas(snap: Snapshot, division: TenantDivision) -> TenantDivision:
     """Return the division with every tenant's devices brought within its quota.
 
-    What the policy has proved holds without quotas only, so the certificate goes.
+    The certificate holds without quotas only, so it is dropped.
     """
     if not any_quota(snap):
         return division
@@ -97,17 +99,17 @@ def within_quotas(snap: Snapshot, division: TenantDivision) -> TenantDivision:
     after = Quotas(snap).divided(before)
     part = division.devices / np.maximum(before, 1e-300)[table.tenant]
     by_weight = table.weight / np.bincount(table.tenant, table.weight, table.tenants)[table.tenant]
-    # Who had nothing of an accelerator divides what it is guaranteed by weight.
+    # A tenant without devices of an accelerator divides its guaranteed devices by weight.
     part = np.where(before[table.tenant] > 0, part, by_weight[:, None])
     return TenantDivision(table, part * after[table.tenant], trades=division.trades)
 
 
 class TenantPolicy(ABC):
-    """A policy that divides devices among tenants, whatever progress their jobs have made."""
+    """A policy that divides devices among tenants, without regard to the progress of jobs."""
 
-    reads_progress: ClassVar[bool] = False
-    divides_among_tenants: ClassVar[bool] = True
-    realised_by: ClassVar[str] = "rounding"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        reads_progress=False, divides_among_tenants=True, mechanism="rounding"
+    )
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the tenants' devices of each accelerator."""
@@ -120,7 +122,7 @@ class TenantPolicy(ABC):
 
 @runtime_checkable
 class SupportsDivision(Protocol):
-    """A policy with rows of tenants that tells which of a tenant's jobs its devices are for."""
+    """A policy with rows of tenants that assigns devices to their virtual tenants."""
 
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
@@ -128,81 +130,50 @@ class SupportsDivision(Protocol):
 
 
 def tenant_table(snap: Snapshot) -> TenantTable:
-    """Return the virtual tenants that the snapshot's jobs make up, with their speedups."""
+    """Return the virtual tenants of the snapshot's jobs, with their speedups."""
     profiles = snap.profiles
     used, profile = np.unique(snap.profile, return_inverse=True)
     gang = profiles.gang[used]
-    shape = _shape(profiles.speed[used] / gang[:, None])
+    shape = _relative_speeds(profiles.speed[used] / gang[:, None])
     usable = (shape > 0) & (gang[:, None] <= snap.capacity)
     runs = usable.any(axis=1)
     tenants = max(len(snap.tenants), int(profiles.tenant[used].max(initial=-1)) + 1)
-    rank = _rank(snap.tenants, tenants)[profiles.tenant[used]]
+    rank = _id_order(snap.tenants, tenants)[profiles.tenant[used]]
     keys = np.column_stack([rank.astype(float), shape, usable])[runs]
-    kinds, index = _distinct_rows(keys)
+    distinct, index = _distinct_rows(keys)
     row_of_profile = np.full(len(used), -1)
     row_of_profile[runs] = index
     row_of_job = row_of_profile[profile]
     width = len(snap.capacity)
-    owner = np.argsort(_rank(snap.tenants, tenants))[kinds[:, 0].astype(np.int64)]
-    part = _mean_weight(row_of_job, profiles.weight[snap.profile], len(kinds))
+    owner = np.argsort(_id_order(snap.tenants, tenants))[distinct[:, 0].astype(np.int64)]
+    part = _mean_weight(row_of_job, profiles.weight[snap.profile], len(distinct))
     active = np.bincount(owner, minlength=tenants) > 0
     whole = np.bincount(owner, part, tenants)[owner]
-    weight = entitlements(snap.tenants, active)[owner] * part / whole
-    shapes, open_ = kinds[:, 1 : 1 + width], kinds[:, 1 + width :] > 0
+    weight = TenantTree(snap.tenants).entitlements(active)[owner] * part / whole
+    shapes, open_ = distinct[:, 1 : 1 + width], distinct[:, 1 + width :] > 0
     gain = _round(shapes * _slowest_speed(shapes, weight)[:, None])
     return TenantTable(owner, weight, gain * open_, snap.devices, row_of_job, tenants)
 
 
-def entitlements(tenants: Sequence[Tenant], active: BoolArray) -> FloatArray:
-    """Return tenants → weight, where those inside another divide its weight among them.
-
-    Only tenants with jobs (``active``), or around such, count. The jobs that a tenant has beside
-    the tenants inside it count as one more of these, of weight 1.
-    """
-    if not any(tenant.parent is not None for tenant in tenants):
-        weight = np.ones(len(active))
-        weight[: len(tenants)] = [tenant.weight for tenant in tenants]
-        return np.where(active, weight, 0.0)
-    index = {tenant.id: i for i, tenant in enumerate(tenants)}
-    parent = [-1 if t.parent is None else index.get(t.parent, -1) for t in tenants]
-    counts = active.copy()
-    for i in active.nonzero()[0].tolist():
-        at = parent[i]
-        while at >= 0 and not counts[at]:
-            counts[at] = True
-            at = parent[at]
-    inside: dict[int, list[int]] = {}
-    for i in counts.nonzero()[0].tolist():
-        inside.setdefault(parent[i], []).append(i)
-    weight = np.zeros(len(active))
-    given = [(i, tenants[i].weight) for i in inside.get(-1, [])]
-    for i, whole in given:
-        children = inside.get(i, [])
-        total = sum(sorted(tenants[c].weight for c in children)) + float(active[i])
-        weight[i] = whole / total if active[i] else 0.0
-        given += [(c, whole * tenants[c].weight / total) for c in children]
-    return weight
-
-
-def _rank(tenants: Sequence[Tenant], count: int) -> IntArray:
-    """Return tenants → place in the order of ids; any that are not listed come last."""
+def _id_order(tenants: Sequence[Tenant], count: int) -> IntArray:
+    """Return tenants → position in the order of ids; tenants that are not listed come last."""
     rank = np.arange(count)
     rank[sorted(range(len(tenants)), key=lambda i: tenants[i].id)] = np.arange(len(tenants))
     return rank
 
 
 def _distinct_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return the distinct rows in lexicographic order, and rows → place among these."""
+    """Return the distinct rows in lexicographic order, and rows → position among these."""
     classes = merge(rows)
-    kinds = rows[classes.representative]
-    order = np.lexsort(kinds.T[::-1])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return kinds[order], place[classes.index_of_member]
+    distinct = rows[classes.representative]
+    order = np.lexsort(distinct.T[::-1])
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return distinct[order], position[classes.index_of_member]
 
 
-def _shape(speed: FloatArray) -> FloatArray:
-    """Return the speeds of each row relative to its own least one above 0."""
+def _relative_speeds(speed: FloatArray) -> FloatArray:
+    """Return the speeds of each row relative to its least speed above 0."""
     least = np.where(speed > 0, speed, np.inf).min(axis=1, initial=np.inf, keepdims=True)
     return _round(speed / least)
 
@@ -215,7 +186,7 @@ def _round(value: FloatArray) -> FloatArray:
 
 
 def _mean_weight(row: IntArray, weight: FloatArray, count: int) -> FloatArray:
-    """Return rows → mean weight of their jobs, the same for any order of jobs."""
+    """Return rows → mean weight of their jobs, independent of the order of jobs."""
     order = np.lexsort((weight, row))
     order = order[row[order] >= 0]
     members = np.bincount(row[order], minlength=count)
@@ -224,11 +195,11 @@ def _mean_weight(row: IntArray, weight: FloatArray, count: int) -> FloatArray:
 
 
 def _slowest_speed(shape: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return rows → speed on the row's own slowest accelerator, in units of the common one.
+    """Return rows → speed on the row's slowest accelerator, in units of the common slowest one.
 
-    The common slowest accelerator is the one that is slowest for the greatest weight. Who
-    cannot run on it is taken to gain from it to its own slowest what the others gain who run
-    on both (their geometric mean by weight; 1 if there are none).
+    The common slowest accelerator is the one that is slowest for the greatest weight. A row that
+    cannot run on it gets the typical speedup from it to the row's slowest accelerator: the
+    geometric mean by weight over the rows that run on both, 1 if there are none.
     """
     if not len(shape):
         return np.zeros(0)

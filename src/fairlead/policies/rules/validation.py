@@ -1,4 +1,4 @@
-"""Shares of policies from outside the package: refused where no cluster could give them."""
+"""Validation of allocations: shares that no cluster could give are rejected."""
 
 import numpy as np
 
@@ -6,59 +6,83 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import Policy
+from fairlead.policies.base import accelerator_columns
 
 _SLACK = 1e-6
-"""what a solver may be off by, relative"""
-
-
-def is_third_party(policy: Policy) -> bool:
-    """Tell whether a policy's class is not one of this package, whose own are tested."""
-    return type(policy).__module__.partition(".")[0] != "fairlead"
+"""relative error allowed to a solver"""
 
 
 def check_allocation(name: str, snap: Snapshot, allocation: Allocation) -> None:
-    """Refuse shares that are no numbers or negative, or more time or devices than there are.
+    """Raise UsageError for shares that are negative, not finite, or exceed time or devices.
 
-    The error names the policy and a job (or tenant) that has such a share.
+    The error names the policy and a job or tenant with such a share.
     """
+    if not _is_plain_and_feasible(snap, allocation):
+        _check_each_rule(name, snap, allocation)
+
+
+def _is_plain_and_feasible(snap: Snapshot, allocation: Allocation) -> bool:
+    """Return whether each row is one job of the snapshot, in order, and all shares are feasible.
+
+    Every allocation passes through here, so this takes a few array operations only. Comparisons
+    with nan are False.
+    """
+    share, members = allocation.share, allocation.members
+    if (
+        allocation.rows != "jobs"
+        or allocation.measure != "time"
+        or share.shape != snap.speed.shape
+        or allocation.columns != accelerator_columns(len(snap.capacity))
+        or members.shape != (len(snap.job), 1)
+        or not np.array_equal(members[:, 0], snap.job)
+    ):
+        return False
+    if not len(share):
+        return True
+    used = (share * snap.gang_on).sum(axis=0)
+    return bool(
+        share.min() >= 0
+        and share.sum(axis=1).max() <= 1 + _SLACK
+        and (used <= snap.devices * (1 + _SLACK) + 1e-9).all()
+    )
+
+
+def _check_each_rule(name: str, snap: Snapshot, allocation: Allocation) -> None:
     share, members, columns = allocation.share, allocation.members, allocation.columns
     if members.ndim != 2 or share.shape != (len(members), len(columns)):
         raise UsageError(
-            f"policy {name!r}: its shares are a table of {_size(share)} for"
-            f" {len(members)} rows and {len(columns)} columns; give one share for each"
+            f"policy {name!r}: shares of shape {_size(share)}: expected {len(members)} rows and"
+            f" {len(columns)} columns"
         )
     wrong = ~np.isfinite(share) | (share < 0)
     if wrong.any():
         row, column = np.argwhere(wrong)[0].tolist()
         raise UsageError(
             f"policy {name!r}: {_label(snap, allocation, row)} has a share of"
-            f" {share[row, column]:g}; give shares of 0 or more"
+            f" {share[row, column]:g}: expected 0 or more"
         )
     if allocation.rows == "jobs" and allocation.measure == "time":
         _check_time(name, snap, allocation)
     devices = snap.devices
-    used = held(snap, allocation)
+    used = devices_held(snap, allocation)
     over = (used > devices * (1 + _SLACK) + 1e-9).nonzero()[0]
     if len(over):
-        kind = int(over[0])
-        mine = [j for j, column in enumerate(columns) if column.accelerator == kind]
-        row = int(share[:, mine].sum(axis=1).argmax())
+        accelerator = int(over[0])
+        of_it = [j for j, column in enumerate(columns) if column.accelerator == accelerator]
+        row = int(share[:, of_it].sum(axis=1).argmax())
         raise UsageError(
-            f"policy {name!r}: its shares hold {used[kind]:.6g} {snap.cluster.accelerators[kind]},"
-            f" of which there are {devices[kind]:g}, most of them"
-            f" {_label(snap, allocation, row)}; give no more than there are"
+            f"policy {name!r}: {used[accelerator]:.6g} {snap.cluster.accelerators[accelerator]}"
+            f" allocated: expected at most {devices[accelerator]:g}; the largest share has"
+            f" {_label(snap, allocation, row)}"
         )
 
 
 def _check_time(name: str, snap: Snapshot, allocation: Allocation) -> None:
-    """Refuse rows of unknown jobs, and jobs that would run more than all of the time."""
+    """Raise UsageError for rows of unknown jobs and for jobs with shares above 1 in all."""
     members = allocation.members
     real = members >= 0
     if not (real[:, 0].all() and np.isin(members[real], snap.job).all()):
-        raise UsageError(
-            f"policy {name!r}: its rows are of jobs that are not there; give members from snap.job"
-        )
+        raise UsageError(f"policy {name!r}: rows of unknown jobs: expected members from snap.job")
     time = np.broadcast_to(allocation.share.sum(axis=1)[:, None], members.shape)
     busy = np.zeros(len(snap.job))
     np.add.at(busy, np.searchsorted(snap.job, members[real]), time[real])
@@ -67,11 +91,11 @@ def _check_time(name: str, snap: Snapshot, allocation: Allocation) -> None:
         row = int(over[0])
         raise UsageError(
             f"policy {name!r}: job {snap.ids[int(snap.job[row])]!r} has shares of"
-            f" {busy[row]:.6g} in all; give no job more than 1, the whole of its time"
+            f" {busy[row]:.6g} in all: expected at most 1, all of its time"
         )
 
 
-def held(snap: Snapshot, allocation: Allocation) -> FloatArray:
+def devices_held(snap: Snapshot, allocation: Allocation) -> FloatArray:
     """Return accelerators → devices that an allocation holds."""
     share = allocation.share
     if allocation.measure == "time":

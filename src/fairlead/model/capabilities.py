@@ -1,0 +1,55 @@
+"""Declared features of policies and mechanisms."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Features of a policy or mechanism that the rest of the scheduler takes into account.
+
+    A mechanism that realises a policy forwards the policy's capabilities and replaces the fields
+    in which it differs. The defaults are those of a plug-in that declares nothing.
+    """
+
+    reads_progress: bool = True
+    """uses the steps that jobs have made; otherwise an allocation stands until jobs or devices
+    change, and progress need not be reported"""
+    reads_progress_without_deadline: bool = True
+    """uses the steps left of every job, not only of jobs with a deadline"""
+    per_accelerator_gangs: bool = False
+    """honours gangs that differ by accelerator (``snap.gang_on``); otherwise jobs with such gangs
+    are rejected"""
+    mixed_gangs: bool = False
+    """places one gang on devices of several accelerators; gangs larger than any one accelerator
+    are then accepted"""
+    divides_among_tenants: bool = False
+    """honours the weights of tenants, not only those of jobs"""
+    fills_idle: bool = True
+    """lets waiting jobs use devices that no share claims"""
+    mechanism: str = "shares"
+    """name of the mechanism that realises the policy by default"""
+    reads_measured: bool = False
+    """uses the measurements that jobs report (``snap.measured``)"""
+    starvation_free: bool = False
+    """lets no runnable job wait forever; the conformance suite checks this promise"""
+    forks: bool = False
+    """starts several copies of a job, which only the simulator can merge"""
+
+
+@runtime_checkable
+class DeclaresCapabilities(Protocol):
+    """A policy or mechanism that declares its capabilities."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The declared features."""
+        ...
+
+
+_UNDECLARED = Capabilities()
+
+
+def capabilities_of(plugin: object) -> Capabilities:
+    """Return the capabilities of a policy or mechanism; the defaults if it declares none."""
+    return plugin.capabilities if isinstance(plugin, DeclaresCapabilities) else _UNDECLARED
