@@ -1,9 +1,9 @@
-/* What every round does, compiled: the same as the Python beside it, bit for bit.
+/* The inner loops of every round, compiled: the same as the Python code, bit for bit.
 
-   `solve_small` is that of solve/small.py and `balance` is Onward._balance; `forward` and
-   `reallocated` are what Account does with its tables, `credit` is LeaseTable.credit, `urgent` is
-   shares.urgent, `assign` and `fill` are Choice's, with its Exchange. Read those first: they say
-   why; this file only says it in C. Arrays are numpy's, of doubles or 64-bit integers, row by row;
+   `solve_small` is small_system.solve_small_system, `balance` is WarmStage._balance; `forward` and
+   `reallocated` are Account.advanced_to and with_new_shares, `credit` is LeaseTable.credit, `urgent`
+   is urgency.urgent_entries, `assign` and `fill` are RoundSelection's, with AssignmentExchange. Read
+   those first: they explain the reasons; this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers, row by row;
    sums are made in the same order. */
 
 #define Py_LIMITED_API 0x030B0000
@@ -16,7 +16,7 @@
 
 enum { NONE = -1, BUSY = -2, NOBODY = -1 };
 enum { SHARE, OWED, CARRIED, RECEIVED, TABLES };
-enum { MOST_EXCHANGES = 64, SOON = 24, MOST_ARGUMENTS = 10 };
+enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 10 };
 
 static const double LEAST = 1e-9, SINGULAR = 1e-12;
 
@@ -26,12 +26,12 @@ typedef struct {
     int open;
 } Array;
 
-static int take(PyObject *given, Array *array, char letter)
+static int take(PyObject *arguments, Array *array, char letter)
 {
     int integers = letter == 'i' || letter == 'I' || letter == 'j';
     int rows = letter == 'D' || letter == 'I', filled = letter == 'e' || letter == 'j';
     int flags = PyBUF_FORMAT | (rows ? PyBUF_STRIDES : PyBUF_C_CONTIGUOUS);
-    if (PyObject_GetBuffer(given, &array->view, flags | (filled ? PyBUF_WRITABLE : 0)) < 0)
+    if (PyObject_GetBuffer(arguments, &array->view, flags | (filled ? PyBUF_WRITABLE : 0)) < 0)
         return 0;
     array->open = 1;
     const char *format = array->view.format;
@@ -45,8 +45,8 @@ static int take(PyObject *given, Array *array, char letter)
 
 /* The arguments of a call, by their places. */
 typedef struct {
-    Array arrays[MOST_ARGUMENTS];
-    double numbers[MOST_ARGUMENTS];
+    Array arrays[MAX_ARGUMENTS];
+    double numbers[MAX_ARGUMENTS];
 } Arguments;
 
 /* Take arguments as their letters say. x: a number; d and i: a whole array of doubles or integers;
@@ -76,7 +76,7 @@ static int take_all(Arguments *taken, PyObject *const *args, Py_ssize_t n_args, 
 /* Give an answer, and the arguments back. */
 static PyObject *give(PyObject *answer, Arguments *taken)
 {
-    for (int i = 0; i < MOST_ARGUMENTS; i++)
+    for (int i = 0; i < MAX_ARGUMENTS; i++)
         if (taken->arrays[i].open)
             PyBuffer_Release(&taken->arrays[i].view);
     return answer;
@@ -102,7 +102,7 @@ static int wrong_sizes(void)
 /* -- shares ----------------------------------------------------------------------------------- */
 
 /* Equations, each its coefficients and then its right side, are overwritten; 0: singular. */
-static int solved(double **rows, Py_ssize_t size, double *found)
+static int solved(double **rows, Py_ssize_t size, double *unknowns)
 {
     for (Py_ssize_t i = 0; i < size; i++) {
         double most = 0.0;
@@ -128,8 +128,8 @@ static int solved(double **rows, Py_ssize_t size, double *found)
     for (Py_ssize_t i = size - 1; i >= 0; i--) {
         double rest = rows[i][size];
         for (Py_ssize_t j = i + 1; j < size; j++)
-            rest -= rows[i][j] * found[j];
-        found[i] = rest / rows[i][i];
+            rest -= rows[i][j] * unknowns[j];
+        unknowns[i] = rest / rows[i][i];
     }
     return 1;
 }
@@ -161,15 +161,15 @@ static PyObject *list_of(const double *numbers, Py_ssize_t count)
 
 /* Room for so many equations of as many unknowns, and for their solution. */
 typedef struct {
-    double **rows, *numbers, *found;
+    double **rows, *numbers, *unknowns;
 } Equations;
 
 static int make_room(Equations *equations, Py_ssize_t size)
 {
     equations->rows = malloc((size + 1) * sizeof *equations->rows);
     equations->numbers = malloc((size + 1) * (size + 1) * sizeof(double));
-    equations->found = malloc((size + 1) * sizeof(double));
-    if (!equations->rows || !equations->numbers || !equations->found) {
+    equations->unknowns = malloc((size + 1) * sizeof(double));
+    if (!equations->rows || !equations->numbers || !equations->unknowns) {
         PyErr_NoMemory();
         return 0;
     }
@@ -182,14 +182,14 @@ static void leave_room(Equations *equations)
 {
     free(equations->rows);
     free(equations->numbers);
-    free(equations->found);
+    free(equations->unknowns);
 }
 
 static PyObject *solution(Equations *equations, Py_ssize_t size)
 {
-    if (!solved(equations->rows, size, equations->found))
+    if (!solved(equations->rows, size, equations->unknowns))
         return Py_NewRef(Py_None);
-    return list_of(equations->found, size);
+    return list_of(equations->unknowns, size);
 }
 
 /* solve_small(rows) -> list or None */
@@ -197,9 +197,9 @@ static PyObject *solve_small(PyObject *module, PyObject *const *args, Py_ssize_t
 {
     (void)module;
     Equations equations = {0};
-    Arguments given = {0};
+    Arguments arguments = {0};
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "."))
+    if (!take_all(&arguments, args, n_args, "."))
         return NULL;
     if (!PyList_Check(args[0])) {
         PyErr_SetString(PyExc_TypeError, "a list of equations is needed");
@@ -219,12 +219,12 @@ static PyObject *solve_small(PyObject *module, PyObject *const *args, Py_ssize_t
 static PyObject *balance(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Arguments given = {0};
-    Array *arrays = given.arrays;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
     Equations equations = {0};
-    PyObject *answer = NULL, *found = NULL, *used = NULL;
+    PyObject *answer = NULL, *unknowns = NULL, *used = NULL;
     double *total = NULL, *capacity = NULL;
-    if (!take_all(&given, args, n_args, "dd.."))
+    if (!take_all(&arguments, args, n_args, "dd.."))
         goto end;
     if (!PyList_Check(args[2]) || !PyList_Check(args[3])) {
         PyErr_SetString(PyExc_TypeError, "the basis and the capacity are lists");
@@ -254,17 +254,17 @@ static PyObject *balance(PyObject *module, PyObject *const *args, Py_ssize_t n_a
         row[0] = total[width + j];
         row[width] = capacity[j] - total[j];
     }
-    found = solution(&equations, width);
+    unknowns = solution(&equations, width);
     used = list_of(total, 2 * width);
-    if (found && used)
-        answer = PyTuple_Pack(2, used, found);
+    if (unknowns && used)
+        answer = PyTuple_Pack(2, used, unknowns);
 end:
-    Py_XDECREF(found);
+    Py_XDECREF(unknowns);
     Py_XDECREF(used);
     leave_room(&equations);
     free(total);
     free(capacity);
-    return give(answer, &given);
+    return give(answer, &arguments);
 }
 
 /* -- the account ---------------------------------------------------------------------------- */
@@ -273,12 +273,12 @@ end:
 static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Arguments given = {0};
-    Array *arrays = given.arrays;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "idxiDe"))
+    if (!take_all(&arguments, args, n_args, "idxiDe"))
         goto end;
-    double elapsed_s = given.numbers[2];
+    double elapsed_s = arguments.numbers[2];
     const int64_t *before = arrays[0].view.buf, *now = arrays[3].view.buf;
     const double *old = arrays[1].view.buf;
     double *new = arrays[5].view.buf;
@@ -315,19 +315,19 @@ static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t n_a
     }
     answer = Py_NewRef(Py_None);
 end:
-    return give(answer, &given);
+    return give(answer, &arguments);
 }
 
 /* reallocated(tables, share, carry_s, new_tables) */
 static PyObject *reallocated(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Arguments given = {0};
-    Array *arrays = given.arrays;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "ddxe"))
+    if (!take_all(&arguments, args, n_args, "ddxe"))
         goto end;
-    double carry_s = given.numbers[2];
+    double carry_s = arguments.numbers[2];
     const double *old = arrays[0].view.buf, *share = arrays[1].view.buf;
     double *new = arrays[3].view.buf;
     Py_ssize_t size = items(&arrays[1]);
@@ -345,7 +345,7 @@ static PyObject *reallocated(PyObject *module, PyObject *const *args, Py_ssize_t
     }
     answer = Py_NewRef(Py_None);
 end:
-    return give(answer, &given);
+    return give(answer, &arguments);
 }
 
 /* credit(slots, rows, until, counted_at, kind, numbers, first): to each row the time of its slot,
@@ -353,13 +353,13 @@ end:
 static PyObject *credit(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Arguments given = {0};
-    Array *arrays = given.arrays;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "IIxDIex"))
+    if (!take_all(&arguments, args, n_args, "IIxDIex"))
         goto end;
-    double until = given.numbers[2];
-    Py_ssize_t first = (Py_ssize_t)given.numbers[6];
+    double until = arguments.numbers[2];
+    Py_ssize_t first = (Py_ssize_t)arguments.numbers[6];
     Py_ssize_t count = items(&arrays[0]), slots = items(&arrays[3]);
     if (arrays[5].view.ndim != 2 || items(&arrays[1]) != count || items(&arrays[4]) != slots) {
         wrong_sizes();
@@ -383,23 +383,23 @@ static PyObject *credit(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     }
     answer = Py_NewRef(Py_None);
 end:
-    return give(answer, &given);
+    return give(answer, &arguments);
 }
 
 /* -- who may run ------------------------------------------------------------------------------ */
 
 /* urgent(tables, rows, round_s, soon, somewhere, on, stay, row, column, weight) -> how many.
-   What is found is written to the last three, which have room for one entry a row and column. */
+   Results are written to the last three, which have room for one entry per row and column. */
 static PyObject *urgent(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Arguments given = {0};
-    Array *arrays = given.arrays;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "dxxdx?Ixjje"))
+    if (!take_all(&arguments, args, n_args, "dxxdx?Ixjje"))
         goto end;
-    Py_ssize_t rows = (Py_ssize_t)given.numbers[1];
-    double round_s = given.numbers[2], somewhere = given.numbers[4], stay = given.numbers[6];
+    Py_ssize_t rows = (Py_ssize_t)arguments.numbers[1];
+    double round_s = arguments.numbers[2], somewhere = arguments.numbers[4], stay = arguments.numbers[6];
     int stays = arrays[5].open;
     const double *tables = arrays[0].view.buf, *soon = arrays[3].view.buf;
     int64_t *row = arrays[7].view.buf, *column = arrays[8].view.buf;
@@ -441,7 +441,7 @@ static PyObject *urgent(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     }
     answer = PyLong_FromSsize_t(count);
 end:
-    return give(answer, &given);
+    return give(answer, &arguments);
 }
 
 /* -- who runs --------------------------------------------------------------------------------- */
@@ -451,7 +451,7 @@ typedef struct {
     int64_t row, column;
 } Entry;
 
-/* Who moves from one node to another if anybody does: the row that gains most. */
+/* The row that gains most by moving from one node to another. */
 typedef struct {
     double gain; /* minus infinity: nobody can */
     int64_t row; /* NOBODY: a free device is left free no longer */
@@ -530,7 +530,7 @@ static Py_ssize_t pick(Choice *choice)
     return count;
 }
 
-/* Tell whether exchanges could use what is left after so many were taken. */
+/* Return whether exchanges could use the free devices after `taken` entries. */
 static int could_use_more(const Choice *choice, Py_ssize_t taken)
 {
     if (choice->width == 1 || taken == choice->n_entries || !any_free(choice))
@@ -543,7 +543,7 @@ static int could_use_more(const Choice *choice, Py_ssize_t taken)
     return 0;
 }
 
-/* Begin with who is where. */
+/* Start from the present columns of all rows. */
 static int begin(Choice *choice)
 {
     Py_ssize_t rows = choice->rows, out = choice->width, nodes = out + 1;
@@ -612,7 +612,7 @@ static void move(Choice *choice, int64_t a, int64_t b, int64_t row)
 static int go_round(Choice *choice, int64_t *path, double *best)
 {
     Py_ssize_t nodes = choice->width + 1, last = -1, length = 0;
-    int64_t *came_from = path, *from = path + nodes, *to = from + nodes, *who = to + nodes;
+    int64_t *came_from = path, *from = path + nodes, *to = from + nodes, *movers = to + nodes;
     look(choice);
     for (Py_ssize_t a = 0; a < nodes; a++) {
         best[a] = 0.0;
@@ -638,10 +638,10 @@ static int go_round(Choice *choice, int64_t *path, double *best)
         int64_t before = came_from[at];
         from[length] = before;
         to[length] = at;
-        who[length++] = choice->best[before * nodes + at].row;
+        movers[length++] = choice->best[before * nodes + at].row;
     }
     for (Py_ssize_t step = 0; step < length; step++)
-        move(choice, from[step], to[step], who[step]);
+        move(choice, from[step], to[step], movers[step]);
     return 1;
 }
 
@@ -652,7 +652,7 @@ static int exchange(Choice *choice)
     int64_t *path = malloc(4 * nodes * sizeof *path);
     double *best = malloc(nodes * sizeof *best);
     int well = path && best && begin(choice);
-    for (int turn = 0; well && turn < MOST_EXCHANGES && any_free(choice); turn++)
+    for (int turn = 0; well && turn < MAX_EXCHANGES && any_free(choice); turn++)
         if (!go_round(choice, path, best))
             break;
     for (Py_ssize_t i = 0; well && i < choice->rows; i++)
@@ -754,11 +754,11 @@ static void close_choice(Choice *choice)
 static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Arguments given = {0};
-    Array *arrays = given.arrays;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "IID?i.j") ||
+    if (!take_all(&arguments, args, n_args, "IID?i.j") ||
         !open_choice(&choice, &arrays[3], args[4], &arrays[5]))
         goto end;
     if (items(&arrays[1]) != items(&arrays[0]) || items(&arrays[2]) != items(&arrays[0])) {
@@ -775,18 +775,18 @@ static PyObject *assign(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
         answer = Py_NewRef(Py_None);
 end:
     close_choice(&choice);
-    return give(answer, &given);
+    return give(answer, &arguments);
 }
 
 /* fill(speed, owed, gang, free, chosen): the last two change */
 static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)module;
-    Arguments given = {0};
-    Array *arrays = given.arrays;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (!take_all(&given, args, n_args, "dd?i.j") ||
+    if (!take_all(&arguments, args, n_args, "dd?i.j") ||
         !open_choice(&choice, &arrays[2], args[3], &arrays[4]))
         goto end;
     const double *speeds = arrays[0].view.buf, *owed = arrays[1].view.buf;
@@ -818,7 +818,7 @@ static PyObject *fill(PyObject *module, PyObject *const *args, Py_ssize_t n_args
         answer = Py_NewRef(Py_None);
 end:
     close_choice(&choice);
-    return give(answer, &given);
+    return give(answer, &arguments);
 }
 
 static PyMethodDef methods[] = {
@@ -836,7 +836,7 @@ static PyMethodDef methods[] = {
 static PyModuleDef_Slot slots[] = {{0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_compiled", "What every round does, compiled.", 0,
+    PyModuleDef_HEAD_INIT, "_compiled", "The inner loops of every round, compiled.", 0,
     methods, slots, NULL, NULL, NULL,
 };
 

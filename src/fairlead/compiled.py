@@ -1,7 +1,7 @@
-"""The compiled form of what every round does, where there is one.
+"""The compiled inner loops of a round, if they were built.
 
-It is built at installation if there is a C compiler, and does the same bit for bit.
-``FAIRLEAD_PURE_PYTHON=1`` leaves it aside.
+They are built at installation if there is a C compiler, with the same results bit for bit.
+``FAIRLEAD_PURE_PYTHON=1`` disables them.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 
 
 class CompiledKernels(Protocol):
-    """What is compiled; arrays to be filled come last."""
+    """The compiled functions; arrays to be filled come last."""
 
     def solve_small(self, rows: list[list[float]], /) -> list[float] | None:
         """Solve a few equations, each its coefficients and then its right side."""
@@ -25,7 +25,7 @@ class CompiledKernels(Protocol):
         capacity: list[float],
         /,
     ) -> tuple[list[float], list[float] | None]:
-        """Add up what all ways use; find the level at which that is what there is."""
+        """Add up the use by all ways; find the level at which it equals the capacity."""
 
     def forward(
         self,
@@ -42,7 +42,7 @@ class CompiledKernels(Protocol):
     def reallocated(
         self, tables: FloatArray, share: FloatArray, carry_s: float, new_tables: FloatArray, /
     ) -> None:
-        """Begin an account anew with other shares; what was owed is carried along."""
+        """Restart an account with other shares; debts are carried over."""
 
     def credit(
         self,
@@ -50,7 +50,7 @@ class CompiledKernels(Protocol):
         rows: IntArray,
         until: float,
         counted_at: FloatArray,
-        kind: IntArray,
+        accelerator: IntArray,
         numbers: FloatArray,
         first: int,
         /,
@@ -71,7 +71,7 @@ class CompiledKernels(Protocol):
         weight: FloatArray,
         /,
     ) -> int:
-        """List who may run where and how urgent that is; return how many there are."""
+        """List the entries that may run and their urgency; return their number."""
 
     def assign(
         self,
@@ -83,7 +83,7 @@ class CompiledKernels(Protocol):
         chosen: IntArray,
         /,
     ) -> None:
-        """Choose who runs: what is free and where each row is are changed."""
+        """Select the entries that run; updates the free devices and each row's column."""
 
     def fill(
         self,
@@ -94,10 +94,10 @@ class CompiledKernels(Protocol):
         chosen: IntArray,
         /,
     ) -> None:
-        """Choose who uses what is still free, which changes as well."""
+        """Select rows for the devices that are still free; updates both."""
 
 
-def _found() -> CompiledKernels | None:
+def _load() -> CompiledKernels | None:
     if os.environ.get("FAIRLEAD_PURE_PYTHON"):
         return None
     try:
@@ -106,4 +106,4 @@ def _found() -> CompiledKernels | None:
         return None
 
 
-compiled = _found()
+compiled = _load()

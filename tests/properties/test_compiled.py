@@ -1,4 +1,4 @@
-"""What is compiled does the same as the Python beside it, bit for bit."""
+"""The compiled functions give the results of the Python code beside them, bit for bit."""
 
 import os
 import shutil
@@ -19,12 +19,10 @@ from tests.properties.sim.test_simulation import scenarios
 
 from fairlead.compiled import compiled
 from fairlead.core import leases
-from fairlead.mechanisms import shares
-from fairlead.mechanisms._rounds import deficits as account_module
-from fairlead.mechanisms._rounds import selection
+from fairlead.mechanisms._rounds import deficits, selection, urgency
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import Account
-from fairlead.mechanisms._rounds.selection import Choice
+from fairlead.mechanisms._rounds.selection import RoundSelection
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
@@ -32,8 +30,7 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import WarmStart, job_allocation
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
-from fairlead.solve.max_min import small_system as small
-from fairlead.solve.max_min import warm_start as onward
+from fairlead.solve.max_min import small_system, warm_start
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="there is no C compiler here")
 amounts = st.floats(-2000.0, 2000.0) | st.sampled_from([0.0, -360.0, 360.0, 180.0])
@@ -62,16 +59,20 @@ def test_where_there_is_a_compiler_rounds_are_compiled() -> None:
 
 
 def test_an_operator_may_leave_aside_what_is_compiled() -> None:
-    told = "from fairlead.compiled import compiled; print(compiled)"
+    program = "from fairlead.compiled import compiled; print(compiled)"
     environment = {**os.environ, "FAIRLEAD_PURE_PYTHON": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "None\n"
 
 
 @st.composite
-def _choices(draw: st.DrawFn) -> tuple[CandidateEntries, Choice]:
+def _choices(draw: st.DrawFn) -> tuple[CandidateEntries, RoundSelection]:
     rows, columns = draw(st.integers(1, 12)), draw(st.integers(1, 4))
     weight = draw(
         nst.arrays(
@@ -88,12 +89,14 @@ def _choices(draw: st.DrawFn) -> tuple[CandidateEntries, Choice]:
     busy = draw(st.lists(st.sampled_from([-1, -1, -2]), min_size=rows, max_size=rows))
     order = draw(st.permutations(range(len(row))))
     row, column = np.array([row, column]).T[list(order)].T  # with gaps between them
-    return CandidateEntries(row, column, weight[row, column]), Choice(gang, free, np.array(busy))
+    return CandidateEntries(row, column, weight[row, column]), RoundSelection(
+        gang, free, np.array(busy)
+    )
 
 
 @needs_compiled
 @given(_choices())
-def test_the_compiled_choice_is_the_same(case: tuple[CandidateEntries, Choice]) -> None:
+def test_the_compiled_choice_is_the_same(case: tuple[CandidateEntries, RoundSelection]) -> None:
     entries, choice = case
     other = replace(choice, free=list(choice.free), wanted=choice.wanted.copy())
     choice.assign(entries)
@@ -105,7 +108,7 @@ def test_the_compiled_choice_is_the_same(case: tuple[CandidateEntries, Choice]) 
 @needs_compiled
 @given(_choices(), st.data())
 def test_the_compiled_filling_is_the_same(
-    case: tuple[CandidateEntries, Choice], data: st.DataObject
+    case: tuple[CandidateEntries, RoundSelection], data: st.DataObject
 ) -> None:
     _, choice = case
     other = replace(choice, free=list(choice.free), wanted=choice.wanted.copy())
@@ -124,9 +127,9 @@ def test_the_compiled_filling_is_the_same(
 def test_compiled_equations_have_the_same_solution(size: int, data: st.DataObject) -> None:
     numbers = st.sampled_from([0.0, 1.0, -1.0]) | st.floats(-9.0, 9.0)
     drawn = data.draw(nst.arrays(np.float64, (size, size + 1), elements=numbers))
-    found = small.solve_small(drawn.tolist())
-    with Pure(small):
-        assert repr(found) == repr(small.solve_small(drawn.tolist()))
+    result = small_system.solve_small_system(drawn.tolist())
+    with Pure(small_system):
+        assert repr(result) == repr(small_system.solve_small_system(drawn.tolist()))
 
 
 @st.composite
@@ -148,10 +151,10 @@ def _rounds(draw: st.DrawFn) -> tuple[Any, Any]:
 @given(_rounds(), st.sampled_from([360.0, 1.0, 77.7]))
 def test_the_compiled_urgency_is_the_same(case: tuple[Any, Any], round_s: float) -> None:
     tables, on = case
-    found = shares.urgent(tables, round_s, on, 0.5)
-    with Pure(shares):
-        expected = shares.urgent(tables, round_s, on, 0.5)
-    for mine, other in zip(found, expected, strict=True):
+    result = urgency.urgent_entries(tables, round_s, on, 0.5)
+    with Pure(urgency):
+        expected = urgency.urgent_entries(tables, round_s, on, 0.5)
+    for mine, other in zip(result, expected, strict=True):
         assert mine.dtype == other.dtype
         assert mine.tobytes() == other.tobytes()
 
@@ -164,9 +167,9 @@ def _accounts(draw: st.DrawFn) -> tuple[Account, Snapshot]:
     if before:
         tables = draw(_tables(len(before), columns))
         account = Account(np.array(before), tables, 100.0, 100.0, 1)
-    kinds = {f"k{j}": 1.0 for j in range(columns)}
-    cluster = Cluster.of(dict.fromkeys(kinds, 2))
-    jobs = tuple(InstanceJob(id=str(number), speeds=kinds) for number in now)
+    speeds_by_accelerator = {f"k{j}": 1.0 for j in range(columns)}
+    cluster = Cluster.of(dict.fromkeys(speeds_by_accelerator, 2))
+    jobs = tuple(InstanceJob(id=str(number), speeds=speeds_by_accelerator) for number in now)
     received = draw(nst.arrays(np.float64, (len(now), columns + 3), elements=amounts))
     return account, replace(
         snapshot_of(Instance(cluster, jobs)),
@@ -177,8 +180,8 @@ def _accounts(draw: st.DrawFn) -> tuple[Account, Snapshot]:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """A policy that gives what it is told to."""
+class _FixedShares:
+    """A policy with fixed shares."""
 
     share: Any
 
@@ -190,28 +193,28 @@ class _Told:
 @given(_accounts())
 def test_the_compiled_account_is_the_same(case: tuple[Account, Snapshot]) -> None:
     account, snap = case
-    found = account.brought_forward(snap)
-    with Pure(account_module):
-        expected = account.brought_forward(snap)
-    assert found.tables.shape == expected.tables.shape
-    assert (found.tables == expected.tables).all()
-    assert (found.starts_at, found.changes) == (expected.starts_at, expected.changes)
-    policy = _Told(np.where(found.owed_s > 0, 0.5, 0.0))
-    found = found.reallocated(policy, snap, WarmStart(), carry_s=360.0)
-    with Pure(account_module):
-        expected = expected.reallocated(policy, snap, WarmStart(), carry_s=360.0)
-    assert (found.tables == expected.tables).all()
+    result = account.advanced_to(snap)
+    with Pure(deficits):
+        expected = account.advanced_to(snap)
+    assert result.tables.shape == expected.tables.shape
+    assert (result.tables == expected.tables).all()
+    assert (result.starts_at, result.changes) == (expected.starts_at, expected.changes)
+    policy = _FixedShares(np.where(result.owed_s > 0, 0.5, 0.0))
+    result = result.with_new_shares(policy, snap, WarmStart(), carry_s=360.0)
+    with Pure(deficits):
+        expected = expected.with_new_shares(policy, snap, WarmStart(), carry_s=360.0)
+    assert (result.tables == expected.tables).all()
 
 
 @needs_compiled
 @settings(max_examples=40)
 @given(scenarios())
 def test_whole_simulations_are_the_same(scenario: Scenario) -> None:
-    with Pure(account_module, leases, onward, selection, shares, small):
+    with Pure(deficits, leases, warm_start, selection, urgency, small_system):
         expected, _ = simulate(scenario)
-    found, _ = simulate(scenario)
-    assert found.finished_at.tobytes() == expected.finished_at.tobytes()
-    assert found.migrations.tobytes() == expected.migrations.tobytes()
+    result, _ = simulate(scenario)
+    assert result.finished_at.tobytes() == expected.finished_at.tobytes()
+    assert result.migrations.tobytes() == expected.migrations.tobytes()
 
 
 INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32)

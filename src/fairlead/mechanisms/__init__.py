@@ -1,1 +1,1 @@
-"""What runs this round: one file a mechanism, registered by entry point."""
+"""Mechanisms: plan the next round; one module or package per mechanism, found by entry point."""

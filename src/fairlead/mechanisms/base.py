@@ -1,31 +1,24 @@
-"""What a mechanism promises."""
+"""Contracts of mechanisms."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fairlead.model.arrays import IntArray
-from fairlead.model.job import Tenant
+from fairlead.model.capabilities import capabilities_of
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import WarmStart
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.policies.base import Policy, WarmStart
 
 M = TypeVar("M")
 
 
 class Mechanism(Protocol[M]):
-    """Decides what runs, round by round; all it remembers is the value it returns.
+    """Plans round by round; the value it returns is all that it remembers.
 
-    One that looks at what jobs measure of themselves (``snap.measured``) says so by
-    ``reads_measured = True``. One that promises that every job which can run does so again and
-    again says so by ``starves_nobody = True``, and the conformance suite holds it to that. One
-    that starts copies of jobs, which have to be merged, says so by ``forks = True``. One that
-    gives a gang devices of several accelerators says so by ``mixes_accelerators = True``: gangs
-    larger than any one accelerator's devices are then accepted. One that gives a job the number
-    of devices that it needs on each accelerator (``snap.gang_on``) says so by
-    ``takes_alternatives = True``: jobs that need other numbers on other accelerators are then
-    accepted. One that decides by itself what runs, and under which tenants' weights count, says
-    so by ``divides_among_tenants = True``; where it realises a policy's shares, the policy does.
+    It declares its features as ``capabilities`` (``fairlead.model.capabilities``); a mechanism
+    that realises a policy forwards those of the policy.
     """
 
     def initial(self) -> M:
@@ -33,7 +26,27 @@ class Mechanism(Protocol[M]):
         ...
 
     def plan(self, snap: Snapshot, memory: M) -> tuple[Plan, M]:
-        """Return what runs from the snapshot's start on, and what to remember."""
+        """Return the plan from the snapshot's start on, and the memory after it."""
+        ...
+
+
+@runtime_checkable
+class RealisesPolicy(Protocol):
+    """A mechanism (or a policy around another one) whose shares come from a policy."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that computes the shares."""
+        ...
+
+
+@runtime_checkable
+class HasRounds(Protocol):
+    """A mechanism that decides in rounds of equal length."""
+
+    @property
+    def round_s(self) -> float:
+        """Seconds between two decisions."""
         ...
 
 
@@ -56,7 +69,7 @@ class SupportsRefill(Protocol):
 
 
 @runtime_checkable
-class Trades(Protocol):
+class SupportsTrades(Protocol):
     """A mechanism under which tenants trade devices, and that remembers who did."""
 
     def trades(
@@ -67,7 +80,7 @@ class Trades(Protocol):
 
 
 @runtime_checkable
-class Fluid(Protocol):
+class FluidMechanism(Protocol):
     """A mechanism that gives fractions of devices: simulation only, no plan of devices."""
 
     fluid: bool
@@ -75,7 +88,8 @@ class Fluid(Protocol):
 
 def gang_capabilities(mechanism: Mechanism[Any]) -> dict[str, bool]:
     """Return which gangs are accepted: ``mixes`` and ``alternatives`` of a job table."""
+    capabilities = capabilities_of(mechanism)
     return {
-        "mixes": bool(getattr(mechanism, "mixes_accelerators", False)),
-        "alternatives": bool(getattr(mechanism, "takes_alternatives", False)),
+        "mixes": capabilities.mixed_gangs,
+        "alternatives": capabilities.per_accelerator_gangs,
     }

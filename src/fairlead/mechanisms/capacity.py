@@ -7,15 +7,17 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.mechanisms._queues.serving import (
-    Room,
-    holding,
+    FreeDevicesByAccelerator,
+    holds_devices,
     idle_devices,
     start_on,
 )
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import Placements
-from fairlead.model.plan import NOBODY, Plan
+from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.tenants.tree import TenantTree
 
 
 @dataclass(frozen=True)
@@ -30,33 +32,35 @@ class Capacity:
     with most idle devices, for the scheduler knows no speeds.
     """
 
-    starves_nobody: ClassVar[bool] = True
-    reads_progress: ClassVar[bool] = False
-    takes_alternatives: ClassVar[bool] = True
-    divides_among_tenants: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        starvation_free=True,
+        reads_progress=False,
+        per_accelerator_gangs=True,
+        divides_among_tenants=True,
+    )
     round_s: float = 360.0
 
     def initial(self) -> None:
-        """Return nothing: what is held now is all it goes by."""
+        """Return nothing: it decides by the devices held now."""
 
     def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
-        """Return the jobs that start; all that runs goes on."""
+        """Return the jobs that start; running jobs continue."""
         until = snap.starts_at + self.round_s
         idle = idle_devices(snap)
-        start = start_on(snap, idle, _choose(snap, idle, snap.on == NOBODY))
+        start = start_on(snap, idle, _choose(snap, idle, snap.on == ABSENT))
         return Plan(NO_INTS, start, until, until), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
         """Return the jobs that start on devices that have fallen idle, by the same rules."""
         del memory
-        return start_on(snap, idle, _choose(snap, idle, ~holding(snap)))
+        return start_on(snap, idle, _choose(snap, idle, ~holds_devices(snap)))
 
 
 def _choose(snap: Snapshot, idle: IntArray, waits: BoolArray) -> IntArray:
     """Return rows → accelerator, -1 for none, of the waiting jobs that start on idle devices."""
-    wanted = np.full(len(snap.job), NOBODY, dtype=np.int64)
+    wanted = np.full(len(snap.job), ABSENT, dtype=np.int64)
     free = np.bincount(snap.cluster.accelerator_of[idle], minlength=len(snap.capacity))
-    room = Room(snap, free.tolist())
+    room = FreeDevicesByAccelerator(snap, free.tolist())
     quotas = _Quotas(snap, ~waits)
     queues = _queues(snap, waits, room, quotas)
 
@@ -68,13 +72,13 @@ def _choose(snap: Snapshot, idle: IntArray, waits: BoolArray) -> IntArray:
     while turns and any(room.free):
         tenant = int(heappop(turns)[-1])
         row = queues[tenant].pop()
-        may = [k for k in room.kinds(row) if quotas.allow(tenant, k, room.gang(row, k))]
+        may = [k for k in room.accelerators(row) if quotas.allow(tenant, k, room.gang(row, k))]
         fitting = [k for k in may if room.has(row, k)]
         if fitting:
-            kind = max(fitting, key=lambda k: (quotas.left(tenant, k), room.free[k]))
-            room.take(row, kind)
-            quotas.take(tenant, kind, room.gang(row, kind))
-            wanted[row] = kind
+            accelerator = max(fitting, key=lambda k: (quotas.left(tenant, k), room.free[k]))
+            room.take(row, accelerator)
+            quotas.take(tenant, accelerator, room.gang(row, accelerator))
+            wanted[row] = accelerator
             if queues[tenant]:
                 heappush(turns, turn(tenant))
         else:
@@ -88,21 +92,21 @@ def _choose(snap: Snapshot, idle: IntArray, waits: BoolArray) -> IntArray:
 
 
 def _queues(
-    snap: Snapshot, waits: BoolArray, room: Room, quotas: "_Quotas"
+    snap: Snapshot, waits: BoolArray, room: FreeDevicesByAccelerator, quotas: "_Quotas"
 ) -> dict[int, list[int]]:
     """Return tenant → its waiting jobs, the first at the end; not those that cannot run now."""
     queues: dict[int, list[int]] = {}
     order = np.lexsort((snap.job, snap.arrival_at, -snap.priority))[::-1]
     capacity = snap.capacity.tolist()
     for row, tenant in zip(order.tolist(), snap.tenant[order].tolist(), strict=True):
-        needs = [(k, room.gang(row, k)) for k in room.kinds(row)] if waits[row] else ()
+        needs = [(k, room.gang(row, k)) for k in room.accelerators(row)] if waits[row] else ()
         if any(capacity[k] >= gang and quotas.could(tenant, k, gang) for k, gang in needs):
             queues.setdefault(tenant, []).append(row)
     return queues
 
 
 class _Quotas:
-    """What tenants are guaranteed, may have at most, and hold, in devices."""
+    """Devices that tenants are guaranteed, may have at most, and hold."""
 
     def __init__(self, snap: Snapshot, runs: BoolArray) -> None:
         names = snap.cluster.accelerators
@@ -120,20 +124,19 @@ class _Quotas:
         self._total: list[float] = guaranteed.sum(axis=1).tolist()
         self._limit = [[t.limit.get(name, np.inf) for name in names] for t in tenants]
         self._priority = [t.priority for t in tenants]
-        index = {t.id: i for i, t in enumerate(tenants)}
-        parent = [index.get(t.parent or "", NOBODY) for t in tenants]
-        self._line = [_upwards(i, parent) for i in range(len(tenants))]
+        tree = TenantTree(tenants)
+        self._line = [tree.ancestors(i) for i in range(len(tenants))]
         """tenant → itself and the tenants it is inside of: a limit covers all inside"""
         self._held = [[0] * len(names) for _ in tenants]
         self._held_inside = [[0] * len(names) for _ in tenants]
         rows = runs.nonzero()[0]
-        for tenant, kind, gang in zip(
+        for tenant, accelerator, gang in zip(
             snap.tenant[rows].tolist(),
             snap.on[rows].tolist(),
-            snap.needs(rows, snap.on[rows]).tolist(),
+            snap.gang_sizes(rows, snap.on[rows]).tolist(),
             strict=True,
         ):
-            self.take(tenant, kind, gang)
+            self.take(tenant, accelerator, gang)
 
     def rank(self, tenant: int) -> tuple[float, float]:
         """Return what decides whose turn it is, the least first."""
@@ -141,31 +144,25 @@ class _Quotas:
         used = sum(self._held[tenant]) / total if total > 0 else np.inf
         return -self._priority[tenant], used
 
-    def left(self, tenant: int, kind: int) -> float:
+    def left(self, tenant: int, accelerator: int) -> float:
         """Return how much of the guarantee is not in use there, below 0 for one who borrows."""
-        return self._guaranteed[tenant][kind] - self._held[tenant][kind]
+        return self._guaranteed[tenant][accelerator] - self._held[tenant][accelerator]
 
-    def allow(self, tenant: int, kind: int, gang: int) -> bool:
-        """Tell whether the tenant, and all it is inside of, may hold so many devices more."""
+    def allow(self, tenant: int, accelerator: int, gang: int) -> bool:
+        """Return whether the tenant and all its ancestors may hold ``gang`` more devices."""
         return all(
-            self._held_inside[t][kind] + gang <= self._limit[t][kind] for t in self._line[tenant]
+            self._held_inside[t][accelerator] + gang <= self._limit[t][accelerator]
+            for t in self._line[tenant]
         )
 
-    def could(self, tenant: int, kind: int, gang: int) -> bool:
-        """Tell whether they might if they held nothing."""
-        return all(gang <= self._limit[t][kind] for t in self._line[tenant])
+    def could(self, tenant: int, accelerator: int, gang: int) -> bool:
+        """Return whether they might if they held nothing."""
+        return all(gang <= self._limit[t][accelerator] for t in self._line[tenant])
 
-    def take(self, tenant: int, kind: int, gang: int) -> None:
+    def take(self, tenant: int, accelerator: int, gang: int) -> None:
         """Count devices as held."""
-        if kind < 0:
+        if accelerator < 0:
             return
-        self._held[tenant][kind] += gang
+        self._held[tenant][accelerator] += gang
         for t in self._line[tenant]:
-            self._held_inside[t][kind] += gang
-
-
-def _upwards(tenant: int, parent: list[int]) -> list[int]:
-    line = [tenant]
-    while parent[line[-1]] >= 0 and parent[line[-1]] not in line:
-        line.append(parent[line[-1]])
-    return line
+            self._held_inside[t][accelerator] += gang

@@ -1,23 +1,24 @@
-"""From the names on the command line to a mechanism."""
+"""Creates a mechanism from the names on the command line."""
 
 import math
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.mechanisms.base import FluidMechanism, Mechanism
+from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import UsageError
-from fairlead.policies.rules.priority import policy_named
+from fairlead.policies.rules.priority import create_policy
 from fairlead.registry import available, create
 
 
-def realise(
+def create_mechanism(
     policy: str, mechanism: str | None = None, round_s: float | None = None
-) -> "Mechanism[Any] | Fluid":
+) -> "Mechanism[Any] | FluidMechanism":
     """Return the mechanism that ``policy`` names, or one that realises the shares it names.
 
-    A name of the mechanisms' group decides by itself what runs; a share policy is realised by
-    ``mechanism``, or else by the one the policy prefers (``shares``).
+    A name of the mechanisms' group needs no policy; a share policy is realised by ``mechanism``,
+    or else by the one the policy prefers (``shares``).
     """
     if round_s is not None and not math.isfinite(round_s):
         raise UsageError(f"--round {round_s} is not allowed: give a finite number of seconds")
@@ -25,32 +26,26 @@ def realise(
     timing: dict[str, object] = {} if round_s is None else {"round_s": round_s}
     if name in available("mechanisms") and name not in available("policies"):
         if mechanism is not None:
-            raise UsageError(f"{name!r} decides by itself what runs; leave out --mechanism")
+            raise UsageError(f"{name!r} needs no mechanism: leave out --mechanism")
         return _create(policy, timing)
     if name not in available("policies"):
         raise _mechanism_takes_no_policy(name)
-    shares = policy_named(policy)
-    return _create(mechanism or shares.realised_by, {"policy": shares, **timing})
+    shares = create_policy(policy)
+    return _create(mechanism or shares.capabilities.mechanism, {"policy": shares, **timing})
 
 
 def create_live_mechanism(
     policy: str, mechanism: str | None = None, round_s: float | None = None
 ) -> "Mechanism[Any]":
     """Return the same for real devices; refuse what only the simulator can carry out."""
-    made = realise(policy, mechanism, round_s)
-    if isinstance(made, Fluid):
+    made = create_mechanism(policy, mechanism, round_s)
+    if isinstance(made, FluidMechanism):
         raise UsageError("a fluid mechanism gives fractions of devices: for simulation only")
-    if getattr(made, "forks", False):
+    if capabilities_of(made).forks:
         raise UsageError(
             "it forks jobs into copies, which only the simulator can merge: for simulation only"
         )
     return made
-
-
-def divides_among_tenants(mechanism: "Mechanism[Any] | Fluid") -> bool:
-    """Tell whether tenants' weights count under a mechanism with its policy, if it has one."""
-    decides = getattr(mechanism, "policy", mechanism)
-    return bool(getattr(decides, "divides_among_tenants", False))
 
 
 def _mechanism_takes_no_policy(name: str) -> UsageError:
@@ -66,15 +61,15 @@ def _options(mechanism: str) -> set[str]:
     return {field.name for field in fields(available("mechanisms")[mechanism].load())}
 
 
-def _create(spec: str, given: dict[str, object]) -> "Mechanism[Any] | Fluid":
+def _create(spec: str, options: dict[str, object]) -> "Mechanism[Any] | FluidMechanism":
     points = available("mechanisms")
     name = spec.partition(":")[0]
     if name in points:
         known = _options(name)
-        if "policy" in known and "policy" not in given:
+        if "policy" in known and "policy" not in options:
             raise UsageError(
                 f"{name!r} realises a policy's shares: give --policy POLICY --mechanism {name}"
             )
-        given = {key: value for key, value in given.items() if key in known}
-    made: Mechanism[Any] | Fluid = create("mechanisms", spec, **given)
+        options = {key: value for key, value in options.items() if key in known}
+    made: Mechanism[Any] | FluidMechanism = create("mechanisms", spec, **options)
     return made

@@ -12,7 +12,8 @@ from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
 from fairlead.mechanisms._rounds.unit_selection import rows_of_units
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.plan import NOBODY, Plan
+from fairlead.model.capabilities import Capabilities
+from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import plan_unit_moves
 from fairlead.policies.base import accelerator_columns
@@ -27,7 +28,7 @@ class PairAccount(UnitAccount):
     pairs: IntArray = field(default_factory=_NO_PAIRS.copy)
     """pairs × 2 → job numbers"""
     draws: int = 0
-    """how often partners were drawn so far"""
+    """number of draws of partners so far"""
 
     @classmethod
     def with_pairs(cls, account: UnitAccount, pairs: IntArray, draws: int) -> "PairAccount":
@@ -53,9 +54,9 @@ class GavelGandiva:
     min_interval_s: float = 0.0
     """least time between two allocations; the published artifact uses 1920"""
     seed: int = 0
-    """which partners are drawn"""
+    """seed of the draws of partners"""
 
-    reads_progress: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities(reads_progress=False)
 
     def initial(self) -> PairAccount:
         """Return an account without jobs."""
@@ -64,14 +65,14 @@ class GavelGandiva:
     def plan(self, snap: Snapshot, memory: PairAccount) -> tuple[Plan, PairAccount]:
         """Return the round of units that have had least, with new pairs if anything changed."""
         pairs, draws = memory.pairs, memory.draws
-        account = memory.brought_forward(snap)
+        account = memory.advanced_to(snap)
         stale = account.changes != snap.changes and (
             snap.starts_at - account.solved_at >= self.min_interval_s
         )
         if stale:
             pairs, draws = self._draw_pairs(snap, pairs, draws), draws + 1
             split = self._split(snap, pairs)
-            account = account.reallocated(split, snap, carry_s=0.0)
+            account = account.with_new_shares(split, snap, carry_s=0.0)
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
         units = members[list(wanted)].tolist()
@@ -84,7 +85,7 @@ class GavelGandiva:
         """Return capacity / (units × gang) for each accelerator, at most all of a unit's time."""
         row_of = {job: row for row, job in enumerate(snap.job.tolist())}
         paired = set(pairs.ravel().tolist())
-        units = [*pairs.tolist(), *([job, NOBODY] for job in row_of if job not in paired)]
+        units = [*pairs.tolist(), *([job, ABSENT] for job in row_of if job not in paired)]
         first = np.array([row_of[unit[0]] for unit in units], dtype=np.int64)
         gang = snap.gang[first][:, None]
         runs = (snap.speed[first] > 0) & (gang <= snap.capacity)
@@ -107,15 +108,15 @@ class GavelGandiva:
         unit, column = share.nonzero()
         order = np.lexsort((unit, -priority[unit, column].round(9), column))
         free, gang = snap.capacity.tolist(), snap.gang.tolist()
-        ran = np.full(len(snap.job) + 1, NOBODY, dtype=np.int64)
+        ran = np.full(len(snap.job) + 1, ABSENT, dtype=np.int64)
         wanted: dict[int, int] = {}
         rows_of: list[list[int]] = members.tolist()
-        for u, kind in zip(unit[order].tolist(), column[order].tolist(), strict=True):
-            rows = [row for row in rows_of[u] if row != NOBODY]
-            if free[kind] >= gang[rows[0]] and (ran[rows] == NOBODY).all():
-                free[kind] -= gang[rows[0]]
+        for u, accelerator in zip(unit[order].tolist(), column[order].tolist(), strict=True):
+            rows = [row for row in rows_of[u] if row != ABSENT]
+            if free[accelerator] >= gang[rows[0]] and (ran[rows] == ABSENT).all():
+                free[accelerator] -= gang[rows[0]]
                 ran[rows] = u
-                wanted[u] = kind
+                wanted[u] = accelerator
         return wanted, ran[:-1]
 
     def _draw_pairs(self, snap: Snapshot, before: IntArray, draw: int) -> IntArray:
@@ -165,5 +166,5 @@ class GavelGandiva:
 
 
 def _random_key(seed: int, draw: int, job: int) -> bytes:
-    """Return what orders jobs at random, the same on every machine."""
+    """Return a key that orders jobs at random, the same on every machine."""
     return blake2b(f"{seed},{draw},{job}".encode(), digest_size=8).digest()

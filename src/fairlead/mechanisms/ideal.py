@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.policies.base import Policy
 
 
@@ -10,13 +11,13 @@ class Ideal:
     """Give every job exactly its shares at every moment, as if devices could be divided.
 
     No real cluster can do so; in simulation it is the yardstick of other mechanisms. The shares
-    are computed anew at every arrival, completion and loss of a node, not at the end of rounds.
+    are recomputed at every arrival, completion and loss of a node, not at the end of rounds.
     """
 
     policy: Policy
     fluid: bool = True
 
     @property
-    def takes_alternatives(self) -> bool:
-        """Whether a job may need other numbers of devices on other accelerators."""
-        return getattr(self.policy, "takes_alternatives", False)
+    def capabilities(self) -> Capabilities:
+        """The capabilities of the policy."""
+        return capabilities_of(self.policy)

@@ -9,23 +9,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.effective_tickets import Pool
+from fairlead.mechanisms._tickets.effective_tickets import AcceleratorPool
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move
-from fairlead.policies.rules.tenant_rows import entitlements
+from fairlead.model.tenants.tree import TenantTree
+from fairlead.placement import plan_moves
 
 _MAX_QUEUED_WINS = 16
-"""that wait for a job, on average over the jobs that can use the same accelerators"""
+"""queued wins per job, on average over the jobs that can use the same accelerators"""
 _MAX_VOID_DRAWS = 32
-"""void draws in a row, after which the next is among those who fit: it comes to the same"""
+"""void draws in a row, after which only fitting jobs are drawn, with the same odds"""
 _64_BITS = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tombola:
-    """How many tickets were drawn so far, and which wins wait to be honoured."""
+class LotteryMemory:
+    """The number of tickets drawn so far, and the wins that wait to be honoured."""
+
+    WIRE_NAME: ClassVar[str] = "Tombola"  # lang: ok
 
     draws: int
     queue: IntArray
@@ -37,31 +40,31 @@ class Tombola:
 
 @dataclass(frozen=True)
 class Lottery:
-    """Draw tickets, normalised by gang, until the devices are taken or nobody fits.
+    """Draw tickets, normalised by gang, until the devices are taken or no job fits.
 
     A winner that does not fit, or that runs already, queues for a later quantum, once for every
-    win; who queues comes before new draws, and while the queue is full such wins are void. Who
-    has tickets for more than all the time draws with those for all of it, and runs in every
+    win; queued jobs come before new draws, and while the queue is full such wins are void. A job
+    with tickets for more than all the time draws with those for all of it, and runs in every
     quantum where all such jobs fit at once. With ``backfill`` winners that do not fit are passed
     over, which starves large gangs. A job runs on the fastest accelerator with room for it.
     """
 
-    reads_progress: ClassVar[bool] = False
-    takes_alternatives: ClassVar[bool] = True
-    divides_among_tenants: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        reads_progress=False, per_accelerator_gangs=True, divides_among_tenants=True
+    )
 
     round_s: float = 60.0
     """the quantum"""
     backfill: bool = False
     """pass over winners that do not fit instead of letting them queue"""
     seed: int = 0
-    """which tickets are drawn"""
+    """seed of the draws"""
 
-    def initial(self) -> Tombola:
+    def initial(self) -> LotteryMemory:
         """Return a memory without draws."""
-        return Tombola(0, NO_INTS)
+        return LotteryMemory(0, NO_INTS)
 
-    def plan(self, snap: Snapshot, memory: Tombola) -> tuple[Plan, Tombola]:
+    def plan(self, snap: Snapshot, memory: LotteryMemory) -> tuple[Plan, LotteryMemory]:
         """Return the winners of this quantum's draws."""
         table = _Draws(snap, self.seed, memory.draws)
         queue: list[int] = []
@@ -72,8 +75,8 @@ class Lottery:
             alive = np.isin(memory.queue, snap.job)
             queue = table.draw_with_queue(at[alive].tolist())
         until = snap.starts_at + self.round_s
-        plan = Plan(*move(snap, table.wanted), until, until)
-        return plan, Tombola(table.draws, snap.job[np.array(queue, dtype=np.int64)])
+        plan = Plan(*plan_moves(snap, table.wanted), until, until)
+        return plan, LotteryMemory(table.draws, snap.job[np.array(queue, dtype=np.int64)])
 
 
 class _Draws:
@@ -86,8 +89,9 @@ class _Draws:
         speed = snap.speed
         # Where a job runs already it stays, if there is room.
         order = (-(speed + speed * (snap.on[:, None] == np.arange(speed.shape[1])))).argsort(1)
-        self._kinds = [
-            [k for k in kinds if speed[row, k] > 0] for row, kinds in enumerate(order.tolist())
+        self._accelerators = [
+            [k for k in accelerators if speed[row, k] > 0]
+            for row, accelerators in enumerate(order.tolist())
         ]
         fits: BoolArray = (speed > 0) & (snap.gang_on <= snap.capacity)
         self._usable = [row.tobytes() for row in fits]
@@ -97,20 +101,25 @@ class _Draws:
         self._waits = set(range(len(self._gang)))
         self._smallest: list[list[tuple[int, int]]] = [[] for _ in self._free]
         """accelerator → a heap of (gang, row) of those who can use it, some of whom run"""
-        for row, kinds in enumerate(self._kinds):
-            for kind in kinds:
-                self._smallest[kind].append((self._gang[row][kind], row))
+        for row, accelerators in enumerate(self._accelerators):
+            for accelerator in accelerators:
+                self._smallest[accelerator].append((self._gang[row][accelerator], row))
         for heap in self._smallest:
             heapq.heapify(heap)
         self.wanted: IntArray = np.full(len(self._gang), -1, dtype=np.int64)
 
     def draw_with_queue(self, queue: list[int]) -> list[int]:
-        """Honour wins and draw from all tickets each time; return the wins that go on waiting."""
+        """Honour wins and draw from all tickets each time; return the wins that still wait."""
         always = (self._time >= 1.0).nonzero()[0].tolist()
         if self._place_if_all_fit(always):
             queue = [row for row in queue if row in self._waits]
         queue = [row for row in queue if not self._run(row)]
-        room = Counter({kinds: _MAX_QUEUED_WINS * n for kinds, n in Counter(self._usable).items()})
+        room = Counter(
+            {
+                accelerators: _MAX_QUEUED_WINS * n
+                for accelerators, n in Counter(self._usable).items()
+            }
+        )
         room.subtract(self._usable[row] for row in queue)
         odds = list(accumulate(self._time.tolist()))
         blanks = 0
@@ -126,7 +135,7 @@ class _Draws:
         return queue
 
     def draw_without_queue(self) -> None:
-        """Draw from the tickets not drawn yet, and forget who does not fit."""
+        """Draw from the tickets not drawn yet, and drop jobs that do not fit."""
         left = sorted(self._waits)
         while left and self._any_fits():
             row = left.pop(self._drawn(list(accumulate(self._tickets[row] for row in left))))
@@ -143,7 +152,7 @@ class _Draws:
 
     def _place(self, row: int) -> int | None:
         gang, free = self._gang[row], self._free
-        return next((k for k in self._kinds[row] if free[k] >= gang[k]), None)
+        return next((k for k in self._accelerators[row] if free[k] >= gang[k]), None)
 
     def _place_if_all_fit(self, rows: list[int]) -> bool:
         """Run these jobs if all fit at once, else none of them."""
@@ -157,12 +166,12 @@ class _Draws:
         return True
 
     def _run(self, row: int) -> bool:
-        kind = self._place(row) if row in self._waits else None
-        if kind is None:
+        accelerator = self._place(row) if row in self._waits else None
+        if accelerator is None:
             return False
         self._waits.discard(row)
-        self._free[kind] -= self._gang[row][kind]
-        self.wanted[row] = kind
+        self._free[accelerator] -= self._gang[row][accelerator]
+        self.wanted[row] = accelerator
         return True
 
     def _drawn(self, odds: list[float]) -> int:
@@ -181,19 +190,19 @@ def tickets_per_device(snap: Snapshot) -> FloatArray:
     """Return jobs → its tickets for each device of its gang (Eq. 1, by the jobs' weights)."""
     tenants = max(len(snap.tenants), int(snap.tenant.max(initial=-1)) + 1)
     mass = np.bincount(snap.tenant, snap.gang * snap.weight, tenants)
-    tickets = entitlements(snap.tenants, mass > 0)[snap.tenant]
-    found: FloatArray = tickets * snap.weight / mass[snap.tenant]
-    return found
+    tickets = TenantTree(snap.tenants).entitlements(mass > 0)[snap.tenant]
+    per_device: FloatArray = tickets * snap.weight / mass[snap.tenant]
+    return per_device
 
 
 def entitled_time(snap: Snapshot, usable: BoolArray) -> FloatArray:
     """Return jobs → part of the time in which it is due to run: by tickets, at most all of it.
 
-    What one cannot use is divided among the others; a job that is not ``usable`` is due nothing.
+    Time that one cannot use is divided among the others; a job not ``usable`` is due nothing.
     """
     due = np.zeros(len(usable))
     gang = snap.gang[usable].astype(np.float64)
-    pool = Pool(tickets_per_device(snap)[usable] * gang, float(snap.capacity.sum()))
+    pool = AcceleratorPool(tickets_per_device(snap)[usable] * gang, float(snap.capacity.sum()))
     pool.demand += gang
     due[usable] = pool.due / gang
     return due

@@ -7,10 +7,11 @@ import numpy as np
 
 from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.model.arrays import IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move
+from fairlead.placement import plan_moves
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Srtf:
     starve while shorter ones keep coming.
     """
 
-    takes_alternatives: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True)
     round_s: float = 360.0
 
     def initial(self) -> None:
@@ -32,7 +33,7 @@ class Srtf:
         """Return the jobs nearest to their end, as far as devices reach."""
         until = snap.starts_at + self.round_s
         wanted = serve_preemptively(snap, _order(snap), fastest=True)
-        return Plan(*move(snap, wanted), until, until), memory
+        return Plan(*plan_moves(snap, wanted), until, until), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
         """Return waiting jobs in the same order for devices that have fallen idle."""

@@ -1,56 +1,49 @@
 """Rounds that realise devices of tenants: a tenant's devices become time shares of its jobs."""
 
-from dataclasses import dataclass, field, is_dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from fairlead.mechanisms._rounds.deficits import Account
-from fairlead.mechanisms.shares import Shares
-from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.errors import UsageError
+from fairlead.mechanisms._rounds.share_rounds import JobShareRounds
+from fairlead.mechanisms._rounds.tenant_jobs import job_rows
+from fairlead.model.arrays import IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import Policy, WarmStart, job_allocation
-from fairlead.policies.rules.tenant_rows import SupportsDivision, TenantTable
-
-_MAX_OFFERS = 100
-_TINY = 1e-9
-"""devices, relative to all of the kind, that nobody is offered"""
+from fairlead.policies.base import Policy, WarmStart
 
 
 @dataclass(frozen=True)
 class Tenants:
     """Divide each tenant's devices among its jobs and run those to which most time is owed.
 
-    Devices go to the jobs they were allotted for, as far as these can hold them; what is left
-    goes to tenants that still want it, by weight. Rounds are those of ``shares``.
+    Devices go to the jobs they were allotted for, while these can hold them; the rest goes
+    to tenants that still want it, by weight. Rounds are those of ``shares``.
     """
 
     policy: Policy
     round_s: float = 300.0
     reallocate_s: float = 3600.0
-    """how long an allocation stands when nothing changes but the progress of jobs"""
+    """seconds after which an allocation is renewed although only the progress of jobs changed"""
     stay: float = 0.5
-    """how much more urgent it is to go on than to start: fewer preemptions, up to about 1"""
-    _rounds: Shares = field(init=False, repr=False, compare=False)
+    """extra urgency of running jobs over new ones: fewer preemptions, up to about 1"""
+    _rounds: JobShareRounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        rounds = Shares(job_rows(self.policy), self.round_s, self.reallocate_s, self.stay)
+        rounds = JobShareRounds(job_rows(self.policy), self.round_s, self.reallocate_s, self.stay)
         object.__setattr__(self, "_rounds", rounds)
 
     @property
-    def reads_progress(self) -> bool:
-        """Whether the policy looks at the steps that jobs have made."""
-        return self._rounds.reads_progress
+    def capabilities(self) -> Capabilities:
+        """The capabilities of the policy."""
+        return self._rounds.capabilities
 
     def initial(self) -> Account:
         """Return an account without jobs."""
         return self._rounds.initial()
 
     def plan(self, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
-        """Return the units to which most is owed, and the account to go on from."""
+        """Return the jobs to which most is owed, and the account after it."""
         return self.plan_warm(WarmStart(), snap, memory)
 
     def plan_warm(self, warm: WarmStart, snap: Snapshot, memory: Account) -> tuple[Plan, Account]:
@@ -60,147 +53,3 @@ class Tenants:
     def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
         return self._rounds.refill(snap, memory, idle)
-
-
-def job_rows(policy: Policy) -> Policy:
-    """Return the policy with its devices of tenants as time shares of jobs.
-
-    A policy around another one (priorities, quotas) stays around it, and so deals with what
-    jobs can really use.
-    """
-    if isinstance(policy, SupportsDivision):
-        return TenantJobShares(policy)
-    inner = getattr(policy, "policy", None)
-    if inner is None or not is_dataclass(policy) or isinstance(policy, type):
-        raise UsageError(
-            "this mechanism divides devices of tenants, which the policy does not give;"
-            " leave out --mechanism"
-        )
-    return replace(policy, policy=job_rows(inner))
-
-
-@dataclass(frozen=True)
-class TenantJobShares:
-    """A policy's devices of tenants as time shares of jobs: no device idle that a job could use.
-
-    Within a tenant jobs have time in proportion to their weights, or, where it asks for
-    ``fifo``, those that came first have all of theirs first.
-    """
-
-    policy: SupportsDivision
-
-    @property
-    def reads_progress(self) -> bool:
-        """Whether the policy looks at the steps that jobs have made."""
-        return getattr(self.policy, "reads_progress", True)
-
-    def allocate(self, snap: Snapshot) -> Allocation:
-        """Return the jobs' shares of time on each accelerator."""
-        division = self.policy.divide(snap)
-        table = division.table
-        row, gang = table.row_of_job, snap.gang
-        runs = row >= 0
-        demand = np.bincount(row[runs], gang[runs], len(table.tenant)).astype(float)
-        held = redistribute(table, division.devices, demand)
-        share = np.zeros((len(row), len(snap.capacity)))
-        first_come = np.array([tenant.inner == "fifo" for tenant in snap.tenants] or [False])
-        in_order = first_come[np.minimum(table.tenant, len(first_come) - 1)]
-        jobs = runs.nonzero()[0]
-        fair = jobs[~in_order[row[jobs]]]
-        share[fair] = _fair_shares(held, row[fair], gang[fair], snap.weight[fair])
-        queued = jobs[in_order[row[jobs]]]
-        queued = queued[np.lexsort((snap.job[queued], snap.arrival_at[queued], row[queued]))]
-        share[queued] = _queued_shares(held, table.gain, row[queued], gang[queued])
-        share[share < 1e-12] = 0.0
-        used = (share * gang[:, None]).sum(axis=0)
-        share *= np.minimum(1.0, table.capacity / np.maximum(used, 1e-300))
-        return job_allocation(snap, share)
-
-
-def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) -> FloatArray:
-    """Return virtual tenants × accelerators → devices, none idle that somebody could use.
-
-    Nobody holds more than its ``demand``; of what it gets it keeps the fastest. The rest is
-    offered again and again, by weight, to those who have too few or slower ones.
-    """
-    held = _fastest(devices, table.gain, demand)
-    for _ in range(_MAX_OFFERS):
-        spare = np.maximum(table.capacity - held.sum(axis=0), 0.0)
-        wants = _wants_more(held, table.gain, demand) & (spare > _TINY * table.capacity)
-        claim = wants * table.weight[:, None]
-        offer = np.divide(spare * claim, claim.sum(axis=0), out=np.zeros_like(claim), where=wants)
-        better = _fastest(held + offer, table.gain, demand)
-        changed = np.abs(better - held).max(initial=0.0)
-        held = better
-        if changed <= _TINY:
-            break
-    return _assign_remainders(held, table, demand)
-
-
-def _fastest(devices: FloatArray, gain: FloatArray, demand: FloatArray) -> FloatArray:
-    """Return what each row keeps of its devices if it holds no more than its demand."""
-    order = np.argsort(-gain, axis=1, kind="stable")
-    usable = np.where(gain > 0, devices, 0.0)
-    upto = np.minimum(np.take_along_axis(usable, order, axis=1).cumsum(axis=1), demand[:, None])
-    kept = np.zeros_like(devices)
-    np.put_along_axis(kept, order, np.diff(upto, axis=1, prepend=0.0), axis=1)
-    return kept
-
-
-def _wants_more(held: FloatArray, gain: FloatArray, demand: FloatArray) -> BoolArray:
-    """Return where a row would take more: it has too few devices, or slower ones."""
-    slowest = np.where(held > _TINY, gain, np.inf).min(axis=1)
-    short = held.sum(axis=1) < demand * (1 - _TINY)
-    wants: BoolArray = (gain > 0) & (short[:, None] | (gain > slowest[:, None]))
-    return wants
-
-
-def _assign_remainders(held: FloatArray, table: TenantTable, demand: FloatArray) -> FloatArray:
-    """Return the devices with the last remainders given to the first rows that can use them."""
-    held = held.copy()
-    for j, spare in enumerate((table.capacity - held.sum(axis=0)).tolist()):
-        room = np.where(table.gain[:, j] > 0, np.maximum(demand - held.sum(axis=1), 0.0), 0.0)
-        upto = np.minimum(room.cumsum(), max(spare, 0.0))
-        held[:, j] += np.diff(upto, prepend=0.0)
-    return held
-
-
-def _fair_shares(
-    held: FloatArray, row: IntArray, gang: IntArray, weight: FloatArray
-) -> FloatArray:
-    """Return jobs × accelerators → time in proportion to weight, at most all of it.
-
-    All jobs of a row have its accelerators in the same mix.
-    """
-    total = held.sum(axis=1)
-    time = np.zeros(len(row))
-    full = np.zeros(len(row), dtype=bool)
-    while True:
-        left = total - np.bincount(row, gang * full, len(total))
-        claims = np.bincount(row, np.where(full, 0.0, gang * weight), len(total))
-        rate = np.divide(left, claims, out=np.zeros_like(left), where=claims > 0)
-        time = np.where(full, 1.0, rate[row] * weight)
-        more = (time >= 1.0) & ~full
-        if not more.any():
-            break
-        full |= more
-    mix = np.divide(held, total[:, None], out=np.zeros_like(held), where=total[:, None] > 0)
-    share: FloatArray = np.maximum(time, 0.0)[:, None] * mix[row]
-    return share
-
-
-def _queued_shares(
-    held: FloatArray, gain: FloatArray, row: IntArray, gang: IntArray
-) -> FloatArray:
-    """Return jobs × accelerators → time of jobs in the order given: fastest devices first."""
-    order = np.argsort(-gain, axis=1, kind="stable")
-    end = np.take_along_axis(held, order, axis=1).cumsum(axis=1)[row]
-    start = np.column_stack([np.zeros(len(row)), end[:, :-1]])
-    behind = np.cumsum(gang)
-    first = np.concatenate([[True], row[1:] != row[:-1]]) if len(row) else np.zeros(0, bool)
-    before = (behind - gang) - (behind - gang)[first][np.cumsum(first) - 1]
-    stop = (before + gang).astype(float)
-    both = np.minimum(end, stop[:, None]) - np.maximum(start, before[:, None])
-    share = np.zeros((len(row), held.shape[1]))
-    np.put_along_axis(share, order[row], np.maximum(both, 0.0) / gang[:, None], axis=1)
-    return share

@@ -7,10 +7,11 @@ import numpy as np
 
 from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move
+from fairlead.placement import plan_moves
 from fairlead.policies.base import mean_speed
 
 
@@ -22,13 +23,14 @@ class Themis:
     with its 1/n of the devices to itself. All leases end together; then the jobs with the
     greatest ρ get the devices. What falls idle earlier goes to waiting jobs in the same order.
     It takes all accelerators for equal: a job's speed is its mean over the devices. A job stays
-    on its accelerator while it goes on, and else takes the one with most devices left.
+    on its accelerator while it runs, and else takes the one with most devices left.
     """
 
-    starves_nobody: ClassVar[bool] = True
-    takes_alternatives: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        starvation_free=True, per_accelerator_gangs=True
+    )
     round_s: float = 1200.0
-    """how long a lease lasts"""
+    """length of a lease"""
 
     def initial(self) -> None:
         """Return nothing: times and steps are all it goes by."""
@@ -36,7 +38,9 @@ class Themis:
     def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
         """Return the jobs with the greatest ρ, as far as devices reach."""
         until = snap.starts_at + self.round_s
-        return Plan(*move(snap, serve_preemptively(snap, _order(snap))), until, until), memory
+        return Plan(
+            *plan_moves(snap, serve_preemptively(snap, _order(snap))), until, until
+        ), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
         """Return waiting jobs in the same order for devices that have fallen idle."""

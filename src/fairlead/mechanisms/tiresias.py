@@ -7,10 +7,11 @@ import numpy as np
 
 from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.model.arrays import IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import move
+from fairlead.placement import plan_moves
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,13 @@ class Tiresias:
     """Serve first the jobs that have had little service so far, without knowing their length.
 
     Service is gang × time held, on whatever accelerator. A job begins in the first queue and
-    falls into the second for good once it has had ``threshold_s``; the first queue goes before
-    the second, and each is first in, first out. A job stays on its accelerator while it goes
-    on; otherwise it takes the one with most devices left, for Tiresias knows no speeds. Without
+    falls into the second, and stays there, once it has had ``threshold_s``; the first queue goes
+    before the second, and each is first in, first out. A job stays on its accelerator while it
+    runs; otherwise it takes the one with most devices left, for Tiresias knows no speeds. Without
     promotion a steady stream of new jobs starves the second queue.
     """
 
-    takes_alternatives: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True)
     round_s: float = 360.0
     threshold_s: float = 3200.0
     """device-seconds of service after which a job falls into the second queue"""
@@ -35,7 +36,9 @@ class Tiresias:
     def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
         """Return the jobs of the first queue, then of the second, as far as devices reach."""
         until = snap.starts_at + self.round_s
-        return Plan(*move(snap, serve_preemptively(snap, self._order(snap))), until, until), memory
+        return Plan(
+            *plan_moves(snap, serve_preemptively(snap, self._order(snap))), until, until
+        ), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
         """Return waiting jobs in the same order for devices that have fallen idle."""

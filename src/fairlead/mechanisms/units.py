@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
-from fairlead.mechanisms._rounds.selection import Choice
+from fairlead.mechanisms._rounds.selection import RoundSelection
+from fairlead.mechanisms._rounds.share_rounds import ShareMechanism
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
 from fairlead.mechanisms._rounds.unit_selection import UnitSelection, rows_of_units
-from fairlead.mechanisms.shares import ShareMechanism, fills_idle, urgent
+from fairlead.mechanisms._rounds.urgency import urgent_entries
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
-from fairlead.model.plan import NOBODY, Plan
+from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import plan_unit_moves
 from fairlead.policies.base import WarmStart, allocate
@@ -31,18 +32,18 @@ class Units(ShareMechanism):
         return UnitAccount.empty()
 
     def plan(self, snap: Snapshot, memory: UnitAccount) -> tuple[Plan, UnitAccount]:
-        """Return the units to which most is owed, and the account to go on from."""
+        """Return the units to which most is owed, and the account after it."""
         return self.plan_warm(WarmStart(), snap, memory)
 
     def plan_warm(
         self, warm: WarmStart, snap: Snapshot, memory: UnitAccount
     ) -> tuple[Plan, UnitAccount]:
         """Return the same, with the solver state that the planner keeps."""
-        account = memory.brought_forward(snap)
+        account = memory.advanced_to(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
             allocation = allocate(self.policy, snap, warm)
-            account = account.reallocated(allocation, snap, carry_s=self.round_s)
+            account = account.with_new_shares(allocation, snap, carry_s=self.round_s)
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
         units = members[list(wanted)].tolist()
@@ -52,10 +53,10 @@ class Units(ShareMechanism):
 
     def refill(self, snap: Snapshot, memory: UnitAccount, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
-        account = memory.brought_forward(snap)
-        choice = Choice.for_waiting(snap, idle)
-        choice.assign(urgent(account.tables[:, : len(snap.job)], self.round_s))
-        if any(choice.free) and fills_idle(self.policy):
+        account = memory.advanced_to(snap)
+        choice = RoundSelection.for_waiting(snap, idle)
+        choice.assign(urgent_entries(account.tables[:, : len(snap.job)], self.round_s))
+        if any(choice.free) and self.capabilities.fills_idle:
             choice.fill(snap.speed, _owed_to_jobs(account))
         return choice.placed(snap, idle)
 
@@ -64,18 +65,18 @@ class Units(ShareMechanism):
     ) -> tuple[dict[int, int], IntArray]:
         """Return units → accelerator of those that run, and jobs → unit it runs in."""
         n = len(snap.job)
-        unit, column, weight = urgent(account.tables, self.round_s)
+        unit, column, weight = urgent_entries(account.tables, self.round_s)
         inside = members[unit]
         there = (inside >= 0) & (snap.on[inside] == column[:, None])
         weight += self.stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
         entries = CandidateEntries(unit, column, weight)
-        gang = snap.needs(inside[:, 0], column)
+        gang = snap.gang_sizes(inside[:, 0], column)
         choice = UnitSelection(members, gang, entries, snap.capacity.tolist(), n)
         choice.assign()
         wanted = choice.wanted
         ran = np.array(choice.unit_of[:-1], dtype=np.int64)
-        if any(choice.free) and fills_idle(self.policy):
-            alone = Choice.for_jobs(snap, choice.free, ran >= 0)
+        if any(choice.free) and self.capabilities.fills_idle:
+            alone = RoundSelection.for_jobs(snap, choice.free, ran >= 0)
             alone.fill(snap.speed, _owed_to_jobs(account))
             rows = (alone.wanted >= 0).nonzero()[0]
             ran[rows] = rows
@@ -88,7 +89,7 @@ def _owed_to_jobs(account: UnitAccount) -> FloatArray:
     n = len(account.job)
     owed = account.owed_s[:n].copy()
     for members in account.packed.T:
-        inside = members != NOBODY
+        inside = members != ABSENT
         row = np.searchsorted(account.job, members[inside])
         np.add.at(owed, row, account.owed_s[n:][inside])
     return owed

@@ -1,4 +1,4 @@
-"""The mathematics: classes, linear programs, lexicographic max-min and its certificates."""
+"""Mathematics: classes, linear programs, lexicographic max-min and its certificates."""
 
 from fairlead.model.allocation import Certificate
 from fairlead.solve.classes import Classes, merge
@@ -14,12 +14,12 @@ from fairlead.solve.oef.envy_free import EnvyFreeSolution, solve_envy_free
 from fairlead.solve.oef.equal_levels import EqualLevelSolution, solve_equal
 from fairlead.solve.options.filling import FlatPath, fill_options
 from fairlead.solve.options.objectives import (
-    Best,
+    BestTimes,
     best_ratio,
     best_ratio_above,
     best_sum,
 )
-from fairlead.solve.options.problem import ALONE, ExtraRows, OptionProblem
+from fairlead.solve.options.problem import NO_PARTNER, ExtraRows, OptionProblem
 from fairlead.solve.options.solution import OptionSolution, OptionStage
 from fairlead.solve.paths.filling import (
     ClimbSolution,
@@ -31,8 +31,8 @@ from fairlead.solve.paths.path import Path
 from fairlead.solve.solver import MaxMinSolver, solve_least_level, solve_max_min
 
 __all__ = [
-    "ALONE",
-    "Best",
+    "NO_PARTNER",
+    "BestTimes",
     "Certificate",
     "Classes",
     "ClimbSolution",

@@ -5,8 +5,8 @@ At prices p a member of class k reaches level L for no less than
     C_k(L; p) = min{ size_k Σ_j p_j x_j : gain_k · x >= L, Σ_j x_j <= 1, x >= 0 },
 
 the lower convex hull of the points (0, 0) and (gain_kj, size_k p_j). Feasible shares cannot
-cost more than all capacity is worth, so levels whose cheapest cost exceeds that are impossible,
-whatever the prices. See docs/design/solver.md.
+cost more than all capacity is worth, so levels whose cheapest cost exceeds that are impossible
+at any prices. See docs/design/solver.md.
 """
 
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ class Demand:
         hulls, worth = Hulls(np.ascontiguousarray(self.gain.T)), prices[:, None] * self.size
         t = float(cap[free].min())
         for _ in range(200):  # Newton from the right on a convex function of line pieces: finite.
-            found = hulls.over(np.where(free, t, granted), worth, careful=True)
-            over = float((self.count * found.cost).sum()) - budget
-            incline = float((self.count * found.slope)[free].sum())
+            way = hulls.segments_at(np.where(free, t, granted), worth, careful=True)
+            over = float((self.count * way.cost).sum()) - budget
+            incline = float((self.count * way.slope)[free].sum())
             step = t - over / incline if over > 1e-15 * budget and incline > 0 else t
             if not step < t:
                 break

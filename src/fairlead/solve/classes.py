@@ -1,4 +1,4 @@
-"""Merging identical rows into classes, exactly and in the same way on every machine."""
+"""Merges identical rows into classes, exactly and in the same way on every machine."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _PROBE = 2048
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Which members are alike: classes are numbered by their first member."""
+    """Classes of alike members, numbered by their first member."""
 
     index_of_member: IntArray  # members → class
     representative: IntArray  # classes → first member
@@ -55,7 +55,7 @@ def _distinct(code: npt.NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
     """Return the first place of each distinct code, in the order of codes, and members → code."""
     few = np.unique(code[:_PROBE])
     if len(code) > 4 * _PROBE and 4 * len(few) < _PROBE:
-        # Few kinds so far: look members up among them instead of sorting all.
+        # Few classes so far: look members up among them instead of sorting all.
         index = np.minimum(np.searchsorted(few, code), len(few) - 1)
         if np.array_equal(few[index], code):
             first = np.full(len(few), len(code))

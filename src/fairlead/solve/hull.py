@@ -49,7 +49,7 @@ class Hulls:
         both = np.concatenate([ends, ends[::-1, ::-1]])  # a negative code swaps low and high
         self._low, self._high = np.ascontiguousarray(both.T)
 
-    def over(
+    def segments_at(
         self,
         level: FloatArray,
         worth: FloatArray,
@@ -71,8 +71,9 @@ class Hulls:
             for start in range(0, classes, BLOCK):
                 part = slice(start, start + BLOCK)
                 whole = slice(first + start, first + min(start + BLOCK, classes))
-                found = self._search(whole, level[part], worth[:, part], careful, slopes)
-                cost[part], slope[part], code[part] = found
+                cost[part], slope[part], code[part] = self._search(
+                    whole, level[part], worth[:, part], careful, slopes
+                )
         index = code.astype(np.int64)
         return Segments(cost, slope, self._low[index], self._high[index])
 

@@ -123,10 +123,10 @@ def solve_lp(program: LinearProgram) -> LinearSolution:
     if status != highspy.HighsModelStatus.kOptimal:
         name = highs.modelStatusToString(status).lower()
         raise SolveError("no optimal solution", status=name, n_classes=columns)
-    found = highs.getSolution()
+    solution = highs.getSolution()
     return LinearSolution(
         float(highs.getInfo().objective_function_value),
-        np.array(found.col_value),
-        np.array(found.col_dual),
-        np.array(found.row_dual),
+        np.array(solution.col_value),
+        np.array(solution.col_dual),
+        np.array(solution.row_dual),
     )

@@ -1,4 +1,4 @@
-"""Lexicographic max-min: one pure function, and a solver that goes on from its last answer."""
+"""Lexicographic max-min: one pure function, and a solver that starts from its last answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,18 +16,18 @@ from fairlead.solve.max_min.problem import (
     feasible,
 )
 from fairlead.solve.max_min.program import StageProgram
-from fairlead.solve.max_min.warm_start import Onward, WarmSolution
+from fairlead.solve.max_min.warm_start import WarmSolution, WarmStage
 from fairlead.solve.max_min_many.crossover import fill_from_guessed_prices
 from fairlead.solve.max_min_many.filling import fill_many_classes
 from fairlead.solve.max_min_many.least_level import least_level
-from fairlead.solve.max_min_many.pricing import Pool
+from fairlead.solve.max_min_many.pricing import StageClasses
 
-# Above so many classes sifting is faster than simplex.
+# Above this number of classes, prices with a small program are faster than simplex.
 SIMPLEX_CLASSES = 160
-_SIFTED_RESOURCES = 15
+_MAX_MANY_RESOURCES = 15
 # A program is rebuilt when it holds this many times the classes asked for.
 _MAX_UNUSED_SLOTS = 4
-# From so many classes on, prices are guessed before a program is solved from nothing.
+# From this number of classes on, prices are guessed before a program is solved cold.
 _GUESSED_CLASSES = 40
 
 
@@ -45,8 +45,8 @@ def solve_max_min(problem: MaxMinProblem) -> MaxMinSolution:
 def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
     """Return shares with the greatest least level, and the prices that prove it: no more levels.
 
-    This is the plain max-min program of a general solver; whoever could have more may get it or
-    not. Much faster than ``solve_max_min`` where caps stop the least level.
+    This is the plain max-min program of a general solver; other classes may get more or not.
+    Much faster than ``solve_max_min`` where caps stop the least level.
     """
     problem.check()
     gain = problem.gain.T.copy()
@@ -59,15 +59,15 @@ def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
     size, count = problem.size, problem.count
     if len(index) < len(live):
         gain, size, count = np.ascontiguousarray(gain[:, index]), size[index], count[index]
-    t, prices, share[index] = least_level(Pool(gain, size, count, problem.capacity))
+    t, prices, share[index] = least_level(StageClasses(gain, size, count, problem.capacity))
     return MaxMinSolution(problem, feasible(problem, share), (Stage(t, prices, index),))
 
 
 class MaxMinSolver:
     """Solves successive similar problems fast; every answer is that of ``solve_max_min``.
 
-    What it keeps is a cache: everyone's way at the last prices, a HiGHS model with its basis, and
-    a guess of the levels.
+    It keeps a cache: the classes' ways at the last prices, a HiGHS model with its basis, and a
+    guess of the levels.
     """
 
     def __init__(self) -> None:
@@ -75,9 +75,9 @@ class MaxMinSolver:
 
     def solve(self, problem: MaxMinProblem, keys: Sequence[int]) -> MaxMinSolution:
         """Return the answer to ``problem``, whose class k is known across calls as ``keys[k]``."""
-        if len(problem.size) > SIMPLEX_CLASSES and len(problem.capacity) <= _SIFTED_RESOURCES:
+        if len(problem.size) > SIMPLEX_CLASSES and len(problem.capacity) <= _MAX_MANY_RESOURCES:
             return solve_many(problem)
-        if self._warm is None or not self._warm.admits(problem, keys):
+        if self._warm is None or not self._warm.accepts(problem, keys):
             problem.check()
             self._warm = _WarmProgram(problem, keys)
         return self._warm.solve(problem)
@@ -95,13 +95,15 @@ class _WarmProgram:
         self._gain = np.zeros((0, len(self._open)))
         self._size = np.zeros(0)
         self._guess: tuple[float, ...] = ()
-        self._warm_start: Onward | None = None  # the last answer, if one can go on from it
-        self._stopped: tuple[FillingStage, ...] = ()  # its stages, before one has tried to
+        self._warm_start: WarmStage | None = (
+            None  # the last answer, if a warm start from it is possible
+        )
+        self._stopped: tuple[FillingStage, ...] = ()  # its stages, before a warm start was tried
         self._pattern = b""
         self._register(problem, keys)
 
-    def admits(self, problem: MaxMinProblem, keys: Sequence[int]) -> bool:
-        """Take in unseen keys; return False if the program no longer suits and must be rebuilt."""
+    def accepts(self, problem: MaxMinProblem, keys: Sequence[int]) -> bool:
+        """Register unseen keys; return False if the program must be rebuilt."""
         capacity = problem.capacity.tobytes()
         if capacity != self._capacity:
             if not np.array_equal(problem.capacity > 0, self._open):
@@ -152,9 +154,9 @@ class _WarmProgram:
             count = problem.count * self._runs
         else:
             count = np.bincount(self._slots, problem.count, len(self._size)) * self._runs
-        found = self._try_warm_start(count, problem.capacity)
-        if found is not None:
-            share, stages = found.share, found.stages
+        warm = self._try_warm_start(count, problem.capacity)
+        if warm is not None:
+            share, stages = warm.share, warm.stages
         else:
             free = count > 0
             total, stages = self._fill(count, free, problem.capacity)
@@ -175,16 +177,16 @@ class _WarmProgram:
         return MaxMinSolution(problem, share, named)
 
     def _try_warm_start(self, count: FloatArray, capacity: FloatArray) -> WarmSolution | None:
-        """Return the answer that follows from the last one, if one stage stopped everyone."""
+        """Return the answer that follows from the last one, if one stage stopped all classes."""
         if self._stopped:
-            onward, first = Onward(self._table, capacity), self._stopped[0]
-            started = onward.start(first.t, first.prices, self._free)
-            self._warm_start = onward if started else None
+            warm, first = WarmStage(self._table, capacity), self._stopped[0]
+            started = warm.start(first.t, first.prices, self._free)
+            self._warm_start = warm if started else None
             self._stopped = ()
-        found = None if self._warm_start is None else self._warm_start.solve(count)
-        if found is None:
+        solution = None if self._warm_start is None else self._warm_start.solve(count)
+        if solution is None:
             self._warm_start = None
-        return found
+        return solution
 
     def _fill(
         self, count: FloatArray, free: BoolArray, capacity: FloatArray
@@ -194,9 +196,9 @@ class _WarmProgram:
         if table.fits(total, capacity):
             return total, _all_at_caps(table, count)
         if not self._guess and np.count_nonzero(free) >= _GUESSED_CLASSES:
-            found = fill_from_guessed_prices(table, count, capacity)
-            if found is not None:
-                return found[0] * count[:, None], found[1]
+            guessed = fill_from_guessed_prices(table, count, capacity)
+            if guessed is not None:
+                return guessed[0] * count[:, None], guessed[1]
         pattern = free.tobytes()
         if pattern != self._pattern:
             self._pattern = pattern
@@ -219,7 +221,7 @@ def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FillingStage]:
 
 
 def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolution:
-    """Return the answer by merging equal classes and sifting, by simplex if ``few`` remain."""
+    """Return the answer after merging equal classes, by simplex if at most ``few`` remain."""
     problem.check()
     classes = merge(problem.gain, problem.size)
     first, index = classes.representative, classes.index_of_member
@@ -228,9 +230,9 @@ def solve_many(problem: MaxMinProblem, few: int = SIMPLEX_CLASSES) -> MaxMinSolu
     count = np.bincount(index, problem.count, len(first)).astype(np.float64) * (table.cap > 0)
     share, stages = fill_many_classes(table, count, capacity, few)
     share = feasible(MaxMinProblem(gain, size, count, capacity), share)[index]
-    found = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index])) for s in stages)
+    named = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen[index])) for s in stages)
     absent = problem.count <= 0
     if absent.any():
         share[absent] = 0.0
-        found = tuple(replace(s, frozen=s.frozen[~absent[s.frozen]]) for s in found)
-    return MaxMinSolution(problem, share, found)
+        named = tuple(replace(s, frozen=s.frozen[~absent[s.frozen]]) for s in named)
+    return MaxMinSolution(problem, share, named)

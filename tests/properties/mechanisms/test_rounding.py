@@ -1,4 +1,4 @@
-"""What OEF's placement promises, on random tenants: nobody falls behind by more than a gang."""
+"""Promises of OEF's placement, on random tenants: none falls behind by more than a gang."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,15 +35,15 @@ class EnoughError(Exception):
 
 
 @dataclass
-class Watch:
-    """Counts for itself what every virtual tenant should have had and what it held."""
+class DebtRecorder:
+    """Counts independently the devices that every virtual tenant was due and held."""
 
     owed: dict[tuple[int, int], float] = field(default_factory=dict)
     """(virtual tenant, accelerator) → ideal less real devices, summed over rounds"""
     behind: float = -np.inf
-    """the most that anybody was behind, in smallest waiting gangs"""
+    """greatest debt of a tenant, in smallest waiting gangs"""
     ahead: float = 0.0
-    """the most devices that anybody was ahead"""
+    """greatest lead of a tenant, in devices"""
     tracked: float = -np.inf
     """the same by the mechanism's own account"""
     had: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -74,9 +74,9 @@ class Watch:
         for row, job in enumerate(snap.job.tolist()):
             i = int(memory.member[row])
             if job in runs:
-                kind = snap.cluster.accelerator_of[list(runs[job])]
-                np.add.at(real[i], kind, 1.0)
-                for j in kind.tolist():
+                accelerator = snap.cluster.accelerator_of[list(runs[job])]
+                np.add.at(real[i], accelerator, 1.0)
+                for j in accelerator.tolist():
                     at = (int(snap.tenant[row]), j)
                     self.had[at] = self.had.get(at, 0.0) + 1.0
             elif (snap.gang[row] <= snap.capacity).any():
@@ -95,12 +95,12 @@ class Watch:
         self.memory = memory
 
 
-def watched(scenario: Scenario, rounds: int) -> Watch:
+def watched(scenario: Scenario, rounds: int) -> DebtRecorder:
     """Run a scenario for so many rounds, or to its end."""
-    watch = Watch()
+    watch = DebtRecorder()
 
     @dataclass(frozen=True)
-    class Watched(Rounding):
+    class RecordedRounding(Rounding):
         def plan_warm(
             self, warm: WarmStart, snap: Snapshot, memory: Deviations
         ) -> tuple[Plan, Deviations]:
@@ -112,7 +112,7 @@ def watched(scenario: Scenario, rounds: int) -> Watch:
 
     usual: Any = scenario.mechanism
     with suppress(EnoughError):
-        simulate(replace(scenario, mechanism=Watched(usual.policy, spans=usual.spans)))
+        simulate(replace(scenario, mechanism=RecordedRounding(usual.policy, spans=usual.spans)))
     return watch
 
 

@@ -14,7 +14,7 @@ def test_guessed_prices_lead_to_the_answer_of_simplex(
     width: int, load: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solver, "_GUESSED_CLASSES", 10_000)
-    found = 0
+    solved = 0
     for seed in range(6):
         rng = np.random.default_rng([seed, width, int(10 * load)])
         gain = rng.uniform(0.2, 2.0, (60, width)) * np.linspace(1.0, 2.0, width)
@@ -27,9 +27,9 @@ def test_guessed_prices_lead_to_the_answer_of_simplex(
         mine = fill_from_guessed_prices(ClassTable.of(gain, size, capacity > 0), count, capacity)
         if mine is None:
             continue
-        found += 1
+        solved += 1
         share, stages = mine
         np.testing.assert_allclose((gain * share).sum(axis=1), right.level, atol=1e-8)
         np.testing.assert_allclose(share, right.share, atol=1e-7)
         assert stages[0].t == pytest.approx(right.stages[0].level, rel=1e-8)
-    assert found >= 2
+    assert solved >= 2

@@ -1,4 +1,4 @@
-"""What every max-min answer promises, on random and on deliberately degenerate problems."""
+"""Promises of every max-min answer, on random and on deliberately degenerate problems."""
 
 from typing import Any
 

@@ -9,14 +9,14 @@ from fairlead.solve import MaxMinProblem, MaxMinSolution, price_bound, solve_max
 from fairlead.solve import solver as solver_module
 
 
-def many(seed: int, classes: int, width: int, load: float, kind: str) -> MaxMinProblem:
+def many(seed: int, classes: int, width: int, load: float, class_of: str) -> MaxMinProblem:
     rng = np.random.default_rng(seed)
     gain = rng.uniform(0.2, 3.0, (classes, width))
-    if kind == "holes":
+    if class_of == "holes":
         gain[rng.random(gain.shape) < 0.3] = 0.0
-    if kind == "ties":
+    if class_of == "ties":
         gain = rng.integers(0, 25, gain.shape) / 8
-    if kind == "twins" and width > 1:
+    if class_of == "twins" and width > 1:
         gain[:, 1] = gain[:, 0]
     size = rng.choice([1.0, 1.0, 2.0, 4.0, 8.0], classes)
     count = rng.integers(0, 5, classes).astype(float)
@@ -53,15 +53,15 @@ def assert_feasible(problem: MaxMinProblem, answer: MaxMinSolution) -> None:
     kind=st.sampled_from(["plain", "holes", "ties", "twins"]),
 )
 def test_sifting_finds_the_levels_of_simplex(
-    seed: int, classes: int, width: int, load: float, kind: str
+    seed: int, classes: int, width: int, load: float, class_of: str
 ) -> None:
-    problem = many(seed, classes, width, load, kind)
+    problem = many(seed, classes, width, load, class_of)
     answer = by_sifting(problem)
     with pytest.MonkeyPatch.context() as monkeypatch:
         exact = by_simplex(problem, monkeypatch)
     assert_feasible(problem, answer)
     np.testing.assert_allclose(answer.level, exact.level, atol=1e-9)
-    if kind in ("plain", "holes"):  # no ties: the shares are unique
+    if class_of in ("plain", "holes"):  # no ties: the shares are unique
         np.testing.assert_allclose(answer.share, exact.share, atol=1e-5)
     proof = answer.certificate
     assert proof.bound == price_bound(problem, proof.prices)
@@ -91,12 +91,12 @@ def test_levels_agree_at_every_load(
 
 def test_members_of_few_kinds_are_merged_before_anything_else() -> None:
     rng = np.random.default_rng(3)
-    kinds = rng.uniform(0.3, 2.0, (20, 3))
-    kind = rng.integers(0, 20, 5000)
+    gain_of_class = rng.uniform(0.3, 2.0, (20, 3))
+    class_of = rng.integers(0, 20, 5000)
     ones = np.ones(5000)
     capacity = np.full(3, 900.0)
-    answer = solve_max_min(MaxMinProblem(kinds[kind], ones, ones, capacity))
-    count = np.bincount(kind, minlength=20).astype(float)
-    merged = solve_max_min(MaxMinProblem(kinds, np.ones(20), count, capacity))
-    np.testing.assert_allclose(answer.level, merged.level[kind], atol=1e-9)
-    np.testing.assert_allclose(answer.share, merged.share[kind], atol=1e-7)
+    answer = solve_max_min(MaxMinProblem(gain_of_class[class_of], ones, ones, capacity))
+    count = np.bincount(class_of, minlength=20).astype(float)
+    merged = solve_max_min(MaxMinProblem(gain_of_class, np.ones(20), count, capacity))
+    np.testing.assert_allclose(answer.level, merged.level[class_of], atol=1e-9)
+    np.testing.assert_allclose(answer.share, merged.share[class_of], atol=1e-7)

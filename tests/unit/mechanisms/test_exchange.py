@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
-from fairlead.mechanisms._rounds.selection import Choice
+from fairlead.mechanisms._rounds.selection import RoundSelection
 
 weights = st.integers(1, 4).flatmap(
     lambda columns: st.lists(
@@ -36,7 +36,7 @@ def test_where_devices_would_stay_free_the_assignment_has_the_greatest_total_wei
     weight = np.array(rows)
     free = room[: weight.shape[1]]
     row, column = weight.nonzero()
-    choice = Choice.of(np.ones(len(weight), dtype=np.int64), list(free))
+    choice = RoundSelection.of(np.ones(len(weight), dtype=np.int64), list(free))
     choice.assign(CandidateEntries(row, column, weight[row, column]))
     chosen = (choice.wanted >= 0).nonzero()[0].tolist()
     columns = choice.wanted[chosen].tolist()
@@ -48,7 +48,7 @@ def test_where_devices_would_stay_free_the_assignment_has_the_greatest_total_wei
 
 
 def test_a_gang_runs_whole_or_not_at_all() -> None:
-    choice = Choice.of(np.array([2, 2, 1]), [3])
+    choice = RoundSelection.of(np.array([2, 2, 1]), [3])
     choice.assign(
         CandidateEntries(np.arange(3), np.zeros(3, dtype=np.int64), np.array([3.0, 2.0, 1.0]))
     )
@@ -57,18 +57,18 @@ def test_a_gang_runs_whole_or_not_at_all() -> None:
 
 
 def test_pick_passes_over_jobs_taken_and_gangs_too_large() -> None:
-    choice = Choice.of(np.array([2, 1, 1]), [2, 1])
+    choice = RoundSelection.of(np.array([2, 1, 1]), [2, 1])
     choice.pick(np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]))
     assert choice.wanted.tolist() == [0, -1, 1]
 
 
 def test_fill_gives_idle_devices_to_waiting_jobs_where_they_run_best() -> None:
-    choice = Choice.of(np.array([1, 1]), [1, 1])
+    choice = RoundSelection.of(np.array([1, 1]), [1, 1])
     choice.fill(np.array([[4.0, 1.0], [1.0, 2.0]]), np.zeros((2, 2)))
     assert choice.wanted.tolist() == [0, 1]
 
 
 def test_fill_serves_those_least_ahead_of_their_share_first() -> None:
-    choice = Choice.of(np.array([1, 1]), [1])
+    choice = RoundSelection.of(np.array([1, 1]), [1])
     choice.fill(np.ones((2, 1)), np.array([[-300.0], [0.0]]))
     assert choice.wanted.tolist() == [-1, 0]

@@ -1,4 +1,4 @@
-"""Gandiva_fair's parts: tickets, homes, load, what is owed, trades; and how it takes changes."""
+"""Parts of Gandiva_fair: tickets, homes, load, debts and trades; and its response to changes."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.papers.gandiva_fair.test_gandiva_fair import Bench, same_speed, speed_table
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
-from fairlead.mechanisms.factory import realise
-from fairlead.mechanisms.gandiva_fair.deficits import raised
-from fairlead.mechanisms.gandiva_fair.effective_tickets import Pool
-from fairlead.mechanisms.gandiva_fair.gang_contention import Part, SiteLoad
+from fairlead.mechanisms._tickets.effective_tickets import AcceleratorPool
+from fairlead.mechanisms.factory import create_mechanism
+from fairlead.mechanisms.gandiva_fair.deficits import ticket_factors
+from fairlead.mechanisms.gandiva_fair.gang_contention import JobDemand, SiteLoad
 from fairlead.mechanisms.gandiva_fair.mechanism import GandivaFair
 from fairlead.mechanisms.gandiva_fair.memory import FairMemory
 from fairlead.mechanisms.lottery import Lottery
@@ -21,8 +21,9 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan
 from fairlead.model.events import JobSubmitted, NodeLost, NodeReturned, PlanDue
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 from fairlead.testing.cpu_time import cpu_s
@@ -51,7 +52,7 @@ def test_who_needs_less_is_satisfied_and_the_rest_divided_by_tickets(
     tenants: list[tuple[float, int]], devices: int, more: int
 ) -> None:
     tickets = np.array([row[0] for row in tenants])
-    pool = Pool(tickets, float(devices))
+    pool = AcceleratorPool(tickets, float(devices))
     for i, (_, demand) in enumerate(tenants):
         pool.add(i, float(demand))
     np.testing.assert_allclose(pool.due, _by_bisection(tickets, pool.demand, devices), atol=1e-6)
@@ -77,7 +78,7 @@ def test_weights_of_tenants_and_of_their_jobs_both_count() -> None:
 
 
 def test_load_counts_the_time_of_those_who_cannot_run_side_by_side() -> None:
-    gang, one = Part(4, 2.4), Part(1, 0.6)
+    gang, one = JobDemand(4, 2.4), JobDemand(1, 0.6)
     crowd = SiteLoad.of(4, [one, gang])
     assert crowd.load == pytest.approx(0.6 + 0.6)  # not 3.0 tickets over 4 devices
     assert crowd.gap == 3
@@ -85,16 +86,16 @@ def test_load_counts_the_time_of_those_who_cannot_run_side_by_side() -> None:
     assert full.load == pytest.approx(1.2)
     assert full.gap == 0
     assert full.without(gang).load == pytest.approx(0.6)
-    assert SiteLoad.of(4, [Part(2, 1.0), one, one]).load == pytest.approx(2.2 / 4)
+    assert SiteLoad.of(4, [JobDemand(2, 1.0), one, one]).load == pytest.approx(2.2 / 4)
 
 
-# -- what is owed ---------------------------------------------------------------------------------
+# -- debts ----------------------------------------------------------------------------------------
 
 
 def test_tickets_rise_only_for_more_than_a_cycle_of_strides_explains() -> None:
     due, demand = np.full((3, 1), 2.0), np.full((3, 1), 4.0)
     owed = np.array([[8.0], [38.0], [-1000.0]])
-    np.testing.assert_allclose(raised(owed, due, demand, 30.0).ravel(), [1.0, 1.5, 0.5])
+    np.testing.assert_allclose(ticket_factors(owed, due, demand, 30.0).ravel(), [1.0, 1.5, 0.5])
 
 
 # -- homes and profiling --------------------------------------------------------------------------
@@ -124,10 +125,10 @@ def test_jobs_go_to_the_next_accelerator_once_the_tenant_has_used_up_the_newest(
 def test_speeds_that_nobody_measured_do_not_decide() -> None:
     """The table says that K80 are of no use; without a measurement the tenant uses them."""
     lying = speed_table(KINDS, {("big", 1): (0.001, 5.0)})
-    for profiling, kinds in ((True, [0]), (False, [1])):
+    for profiling, accelerators in ((True, [0]), (False, [1])):
         bench = Bench({"k80": 1, "v100": 1}, lying, GandivaFair(profiling=profiling))
         bench.submit("A", "big", count=2)
-        assert _on(bench)[1] == ([] if not profiling else kinds)
+        assert _on(bench)[1] == ([] if not profiling else accelerators)
 
 
 def test_a_pinned_job_stays_on_its_accelerator_however_slow() -> None:
@@ -215,9 +216,9 @@ def test_a_tenant_with_different_jobs_trades_only_where_all_of_them_gain() -> No
 
 
 def test_options_are_read_by_name() -> None:
-    made = realise("gandiva-fair:trading=no,gain=0.2,moves=2,profiling=no", round_s=120.0)
+    made = create_mechanism("gandiva-fair:trading=no,gain=0.2,moves=2,profiling=no", round_s=120.0)
     assert made == GandivaFair(120.0, gain=0.2, moves=2, trading=False, profiling=False)
-    assert realise("lottery:backfill,seed=3") == Lottery(backfill=True, seed=3)
+    assert create_mechanism("lottery:backfill,seed=3") == Lottery(backfill=True, seed=3)
 
 
 def _scenario(mechanism: GandivaFair | Lottery) -> Scenario:
@@ -269,7 +270,7 @@ def test_devices_that_fall_idle_within_a_quantum_are_used_at_once() -> None:
 def test_a_decision_about_1000_jobs_on_500_devices_takes_less_than_250_ms(
     mechanism: Any, tenants: int
 ) -> None:
-    kinds = ("v100", "p100", "k80")
+    accelerators = ("v100", "p100", "k80")
     rng = np.random.default_rng(0)
     rows = {
         (f"w{i}", gang): tuple(np.sort(rng.uniform(1, 6, 3))[::-1] * gang**0.9)
@@ -277,7 +278,7 @@ def test_a_decision_about_1000_jobs_on_500_devices_takes_less_than_250_ms(
         for gang in (1, 2, 4, 8)
     }
     cluster = Cluster.of({"v100": 168, "p100": 168, "k80": 164}, per_node=4)
-    scheduler: Scheduler[object] = Scheduler(cluster, speed_table(kinds, rows), mechanism)
+    scheduler: Scheduler[object] = Scheduler(cluster, speed_table(accelerators, rows), mechanism)
     for i in range(1000):
         gang = int(rng.choice([1, 1, 1, 1, 1, 2, 4, 8]))
         workload, tenant = f"w{rng.integers(26)}", f"t{i % tenants}"

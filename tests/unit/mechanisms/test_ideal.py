@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
@@ -21,7 +21,7 @@ def test_jobs_of_fewer_than_a_hundred_steps_have_made_their_first_steps_when_the
             cluster=Cluster.of({"v100": 3}),
             speeds=SpeedTable({SpeedKey("m", 1, "v100"): 3.7}),
             jobs=jobs,
-            mechanism=realise("max-min", "ideal", 60.0),
+            mechanism=create_mechanism("max-min", "ideal", 60.0),
         )
     )
     assert record.first_steps_at[:5].tolist() == pytest.approx(record.finished_at[:5].tolist())

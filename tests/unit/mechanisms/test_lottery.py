@@ -1,4 +1,4 @@
-"""What the lottery promises beyond the paper's table: shares by tickets, nobody kept waiting."""
+"""Promises of the lottery beyond the paper's table: shares by tickets, no job kept waiting."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,9 @@ from fairlead.sim.scenario import Scenario
 from fairlead.testing.cpu_time import cpu_s
 
 KINDS = ("v100", "k80")
-SPEEDS = SpeedTable({SpeedKey("any", gang, kind): 1.0 for gang in range(1, 9) for kind in KINDS})
+SPEEDS = SpeedTable(
+    {SpeedKey("any", gang, accelerator): 1.0 for gang in range(1, 9) for accelerator in KINDS}
+)
 
 
 def running_time(

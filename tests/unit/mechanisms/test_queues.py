@@ -1,4 +1,4 @@
-"""Serving jobs in an order: gangs whole, what runs kept in place."""
+"""Jobs served in an order: whole gangs, running jobs kept in place."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from fairlead.mechanisms._queues.serving import (
     by_arrival,
-    holding,
+    holds_devices,
     idle_devices,
     serve_idle_devices,
     serve_preemptively,
 )
 from fairlead.model.cluster import Cluster
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 
@@ -32,11 +32,13 @@ def snapshot(
     n = len(gangs)
     cluster = Cluster.of({"v100": devices[0], "k80": devices[1]}, per_node=1)
     usable = np.setdiff1d(np.arange(sum(devices)), np.array(down, dtype=np.int64))
-    where = np.array(on if on is not None else [NOBODY] * n)
-    holds = np.full((1, sum(devices)), NOBODY)
-    for row, kind in enumerate(where.tolist()):
-        if kind >= 0:
-            free = [d for d in usable if cluster.accelerator_of[d] == kind and holds[0, d] < 0]
+    where = np.array(on if on is not None else [ABSENT] * n)
+    holds = np.full((1, sum(devices)), ABSENT)
+    for row, accelerator in enumerate(where.tolist()):
+        if accelerator >= 0:
+            free = [
+                d for d in usable if cluster.accelerator_of[d] == accelerator and holds[0, d] < 0
+            ]
             holds[0, free[: gangs[row]]] = row
     return Snapshot(
         at=0.0,
@@ -60,7 +62,7 @@ def snapshot(
         priority=np.zeros(n),
         received_s=np.zeros((n, 2)),
         on=where,
-        lease=np.where(where >= 0, np.arange(n), NOBODY),
+        lease=np.where(where >= 0, np.arange(n), ABSENT),
         holds=holds,
     )
 
@@ -134,7 +136,7 @@ def test_devices_that_wait_for_a_job_are_idle_for_the_next_plan() -> None:
     snap = snapshot([1, 1], on=[V100, -1])
     snap.holds[0, 1] = 1  # row 1 waits for device 1
     assert idle_devices(snap).tolist() == [1, 2, 3]
-    assert holding(snap).tolist() == [True, True]
+    assert holds_devices(snap).tolist() == [True, True]
 
 
 def test_arrival_decides_before_submission() -> None:

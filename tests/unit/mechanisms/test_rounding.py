@@ -5,28 +5,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.properties.mechanisms.test_rounding import Watch, watched
+from tests.properties.mechanisms.test_rounding import DebtRecorder, watched
 
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.mechanisms.rounding.apportionment import payable_deviations
 from fairlead.mechanisms.rounding.mechanism import Rounding
 from fairlead.mechanisms.rounding.memory import Deviations
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.errors import UsageError
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import MIXED, Snapshot, snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.max_min import MaxMin
 from fairlead.policies.oef import Oef
 from fairlead.sim.scenario import Scenario
 
 SPEEDS = SpeedTable(
     {
-        SpeedKey(workload, 1, kind): speed
+        SpeedKey(workload, 1, accelerator): speed
         for workload, row in {"even": (1.0, 2.0), "keen": (1.0, 4.0)}.items()
-        for kind, speed in zip(("k80", "v100"), row, strict=True)
+        for accelerator, speed in zip(("k80", "v100"), row, strict=True)
     }
 )
 
@@ -44,7 +45,7 @@ def run(
     *,
     tenants: tuple[Tenant, ...] = (),
     spans: str = "idle",
-) -> Watch:
+) -> DebtRecorder:
     where = cluster if isinstance(cluster, Cluster) else Cluster.of(cluster, per_node=4)
     return watched(
         Scenario(
@@ -58,7 +59,7 @@ def run(
     )
 
 
-def times_run(watch: Watch, jobs: list[Job]) -> dict[str, int]:
+def times_run(watch: DebtRecorder, jobs: list[Job]) -> dict[str, int]:
     return {job.id: sum(n in runs for runs in watch.runs) for n, job in enumerate(jobs)}
 
 
@@ -102,7 +103,7 @@ def test_job_of_twice_the_weight_waits_half_as_long() -> None:
 def test_higher_priority_has_all_it_can_use_first() -> None:
     jobs = [job("a0", priority=1), job("a1"), job("b0"), job("b1", priority=1)]
     scenario = Scenario(
-        cluster=Cluster.of({"k80": 2}), speeds=SPEEDS, jobs=jobs, mechanism=realise("oef")
+        cluster=Cluster.of({"k80": 2}), speeds=SPEEDS, jobs=jobs, mechanism=create_mechanism("oef")
     )
     ran = times_run(watched(scenario, 10), jobs)
     assert ran == {"a0": 10, "a1": 0, "b0": 0, "b1": 10}
@@ -180,13 +181,13 @@ def test_debts_are_cut_only_where_they_cannot_be_paid() -> None:
 # -- devices ------------------------------------------------------------------------------------
 
 
-def holding(snap: Snapshot, held: dict[int, tuple[int, ...]]) -> Snapshot:
+def with_held_devices(snap: Snapshot, held: dict[int, tuple[int, ...]]) -> Snapshot:
     """Return the snapshot with rows on these devices."""
     holds, on, lease = snap.holds.copy(), snap.on.copy(), snap.lease.copy()
     for row, devices in held.items():
         holds[0, list(devices)] = row
-        kinds = set(snap.cluster.accelerator_of[list(devices)].tolist())
-        on[row] = kinds.pop() if len(kinds) == 1 else MIXED
+        accelerators = set(snap.cluster.accelerator_of[list(devices)].tolist())
+        on[row] = accelerators.pop() if len(accelerators) == 1 else MIXED
         lease[row] = 100 + row
     return replace(snap, holds=holds, on=on, lease=lease)
 
@@ -206,7 +207,7 @@ def three_jobs(gangs: tuple[int, int, int]) -> Snapshot:
 
 def test_small_jobs_make_way_for_a_gang_that_needs_one_node() -> None:
     """Two jobs of one device sit on two nodes of two; one moves so that the gang has a node."""
-    snap = holding(three_jobs((1, 1, 2)), {0: (0,), 1: (2,)})
+    snap = with_held_devices(three_jobs((1, 1, 2)), {0: (0,), 1: (2,)})
     plan, _ = planned(snap)
     placed = {p.job: p.devices for p in plan.start}
     assert placed[2] in ((0, 1), (2, 3))
@@ -215,7 +216,7 @@ def test_small_jobs_make_way_for_a_gang_that_needs_one_node() -> None:
 
 
 def test_nobody_moves_where_a_node_is_free() -> None:
-    snap = holding(three_jobs((1, 1, 2)), {0: (0,), 1: (1,)})
+    snap = with_held_devices(three_jobs((1, 1, 2)), {0: (0,), 1: (1,)})
     plan, _ = planned(snap)
     assert not len(plan.stop)
     assert [(p.job, p.devices) for p in plan.start] == [(2, (2, 3))]
@@ -232,15 +233,15 @@ def test_freed_device_goes_to_another_job_of_the_tenant_that_had_it() -> None:
     assert sorted(runs) == [0, 1, 3, 4]
     for gone, next_ in ((1, 2), (4, 5)):
         keep = np.array([n for n in range(6) if n != gone])
-        left = replace(snap.only(keep, snap.devices), room=None, changes=1)
-        left = holding(
+        left = replace(snap.subset(keep, snap.devices), room=None, changes=1)
+        left = with_held_devices(
             left, {int(np.searchsorted(keep, n)): d for n, d in runs.items() if n != gone}
         )
         more = Rounding(Oef()).refill(left, memory, np.array(runs[gone]))
         assert [p.job for p in more] == [next_]
 
 
-# -- what is refused ----------------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------------------------
 
 
 def test_policies_with_rows_of_jobs_are_refused() -> None:
@@ -250,9 +251,9 @@ def test_policies_with_rows_of_jobs_are_refused() -> None:
 
 def test_unknown_ways_to_span_are_refused() -> None:
     with pytest.raises(UsageError, match="never, idle, own"):
-        realise("oef", "rounding:spans=always")
+        create_mechanism("oef", "rounding:spans=always")
 
 
 @pytest.mark.parametrize("policy", ["oef", "oef-cooperative", "tenant-max-min", "trading"])
 def test_tenant_policies_are_realised_by_rounding(policy: str) -> None:
-    assert isinstance(realise(policy), Rounding)
+    assert isinstance(create_mechanism(policy), Rounding)

@@ -5,7 +5,7 @@ from collections import Counter
 from fairlead.mechanisms.gandiva_fair.stride import (
     Aggregate,
     CentralStride,
-    Large,
+    LargeJob,
     NodeStride,
     gang_aware_stride,
 )
@@ -71,7 +71,7 @@ def test_part_of_a_quantum_is_charged_in_part() -> None:
 def _central(due: dict[str, float]) -> CentralStride:
     return CentralStride(
         {0: 4, 1: 4},
-        (Large(9, {0: 4, 1: 4}, due["large"]),),
+        (LargeJob(9, {0: 4, 1: 4}, due["large"]),),
         (Aggregate(0, 4, due["a"]), Aggregate(1, 4, due["b"])),
     )
 
@@ -83,12 +83,16 @@ def test_a_large_job_runs_only_when_it_is_due_on_all_its_nodes() -> None:
 
 
 def test_small_jobs_use_what_a_large_one_leaves_of_a_node() -> None:
-    central = CentralStride({0: 4, 1: 4}, (Large(9, {0: 4, 1: 2}, 0.0),), (Aggregate(1, 3, 1.0),))
+    central = CentralStride(
+        {0: 4, 1: 4}, (LargeJob(9, {0: 4, 1: 2}, 0.0),), (Aggregate(1, 3, 1.0),)
+    )
     turn = central.choose()
     assert (turn.large, turn.left) == ([9], {1: 2})
 
 
 def test_a_large_job_runs_beside_small_ones_that_cannot_use_the_rest() -> None:
-    central = CentralStride({0: 4, 1: 4}, (Large(9, {0: 4, 1: 2}, 1.0),), (Aggregate(1, 2, 0.0),))
+    central = CentralStride(
+        {0: 4, 1: 4}, (LargeJob(9, {0: 4, 1: 2}, 1.0),), (Aggregate(1, 2, 0.0),)
+    )
     turn = central.choose()
     assert (turn.large, turn.left) == ([9], {1: 2})

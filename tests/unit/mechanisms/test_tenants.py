@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from tests.support.tenant_instances import random_cluster, random_table
 
-from fairlead.mechanisms.factory import realise
-from fairlead.mechanisms.tenants import TenantJobShares, Tenants, job_rows
+from fairlead.mechanisms._rounds.tenant_jobs import TenantJobShares, job_rows
+from fairlead.mechanisms.factory import create_mechanism
+from fairlead.mechanisms.tenants import Tenants
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import UsageError
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.max_min import MaxMin
 from fairlead.policies.oef import Oef
 from fairlead.policies.oef_cooperative import OefCooperative
@@ -25,7 +27,7 @@ POLICIES = [Oef(), OefCooperative(), Trading()]
 
 
 def crowd(seed: int, jobs_each: int) -> Snapshot:
-    """Tenants with up to so many jobs of one to three workloads and of gangs that fit."""
+    """Tenants with a few jobs each, of one to three workloads and of gangs that fit."""
     rng = np.random.default_rng(seed)
     table = random_table(rng)
     cluster = random_cluster(rng, table.shape[1])
@@ -141,9 +143,9 @@ def finish_times(policy: str) -> Any:
     rows = {"m": (1.0, 2.0), "r": (1.0, 4.0)}
     speeds = SpeedTable(
         {
-            SpeedKey(workload, 1, kind): speed
+            SpeedKey(workload, 1, accelerator): speed
             for workload, row in rows.items()
-            for kind, speed in zip(("k80", "v100"), row, strict=True)
+            for accelerator, speed in zip(("k80", "v100"), row, strict=True)
         }
     )
     jobs = tuple(
@@ -153,7 +155,7 @@ def finish_times(policy: str) -> Any:
     )
     cluster = Cluster.of({"k80": 2, "v100": 2})
     record, _ = simulate(
-        Scenario(cluster=cluster, jobs=jobs, speeds=speeds, mechanism=realise(policy))
+        Scenario(cluster=cluster, jobs=jobs, speeds=speeds, mechanism=create_mechanism(policy))
     )
     return record.finished_at
 
@@ -171,13 +173,13 @@ def test_simulations_finish(policy: str) -> None:
 
 
 def test_jobs_of_a_higher_priority_come_first_and_leave_the_rest() -> None:
-    """Priorities go by what jobs can use, not by what their tenant is entitled to."""
+    """Priorities count the devices that jobs can use, not their tenant's entitlement."""
     jobs = tuple(
         InstanceJob(id=name, tenant=name, speeds={"gpu1": 1.0}, priority=priority)
         for name, priority in (("a", 0), ("b", 1))
     )
     snap = snapshot_of(Instance(Cluster.of({"gpu1": 4}), jobs))
-    mechanism = realise("oef", "tenants")
+    mechanism = create_mechanism("oef", "tenants")
     assert isinstance(mechanism, Tenants)
     share = job_rows(mechanism.policy).allocate(snap).share
     np.testing.assert_allclose(share, 1.0)

@@ -1,11 +1,20 @@
-"""Rounds of packed jobs: who runs beside whom, what is owed to units, where they are placed."""
+"""Rounds of packed jobs: partners, debts to units, placement."""
 
 import itertools
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.mechanisms.fixed_shares import (
+    _LEAVES_IDLE,
+    _NO_PROGRESS,
+    ROUND_S,
+    V2,
+    Fixed,
+    snapshot,
+    started,
+)
 
 from fairlead.core import Scheduler, decode_event, encode_event
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
@@ -16,93 +25,18 @@ from fairlead.mechanisms.shares import Shares
 from fairlead.mechanisms.units import Units
 from fairlead.model import events as ev
 from fairlead.model.allocation import Allocation, Column
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan, Preempt, Renew
 from fairlead.model.errors import UsageError
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.lease import Placement
-from fairlead.model.plan import Plan
-from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.placement import plan_unit_moves
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
-
-ROUND_S = 360.0
-Rows = dict[tuple[int, ...], list[float]]
-
-
-@dataclass
-class Fixed:
-    """A policy that gives units (job numbers) the shares that a test wrote down."""
-
-    rows: Rows
-    reads_progress: ClassVar[bool] = False
-    fills_idle: bool = True
-    asked: int = 0
-
-    def allocate(self, snap: Snapshot) -> Allocation:
-        self.asked += 1
-        there = set(snap.job.tolist())
-        kept = {unit: share for unit, share in self.rows.items() if there.issuperset(unit)}
-        width = max(map(len, kept), default=1)
-        members = [[*unit, *[-1] * (width - len(unit))] for unit in kept]
-        kinds = len(snap.capacity)
-        return Allocation(
-            members=np.array(members, dtype=np.int64).reshape(-1, width),
-            share=np.array(list(kept.values())).reshape(-1, kinds),
-            columns=tuple(Column(j) for j in range(kinds)),
-        )
-
-
-def snapshot(
-    cluster: Cluster,
-    gang: list[int],
-    holds: list[list[int]] | None = None,
-    *,
-    starts_at: float = 0.0,
-    received_s: list[list[float]] | None = None,
-    job: list[int] | None = None,
-    changes: int = 1,
-) -> Snapshot:
-    """Return a snapshot in which row r holds devices (lanes × devices) under lease 100 + r."""
-    n, kinds = len(gang), len(cluster.accelerators)
-    held = np.array(holds if holds is not None else [[-1] * len(cluster.node_of)])
-    on, lease = np.full(n, -1), np.full(n, -1)
-    for (_, device), row in np.ndenumerate(held):
-        if row >= 0:
-            on[row], lease[row] = cluster.accelerator_of[device], 100 + row
-    return Snapshot(
-        at=starts_at,
-        starts_at=starts_at,
-        cluster=cluster,
-        capacity=cluster.counts,
-        usable=np.arange(len(cluster.node_of)),
-        tenants=(),
-        profiles=Profiles(
-            np.ones((n, kinds)), np.array(gang), np.ones(n), np.zeros(n, dtype=np.int64)
-        ),
-        job=np.arange(n) if job is None else np.array(job),
-        profile=np.arange(n),
-        arrival_at=np.zeros(n),
-        total_steps=np.ones(n),
-        steps=np.zeros(n),
-        deadline_at=np.full(n, np.inf),
-        priority=np.zeros(n),
-        received_s=np.zeros((n, kinds)) if received_s is None else np.array(received_s, float),
-        on=on,
-        lease=lease,
-        holds=held,
-        changes=changes,
-    )
-
-
-def started(plan: Plan) -> dict[int, tuple[int, ...]]:
-    return {p.job: p.devices for p in plan.start}
-
-
-V2 = Cluster.of({"v100": 2})
 
 
 def test_jobs_of_a_unit_share_its_devices() -> None:
@@ -144,8 +78,8 @@ def test_time_counts_for_the_unit_in_which_jobs_had_it() -> None:
     ran = memory.ran.tolist()
     assert ran == [3, 3, 2], "units are the jobs alone, then the packed ones"
     later = snapshot(V2, [1, 1, 1], starts_at=400.0, received_s=[[360.0], [300.0], [360.0]])
-    owed = memory.brought_forward(later).owed_s[:, 0]
-    # Together for 300 s; job 0 went on alone for 60 s.
+    owed = memory.advanced_to(later).owed_s[:, 0]
+    # Together for 300 s; job 0 ran on alone for 60 s.
     assert owed.tolist() == pytest.approx([100.0 - 60.0, 0.0, 400.0 - 360.0, 200.0 - 300.0])
 
 
@@ -156,7 +90,7 @@ def test_time_in_a_unit_whose_partner_ended_is_held_against_nobody() -> None:
     later = snapshot(
         V2, [1, 1], starts_at=ROUND_S, received_s=[[ROUND_S], [ROUND_S]], job=[0, 2], changes=2
     )
-    account = memory.brought_forward(later)
+    account = memory.advanced_to(later)
     assert account.packed.shape == (0, 2)
     assert account.owed_s[:, 0].tolist() == pytest.approx([0.5 * ROUND_S, 0.0])
 
@@ -222,10 +156,10 @@ def test_placed_units_hold_what_they_want_and_others_nothing() -> None:
         now = goes_on | starts
         assert sorted(now) == sorted(r for unit in units for r in unit)
         used: list[int] = []
-        for unit, kind in zip(units, wanted, strict=True):
+        for unit, accelerator in zip(units, wanted, strict=True):
             (devices,) = {now[row] for row in unit}
             assert len(devices) == gang[unit[0]]
-            assert all(cluster.accelerator_of[d] == kind for d in devices)
+            assert all(cluster.accelerator_of[d] == accelerator for d in devices)
             used += devices
         assert len(set(used)) == len(used)
         kept, moved = kept + len(goes_on), moved + len(starts)
@@ -234,7 +168,7 @@ def test_placed_units_hold_what_they_want_and_others_nothing() -> None:
 
 
 def _random_units(rng: np.random.Generator, gang: np.ndarray) -> tuple[list[list[int]], list[int]]:
-    """Return disjoint units of one or two jobs that fit onto four devices of each of two kinds."""
+    """Return disjoint units of one or two jobs that fit onto two accelerators of four devices."""
     units, wanted, room = [], [], [4, 4]
     left = rng.permutation(len(gang)).tolist()
     while left:
@@ -243,11 +177,11 @@ def _random_units(rng: np.random.Generator, gang: np.ndarray) -> tuple[list[list
         if partner is not None and rng.random() < 0.5:
             left.remove(partner)
             unit.append(partner)
-        kind = int(rng.integers(2))
-        if room[kind] >= gang[unit[0]] and rng.random() < 0.8:
-            room[kind] -= gang[unit[0]]
+        accelerator = int(rng.integers(2))
+        if room[accelerator] >= gang[unit[0]] and rng.random() < 0.8:
+            room[accelerator] -= gang[unit[0]]
             units.append(sorted(unit))
-            wanted.append(kind)
+            wanted.append(accelerator)
     return units, wanted
 
 
@@ -296,7 +230,8 @@ def _feasible(
 def test_devices_that_no_share_claims_go_to_waiting_jobs_unless_the_policy_forbids() -> None:
     made: list[Any] = [Units, Shares, Gavel]
     for mechanism, fills in itertools.product(made, (True, False)):
-        policy = Fixed({(0,): [1.0], (1,): [0.0]}, fills_idle=fills)
+        capabilities = replace(_NO_PROGRESS, fills_idle=fills)
+        policy = Fixed({(0,): [1.0], (1,): [0.0]}, capabilities)
         plan, memory = (made := mechanism(policy)).plan(
             snapshot(V2, [1, 1]), mechanism(policy).initial()
         )
@@ -363,7 +298,7 @@ SPEEDS = SpeedTable({SpeedKey("m", 1, "v100"): 1.0, SpeedKey("m", 1, "v100", par
 class Nothing:
     """A policy that gives nobody anything, and wants that kept."""
 
-    fills_idle: bool = False
+    capabilities: Capabilities = _LEAVES_IDLE
     asked: list[int] = field(default_factory=list)
 
     def allocate(self, snap: Snapshot) -> Allocation:
@@ -382,7 +317,7 @@ def test_simulation_ends_when_nobody_is_ever_given_anything() -> None:
                 cluster=V2,
                 speeds=SPEEDS,
                 jobs=jobs,
-                mechanism=replace(mechanism, policy=Nothing(fills_idle=True)),
+                mechanism=replace(mechanism, policy=Nothing(Capabilities())),
             )
         )
         assert record.finished_at.tolist() == [100.0]
@@ -412,8 +347,8 @@ def test_partner_that_stays_is_not_stopped_by_what_happens_before_the_plan_start
     _decide(made, 350.0)
     made.handle(ev.JobSubmitted(355.0, Job(id="d", workload="m", total_steps=10**6)))
     commands = made.handle(ev.RoundEnd(360.0))
-    told = [n for c in commands if isinstance(c, Preempt) for n in c.lease.tolist()]
-    assert told == [b]
+    preempted = [n for c in commands if isinstance(c, Preempt) for n in c.lease.tolist()]
+    assert preempted == [b]
     assert any(isinstance(c, Renew) and c.lease.tolist() == [a] for c in commands)
 
 

@@ -80,7 +80,7 @@ def test_nobody_and_nothing_have_answers() -> None:
 
 
 def test_a_bound_needs_no_trust_in_the_solver() -> None:
-    # One member, half a device: whatever the prices, level 1 cannot be excluded below 0.5.
+    # One member, half a device: no prices exclude level 1 below 0.5.
     half = problem([[1.0]], [0.5])
     assert price_bound(half, np.array([3.0])) == pytest.approx(0.5)
     assert price_bound(half, np.array([0.0])) == 1.0

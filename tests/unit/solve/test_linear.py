@@ -24,11 +24,11 @@ def program(cost: list[float], matrix: list[list[float]], upper: list[float]) ->
 
 def test_a_program_returns_its_vertex_and_duals_that_explain_the_cost() -> None:
     lp = program([-3.0, -2.0], [[1.0, 1.0], [1.0, 0.0]], [4.0, 3.0])
-    found = solve_lp(lp)
-    np.testing.assert_allclose(found.value, [3.0, 1.0])
-    assert found.objective == pytest.approx(-11.0)
-    np.testing.assert_allclose(found.row_dual, [-2.0, -1.0])
-    np.testing.assert_allclose(found.column_dual, 0.0, atol=1e-12)
+    solution = solve_lp(lp)
+    np.testing.assert_allclose(solution.value, [3.0, 1.0])
+    assert solution.objective == pytest.approx(-11.0)
+    np.testing.assert_allclose(solution.row_dual, [-2.0, -1.0])
+    np.testing.assert_allclose(solution.column_dual, 0.0, atol=1e-12)
 
 
 def test_an_infeasible_program_names_its_status() -> None:
@@ -54,10 +54,10 @@ def test_dense_columns_keep_every_entry() -> None:
 def test_members_alike_in_every_column_form_a_class() -> None:
     gain = np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0], [-0.0, 2.0], [0.0, 2.0]])
     size = np.array([1.0, 1.0, 1.0, 4.0, 4.0])
-    found = merge(gain, size)
-    assert found.index_of_member.tolist() == [0, 1, 0, 2, 2]
-    assert found.representative.tolist() == [0, 1, 3]
-    assert found.count.tolist() == [2, 1, 2]
+    solution = merge(gain, size)
+    assert solution.index_of_member.tolist() == [0, 1, 0, 2, 2]
+    assert solution.representative.tolist() == [0, 1, 3]
+    assert solution.count.tolist() == [2, 1, 2]
     assert merge(np.zeros((0, 2))).count.tolist() == []
 
 
@@ -65,19 +65,20 @@ def test_colliding_hashes_do_not_merge_different_members(monkeypatch: pytest.Mon
     monkeypatch.setattr(classes_module, "row_hash", lambda rows: np.zeros(len(rows), np.uint64))
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 3, (200, 3)).astype(float)
-    found = merge(rows)
-    np.testing.assert_array_equal(rows[found.representative][found.index_of_member], rows)
-    assert len(found.count) == len(np.unique(rows, axis=0))
-    assert (np.diff(found.representative) > 0).all()
+    solution = merge(rows)
+    np.testing.assert_array_equal(rows[solution.representative][solution.index_of_member], rows)
+    assert len(solution.count) == len(np.unique(rows, axis=0))
+    assert (np.diff(solution.representative) > 0).all()
 
 
 def test_classes_are_the_same_for_a_hundred_thousand_members_in_any_order() -> None:
     rng = np.random.default_rng(1)
-    kinds = rng.random((104, 4))
+    rows_of_class = rng.random((104, 4))
     member = rng.integers(0, 104, 100_000)
-    found = merge(kinds[member])
-    assert len(found.count) == 104
-    assert found.count.sum() == 100_000
+    solution = merge(rows_of_class[member])
+    assert len(solution.count) == 104
+    assert solution.count.sum() == 100_000
     np.testing.assert_array_equal(
-        kinds[member][found.representative][found.index_of_member], kinds[member]
+        rows_of_class[member][solution.representative][solution.index_of_member],
+        rows_of_class[member],
     )

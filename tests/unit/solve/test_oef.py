@@ -20,9 +20,9 @@ def test_nobody_and_nothing() -> None:
     assert solve_equal(none, np.zeros(0), np.ones(2)).amount.shape == (0, 2)
     assert solve_envy_free(none, np.zeros(0), np.ones(2)).certificate.gap == 0.0
     useless = np.array([[0.0, 1.0], [2.0, 0.0]])
-    found = solve_equal(useless, np.ones(2), np.array([0.0, 3.0]))
-    np.testing.assert_array_equal(found.amount, [[0, 3], [0, 0]])
-    assert found.least == 3.0
+    solution = solve_equal(useless, np.ones(2), np.array([0.0, 3.0]))
+    np.testing.assert_array_equal(solution.amount, [[0, 3], [0, 0]])
+    assert solution.least == 3.0
     free = solve_envy_free(useless, np.ones(2), np.array([0.0, 3.0]))
     np.testing.assert_allclose(free.amount, [[0, 3], [0, 0]])
     assert free.bound == pytest.approx(free.total) == pytest.approx(3.0)
@@ -48,7 +48,7 @@ def test_many_rows_have_the_level_of_one_great_program(width: int, spread: float
     gain[rng.random(gain.shape) < 0.1] = 0.0
     gain[:, 0] = 1.0
     weight, capacity = rng.uniform(0.5, 2.0, 150), rng.integers(1, 40, width).astype(float)
-    found = solve_equal(gain, weight, capacity)
+    solution = solve_equal(gain, weight, capacity)
     matrix = np.zeros((width + 150, 1 + gain.size))
     matrix[:width, 1:] = np.tile(np.eye(width), 150)
     for i in range(150):
@@ -62,9 +62,9 @@ def test_many_rows_have_the_level_of_one_great_program(width: int, spread: float
         np.zeros(1 + gain.size),
         np.full(1 + gain.size, INF),
     )
-    assert found.least == pytest.approx(-solve_lp(program).objective, rel=1e-9)
-    assert np.count_nonzero(found.amount) <= 150 + width - 1
-    assert abs(found.certificate.gap) < 1e-9
+    assert solution.least == pytest.approx(-solve_lp(program).objective, rel=1e-9)
+    assert np.count_nonzero(solution.amount) <= 150 + width - 1
+    assert abs(solution.certificate.gap) < 1e-9
 
 
 def test_any_prices_bound_the_equal_level() -> None:
@@ -72,9 +72,9 @@ def test_any_prices_bound_the_equal_level() -> None:
     for _ in range(100):
         gain, weight = rng.uniform(0.1, 3.0, (5, 3)), rng.uniform(0.2, 2.0, 5)
         capacity = rng.uniform(0.5, 4.0, 3)
-        found = solve_equal(gain, weight, capacity)
+        solution = solve_equal(gain, weight, capacity)
         bound = equal_bound(gain, weight, capacity, rng.exponential(size=3))
-        assert bound >= found.least * (1 - 1e-12)
+        assert bound >= solution.least * (1 - 1e-12)
 
 
 def test_lazily_found_envy_is_all_envy() -> None:
@@ -82,8 +82,8 @@ def test_lazily_found_envy_is_all_envy() -> None:
     rng = np.random.default_rng(5)
     gain = np.column_stack([np.ones(60), rng.uniform(1.0, 6.0, (60, 3))])
     weight, capacity = rng.uniform(0.5, 2.0, 60), np.array([7.0, 20.0, 3.0, 11.0])
-    found = solve_envy_free(gain, weight, capacity)
-    value = gain @ (found.amount / weight[:, None]).T
+    solution = solve_envy_free(gain, weight, capacity)
+    value = gain @ (solution.amount / weight[:, None]).T
     assert (value <= value.diagonal()[:, None] * (1 + 1e-8)).all()
     pair = [(i, o) for i in range(60) for o in range(60) if i != o]
     matrix = np.zeros((4 + len(pair), 240))
@@ -99,5 +99,5 @@ def test_lazily_found_envy_is_all_envy() -> None:
         np.zeros(240),
         np.full(240, INF),
     )
-    assert found.total == pytest.approx(-solve_lp(program).objective, rel=1e-8)
-    assert abs(found.certificate.gap) < 1e-8
+    assert solution.total == pytest.approx(-solve_lp(program).objective, rel=1e-8)
+    assert abs(solution.certificate.gap) < 1e-8

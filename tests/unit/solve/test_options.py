@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.model.errors import SolveError
 from fairlead.solve import (
-    ALONE,
+    NO_PARTNER,
     Columns,
     ExtraRows,
     FlatPath,
@@ -43,65 +43,71 @@ def problem(
     )
 
 
-def fill(asked: OptionProblem) -> OptionSolution:
-    return fill_options(asked, FlatPath(asked.cap))
+def fill(options_problem: OptionProblem) -> OptionSolution:
+    return fill_options(options_problem, FlatPath(options_problem.cap))
 
 
 def test_two_alike_on_one_device_are_packed_when_that_pays() -> None:
-    alone, packed = (0, 1, 0, ALONE, 1.0, 0.0), (0, 1, 0, 0, 0.8, 0.8)
-    asked = problem([alone, packed], [2], [1])
-    found = fill(asked)
-    np.testing.assert_allclose(found.time, [0.0, 1.0], atol=1e-9)
-    np.testing.assert_allclose(asked.level(found.time), [0.8])
-    proof = found.certify_least()
+    alone, packed = (0, 1, 0, NO_PARTNER, 1.0, 0.0), (0, 1, 0, 0, 0.8, 0.8)
+    options_problem = problem([alone, packed], [2], [1])
+    solution = fill(options_problem)
+    np.testing.assert_allclose(solution.time, [0.0, 1.0], atol=1e-9)
+    np.testing.assert_allclose(options_problem.level(solution.time), [0.8])
+    proof = solution.certify_least()
     assert proof.bound == pytest.approx(0.8)
     assert proof.gap == pytest.approx(0.0, abs=1e-9)
 
 
 def test_unequal_numbers_of_partners_share_the_packed_time_evenly() -> None:
-    asked = problem(
+    options_problem = problem(
         [
-            (0, 1, 0, ALONE, 1.0, 0.0),
-            (0, 1, 1, ALONE, 1.0, 0.0),
+            (0, 1, 0, NO_PARTNER, 1.0, 0.0),
+            (0, 1, 1, NO_PARTNER, 1.0, 0.0),
             (0, 1, 0, 1, 0.9, 0.9),
         ],
         [3, 1],
         [2],
     )
-    found = fill(asked)
+    solution = fill(options_problem)
     # With the single one paired for y, it has 0.9 y and the three 2 - 0.1 y together.
-    np.testing.assert_allclose(found.time, [2 - 2 / 2.8, 0.0, 2 / 2.8], atol=1e-9)
-    np.testing.assert_allclose(asked.level(found.time), [9 / 14, 9 / 14], rtol=1e-9)
+    np.testing.assert_allclose(solution.time, [2 - 2 / 2.8, 0.0, 2 / 2.8], atol=1e-9)
+    np.testing.assert_allclose(options_problem.level(solution.time), [9 / 14, 9 / 14], rtol=1e-9)
 
 
 def test_caps_do_not_hold_the_others_back() -> None:
     gains = [0.5, 1.0, 2.0, 4.0]
-    asked = problem([(0, 1, k, ALONE, g, 0.0) for k, g in enumerate(gains)], [1] * 4, [4])
-    found = fill(asked)
-    np.testing.assert_allclose(asked.level(found.time), gains)
+    options_problem = problem(
+        [(0, 1, k, NO_PARTNER, g, 0.0) for k, g in enumerate(gains)], [1] * 4, [4]
+    )
+    solution = fill(options_problem)
+    np.testing.assert_allclose(options_problem.level(solution.time), gains)
 
 
 def test_the_least_device_time_is_taken_among_equal_levels() -> None:
-    asked = problem([(0, 2, 0, ALONE, 1.0, 0.0), (1, 1, 0, ALONE, 1.0, 0.0)], [1], [2, 2])
-    np.testing.assert_allclose(fill(asked).time, [0.0, 1.0], atol=1e-12)
+    options_problem = problem(
+        [(0, 2, 0, NO_PARTNER, 1.0, 0.0), (1, 1, 0, NO_PARTNER, 1.0, 0.0)], [1], [2, 2]
+    )
+    np.testing.assert_allclose(fill(options_problem).time, [0.0, 1.0], atol=1e-12)
 
 
 def test_an_extra_row_limits_and_guarantees() -> None:
-    options: list[Any] = [(0, 1, 0, ALONE, 1.0, 0.0), (0, 1, 1, ALONE, 1.0, 0.0)]
+    options: list[Any] = [(0, 1, 0, NO_PARTNER, 1.0, 0.0), (0, 1, 1, NO_PARTNER, 1.0, 0.0)]
     limit = ExtraRows(
         Columns(np.array([0, 1, 1]), np.array([0]), np.ones(1)),
         np.array([-np.inf]),
         np.array([0.25]),
     )
-    asked = problem(options, [1, 1], [1], limit)
-    found = fill(asked)
-    np.testing.assert_allclose(asked.level(found.time), [0.25, 0.75], rtol=1e-9)
-    proof = found.certify_least()
+    options_problem = problem(options, [1, 1], [1], limit)
+    solution = fill(options_problem)
+    np.testing.assert_allclose(options_problem.level(solution.time), [0.25, 0.75], rtol=1e-9)
+    proof = solution.certify_least()
     assert proof.bound == pytest.approx(0.25, rel=1e-9)
     guarantee = ExtraRows(limit.matrix, np.array([0.8]), np.array([np.inf]))
-    asked = problem(options, [1, 1], [1], guarantee)
-    np.testing.assert_allclose(asked.level(fill(asked).time), [0.8, 0.2], rtol=1e-9)
-    found_sum = best_sum(asked, np.array([1.0, 2.0]))
+    options_problem = problem(options, [1, 1], [1], guarantee)
+    np.testing.assert_allclose(
+        options_problem.level(fill(options_problem).time), [0.8, 0.2], rtol=1e-9
+    )
+    found_sum = best_sum(options_problem, np.array([1.0, 2.0]))
     assert found_sum.reached == pytest.approx(0.8 + 0.4)
     assert found_sum.proof is not None
     assert found_sum.proof.gap == pytest.approx(0.0, abs=1e-9)
@@ -111,7 +117,7 @@ def _many(seed: int) -> OptionProblem:
     rng = np.random.default_rng(seed)
     classes, width = 12, 2
     alone = [
-        (j, 1.0, k, ALONE, float(rng.uniform(1, 3)), 0.0)
+        (j, 1.0, k, NO_PARTNER, float(rng.uniform(1, 3)), 0.0)
         for k in range(classes)
         for j in range(width)
     ]
@@ -129,39 +135,45 @@ def _many(seed: int) -> OptionProblem:
 def test_columns_added_on_demand_change_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = _many(seed)
-    whole = fill(asked)
+    options_problem = _many(seed)
+    whole = fill(options_problem)
     monkeypatch.setattr(options_program, "_ALL_COLUMNS", 0)
     monkeypatch.setattr(options_program, "_ADDED", 3)
-    sifted = fill(asked)
-    np.testing.assert_allclose(sifted.level, whole.level, rtol=1e-9)
-    np.testing.assert_allclose(sifted.time, whole.time, atol=1e-8)
+    on_demand = fill(options_problem)
+    np.testing.assert_allclose(on_demand.level, whole.level, rtol=1e-9)
+    np.testing.assert_allclose(on_demand.time, whole.time, atol=1e-8)
 
 
 def test_only_options_with_the_best_ratio_run() -> None:
-    asked = problem(
-        [(0, 1, 0, ALONE, 1.0, 0.0), (0, 1, 1, ALONE, 1.0, 0.0), (1, 1, 1, ALONE, 1.0, 0.0)],
+    options_problem = problem(
+        [
+            (0, 1, 0, NO_PARTNER, 1.0, 0.0),
+            (0, 1, 1, NO_PARTNER, 1.0, 0.0),
+            (1, 1, 1, NO_PARTNER, 1.0, 0.0),
+        ],
         [1, 1],
         [1, 1],
     )
-    found = best_ratio(asked, np.array([4.0, 8.0, 2.0]), np.array([2.0, 4.0, 2.0]))
-    assert found.reached == 2.0
+    solution = best_ratio(options_problem, np.array([4.0, 8.0, 2.0]), np.array([2.0, 4.0, 2.0]))
+    assert solution.reached == 2.0
     # Both options of the first resource have that ratio; the second one makes more.
-    np.testing.assert_allclose(found.time, [0.0, 1.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(solution.time, [0.0, 1.0, 0.0], atol=1e-12)
 
 
 def test_levels_that_cannot_all_be_reached_miss_the_least_in_total() -> None:
-    asked = problem([(0, 1, 0, ALONE, 1.0, 0.0), (0, 1, 1, ALONE, 2.0, 0.0)], [1, 1], [1])
+    options_problem = problem(
+        [(0, 1, 0, NO_PARTNER, 1.0, 0.0), (0, 1, 1, NO_PARTNER, 2.0, 0.0)], [1, 1], [1]
+    )
     level = np.array([0.5, 2.0])
-    found = best_ratio_above(asked, np.array([1.0, 2.0]), np.ones(2), level)
+    solution = best_ratio_above(options_problem, np.array([1.0, 2.0]), np.ones(2), level)
     # A unit of time brings the first 2 of its level, the second 1: the first is served in full.
-    np.testing.assert_allclose(found.time, [0.5, 0.5], rtol=1e-9)
+    np.testing.assert_allclose(solution.time, [0.5, 0.5], rtol=1e-9)
 
 
 def test_malformed_problems_are_refused() -> None:
     with pytest.raises(SolveError, match="fewer"):
         problem([(0, 1, 0, 0, 1.0, 1.0)], [1], [1])
     with pytest.raises(SolveError, match="size"):
-        problem([(0, 0, 0, ALONE, 1.0, 0.0)], [1], [1])
+        problem([(0, 0, 0, NO_PARTNER, 1.0, 0.0)], [1], [1])
     with pytest.raises(SolveError, match="gain_first"):
-        problem([(0, 1, 0, ALONE, np.nan, 0.0)], [1], [1])
+        problem([(0, 1, 0, NO_PARTNER, np.nan, 0.0)], [1], [1])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fairlead.model.arrays import FloatArray
-from fairlead.policies._levels.hierarchy import TOP, TenantTree, TreePath
+from fairlead.model.tenants.tree import ROOT
+from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 from fairlead.policies.finish_time import RatioPath
 from fairlead.solve import (
     Columns,
@@ -57,9 +58,9 @@ def _problem(rng: np.random.Generator, classes: int, load: float) -> MaxMinProbl
 def _tree_path(rng: np.random.Generator, problem: MaxMinProblem) -> TreePath:
     tenants, classes = int(rng.integers(1, 9)), len(problem.size)
     parent = [
-        TOP if i == 0 or rng.random() < 0.5 else int(rng.integers(i)) for i in range(tenants)
+        ROOT if i == 0 or rng.random() < 0.5 else int(rng.integers(i)) for i in range(tenants)
     ]
-    tree = TenantTree(
+    tree = ClassTree(
         np.array(parent + rng.integers(tenants, size=classes).tolist()),
         rng.choice([1.0, 2.0, 3.0], tenants + classes),
         rng.permutation(tenants + classes),
@@ -94,7 +95,7 @@ def test_when_all_rise_alike_the_levels_are_those_of_max_min(classes: int, load:
         exact = solve_max_min(problem)
         _assert_feasible(problem, answer.share)
         np.testing.assert_allclose(answer.level, exact.level, atol=1e-7)
-        # Both take the least device time; what they hold in all is the same.
+        # Both take the least device time; their totals are the same.
         held = problem.size[:, None] * (answer.share - exact.share)
         assert abs(held.sum()) <= 1e-4 * problem.size.sum()
 

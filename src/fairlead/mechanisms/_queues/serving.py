@@ -1,4 +1,4 @@
-"""Serving jobs in an order: gangs whole, each on one accelerator, what runs kept in place."""
+"""Serves jobs in an order: whole gangs, each on one accelerator, running jobs kept in place."""
 
 from collections.abc import Iterable
 
@@ -6,110 +6,118 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import place
+from fairlead.placement import place_gangs
 
 
-class Room:
+class FreeDevicesByAccelerator:
     """The devices not given away yet on each accelerator, given to whole gangs only."""
 
     def __init__(self, snap: Snapshot, free: Iterable[int], *, fastest: bool = False) -> None:
-        """Offer so many devices: to each job its fastest, or else where most are left."""
+        """Offer these devices: to each job its fastest accelerator, or the one with most left."""
         self.free = list(free)
         self._fastest = fastest
         profiles = snap.profiles
         order = np.argsort(-profiles.speed, axis=1, kind="stable").tolist()
         self._runs_on = [
-            [kind for kind in kinds if speed[kind] > 0]
-            for kinds, speed in zip(order, profiles.speed.tolist(), strict=True)
+            [accelerator for accelerator in accelerators if speed[accelerator] > 0]
+            for accelerators, speed in zip(order, profiles.speed.tolist(), strict=True)
         ]
         if not fastest:
-            # Whoever does not know speeds must not prefer by them, not even to break ties.
-            self._runs_on = [sorted(kinds) for kinds in self._runs_on]
+            # A scheduler that knows no speeds must not prefer by them, not even to break ties.
+            self._runs_on = [sorted(accelerators) for accelerators in self._runs_on]
         self._gang: list[list[int]] = np.broadcast_to(
             profiles.gang_on, profiles.speed.shape
         ).tolist()
         self._profile: list[int] = snap.profile.tolist()
 
-    def gang(self, row: int, kind: int) -> int:
+    def gang(self, row: int, accelerator: int) -> int:
         """Return how many devices of an accelerator the job needs at once."""
-        return self._gang[self._profile[row]][kind]
+        return self._gang[self._profile[row]][accelerator]
 
-    def kinds(self, row: int) -> list[int]:
+    def accelerators(self, row: int) -> list[int]:
         """Return the accelerators on which the job can run."""
         return self._runs_on[self._profile[row]]
 
     def best(self, row: int) -> int:
-        """Return the accelerator with room for the job that it should take, NOBODY for none."""
+        """Return the accelerator with room for the job that it should take, ABSENT for none."""
         free, gang = self.free, self._gang[self._profile[row]]
-        fitting = [kind for kind in self.kinds(row) if free[kind] >= gang[kind]]
+        fitting = [
+            accelerator
+            for accelerator in self.accelerators(row)
+            if free[accelerator] >= gang[accelerator]
+        ]
         if not fitting:
-            return NOBODY
-        return fitting[0] if self._fastest else max(fitting, key=lambda kind: free[kind])
+            return ABSENT
+        return (
+            fitting[0]
+            if self._fastest
+            else max(fitting, key=lambda accelerator: free[accelerator])
+        )
 
-    def has(self, row: int, kind: int) -> bool:
-        """Tell whether the job's gang fits on this accelerator."""
-        return kind >= 0 and self.free[kind] >= self.gang(row, kind)
+    def has(self, row: int, accelerator: int) -> bool:
+        """Return whether the job's gang fits on this accelerator."""
+        return accelerator >= 0 and self.free[accelerator] >= self.gang(row, accelerator)
 
-    def take(self, row: int, kind: int) -> None:
+    def take(self, row: int, accelerator: int) -> None:
         """Give the job its devices."""
-        self.free[kind] -= self.gang(row, kind)
+        self.free[accelerator] -= self.gang(row, accelerator)
 
 
-def serve(room: Room, order: Iterable[int], wanted: IntArray) -> None:
-    """Give jobs that want nothing yet what is left, in this order; who does not fit waits.
+def serve_in_order(room: FreeDevicesByAccelerator, order: Iterable[int], wanted: IntArray) -> None:
+    """Give the remaining devices to jobs without any, in this order; gangs that do not fit wait.
 
-    A job that does not fit does not block those behind it: when what runs can be stopped, its
+    A job that does not fit does not block those behind it: where running jobs can be stopped, its
     turn comes with the next decision at which it stands before them.
     """
     for row in order:
         if not any(room.free):
             return
         if wanted[row] < 0:
-            kind = room.best(row)
-            if kind >= 0:
-                room.take(row, kind)
-                wanted[row] = kind
+            accelerator = room.best(row)
+            if accelerator >= 0:
+                room.take(row, accelerator)
+                wanted[row] = accelerator
 
 
 def serve_preemptively(snap: Snapshot, order: IntArray, *, fastest: bool = False) -> IntArray:
     """Return rows → accelerator (-1: none) when jobs are served in this order from all devices.
 
     With ``fastest`` each job takes the fastest accelerator with room, and moves if that is
-    another than before. Otherwise jobs that go on stay where they are, and those that start
+    another than before. Otherwise running jobs stay where they are, and those that start
     take the accelerator with most devices left.
     """
     rows: list[int] = order.tolist()
-    wanted = np.full(len(snap.job), NOBODY, dtype=np.int64)
-    room = Room(snap, snap.capacity.tolist(), fastest=fastest)
+    wanted = np.full(len(snap.job), ABSENT, dtype=np.int64)
+    room = FreeDevicesByAccelerator(snap, snap.capacity.tolist(), fastest=fastest)
     if fastest:
-        serve(room, rows, wanted)
+        serve_in_order(room, rows, wanted)
         return wanted
     on: list[int] = snap.on.tolist()
     for row in rows:
-        kind = on[row] if room.has(row, on[row]) else room.best(row)
-        if kind >= 0:
-            room.take(row, kind)
-            wanted[row] = kind
+        accelerator = on[row] if room.has(row, on[row]) else room.best(row)
+        if accelerator >= 0:
+            room.take(row, accelerator)
+            wanted[row] = accelerator
     kept = _without_moves(snap, rows, wanted)
     return wanted if kept is None else kept
 
 
 def _without_moves(snap: Snapshot, rows: list[int], chosen: IntArray) -> IntArray | None:
     """Return the same choice of jobs with nobody moved, None where gangs then do not fit."""
-    room = Room(snap, snap.capacity.tolist())
+    room = FreeDevicesByAccelerator(snap, snap.capacity.tolist())
     goes_on = (chosen >= 0) & (snap.on >= 0)
-    wanted = np.where(goes_on, snap.on, NOBODY)
+    wanted = np.where(goes_on, snap.on, ABSENT)
     for row in goes_on.nonzero()[0].tolist():
         room.take(row, int(wanted[row]))
     starts = [row for row in rows if chosen[row] >= 0 and not goes_on[row]]
     # Larger gangs first; stable: equal ones keep their order.
     starts.sort(key=lambda row: room.gang(row, int(chosen[row])), reverse=True)
-    serve(room, starts, wanted)
+    serve_in_order(room, starts, wanted)
     if any(wanted[row] < 0 for row in starts):
         return None
-    serve(room, rows, wanted)
+    serve_in_order(room, rows, wanted)
     return wanted
 
 
@@ -117,11 +125,15 @@ def serve_idle_devices(
     snap: Snapshot, order: IntArray, idle: IntArray, *, fastest: bool = False
 ) -> Placements:
     """Return jobs that hold nothing, served in this order from idle devices only."""
-    kinds = len(snap.capacity)
-    free = np.bincount(snap.cluster.accelerator_of[idle], minlength=kinds)
-    wanted = np.full(len(snap.job), NOBODY, dtype=np.int64)
-    waits = ~holding(snap)
-    serve(Room(snap, free.tolist(), fastest=fastest), order[waits[order]].tolist(), wanted)
+    n_accelerators = len(snap.capacity)
+    free = np.bincount(snap.cluster.accelerator_of[idle], minlength=n_accelerators)
+    wanted = np.full(len(snap.job), ABSENT, dtype=np.int64)
+    waits = ~holds_devices(snap)
+    serve_in_order(
+        FreeDevicesByAccelerator(snap, free.tolist(), fastest=fastest),
+        order[waits[order]].tolist(),
+        wanted,
+    )
     return start_on(snap, idle, wanted)
 
 
@@ -132,10 +144,10 @@ def start_on(snap: Snapshot, idle: IntArray, wanted: IntArray) -> Placements:
         return NO_PLACEMENTS
     free = np.zeros(len(snap.cluster.node_of), dtype=bool)
     free[idle] = True
-    return place(snap, free, rows, wanted[rows])
+    return place_gangs(snap, free, rows, wanted[rows])
 
 
-def holding(snap: Snapshot) -> BoolArray:
+def holds_devices(snap: Snapshot) -> BoolArray:
     """rows → the job holds devices, or devices wait for it."""
     held = np.zeros(len(snap.job) + 1, dtype=bool)
     held[snap.holds] = True
@@ -147,7 +159,7 @@ def idle_devices(snap: Snapshot) -> IntArray:
 
     Devices that only wait for a job count as idle: a new plan decides about them again.
     """
-    runs = np.append(snap.on != NOBODY, False)
+    runs = np.append(snap.on != ABSENT, False)
     busy: BoolArray = np.logical_or.reduce(runs[snap.holds], axis=0)
     idle: IntArray = snap.usable[~busy[snap.usable]]
     return idle

@@ -1,4 +1,4 @@
-"""Who may run where, and how much that is wanted."""
+"""Candidate (row, column) entries of a round with their weights."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What jobs were promised and what they had: the memory of mechanisms that realise shares."""
+"""Time owed to jobs: the memory of mechanisms that realise shares."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ _TABLES = SHARE, OWED, CARRIED, RECEIVED = range(4)
 
 @value
 class Account:
-    """The allocation in force and how far each job is from it, as of the last plan's start.
+    """The current allocation and the time owed to each job, as of the last plan's start.
 
     ``tables`` holds four tables of jobs × accelerators side by side, so that one operation
     brings all of them into a new order of jobs.
@@ -44,7 +44,7 @@ class Account:
         owed: FloatArray = self.tables[OWED]
         return owed
 
-    def brought_forward(self, snap: Snapshot) -> "Account":
+    def advanced_to(self, snap: Snapshot) -> "Account":
         """Return the account as it stands at the snapshot's start; new jobs are owed nothing."""
         if compiled is not None:
             tables = np.empty((len(_TABLES), *snap.received_s.shape))
@@ -72,10 +72,10 @@ class Account:
             tables[RECEIVED, new] = snap.received_s[new]
         return tables
 
-    def reallocated(
+    def with_new_shares(
         self, policy: Policy, snap: Snapshot, warm: WarmStart, *, carry_s: float
     ) -> "Account":
-        """Return the account under new shares, nothing owed; up to ``carry_s`` carried along."""
+        """Return the account under new shares, nothing owed; up to ``carry_s`` is carried over."""
         allocation = allocate(policy, snap, warm)
         if allocation.rows != "jobs" or allocation.measure != "time":
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Improving an assignment of rows to a few columns until all of them are used."""
+"""Improves an assignment of rows to a few columns until all devices are used."""
 
 from bisect import bisect
 from math import inf
@@ -10,23 +10,23 @@ from fairlead.model.arrays import BoolArray
 
 _MIN_GAIN = 1e-9
 _MAX_EXCHANGES = 64
-"""a guard; the gains shrink fast, and later rounds make up for what is left"""
+"""a guard; gains shrink fast, and later rounds make up for the rest"""
 _NOBODY = -1
 
 
-class Exchange:
+class AssignmentExchange:
     """An assignment of rows, each to one of a few columns or to none.
 
     The columns and one node for "not assigned" form a graph: the arc a → b gains what the best
     row at a adds by moving to b. An assignment is optimal exactly when no circle in this graph
-    gains. Who could move along an arc is listed by rising gain, so that the best is at hand; who
-    has left the node meanwhile is passed over.
+    gains. The movers of an arc are listed by rising gain, so that the best is at hand; a row that
+    has left the node meanwhile is skipped.
     """
 
     def __init__(
         self, entries: CandidateEntries, fixed: BoolArray | None, at: list[int], free: list[int]
     ) -> None:
-        """Begin with who is where (below 0: nowhere); rows that are ``fixed`` stay there."""
+        """Start from rows → column (below 0: none); rows that are ``fixed`` stay there."""
         self._free = free
         self._out = out = len(free)
         self._where = [out if column < 0 else column for column in at]
@@ -37,9 +37,9 @@ class Exchange:
         self._worth[entries.row, entries.column] = entries.weight
         self._worth[:, out] = 0.0
         self._gains: list[list[list[float]]] = []
-        """node → node → what those who could move would add, rising"""
+        """node → node → gains of its movers, rising"""
         self._movers: list[list[list[int]]] = []
-        """node → node → who they are"""
+        """node → node → movers"""
         self._index_movers(fixed)
         self._best = [[-inf] * (out + 1) for _ in range(out + 1)]
         """node → node → the greatest gain"""
@@ -61,7 +61,7 @@ class Exchange:
             self._gains.append(gains.T.tolist())
 
     def improve(self) -> bool:
-        """Exchange rows while a column has room and that adds weight; tell if anything changed."""
+        """Exchange rows while a column has room and weight grows; return whether any row moved."""
         for turn in range(_MAX_EXCHANGES):
             circle = self._improving_cycle() if any(self._free) else None
             if circle is None:

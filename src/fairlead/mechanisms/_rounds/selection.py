@@ -1,4 +1,4 @@
-"""Which units run this round: a choice of rows for columns, no row twice, gangs whole."""
+"""Selects the rows that run this round: no row twice, whole gangs."""
 
 from dataclasses import dataclass
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from fairlead.compiled import compiled
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
-from fairlead.mechanisms._rounds.exchange import Exchange
+from fairlead.mechanisms._rounds.exchange import AssignmentExchange
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import place
+from fairlead.placement import place_gangs
 
 _NONE, _BUSY = -1, -2
 
 
 @dataclass(slots=True)
-class Choice:
-    """A round's choice under way: what is free, and who wants which column."""
+class RoundSelection:
+    """A round's selection in progress: free devices, and the column chosen for each row."""
 
     gang: IntArray | None
     """rows, or rows × columns where these differ → devices needed at once; None: always one"""
@@ -27,13 +27,15 @@ class Choice:
     """rows → column chosen; -1 for none so far, -2 for one that runs already or must not"""
 
     @classmethod
-    def of(cls, gang: IntArray, free: list[int]) -> "Choice":
-        """Return a choice in which nothing is chosen yet; ``gang`` is that of the fields."""
+    def of(cls, gang: IntArray, free: list[int]) -> "RoundSelection":
+        """Return a selection without rows; ``gang`` is that of the fields."""
         return cls(gang, free, np.full(len(gang), _NONE))
 
     @classmethod
-    def for_jobs(cls, snap: Snapshot, free: list[int], busy: BoolArray | None = None) -> "Choice":
-        """Return a choice among a snapshot's jobs, those who are busy left out."""
+    def for_jobs(
+        cls, snap: Snapshot, free: list[int], busy: BoolArray | None = None
+    ) -> "RoundSelection":
+        """Return a selection among a snapshot's jobs, busy ones left out."""
         profiles = snap.profiles
         gang = None if profiles.single else snap.gang if profiles.gangs is None else snap.gang_on
         if busy is None:
@@ -41,8 +43,8 @@ class Choice:
         return cls(gang, free, np.where(busy, _BUSY, _NONE))
 
     @classmethod
-    def for_waiting(cls, snap: Snapshot, idle: IntArray) -> "Choice":
-        """Return a choice among the jobs without devices, for those that are idle."""
+    def for_waiting(cls, snap: Snapshot, idle: IntArray) -> "RoundSelection":
+        """Return a selection among the jobs without devices, for the idle devices."""
         free = np.bincount(snap.cluster.accelerator_of[idle], minlength=len(snap.capacity))
         busy = np.zeros(len(snap.job) + 1, dtype=bool)
         busy[snap.holds] = True
@@ -67,7 +69,7 @@ class Choice:
         return count
 
     def assign(self, entries: CandidateEntries) -> None:
-        """Take entries by Algorithm 1 in the order of their weights, then use what is left free.
+        """Take entries by Algorithm 1 in the order of their weights, then use the free devices.
 
         If devices stay free while rows that want others wait, rows of one device are exchanged
         so that these can run, in the way that adds most weight.
@@ -90,7 +92,7 @@ class Choice:
             waits &= ~fixed
         if not np.count_nonzero(waits[entries.row]):
             return
-        exchange = Exchange(entries, fixed, self.wanted.tolist(), self.free)
+        exchange = AssignmentExchange(entries, fixed, self.wanted.tolist(), self.free)
         if exchange.improve():
             for row, column in exchange.moved().items():
                 self.wanted[row] = column
@@ -102,7 +104,7 @@ class Choice:
         return needs
 
     def fill(self, speed: FloatArray, owed: FloatArray) -> None:
-        """Let rows not taken yet use what is still free: first those least ahead of their share.
+        """Give free devices to rows not taken yet: first to those least ahead of their share.
 
         Of rows that are owed alike, those that run relatively best there come first.
         """
@@ -127,4 +129,4 @@ class Choice:
             return NO_PLACEMENTS
         is_idle = np.zeros(len(snap.cluster.node_of), dtype=bool)
         is_idle[idle] = True
-        return place(snap, is_idle, rows, wanted[rows])
+        return place_gangs(snap, is_idle, rows, wanted[rows])

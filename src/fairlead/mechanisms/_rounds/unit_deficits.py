@@ -1,4 +1,4 @@
-"""What units were promised and what they had: the memory of rounds with packed jobs."""
+"""Time owed to units: the memory of rounds with packed jobs."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from fairlead.mechanisms._rounds.deficits import CARRIED, OWED, SHARE
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.errors import UsageError
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import Snapshot
 
 _TABLES = (SHARE, OWED, CARRIED)
@@ -16,7 +16,7 @@ _TABLES = (SHARE, OWED, CARRIED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitAccount:
-    """The allocation in force and how far each unit is from it, as of the last plan's start.
+    """The current allocation and the time owed to each unit, as of the last plan's start.
 
     Units are first the jobs alone, in the order of ``job``, whether they have shares or not,
     then the packed ones.
@@ -24,13 +24,13 @@ class UnitAccount:
 
     job: IntArray
     packed: IntArray
-    """packed units × width → job numbers, ascending, then NOBODY where a unit has fewer"""
+    """packed units × width → job numbers, ascending, then ABSENT where a unit has fewer"""
     tables: FloatArray
-    """shares, time owed and time carried along, each units × accelerators"""
+    """shares, time owed and time carried over, each units × accelerators"""
     received_s: FloatArray
     """jobs × accelerators → time received as of the last plan"""
     ran: IntArray
-    """jobs → the unit as a part of which the last plan let it run, NOBODY for none"""
+    """jobs → the unit as a part of which the last plan let it run, ABSENT for none"""
     starts_at: float
     solved_at: float
     changes: int
@@ -49,7 +49,7 @@ class UnitAccount:
         owed: FloatArray = self.tables[OWED]
         return owed
 
-    def brought_forward(self, snap: Snapshot) -> "UnitAccount":
+    def advanced_to(self, snap: Snapshot) -> "UnitAccount":
         """Return the account at the snapshot's start; new jobs are owed nothing.
 
         Units with a job that has ended are gone, with all they were owed or ahead.
@@ -88,25 +88,25 @@ class UnitAccount:
 
     def _in_order_of(self, snap: Snapshot) -> "UnitAccount":
         """Return the account for the snapshot's jobs, nothing else changed."""
-        n, kinds = snap.received_s.shape
+        n, n_accelerators = snap.received_s.shape
         known = np.isin(snap.job, self.job)
         at = np.searchsorted(self.job, snap.job[known])
-        stays = ((self.packed == NOBODY) | np.isin(self.packed, snap.job)).all(axis=1)
+        stays = ((self.packed == ABSENT) | np.isin(self.packed, snap.job)).all(axis=1)
         packed = self.packed[stays]
-        tables = np.zeros((len(_TABLES), n + len(packed), kinds))
+        tables = np.zeros((len(_TABLES), n + len(packed), n_accelerators))
         received = snap.received_s.copy()
-        ran = np.full(n, NOBODY)
+        ran = np.full(n, ABSENT)
         if len(self.job):
             before = len(self.job)
             tables[:, :n][:, known] = self.tables[:, at]
             tables[:, n:] = self.tables[:, before:][:, stays]
             received[known] = self.received_s[at]
-            row_of = np.full(before + len(self.packed) + 1, NOBODY)
+            row_of = np.full(before + len(self.packed) + 1, ABSENT)
             row_of[:-1][at] = known.nonzero()[0]
             row_of[before:-1][stays] = np.arange(n, n + len(packed))
             ran[known] = row_of[self.ran[at]]
             # The time that a job had in a unit that is gone counts for no other unit.
-            gone = known.nonzero()[0][(self.ran[at] != NOBODY) & (ran[known] == NOBODY)]
+            gone = known.nonzero()[0][(self.ran[at] != ABSENT) & (ran[known] == ABSENT)]
             received[gone] = snap.received_s[gone]
         return UnitAccount(
             snap.job,
@@ -119,12 +119,12 @@ class UnitAccount:
             self.changes,
         )
 
-    def reallocated(
+    def with_new_shares(
         self, allocation: Allocation, snap: Snapshot, *, carry_s: float
     ) -> "UnitAccount":
-        """Return the account under new shares, nothing owed; up to ``carry_s`` carried along.
+        """Return the account under new shares, nothing owed; up to ``carry_s`` is carried over.
 
-        What is owed to a unit is carried along where the same jobs have shares together again.
+        A unit's debt is carried over where the same jobs have shares together again.
         """
         n = len(snap.job)
         packed, share = shares_of_units(allocation, snap)
@@ -160,17 +160,17 @@ def shares_of_units(allocation: Allocation, snap: Snapshot) -> tuple[IntArray, F
             f"this mechanism realises time shares of units of jobs, not"
             f" {allocation.measure} of {allocation.rows}"
         )
-    n, kinds = len(snap.job), len(snap.capacity)
-    share = np.zeros((len(allocation.share), kinds))
+    n, n_accelerators = len(snap.job), len(snap.capacity)
+    share = np.zeros((len(allocation.share), n_accelerators))
     for column, (accelerator, _) in enumerate(allocation.columns):
         share[:, accelerator] += np.maximum(allocation.share[:, column], 0.0)
     last = np.iinfo(np.int64).max
     members = np.sort(np.where(allocation.members < 0, last, allocation.members), axis=1)
-    members[members == last] = NOBODY
+    members[members == last] = ABSENT
     alone = (members[:, 1:] < 0).all(axis=1)
     packs = ~alone & (share > 0).any(axis=1)
     packed, unit = np.unique(members[packs], axis=0, return_inverse=True)
-    shares = np.zeros((n + len(packed), kinds))
+    shares = np.zeros((n + len(packed), n_accelerators))
     np.add.at(shares, np.searchsorted(snap.job, members[alone, 0]), share[alone])
     np.add.at(shares, n + unit.reshape(-1), share[packs])
     return packed, shares

@@ -1,4 +1,4 @@
-"""Which units run this round when units may have jobs in common."""
+"""Selects the units that run this round where units may have jobs in common."""
 
 from collections.abc import Iterable
 
@@ -6,17 +6,17 @@ import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.model.arrays import IntArray
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 
 _MAX_TRIALS = 32
-"""a guard; later rounds make up for what is left"""
+"""a guard; later rounds make up for the rest"""
 _MIN_GAIN = 1e-9
 
 
 class UnitSelection:
     """A round's choice under way: units for columns, no job twice, gangs whole.
 
-    ``members`` is units × width → rows of jobs, ascending, then NOBODY; ``gang`` is entries →
+    ``members`` is units × width → rows of jobs, ascending, then ABSENT; ``gang`` is entries →
     devices needed at once. Of entries with the same weight the one that serves more jobs comes
     first.
     """
@@ -34,7 +34,7 @@ class UnitSelection:
         unit = entries.row[order]
         self.free = free
         """columns → devices left"""
-        self.unit_of = [NOBODY] * (n_jobs + 1)
+        self.unit_of = [ABSENT] * (n_jobs + 1)
         """rows of jobs → unit that it runs in; the last one is nobody's"""
         self._unit: list[int] = unit.tolist()
         self._column: list[int] = entries.column[order].tolist()
@@ -50,7 +50,7 @@ class UnitSelection:
         return {unit: self._column[i] for unit, i in sorted(self._entry.items())}
 
     def assign(self) -> None:
-        """Take entries in the order of their weights, then use what is left free."""
+        """Take entries in the order of their weights, then use the free devices."""
         entries = range(len(self._unit))
         self._pick(entries)
         if any(self.free) and len(self._entry) < len(self._unit):
@@ -62,13 +62,13 @@ class UnitSelection:
         self.free[self._column[i]] -= self._gang[i]
         for row in self._members[i]:
             self.unit_of[row] = unit
-        self.unit_of[-1] = NOBODY
+        self.unit_of[-1] = ABSENT
 
     def _drop(self, i: int) -> None:
         del self._entry[self._unit[i]]
         self.free[self._column[i]] += self._gang[i]
         for row in self._members[i]:
-            self.unit_of[row] = NOBODY
+            self.unit_of[row] = ABSENT
 
     def _pick(self, entries: Iterable[int]) -> list[int]:
         """Take every entry that still fits, in the order given: Gavel's Algorithm 1."""
@@ -88,7 +88,7 @@ class UnitSelection:
     def _improve(self, entries: range) -> None:
         """Let units run on free devices in place of those that hold their jobs, if that gains.
 
-        Whoever makes room frees devices and partners for others, which counts.
+        A unit that makes room frees devices and partners for others, which counts.
         """
         trials = 0
         for i in entries:
@@ -100,7 +100,7 @@ class UnitSelection:
                 return
 
     def _exchange(self, i: int, entries: range) -> None:
-        out = {self.unit_of[row] for row in self._members[i]} - {NOBODY}
+        out = {self.unit_of[row] for row in self._members[i]} - {ABSENT}
         dropped = [self._entry[unit] for unit in sorted(out)]
         for entry in dropped:
             self._drop(entry)
@@ -117,8 +117,8 @@ class UnitSelection:
 
 def rows_of_units(packed: IntArray, job: IntArray) -> IntArray:
     """Return units × width → rows of jobs: the jobs alone first, then the packed units."""
-    members = np.full((len(job) + len(packed), max(packed.shape[1], 1)), NOBODY, dtype=np.int64)
+    members = np.full((len(job) + len(packed), max(packed.shape[1], 1)), ABSENT, dtype=np.int64)
     members[: len(job), 0] = np.arange(len(job))
-    found = np.searchsorted(job, packed)
-    members[len(job) :] = np.where(packed < 0, NOBODY, found)
+    row = np.searchsorted(job, packed)
+    members[len(job) :] = np.where(packed < 0, ABSENT, row)
     return members

@@ -1,21 +1,21 @@
-"""Who is due what of one accelerator: effective tickets (§3.2)."""
+"""Effective tickets: the devices of one accelerator that each tenant is due (§3.2)."""
 
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
 
 
-class Pool:
-    """One accelerator's devices, the tenants' tickets for them, and what their jobs can use.
+class AcceleratorPool:
+    """One accelerator's devices, the tenants' tickets for them, and their demand.
 
-    Everybody has some tickets. Who needs less than its share is satisfied first, and the rest
-    is divided anew among the others: the weight readjustment of §3.2.
+    All tenants have some tickets. A tenant that needs less than its share is satisfied first, and
+    the rest is divided again among the others: the weight readjustment of §3.2.
     """
 
     def __init__(self, tickets: FloatArray, devices: float) -> None:
         self.tickets, self.devices = tickets, devices
         self.demand = np.zeros(len(tickets))
-        """tenants → devices that its jobs at home here can use"""
+        """tenants → devices that its jobs with a home here can use"""
         self._due: FloatArray | None = None
         self._level = np.inf
         self._total = 0.0
@@ -25,7 +25,7 @@ class Pool:
 
     def add(self, tenant: int, devices: float) -> None:
         """Count devices that a tenant can use from now on; fewer if negative."""
-        # Who shares its devices among its jobs already takes no more from others.
+        # A tenant that already shares its devices among its jobs takes no more from others.
         shares = self._due is not None and self.demand[tenant] > self._due[tenant] + 1e-9
         self.demand[tenant] += devices
         if devices > 0 and shares:
@@ -65,7 +65,7 @@ class Pool:
         return self._due
 
     def time(self, tenant: int, more: int) -> float:
-        """Return the part of the time for which jobs run if they could use so many devices more.
+        """Return the part of the time for which jobs run if they can use ``more`` devices.
 
         This is ticketsPerGPU once a job has come, by which Algorithm 2 judges an accelerator.
         """

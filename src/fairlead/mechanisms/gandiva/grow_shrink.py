@@ -2,7 +2,7 @@
 
 import math
 
-from fairlead.mechanisms.gandiva.memory import Task
+from fairlead.mechanisms.gandiva.memory import GandivaJob
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import FloatArray
 
@@ -31,14 +31,14 @@ def resize(
         for task in tasks:
             new = sizes[task.job]
             if new > task.size >= task.floor:
-                task.grown_from, task.speed_before = task.size, task.now
+                task.grown_from, task.speed_before = task.size, task.current_speed
             if new != task.size:
-                task.now = math.nan
+                task.current_speed = math.nan
             task.size = float(new)
         servers.extra[server] = sum(sizes[task.job] - task.floor for task in tasks)
 
 
-def _sizes(tasks: list[Task], spare: int, quiet: bool) -> dict[int, int]:
+def _sizes(tasks: list[GandivaJob], spare: int, quiet: bool) -> dict[int, int]:
     sizes = {task.job: task.floor for task in tasks}
 
     def give(limit: dict[int, float]) -> None:
@@ -47,7 +47,7 @@ def _sizes(tasks: list[Task], spare: int, quiet: bool) -> dict[int, int]:
             hungry = [task for task in tasks if sizes[task.job] < limit[task.job]]
             if not hungry:
                 return
-            best = min(hungry, key=lambda t: (sizes[t.job] / t.gang, -_pace(t), t.job))
+            best = min(hungry, key=lambda t: (sizes[t.job] / t.gang, -_speed_per_device(t), t.job))
             sizes[best.job] += 1
             spare -= 1
 
@@ -59,12 +59,14 @@ def _sizes(tasks: list[Task], spare: int, quiet: bool) -> dict[int, int]:
     return sizes
 
 
-def _pace(task: Task) -> float:
+def _speed_per_device(task: GandivaJob) -> float:
     """Return measured steps per second for each device; 0 while nothing is known."""
-    return 0.0 if math.isnan(task.now) or not task.size else task.now / task.size
+    return (
+        0.0 if math.isnan(task.current_speed) or not task.size else task.current_speed / task.size
+    )
 
 
-def learn(task: Task, speed: float, *, least_gain: float) -> None:
+def learn(task: GandivaJob, speed: float, *, least_gain: float) -> None:
     """Note that growing was of no use where the speed did not rise with it."""
     if task.size > task.grown_from > 0 and speed <= (1.0 + least_gain) * task.speed_before:
         task.enough = task.grown_from

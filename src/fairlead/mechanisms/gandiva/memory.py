@@ -1,9 +1,10 @@
-"""What Gandiva knows of jobs: measured by themselves, or remembered from plan to plan."""
+"""Facts about jobs that Gandiva measures or remembers from plan to plan."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +18,7 @@ Home = dict[int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class GandivaJob:
     """One job while a plan is made; a memory keeps the fields from ``pass_s`` on."""
 
     row: int
@@ -31,27 +32,27 @@ class Task:
     rank: Rank
     lease: int
     pass_s: float = 0.0
-    """time had over weight: who has least is served next"""
+    """time received over weight; the least is served next"""
     received_s: float = 0.0
-    """time had in all, as of the last plan"""
+    """total time received, as of the last plan"""
     shared_weight: float = 1.0
     """weight of the unit in which it ran last"""
     size: float = 0.0
     """devices it was given last"""
-    kind: float = -1.0
-    """accelerator to which ``best`` belongs"""
-    best: float = math.nan
+    accelerator: float = -1.0
+    """accelerator to which ``best_speed`` belongs"""
+    best_speed: float = math.nan
     """most steps per second measured there, alone and in one server, at its own size"""
-    now: float = math.nan
+    current_speed: float = math.nan
     """steps per second measured last"""
     utilization: float = math.nan
     """measured alone"""
     memory_gib: float = math.nan
     """measured alone"""
     moved_at: float = -math.inf
-    """when it was last moved away from interference"""
+    """time of its last move away from interference"""
     apart: float = 0.0
-    """1 when it was, so that nobody is moved back beside it"""
+    """1 after such a move, so that no job is moved back beside it"""
     failures: float = 0.0
     """packings of it that were undone"""
     enough: float = math.inf
@@ -67,24 +68,24 @@ class Task:
         return self.floor < self.ceiling
 
 
-_FIELDS = [part.name for part in fields(Task)]
+_FIELDS = [part.name for part in fields(GandivaJob)]
 _KEPT = tuple(_FIELDS[_FIELDS.index("pass_s") :])
-"""what a memory keeps of a task, in order"""
+"""fields of a task that a memory keeps, in order"""
 _GIVEN = attrgetter(*_KEPT)
 
 
 @dataclass(slots=True, eq=False)
-class Unit:
-    """Jobs on the same devices, most often one, and where they belong."""
+class GandivaUnit:
+    """Jobs on the same devices, most often one, and their home."""
 
-    tasks: list[Task]
+    tasks: list[GandivaJob]
     home: Home = field(default_factory=dict)
     total: float = math.nan
     """measured speeds of its jobs, each over its speed alone, added up; NaN while unknown"""
     joined: int = 0
-    """how many of its jobs, the last ones, are packed on trial"""
-    bar: float = 0.0
-    """what its total has to exceed for them to stay"""
+    """number of its jobs, counted from the last, that are packed on trial"""
+    minimum_speed: float = 0.0
+    """total speed that the trial has to exceed"""
 
     @property
     def job(self) -> int:
@@ -93,7 +94,7 @@ class Unit:
 
     @property
     def need(self) -> int:
-        """How many devices it needs at least."""
+        """The least number of devices it needs."""
         return self.tasks[0].floor
 
     @property
@@ -108,46 +109,48 @@ class Unit:
 
     @property
     def pass_s(self) -> float:
-        """When it is its turn, the mean over its jobs."""
+        """The mean pass of its jobs."""
         return sum(task.pass_s for task in self.tasks) / len(self.tasks)
 
     @property
     def utilization(self) -> float:
-        """How busy its jobs keep a device together, as measured of each alone."""
+        """The sum of its jobs' utilisations, each measured alone."""
         return sum(task.utilization for task in self.tasks)
 
     @property
     def memory_gib(self) -> float:
-        """What its jobs need together; nothing for those that did not tell."""
+        """The sum of its jobs' memory; jobs that reported none count as 0."""
         return sum(0.0 if math.isnan(t.memory_gib) else t.memory_gib for t in self.tasks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """What Gandiva keeps from one plan to the next."""
+class GandivaMemory:
+    """Facts that Gandiva keeps from one plan to the next."""
+
+    WIRE_NAME: ClassVar[str] = "Memory"
 
     at: float
     changes: int
     """the snapshot's count of changes at the last plan"""
     job: IntArray
     facts: FloatArray
-    """jobs × what is kept of each"""
+    """jobs × kept fields"""
     units: tuple[tuple[int, ...], ...]
     """the jobs of every unit that has a home"""
     homes: tuple[tuple[tuple[int, int], ...], ...]
     """units → servers and how many devices of each"""
     trials: FloatArray
-    """units × (total speed, how many jobs are on trial, what the total has to exceed)"""
+    """units × (total speed, jobs on trial, total speed to exceed)"""
     failed: tuple[tuple[int, int], ...]
     """pairs of jobs whose packing was undone, the smaller number first"""
     load: IntArray
     """servers → devices wanted there"""
     changed_at: FloatArray
-    """servers → when that last changed"""
+    """servers → time of its last change"""
 
     @classmethod
-    def empty(cls) -> "Memory":
-        """Return what is known before the first plan: nothing."""
+    def empty(cls) -> "GandivaMemory":
+        """Return the memory before the first plan."""
         none = np.zeros((0, len(_KEPT)))
         return cls(-math.inf, -1, NO_INTS, none, (), (), np.zeros((0, 3)), (), NO_INTS, none[:, 0])
 
@@ -155,16 +158,16 @@ class Memory:
     def of(
         cls,
         snap: Snapshot,
-        units: Sequence[Unit],
+        units: Sequence[GandivaUnit],
         failed: Iterable[tuple[int, int]],
         load: IntArray,
         changed_at: FloatArray,
-    ) -> "Memory":
-        """Return what is to be kept of a plan."""
+    ) -> "GandivaMemory":
+        """Return the memory after a plan."""
         tasks = sorted((task for unit in units for task in unit.tasks), key=lambda task: task.job)
         facts = [_GIVEN(task) for task in tasks]
         homed = [unit for unit in units if unit.home]
-        trials = [(unit.total, unit.joined, unit.bar) for unit in homed]
+        trials = [(unit.total, unit.joined, unit.minimum_speed) for unit in homed]
         there = set(snap.job.tolist())
         return cls(
             snap.starts_at,
@@ -180,8 +183,8 @@ class Memory:
         )
 
 
-def tasks_of(snap: Snapshot, memory: Memory) -> dict[int, Task]:
-    """Return job → task for all jobs of the snapshot, with what is remembered and measured."""
+def tasks_of(snap: Snapshot, memory: GandivaMemory) -> dict[int, GandivaJob]:
+    """Return job → task for all jobs of the snapshot, with remembered and measured facts."""
     profiles = snap.profiles
     gang, weight = profiles.gang.tolist(), profiles.weight.tolist()
     least = gang if profiles.min_gang is None else profiles.min_gang.tolist()
@@ -197,10 +200,10 @@ def tasks_of(snap: Snapshot, memory: Memory) -> dict[int, Task]:
         snap.lease.tolist(),
         strict=True,
     )
-    tasks: dict[int, Task] = {}
+    tasks: dict[int, GandivaJob] = {}
     for row, (job, p, priority, lease) in enumerate(rows):
         rank = of_tenant[tenant[p]], priority
-        task = Task(
+        task = GandivaJob(
             *(row, job, least[p], gang[p], most[p], weight[p], rank, lease), *kept.get(job, ())
         )
         if job in kept:
@@ -211,7 +214,9 @@ def tasks_of(snap: Snapshot, memory: Memory) -> dict[int, Task]:
     return tasks
 
 
-def fresh(snap: Snapshot, memory: Memory) -> dict[int, tuple[float, float, float]]:
+def new_measurements(
+    snap: Snapshot, memory: GandivaMemory
+) -> dict[int, tuple[float, float, float]]:
     """Return job → speed, utilisation and memory that it has measured since the last plan."""
     measured = snap.measured
     if measured is None:

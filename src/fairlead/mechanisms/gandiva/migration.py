@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva.memory import Home, Unit
+from fairlead.mechanisms.gandiva.memory import GandivaUnit, Home
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import BoolArray, IntArray
 
@@ -41,7 +41,7 @@ def _move_one(servers: Servers, source: int, running: set[int]) -> bool:
     return False
 
 
-def together(servers: Servers) -> None:
+def consolidate_units(servers: Servers) -> None:
     """Bring units on several servers onto fewer, where devices are free (§4.2.2, Figure 8)."""
     for unit in list(servers.all_units()):
         if len(unit.home) < 2:
@@ -49,9 +49,9 @@ def together(servers: Servers) -> None:
         free = servers.size - servers.load
         for server, count in unit.home.items():
             free[server] += count
-        kind = servers.kind[next(iter(unit.home))]
+        accelerator = servers.accelerator[next(iter(unit.home))]
         there = np.array([unit.home.get(s, 0) for s in range(len(free))])
-        home = _fewest(unit.need, (servers.kind == kind) & (free > 0), free, there)
+        home = _fewest(unit.need, (servers.accelerator == accelerator) & (free > 0), free, there)
         if home is not None and len(home) < len(unit.home):
             servers.move(unit, home)
 
@@ -70,7 +70,7 @@ def _fewest(need: int, allowed: BoolArray, free: IntArray, there: IntArray) -> H
     return None
 
 
-def away(servers: Servers, at: float, *, loss: float, settle_s: float) -> None:
+def move_from_neighbours(servers: Servers, at: float, *, loss: float, settle_s: float) -> None:
     """Move jobs that were measured to suffer from neighbours to where fewer are.
 
     A job suffers when it is slower by ``loss`` than the best that was measured of it on this
@@ -82,14 +82,17 @@ def away(servers: Servers, at: float, *, loss: float, settle_s: float) -> None:
         if len(unit.tasks) > 1 or len(unit.home) > 1 or task.elastic:
             continue
         (server,) = unit.home
-        suffers = task.now < (1.0 - loss) * task.best and servers.kind[server] == task.kind
+        suffers = (
+            task.current_speed < (1.0 - loss) * task.best_speed
+            and servers.accelerator[server] == task.accelerator
+        )
         if not suffers or len(servers.units[server]) < 2 or at - task.moved_at < settle_s:
             continue
         others = servers.load[server] - unit.need
-        good = (servers.kind == servers.kind[server]) & (servers.load < others)
+        good = (servers.accelerator == servers.accelerator[server]) & (servers.load < others)
         good &= servers.size - servers.load >= unit.need
         if good.any():
-            task.moved_at, task.apart, task.now = at, 1.0, math.nan
+            task.moved_at, task.apart, task.current_speed = at, 1.0, math.nan
             servers.move(unit, {int(np.where(good, servers.load, np.inf).argmin()): unit.need})
 
 
@@ -111,21 +114,25 @@ def defragment(servers: Servers, *, part: float) -> None:
         passed[source] = True
         if _has_no_displaced_job(servers, source):
             for unit in list(servers.units[source].values()):
-                _give(servers, unit, source)
+                _move_elsewhere(servers, unit, source)
 
 
-def _give(servers: Servers, unit: Unit, source: int) -> None:
+def _move_elsewhere(servers: Servers, unit: GandivaUnit, source: int) -> None:
     if len(unit.home) > 1 or any(task.elastic for task in unit.tasks):
         return
     free = servers.size - servers.load
-    good = (servers.kind == servers.kind[source]) & (free >= unit.need) & (servers.load > 0)
+    good = (
+        (servers.accelerator == servers.accelerator[source])
+        & (free >= unit.need)
+        & (servers.load > 0)
+    )
     good &= free <= free[source]
     good[source] = False
-    found = [s for s in good.nonzero()[0].tolist() if _has_no_displaced_job(servers, s)]
-    if found:
-        servers.move(unit, {min(found, key=lambda s: (int(free[s]), s)): unit.need})
+    targets = [s for s in good.nonzero()[0].tolist() if _has_no_displaced_job(servers, s)]
+    if targets:
+        servers.move(unit, {min(targets, key=lambda s: (int(free[s]), s)): unit.need})
 
 
 def _has_no_displaced_job(servers: Servers, server: int) -> bool:
-    """Tell whether no job of a server had to be moved away from neighbours."""
+    """Return whether no job of a server had to be moved away from neighbours."""
     return not any(task.apart for unit in servers.units[server].values() for task in unit.tasks)

@@ -2,17 +2,19 @@
 
 import math
 
-from fairlead.mechanisms.gandiva.memory import Task, Unit
+from fairlead.mechanisms.gandiva.memory import GandivaJob, GandivaUnit
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import FloatArray
 
-Fresh = dict[int, tuple[float, float, float]]
+Measurements = dict[int, tuple[float, float, float]]
 """job → speed, utilisation and memory as measured since the last plan"""
 Failed = set[tuple[int, int]]
 """pairs of jobs whose packing was undone"""
 
 
-def judge(units: list[Unit], fresh: Fresh, failed: Failed) -> list[Unit]:
+def conclude_trials(
+    units: list[GandivaUnit], fresh: Measurements, failed: Failed
+) -> list[GandivaUnit]:
     """Decide the trials whose jobs have all been measured; return units that are apart again.
 
     Speeds are counted over those measured alone, so that jobs of different workloads can be added
@@ -20,19 +22,19 @@ def judge(units: list[Unit], fresh: Fresh, failed: Failed) -> list[Unit]:
     """
     undone = []
     for unit in units:
-        if not all(task.job in fresh and task.best > 0 for task in unit.tasks):
+        if not all(task.job in fresh and task.best_speed > 0 for task in unit.tasks):
             continue
-        unit.total = sum(fresh[task.job][0] / task.best for task in unit.tasks)
+        unit.total = sum(fresh[task.job][0] / task.best_speed for task in unit.tasks)
         if not unit.joined:
             continue
-        if unit.total <= unit.bar:
+        if unit.total <= unit.minimum_speed:
             came = unit.tasks[-unit.joined :]
             del unit.tasks[-unit.joined :]
             unit.total = math.nan
             for task in came:
                 task.failures += 1
                 failed |= {_pair(task.job, other.job) for other in unit.tasks}
-            undone.append(Unit(came))
+            undone.append(GandivaUnit(came))
         unit.joined = 0
     return undone
 
@@ -64,51 +66,53 @@ def start_trials(servers: Servers, memory_gib: FloatArray, failed: Failed, *, tr
             busy |= {unit.job, other.job}
             wanted -= unit.need
             k, n = len(other.tasks), len(unit.tasks)
-            servers.leave(unit)
-            other.bar = (k * other.total + n * unit.total) / (k + n)
+            servers.remove_home(unit)
+            other.minimum_speed = (k * other.total + n * unit.total) / (k + n)
             other.tasks += unit.tasks
             other.joined = n
 
 
-def _ready(servers: Servers, unit: Unit) -> bool:
-    """Tell whether all jobs of a unit have been profiled where it is, and none is on trial."""
-    kind = servers.kind[next(iter(unit.home))]
+def _ready(servers: Servers, unit: GandivaUnit) -> bool:
+    """Return whether all jobs of a unit have been profiled where it is, and none is on trial."""
+    accelerator = servers.accelerator[next(iter(unit.home))]
     return (
         not unit.joined
         and not math.isnan(unit.total)
-        and all(_profiled(task, kind) for task in unit.tasks)
+        and all(_profiled(task, accelerator) for task in unit.tasks)
     )
 
 
-def _profiled(task: Task, kind: int) -> bool:
-    return task.kind == kind and not math.isnan(task.utilization) and not task.elastic
+def _profiled(task: GandivaJob, accelerator: int) -> bool:
+    return (
+        task.accelerator == accelerator and not math.isnan(task.utilization) and not task.elastic
+    )
 
 
 def _target(
     servers: Servers,
-    unit: Unit,
-    ready: list[Unit],
+    unit: GandivaUnit,
+    ready: list[GandivaUnit],
     busy: set[int],
     memory_gib: FloatArray,
     failed: Failed,
-) -> Unit | None:
+) -> GandivaUnit | None:
     """Return the least utilised unit that this one may join."""
-    kind = servers.kind[next(iter(unit.home))]
+    accelerator = servers.accelerator[next(iter(unit.home))]
     for other in ready:
         if (
             other is not unit
             and other.job not in busy
             and other.need == unit.need
             and other.rank == unit.rank
-            and servers.kind[next(iter(other.home))] == kind
-            and other.memory_gib + unit.memory_gib <= memory_gib[kind]
+            and servers.accelerator[next(iter(other.home))] == accelerator
+            and other.memory_gib + unit.memory_gib <= memory_gib[accelerator]
             and not any(_pair(a.job, b.job) in failed for a in unit.tasks for b in other.tasks)
         ):
             return other
     return None
 
 
-def unpack(servers: Servers, fresh: Fresh, *, loss: float) -> None:
+def unpack(servers: Servers, fresh: Measurements, *, loss: float) -> None:
     """Give packed jobs that lose by it devices of their own, once some are free again."""
     if servers.overload:
         return
@@ -117,13 +121,13 @@ def unpack(servers: Servers, fresh: Fresh, *, loss: float) -> None:
         task = unit.tasks[-1]
         if len(unit.tasks) < 2 or unit.joined or task.job not in fresh:
             continue
-        kind = servers.kind[next(iter(unit.home))]
-        good = (servers.kind == kind) & (free >= unit.need)
-        if fresh[task.job][0] < (1.0 - loss) * task.best and good.any():
+        accelerator = servers.accelerator[next(iter(unit.home))]
+        good = (servers.accelerator == accelerator) & (free >= unit.need)
+        if fresh[task.job][0] < (1.0 - loss) * task.best_speed and good.any():
             unit.tasks.pop()
             unit.total = math.nan
             server = int(good.argmax())
-            servers.arrive(Unit([task]), {server: unit.need})
+            servers.join_home(GandivaUnit([task]), {server: unit.need})
             free[server] -= unit.need
 
 

@@ -1,10 +1,10 @@
-"""Gandiva's servers: what is wanted of each, and Algorithm 1, which gives jobs a home."""
+"""Gandiva's servers, their load, and Algorithm 1, which assigns homes to jobs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva.memory import Home, Rank, Unit
+from fairlead.mechanisms.gandiva.memory import GandivaUnit, Home, Rank
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
@@ -14,19 +14,19 @@ class Servers:
 
     def __init__(self, snap: Snapshot) -> None:
         cluster = snap.cluster
-        kinds = len(cluster.accelerators)
-        key = cluster.node_of * kinds + cluster.accelerator_of
-        found, self.of_device = np.unique(key, return_inverse=True)
-        self.kind: IntArray = found % kinds
-        n = len(found)
+        n_accelerators = len(cluster.accelerators)
+        key = cluster.node_of * n_accelerators + cluster.accelerator_of
+        code, self.of_device = np.unique(key, return_inverse=True)
+        self.accelerator: IntArray = code % n_accelerators
+        n = len(code)
         self.size: IntArray = np.bincount(self.of_device[snap.usable], minlength=n)
         """servers → devices that are up"""
         self.load: IntArray = np.zeros(n, dtype=np.int64)
         """servers → devices that units need there: M of the paper"""
         self.extra: IntArray = np.zeros(n, dtype=np.int64)
         """servers → devices that grown jobs hold beyond their need"""
-        self.units: list[dict[int, Unit]] = [{} for _ in range(n)]
-        """servers → units at home there, by their first job"""
+        self.units: list[dict[int, GandivaUnit]] = [{} for _ in range(n)]
+        """servers → units with a home there, by their first job"""
         self.by_devices: list[IntArray] = [
             snap.usable[self.of_device[snap.usable] == s] for s in range(n)
         ]
@@ -36,11 +36,11 @@ class Servers:
         """rank → servers → devices that its units need there"""
         self._rank_of: dict[int, Rank] = {}
 
-    def runs(self, unit: Unit) -> BoolArray:
+    def runs(self, unit: GandivaUnit) -> BoolArray:
         """Return servers → all jobs of the unit may run on its accelerator."""
         rows = [task.row for task in unit.tasks]
         allowed: BoolArray = np.logical_and.reduce(self._runs[rows], axis=0)
-        return allowed[self.kind]
+        return allowed[self.accelerator]
 
     @property
     def overload(self) -> int:
@@ -49,8 +49,8 @@ class Servers:
 
     # -- homes ----------------------------------------------------------------------------------
 
-    def settle(self, unit: Unit, home: Home) -> None:
-        """Let a unit without a home belong here."""
+    def assign_home(self, unit: GandivaUnit, home: Home) -> None:
+        """Assign a home to a unit without one."""
         unit.home = home
         rank = self._rank_of[unit.job] = unit.rank
         if rank not in self._by_rank:
@@ -63,8 +63,8 @@ class Servers:
                 self._affinity[server] = unit.need
             self.units[server][unit.job] = unit
 
-    def leave(self, unit: Unit) -> Home:
-        """Take a unit's home from it; return what it was."""
+    def remove_home(self, unit: GandivaUnit) -> Home:
+        """Remove a unit's home and return it."""
         home, unit.home = unit.home, {}
         wanted = self._by_rank[self._rank_of[unit.job]]
         for server, count in home.items():
@@ -75,27 +75,27 @@ class Servers:
             self._affinity[server] = 0 if first is None else first.need
         return home
 
-    def move(self, unit: Unit, home: Home) -> None:
-        """Let a unit belong elsewhere, as far behind or ahead there as it was before."""
+    def move(self, unit: GandivaUnit, home: Home) -> None:
+        """Move a unit to another home; it keeps its distance from the next turn."""
         lag = unit.pass_s - self.min_pass(unit.home, but=unit)
-        self.leave(unit)
-        self.arrive(unit, home, lag)
+        self.remove_home(unit)
+        self.join_home(unit, home, lag)
 
-    def arrive(self, unit: Unit, home: Home, lag: float = 0.0) -> None:
-        """Let a unit belong here, its turn as far off as ``lag`` from the next one's."""
+    def join_home(self, unit: GandivaUnit, home: Home, lag: float = 0.0) -> None:
+        """Assign a home; the unit's turn comes ``lag`` after the next one's."""
         shift = self.min_pass(home) + lag - unit.pass_s
         for task in unit.tasks:
             task.pass_s += shift
-        self.settle(unit, home)
+        self.assign_home(unit, home)
 
-    def min_pass(self, home: Iterable[int], but: Unit | None = None) -> float:
+    def min_pass(self, home: Iterable[int], but: GandivaUnit | None = None) -> float:
         """Return the pass of the unit whose turn is next on these servers, 0 without any."""
         passes = [u.pass_s for server in home for u in self.units[server].values() if u is not but]
         return min(passes, default=0.0)
 
     # -- Algorithm 1 ----------------------------------------------------------------------------
 
-    def get_nodes(self, unit: Unit) -> Home | None:
+    def get_nodes(self, unit: GandivaUnit) -> Home | None:
         """Return a home for a unit by Algorithm 1; None where it has to wait in the queue.
 
         Devices that grown jobs could give back are used only where no others are free, and those
@@ -106,9 +106,9 @@ class Servers:
         if len(self._by_rank) > 1 or unit.rank not in self._by_rank:
             wanted.append(self._load_from(unit.rank))
         for load in wanted:
-            found = self._free(unit.need, allowed, self.size - load)
-            if found is not None:
-                return found
+            home = self._free(unit.need, allowed, self.size - load)
+            if home is not None:
+                return home
         # Lines 11–12, over-subscription; without a server of the same affinity the paper queues
         # the job, which could last for ever, so any server will do.
         ratio = wanted[-1] / np.maximum(self.size, 1)
@@ -121,33 +121,33 @@ class Servers:
         if fits.any():
             # Lines 5–6. Height ⌈M/N⌉ < 1 would be an empty server; meant is M + gang ≤ N.
             for choice in (fits & (self._affinity == need), fits & (self.load == 0)):
-                found = choice.nonzero()[0]
-                if len(found):
-                    return {int(found[free[found].argmax()]): need}
-            found = fits.nonzero()[0]
-            return {int(found[free[found].argmin()]): need}
+                servers = choice.nonzero()[0]
+                if len(servers):
+                    return {int(servers[free[servers].argmax()]): need}
+            servers = fits.nonzero()[0]
+            return {int(servers[free[servers].argmin()]): need}
         # Lines 9–10: across several servers, as few as possible.
         return self._spread(need, allowed & (free > 0), free, -free)
 
     def _shared(self, need: int, allowed: BoolArray, ratio: FloatArray) -> Home | None:
         """Return the least loaded server that is large enough, or several together."""
-        found = (allowed & (self.size >= need)).nonzero()[0]
-        if len(found):
-            return {int(found[ratio[found].argmin()]): need}
+        servers = (allowed & (self.size >= need)).nonzero()[0]
+        if len(servers):
+            return {int(servers[ratio[servers].argmin()]): need}
         return self._spread(need, allowed, self.size, ratio)
 
     def _spread(
         self, need: int, allowed: BoolArray, room: IntArray, order: FloatArray | IntArray
     ) -> Home | None:
-        """Return servers of one accelerator that have room together, taken in this order."""
+        """Return servers of one accelerator that have room together, used in this order."""
         best: Home | None = None
-        for kind in np.unique(self.kind[allowed]).tolist():
-            found = (allowed & (self.kind == kind)).nonzero()[0]
-            if int(room[found].sum()) < need:
+        for accelerator in np.unique(self.accelerator[allowed]).tolist():
+            servers = (allowed & (self.accelerator == accelerator)).nonzero()[0]
+            if int(room[servers].sum()) < need:
                 continue
             home: Home = {}
             left = need
-            for server in found[order[found].argsort(kind="stable")].tolist():
+            for server in servers[order[servers].argsort(kind="stable")].tolist():
                 count = min(left, int(room[server]))
                 if count:
                     home[server] = count
@@ -166,24 +166,24 @@ class Servers:
                 load += wanted
         return load
 
-    def blocked(self) -> list[Unit]:
+    def blocked(self) -> list[GandivaUnit]:
         """Return the units in whose homes those of higher rank leave no room."""
         if len(self._by_rank) < 2:
             return []
-        found: list[Unit] = []
+        blocked: list[GandivaUnit] = []
         above = np.zeros_like(self.load)
         units = list(self.all_units())
         for rank in sorted(self._by_rank, reverse=True):
-            mine = [unit for unit in units if self._rank_of[unit.job] == rank]
-            found += [
+            of_rank = [unit for unit in units if self._rank_of[unit.job] == rank]
+            blocked += [
                 unit
-                for unit in mine
+                for unit in of_rank
                 if any(above[s] + count > self.size[s] for s, count in unit.home.items())
             ]
             above = above + self._by_rank[rank]
-        return found
+        return blocked
 
-    def all_units(self) -> Iterator[Unit]:
+    def all_units(self) -> Iterator[GandivaUnit]:
         """Return the units that have homes, each once."""
         seen: set[int] = set()
         for units in self.units:
@@ -193,9 +193,9 @@ class Servers:
                     yield unit
 
 
-def home_of(servers: Servers, unit: Unit, devices: Sequence[int]) -> Home:
+def home_of(servers: Servers, unit: GandivaUnit, devices: Sequence[int]) -> Home:
     """Return the home of a unit that holds these devices."""
-    found, counts = np.unique(servers.of_device[list(devices)], return_counts=True)
-    if len(found) == 1:
-        return {int(found[0]): unit.need}
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+    servers_held, counts = np.unique(servers.of_device[list(devices)], return_counts=True)
+    if len(servers_held) == 1:
+        return {int(servers_held[0]): unit.need}
+    return dict(zip(servers_held.tolist(), counts.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Where new jobs go: Algorithm 2 of Gandiva_fair, with opportunistic profiling (§3.5)."""
+"""Homes of new jobs: Algorithm 2 of Gandiva_fair, with opportunistic profiling (§3.5)."""
 
 import heapq
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
+from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
@@ -15,7 +15,7 @@ _WHOLE = 1.0 - 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeedKnowledge:
-    """What is known of speeds and accelerators."""
+    """Known speeds and the order of accelerators."""
 
     speed: FloatArray
     """profiles × accelerators → steps per second as believed"""
@@ -39,7 +39,7 @@ def newest_first(snap: Snapshot) -> tuple[int, ...]:
     return tuple(order)
 
 
-def allocate_all(homes: Homes, known: SpeedKnowledge, rows: IntArray) -> None:
+def allocate_all(homes: JobHomes, known: SpeedKnowledge, rows: IntArray) -> None:
     """Give homes to jobs without one, in the order and by the choices of Algorithm 2.
 
     The tenant that uses least for its tickets comes first (line 2), with its job of the highest
@@ -68,7 +68,7 @@ def allocate_all(homes: Homes, known: SpeedKnowledge, rows: IntArray) -> None:
             heapq.heappush(heap, (used[tenant] / weight[tenant], tenant))
 
 
-def choose_home(homes: Homes, known: SpeedKnowledge, row: int) -> Mapping[int, int]:
+def choose_home(homes: JobHomes, known: SpeedKnowledge, row: int) -> Mapping[int, int]:
     """Return sites → devices for a job: lines 4 to 11; empty where it fits nowhere now."""
     speed: list[float] = known.speed[homes.profile[row]].tolist()
     gang, devices = int(homes.gang[row]), homes.snap.capacity
@@ -76,7 +76,7 @@ def choose_home(homes: Homes, known: SpeedKnowledge, row: int) -> Mapping[int, i
     return choose_sites(homes, row, _choose_kind(homes, known, row, fits)) if fits else {}
 
 
-def _choose_kind(homes: Homes, known: SpeedKnowledge, row: int, fits: list[int]) -> int:
+def _choose_kind(homes: JobHomes, known: SpeedKnowledge, row: int, fits: list[int]) -> int:
     """Return the accelerator for a new job.
 
     A known speed decides by line 5, the least mini-batch time for the tickets. An unknown one
@@ -95,19 +95,19 @@ def _choose_kind(homes: Homes, known: SpeedKnowledge, row: int, fits: list[int])
     return max(fits, key=lambda k: time[k]) if best is None else best
 
 
-def choose_sites(homes: Homes, row: int, kind: int) -> Mapping[int, int]:
+def choose_sites(homes: JobHomes, row: int, accelerator: int) -> Mapping[int, int]:
     """Return sites → devices for a job: where it disturbs nobody, else where load is least.
 
     A job that finds room beside others joins them where it leaves least, so that gangs still
     find whole nodes (§3.3). A gang larger than every site takes the least loaded ones (lines 9
     to 11).
     """
-    up, gang = homes.up[kind], int(homes.gang[row])
+    up, gang = homes.up[accelerator], int(homes.gang[row])
     size = homes.sites.size[up]
     room = size - homes.wanted[up] - gang
     if room.max(initial=-1) >= 0:
         return {int(up[np.where(room >= 0, room, len(homes.sites.of_device)).argmin()]): gang}
-    load = homes.load(kind).round(9)
+    load = homes.load(accelerator).round(9)
     if size.max(initial=0) >= gang:
         return {int(up[np.where(size >= gang, load, np.inf).argmin()]): gang}
     where: dict[int, int] = {}

@@ -1,32 +1,32 @@
-"""What tenants were due and have not had: kept, and made up for later.
+"""Device time that tenants were due and have not had: remembered and made up for later.
 
 Whole jobs seldom divide evenly over nodes, and a gang that needs a whole node shares its time
 with all others there, however few. So some tenants stay below their share whatever homes their
-jobs have. What they miss is added up, and more than the turns of a stride cycle explain raises
-their tickets until it is made up for; what others had too much lowers theirs.
+jobs have. The missed time is added up; beyond the turns that a stride cycle explains, it raises
+their tickets until it is made up for. A surplus lowers the tickets of others.
 """
 
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.memory import SPREAD, FairMemory
-from fairlead.mechanisms.gandiva_fair.tickets import Sites
+from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 
 _TURNS = 2.0
 """turns of each of a tenant's jobs that may be missed or had ahead within a cycle of strides"""
-_MOST = 2.0
-"""tickets are raised or lowered by at most this factor"""
+_MAX_FACTOR = 2.0
+"""greatest factor by which tickets are raised or lowered"""
 _MIN_OWED = 0.001
-"""the part of what is owed that is forgotten in every quantum"""
+"""part of the debt that is forgotten in every quantum"""
 
 
 def owed_devices(
-    snap: Snapshot, memory: FairMemory, sites: Sites, tenants: int, round_s: float
+    snap: Snapshot, memory: FairMemory, sites: DeviceSites, tenants: int, round_s: float
 ) -> FloatArray:
     """Return tenants × accelerators → devices × quanta due and not had until now."""
-    kinds = len(snap.capacity)
-    owed = np.zeros((tenants, kinds))
+    n_accelerators = len(snap.capacity)
+    owed = np.zeros((tenants, n_accelerators))
     if len(memory.due):
         quanta = (snap.starts_at - memory.starts_at) / round_s
         owed[: len(memory.due)] = memory.owed * (1 - _MIN_OWED) + memory.due * quanta
@@ -35,31 +35,35 @@ def owed_devices(
         had = (snap.received_s[rows] - memory.received_s[stays]) / round_s
         np.subtract.at(owed, snap.tenant[rows], had * snap.gang[rows][:, None])
         gone = (~stays & (memory.home >= 0)).nonzero()[0]
-        # What a job had in the quantum in which it ended is not known: what it was due.
-        at = memory.tenant[gone], sites.kind[memory.home[gone]]
+        # The time of a job in its last quantum is not known: its due counts.
+        at = memory.tenant[gone], sites.accelerator[memory.home[gone]]
         np.subtract.at(owed, at, memory.tickets[gone] * quanta)
         for i in (~stays & (memory.home == SPREAD)).nonzero()[0].tolist():
             site = memory.spread[memory.spread[:, 0] == memory.job[i], 1][0]
-            owed[memory.tenant[i], sites.kind[site]] -= memory.tickets[i] * quanta
+            owed[memory.tenant[i], sites.accelerator[site]] -= memory.tickets[i] * quanta
     active = np.bincount(snap.tenant, minlength=tenants) > 0
     owed[~active] = 0.0
     return owed
 
 
-def raised(owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float) -> FloatArray:
-    """Return tenants × accelerators → factor on tickets that makes up for it in so many quanta.
+def ticket_factors(
+    owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float
+) -> FloatArray:
+    """Return tenants × accelerators → factor on tickets that makes up for it in ``quanta``.
 
     ``demand`` is what a tenant's jobs on an accelerator can use: one turn of each of them.
     """
     chance = _TURNS * demand
     missed = np.sign(owed) * np.maximum(np.abs(owed) - chance, 0.0)
     part = np.divide(missed, due * quanta, out=np.zeros_like(owed), where=due > 0)
-    factor: FloatArray = np.clip(1.0 + part, 1.0 / _MOST, _MOST)
+    factor: FloatArray = np.clip(1.0 + part, 1.0 / _MAX_FACTOR, _MAX_FACTOR)
     return factor
 
 
-def bounded(owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float) -> FloatArray:
-    """Return what is owed, as far as the tickets can ever answer to it."""
-    most = _TURNS * demand + (_MOST - 1) * due * quanta
+def bounded_owed(
+    owed: FloatArray, due: FloatArray, demand: FloatArray, quanta: float
+) -> FloatArray:
+    """Return the debt, cut to the amount that tickets can make up for."""
+    most = _TURNS * demand + (_MAX_FACTOR - 1) * due * quanta
     kept: FloatArray = np.clip(owed, -most, most)
     return kept

@@ -1,11 +1,11 @@
-"""From homes to devices: who holds which, and what stops and starts."""
+"""Turns homes into devices, leases to stop and placements to start."""
 
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
-from fairlead.mechanisms.gandiva_fair.tickets import Sites
+from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
+from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.snapshot import Snapshot
@@ -14,7 +14,7 @@ from fairlead.model.snapshot import Snapshot
 class FreeDevices:
     """Devices to be given out, by site, and the placements made of them."""
 
-    def __init__(self, snap: Snapshot, sites: Sites, devices: Iterable[int]) -> None:
+    def __init__(self, snap: Snapshot, sites: DeviceSites, devices: Iterable[int]) -> None:
         self._snap, self._sites = snap, sites
         self.at: dict[int, list[int]] = {}
         for device in devices:
@@ -22,10 +22,10 @@ class FreeDevices:
         self._start: list[Placement] = []
 
     def take(self, row: int, where: Mapping[int, int]) -> None:
-        """Start a job on so many devices of each site.
+        """Start a job on the given number of devices of each site.
 
-        It looks for them from a place of its own on, so that it mostly finds those again on
-        which it ran before.
+        Its search starts at a place that depends on the job, so that it mostly finds the devices
+        of its last run.
         """
         job, gang, devices = int(self._snap.job[row]), int(self._snap.gang[row]), list[int]()
         for site, count in where.items():
@@ -42,7 +42,7 @@ class FreeDevices:
 
 
 def moves_to_homes(
-    snap: Snapshot, homes: Homes, chosen: Iterable[int]
+    snap: Snapshot, homes: JobHomes, chosen: Iterable[int]
 ) -> tuple[IntArray, Placements]:
     """Return the leases to stop and what to start so that just the chosen rows run, at home."""
     wanted = {row: where_of(homes, row) for row in chosen}
@@ -61,7 +61,7 @@ def moves_to_homes(
     return np.array(stop, dtype=np.int64), free.placements()
 
 
-def where_of(homes: Homes, row: int) -> Mapping[int, int]:
+def where_of(homes: JobHomes, row: int) -> Mapping[int, int]:
     """Return site → devices of a job's home."""
     return homes.needs.get(row) or {int(homes.home[row]): int(homes.gang[row])}
 
@@ -76,7 +76,7 @@ def held_by_row(snap: Snapshot) -> dict[int, list[int]]:
     return held
 
 
-def count_by_site(sites: Sites, devices: Iterable[int]) -> dict[int, int]:
+def count_by_site(sites: DeviceSites, devices: Iterable[int]) -> dict[int, int]:
     """Return site → how many of these devices it holds."""
     count: dict[int, int] = {}
     for device in devices:

@@ -1,15 +1,15 @@
-"""How crowded a site is when gangs that cannot run side by side need time of their own (§3.3)."""
+"""Load of a site on which gangs that cannot run side by side need separate time (§3.3)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
+from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.model.arrays import FloatArray
 
 
-class Part(NamedTuple):
-    """What one job needs of a site at once, and the devices' worth of tickets it has there."""
+class JobDemand(NamedTuple):
+    """The devices that one job needs of a site at once, and its tickets there, in devices."""
 
     gang: int
     tickets: float
@@ -22,22 +22,22 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SiteLoad:
-    """The jobs at home on one site, the largest gang first."""
+    """The jobs with a home on one site, the largest gang first."""
 
     size: int
-    parts: tuple[Part, ...] = ()
+    parts: tuple[JobDemand, ...] = ()
 
     @classmethod
-    def of(cls, size: int, parts: Iterable[Part]) -> "SiteLoad":
-        """Return the crowd of these jobs."""
+    def of(cls, size: int, parts: Iterable[JobDemand]) -> "SiteLoad":
+        """Return the load of these jobs."""
         return cls(size, tuple(sorted(parts, reverse=True)))
 
-    def joined(self, part: Part) -> "SiteLoad":
-        """Return the crowd with one more job."""
+    def joined(self, part: JobDemand) -> "SiteLoad":
+        """Return the load with one more job."""
         return SiteLoad.of(self.size, (*self.parts, part))
 
-    def without(self, part: Part) -> "SiteLoad":
-        """Return the crowd without one such job."""
+    def without(self, part: JobDemand) -> "SiteLoad":
+        """Return the load without one such job."""
         left = list(self.parts)
         left.remove(part)
         return replace(self, parts=tuple(left))
@@ -48,8 +48,8 @@ class SiteLoad:
         return sum(part.gang for part in self.parts)
 
     @property
-    def rivals(self) -> tuple[Part, ...]:
-        """Those that cannot run beside the largest gang."""
+    def rivals(self) -> tuple[JobDemand, ...]:
+        """The jobs that cannot run beside the largest gang."""
         if not self.parts:
             return ()
         room = self.size - self.parts[0].gang
@@ -82,11 +82,11 @@ class SiteLoad:
         return theirs / (self.parts[0].time + theirs)
 
 
-def site_loads(homes: Homes, kind: int, tickets: FloatArray) -> dict[int, SiteLoad]:
+def site_loads(homes: JobHomes, accelerator: int, tickets: FloatArray) -> dict[int, SiteLoad]:
     """Return site → its jobs, for the sites of an accelerator that are up."""
     sites = homes.sites
-    up = ((sites.kind == kind) & (sites.size > 0)).nonzero()[0].tolist()
-    parts: dict[int, list[Part]] = {site: [] for site in up}
+    up = ((sites.accelerator == accelerator) & (sites.size > 0)).nonzero()[0].tolist()
+    parts: dict[int, list[JobDemand]] = {site: [] for site in up}
     small = (homes.home >= 0).nonzero()[0]
     for site, gang, worth in zip(
         homes.home[small].tolist(),
@@ -95,10 +95,10 @@ def site_loads(homes: Homes, kind: int, tickets: FloatArray) -> dict[int, SiteLo
         strict=True,
     ):
         if site in parts:
-            parts[site].append(Part(gang, worth))
+            parts[site].append(JobDemand(gang, worth))
     for row, where in homes.needs.items():
         for site, devices in where.items():
             if site in parts:
                 worth = float(tickets[row]) * devices / int(homes.gang[row])
-                parts[site].append(Part(devices, worth))
+                parts[site].append(JobDemand(devices, worth))
     return {site: SiteLoad.of(int(sites.size[site]), members) for site, members in parts.items()}

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.allocation import SpeedKnowledge, allocate_all, newest_first
-from fairlead.mechanisms.gandiva_fair.deficits import bounded, owed_devices, raised
+from fairlead.mechanisms.gandiva_fair.deficits import bounded_owed, owed_devices, ticket_factors
 from fairlead.mechanisms.gandiva_fair.devices import (
     FreeDevices,
     count_by_site,
@@ -25,30 +25,31 @@ from fairlead.mechanisms.gandiva_fair.memory import (
     FairMemory,
 )
 from fairlead.mechanisms.gandiva_fair.memory_update import (
-    brought_forward,
+    advanced_homes_and_passes,
     homes_and_passes,
     profiled_so_far,
 )
 from fairlead.mechanisms.gandiva_fair.migration import migrate, migrate_traded
-from fairlead.mechanisms.gandiva_fair.node_assignment import Homes
+from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.mechanisms.gandiva_fair.passes import Passes
 from fairlead.mechanisms.gandiva_fair.stride import (
     Aggregate,
     CentralStride,
-    Large,
+    LargeJob,
     NodeStride,
     gang_aware_stride,
 )
-from fairlead.mechanisms.gandiva_fair.tickets import Sites
-from fairlead.mechanisms.gandiva_fair.trading import Market, entered, ledger
+from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
+from fairlead.mechanisms.gandiva_fair.trading import TicketMarket, append_trades, ledger
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.job import Tenant
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.tenants.tenant import Tenant
 
 _FEW = 1e-6
-"""part of an accelerator's devices for which everybody keeps tickets: leftovers go to anyone"""
+"""part of an accelerator's devices for which all tenants keep tickets: the rest is free to all"""
 
 
 @dataclass(frozen=True)
@@ -61,23 +62,24 @@ class GandivaFair:
     devices of one accelerator for another's where both gain.
     """
 
-    reads_progress: ClassVar[bool] = False
-    divides_among_tenants: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        reads_progress=False, divides_among_tenants=True
+    )
 
     round_s: float = 60.0
     """the quantum"""
     gain: float = 0.05
-    """least gain for which a job migrates: so much more speed"""
+    """least relative gain of speed for which a job migrates"""
     moves: int = 1
     """migrations in one quantum, besides those that trades ask for"""
     trading: bool = True
     """trade devices between tenants"""
     trade_devices: float = 1.0
-    """fast devices that change hands in one trade"""
+    """fast devices exchanged in one trade"""
     make_up_s: float = 1800.0
-    """in which time a tenant gets what whole jobs and nodes made it miss; 0: not at all"""
+    """seconds in which missed device time is made up for; 0: never"""
     profiling: bool = True
-    """believe a speed only once a job of the kind has run there"""
+    """believe a speed only once a job of the profile has run there"""
 
     def initial(self) -> FairMemory:
         """Return a memory without jobs."""
@@ -85,25 +87,29 @@ class GandivaFair:
 
     def plan(self, snap: Snapshot, memory: FairMemory) -> tuple[Plan, FairMemory]:
         """Return this quantum's jobs by split stride, after arrivals, trades and migrations."""
-        sites = Sites.of(snap)
-        before, needs = brought_forward(snap, memory, sites, self.round_s)
+        sites = DeviceSites.of(snap)
+        before, needs = advanced_homes_and_passes(snap, memory, sites, self.round_s)
         known = self._known(snap, memory)
-        market = Market(snap, known)
+        market = TicketMarket(snap, known)
         stands = market.keep(memory.trades)
         made = np.zeros((0, TRADE_COLUMNS))
         if self.trading:
-            found = list(market.trade(snap.starts_at, self.trade_devices))
-            made = np.array(found).reshape(-1, TRADE_COLUMNS)
+            trades = list(market.trade(snap.starts_at, self.trade_devices))
+            made = np.array(trades).reshape(-1, TRADE_COLUMNS)
         floor = _FEW * snap.capacity / len(market.held)
-        homes = Homes(snap, sites, np.maximum(market.held, floor))
+        homes = JobHomes(snap, sites, np.maximum(market.held, floor))
         _restore_homes(homes, before, needs)
         allocate_all(homes, known, (homes.home == NOWHERE).nonzero()[0])
         owed = self._compensate(
             homes, owed_devices(snap, memory, sites, len(homes.tickets), self.round_s)
         )
         self._migrate(homes, known, made)
-        asked = homes.job_tickets()
-        served = memory.tickets if _is_unchanged(memory, homes, asked) else homes.served(asked)
+        job_tickets = homes.job_tickets()
+        served = (
+            memory.tickets
+            if _is_unchanged(memory, homes, job_tickets)
+            else homes.served(job_tickets)
+        )
         after = before.with_homes(homes.home, served, homes.needs)
         until = snap.starts_at + self.round_s
         plan = Plan(*moves_to_homes(snap, homes, choose(after, homes)), until, until)
@@ -112,7 +118,7 @@ class GandivaFair:
             job=snap.job,
             home=after.home,
             passes=after.at,
-            asked=asked,
+            asked=job_tickets,  # lang: ok
             tickets=after.tickets,
             tenant=homes.tenant,
             received_s=snap.received_s,
@@ -123,7 +129,7 @@ class GandivaFair:
             due=homes.entitled_devices(),
             owed=owed,
             trades=np.concatenate([memory.trades[stands], made]),
-            ledger=entered(memory.ledger, snap.starts_at, undone, made),
+            ledger=append_trades(memory.ledger, snap.starts_at, undone, made),
         )
 
     def trades(
@@ -133,11 +139,11 @@ class GandivaFair:
         return ledger(memory, tenants, accelerators)
 
     def refill(self, snap: Snapshot, memory: FairMemory, idle: IntArray) -> Placements:
-        """Return who runs on devices that fell idle: jobs at home there, then new ones.
+        """Return jobs for devices that fell idle: jobs with a home there, then new ones.
 
-        A new job takes the newest accelerator that is free, and is at home where it runs.
+        A new job takes the newest accelerator that is free, and its home is where it runs.
         """
-        sites = Sites.of(snap)
+        sites = DeviceSites.of(snap)
         free = FreeDevices(snap, sites, idle.tolist())
         waits = np.ones(len(snap.job) + 1, dtype=bool)
         waits[snap.holds] = False
@@ -148,11 +154,13 @@ class GandivaFair:
             for row in rows[gang_aware_stride(*columns, len(devices))].tolist():
                 free.take(row, {site: int(snap.gang[row])})
         newest, speed = newest_first(snap), snap.speed
-        order = sorted(free.at, key=lambda site: (newest.index(int(sites.kind[site])), site))
+        order = sorted(
+            free.at, key=lambda site: (newest.index(int(sites.accelerator[site])), site)
+        )
         for row in (waits[:-1] & (home == NOWHERE)).nonzero()[0].tolist():
             gang = int(snap.gang[row])
             for site in order:
-                if speed[row, sites.kind[site]] > 0 and len(free.at[site]) >= gang:
+                if speed[row, sites.accelerator[site]] > 0 and len(free.at[site]) >= gang:
                     free.take(row, {site: gang})
                     break
         return free.placements()
@@ -163,16 +171,16 @@ class GandivaFair:
             seen[:] = True
         return SpeedKnowledge(snap.profiles.speed, seen, newest_first(snap))
 
-    def _compensate(self, homes: Homes, owed: FloatArray) -> FloatArray:
-        """Raise the tickets of those who missed something; return what stays owed."""
+    def _compensate(self, homes: JobHomes, owed: FloatArray) -> FloatArray:
+        """Raise the tickets of tenants that missed device time; return the remaining debt."""
         quanta = self.make_up_s / self.round_s
         if not quanta:
             return np.zeros_like(owed)
         due, demand = homes.entitled_devices(), homes.demands()
-        homes.owing = raised(owed, due, demand, quanta)
-        return bounded(owed, due, demand, quanta)
+        homes.owing = ticket_factors(owed, due, demand, quanta)
+        return bounded_owed(owed, due, demand, quanta)
 
-    def _migrate(self, homes: Homes, known: SpeedKnowledge, trades: FloatArray) -> None:
+    def _migrate(self, homes: JobHomes, known: SpeedKnowledge, trades: FloatArray) -> None:
         for trade in trades:
             for party, count in ((SELLER, 1.0), (BUYER, trade[PRICE])):
                 most = math.ceil(trade[DEVICES] * count)
@@ -180,14 +188,14 @@ class GandivaFair:
         migrate(homes, known, self.gain, self.moves)
 
 
-def choose(passes: Passes, homes: Homes) -> list[int]:
+def choose(passes: Passes, homes: JobHomes) -> list[int]:
     """Return the rows that run this quantum: central stride, then every site's own (Figure 3)."""
     room: list[int] = homes.sites.size.tolist()
     local = local_schedulers(passes, room)
     contested = sorted({site for where in homes.needs.values() for site in where})
     central = CentralStride(
         {site: room[site] for site in contested},
-        tuple(Large(row, where, float(passes.at[row])) for row, where in homes.needs.items()),
+        tuple(LargeJob(row, where, float(passes.at[row])) for row, where in homes.needs.items()),
         tuple(
             Aggregate(site, local[site].demand, float(passes.aggregate[site]))
             for site in contested
@@ -221,7 +229,7 @@ def local_schedulers(passes: Passes, room: list[int]) -> dict[int, NodeStride]:
     return made
 
 
-def _is_unchanged(memory: FairMemory, homes: Homes, asked: FloatArray) -> bool:
+def _is_unchanged(memory: FairMemory, homes: JobHomes, asked: FloatArray) -> bool:
     """Return whether homes and tickets are those of the last quantum, to the last bit."""
     return (
         np.array_equal(memory.job, homes.snap.job)
@@ -231,8 +239,10 @@ def _is_unchanged(memory: FairMemory, homes: Homes, asked: FloatArray) -> bool:
     )
 
 
-def _restore_homes(homes: Homes, before: Passes, needs: Mapping[int, Mapping[int, int]]) -> None:
-    """Let jobs keep their homes; new ones that run already are at home where they run."""
+def _restore_homes(
+    homes: JobHomes, before: Passes, needs: Mapping[int, Mapping[int, int]]
+) -> None:
+    """Keep the jobs' homes; the home of a new job that already runs is where it runs."""
     small = (before.home >= 0).nonzero()[0]
     homes.restore_homes(small, before.home[small])
     for row, where in needs.items():
@@ -243,11 +253,11 @@ def _restore_homes(homes: Homes, before: Passes, needs: Mapping[int, Mapping[int
             homes.set_home(row, where)
 
 
-def _spread(homes: Homes) -> IntArray:
+def _spread(homes: JobHomes) -> IntArray:
     """Return rows of (job, site, devices) of gangs that span sites."""
-    found = [
+    entries = [
         (int(homes.snap.job[row]), site, devices)
         for row, where in homes.needs.items()
         for site, devices in where.items()
     ]
-    return np.array(found, dtype=np.int64).reshape(-1, 3)
+    return np.array(entries, dtype=np.int64).reshape(-1, 3)

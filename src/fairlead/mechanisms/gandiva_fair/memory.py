@@ -1,4 +1,4 @@
-"""What Gandiva_fair remembers between quanta, as columns."""
+"""Memory of Gandiva_fair between quanta, as columns."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ SPREAD = -2
 
 AT, SELLER, BUYER, FAST, SLOW, DEVICES, PRICE, SECOND = range(8)
 """columns of a trade: when, the tenants, the accelerators, fast devices given, slow ones for each
-(negative in the ledger: the trade was undone), whose bid set the price (-1: nobody's)"""
+(negative in the ledger: the trade was undone), whose bid set the price (-1: none)"""
 TRADE_COLUMNS = 8
 LEDGER_ROWS = 4096
-"""the ledger keeps so many of the newest entries"""
+"""greatest number of entries in the ledger"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FairMemory:
-    """Where every job is at home, when it is due next, and what was traded.
+    """The homes and passes of jobs, and the trades of tenants.
 
     A *site* is a node's devices of one accelerator, numbered by node, then by accelerator.
     """
@@ -44,13 +44,13 @@ class FairMemory:
     seen: BoolArray
     """profiles × accelerators → a job of the profile has run there, so its speed is known"""
     starts_at: float
-    """when the last plan started"""
+    """start of the last plan"""
     due: FloatArray
     """tenants × accelerators → devices that it is due since then"""
     owed: FloatArray
     """tenants × accelerators → devices × quanta that it was due and has not had"""
     trades: FloatArray
-    """the trades in force, oldest first"""
+    """the current trades, oldest first"""
     ledger: FloatArray
     """trades made and undone, oldest first"""
 
@@ -62,7 +62,7 @@ class FairMemory:
             job=NO_INTS,
             home=NO_INTS,
             passes=none,
-            asked=none,
+            asked=none,  # lang: ok
             tickets=none,
             tenant=NO_INTS,
             received_s=np.zeros((0, 0)),

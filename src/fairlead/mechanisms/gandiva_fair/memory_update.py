@@ -1,10 +1,10 @@
-"""The memory brought to a new snapshot: who is still there, and what has run since."""
+"""Updates the memory to a new snapshot: remaining jobs, and the time they received."""
 
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.memory import NOWHERE, FairMemory
 from fairlead.mechanisms.gandiva_fair.passes import Passes
-from fairlead.mechanisms.gandiva_fair.tickets import Sites
+from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
@@ -24,8 +24,8 @@ def homes_and_passes(snap: Snapshot, memory: FairMemory) -> tuple[IntArray, Floa
     return home, passes
 
 
-def brought_forward(
-    snap: Snapshot, memory: FairMemory, sites: Sites, round_s: float
+def advanced_homes_and_passes(
+    snap: Snapshot, memory: FairMemory, sites: DeviceSites, round_s: float
 ) -> tuple[Passes, dict[int, dict[int, int]]]:
     """Return homes and passes after what has run since, and row → site → devices of large jobs.
 
@@ -65,6 +65,6 @@ def profiled_so_far(snap: Snapshot, memory: FairMemory) -> BoolArray:
     seen = np.zeros(snap.profiles.speed.shape, dtype=bool)
     if len(memory.seen):
         seen[: len(memory.seen)] = memory.seen
-    row, kind = (snap.received_s > 0).nonzero()
-    seen[snap.profile[row], kind] = True
+    row, accelerator = (snap.received_s > 0).nonzero()
+    seen[snap.profile[row], accelerator] = True
     return seen

@@ -1,46 +1,51 @@
-"""Where jobs are at home, and what tickets and load follow from it (§3.2)."""
+"""Homes of jobs, and the tickets and load that follow from them (§3.2)."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from fairlead.mechanisms.gandiva_fair.effective_tickets import Pool
+from fairlead.mechanisms._tickets.effective_tickets import AcceleratorPool
 from fairlead.mechanisms.gandiva_fair.memory import NOWHERE, SPREAD
-from fairlead.mechanisms.gandiva_fair.tickets import SiteClaims, Sites, settled
+from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites, SiteClaims, serviceable_tickets
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
 
-class Homes:
+class JobHomes:
     """The homes of a snapshot's jobs, as a plan changes them; columns over the snapshot's rows.
 
     ``tickets`` is tenants × accelerators, in devices; every tenant has some of each.
     """
 
-    def __init__(self, snap: Snapshot, sites: Sites, tickets: FloatArray) -> None:
+    def __init__(self, snap: Snapshot, sites: DeviceSites, tickets: FloatArray) -> None:
         self.snap, self.sites, self.tickets = snap, sites, tickets
         self.gang, self.tenant, self.profile = snap.gang, snap.tenant, snap.profile
         self.mass = self.gang * snap.weight
         """rows → its part of its tenant's tickets"""
-        n, kinds = len(snap.job), tickets.shape[1]
+        n, n_accelerators = len(snap.job), tickets.shape[1]
         self.home: IntArray = np.full(n, NOWHERE, dtype=np.int64)
-        self.kind: IntArray = np.full(n, NOWHERE, dtype=np.int64)
-        """rows → accelerator it is at home on"""
+        self.accelerator: IntArray = np.full(n, NOWHERE, dtype=np.int64)
+        """rows → accelerator of its home"""
         self.needs: dict[int, Mapping[int, int]] = {}
         """row of a gang that spans sites → site → devices"""
-        self.pools = [Pool(tickets[:, k], float(snap.capacity[k])) for k in range(kinds)]
+        self.pools = [
+            AcceleratorPool(tickets[:, k], float(snap.capacity[k])) for k in range(n_accelerators)
+        ]
         self.owing = np.ones(tickets.shape)
         """tenants × accelerators → factor on its jobs' tickets, for what it missed before"""
-        self.up = [((sites.kind == k) & (sites.size > 0)).nonzero()[0] for k in range(kinds)]
+        self.up = [
+            ((sites.accelerator == k) & (sites.size > 0)).nonzero()[0]
+            for k in range(n_accelerators)
+        ]
         """accelerator → its sites"""
         self.wanted: IntArray = np.zeros(len(sites), dtype=np.int64)
-        """sites → devices that the jobs at home there can use at once"""
+        """sites → devices that the jobs with a home there can use at once"""
         self._mass = np.zeros(tickets.shape)
         self._column = np.zeros(len(sites), dtype=np.int64)
         for up in self.up:
             self._column[up] = np.arange(len(up))
         self._mass_at = [np.zeros((len(tickets), len(up))) for up in self.up]
-        """accelerator → tenants × its sites → mass at home there"""
+        """accelerator → tenants × its sites → mass of homes there"""
 
     # -- coming and going -----------------------------------------------------------------------
 
@@ -48,19 +53,19 @@ class Homes:
         """Make these sites (→ devices of each) the home of a job without one."""
         first = next(iter(where))
         self.home[row] = first if len(where) == 1 else SPREAD
-        self.kind[row] = self.sites.kind[first]
+        self.accelerator[row] = self.sites.accelerator[first]
         if len(where) > 1:
             self.needs[row] = where
         self._count(row, where, 1)
 
     def restore_homes(self, rows: IntArray, site: IntArray) -> None:
         """Give many small jobs the homes that they had."""
-        kind, tenant = self.sites.kind[site], self.tenant[rows]
-        self.home[rows], self.kind[rows] = site, kind
-        np.add.at(self._mass, (tenant, kind), self.mass[rows])
+        accelerator, tenant = self.sites.accelerator[site], self.tenant[rows]
+        self.home[rows], self.accelerator[rows] = site, accelerator
+        np.add.at(self._mass, (tenant, accelerator), self.mass[rows])
         np.add.at(self.wanted, site, self.gang[rows])
         for k, pool in enumerate(self.pools):
-            here = kind == k
+            here = accelerator == k
             demand = np.bincount(tenant[here], self.gang[rows[here]], len(self.tickets))
             for i in demand.nonzero()[0].tolist():
                 pool.add(i, float(demand[i]))
@@ -72,50 +77,50 @@ class Homes:
         site = int(self.home[row])
         where = self.needs.pop(row) if site == SPREAD else {site: int(self.gang[row])}
         self._count(row, where, -1)
-        self.home[row] = self.kind[row] = NOWHERE
+        self.home[row] = self.accelerator[row] = NOWHERE
 
     def _count(self, row: int, where: Mapping[int, int], sign: int) -> None:
-        tenant, kind = int(self.tenant[row]), int(self.kind[row])
+        tenant, accelerator = int(self.tenant[row]), int(self.accelerator[row])
         gang, mass = int(self.gang[row]), sign * float(self.mass[row])
         for site, devices in where.items():
-            self._mass_at[kind][tenant, self._column[site]] += mass * devices / gang
+            self._mass_at[accelerator][tenant, self._column[site]] += mass * devices / gang
             self.wanted[site] += sign * devices
-        self._mass[tenant, kind] += mass
-        self.pools[kind].add(tenant, sign * gang)
+        self._mass[tenant, accelerator] += mass
+        self.pools[accelerator].add(tenant, sign * gang)
 
-    # -- what follows ---------------------------------------------------------------------------
+    # -- tickets and load -------------------------------------------------------------------------
 
     def entitled_devices(self) -> FloatArray:
         """tenants × accelerators → devices that it is due."""
         return np.column_stack([pool.due for pool in self.pools])
 
     def demands(self) -> FloatArray:
-        """tenants × accelerators → devices that its jobs at home there can use."""
+        """tenants × accelerators → devices that its jobs with a home there can use."""
         return np.column_stack([pool.demand for pool in self.pools])
 
     def _rates(self) -> FloatArray:
         """tenants × accelerators → tickets for one unit of mass: ticketsPerGPU of Eq. 1."""
         tickets = self.entitled_devices() * self.owing
-        found: FloatArray = np.divide(
+        rates: FloatArray = np.divide(
             tickets, self._mass, out=np.zeros_like(tickets), where=self._mass > 0
         )
-        return found
+        return rates
 
-    def load(self, kind: int) -> FloatArray:
+    def load(self, accelerator: int) -> FloatArray:
         """Return the ticketLoadPerGPU of Eq. 2 of an accelerator's sites, in the order of up."""
-        mass = self._mass[:, kind]
+        mass = self._mass[:, accelerator]
         has = (mass > 0).nonzero()[0]
-        rate = self.pools[kind].due[has] * self.owing[has, kind] / mass[has]
+        rate = self.pools[accelerator].due[has] * self.owing[has, accelerator] / mass[has]
         # A plain sum: a BLAS product may round differently from one machine to the next.
-        tickets = (rate[:, None] * self._mass_at[kind][has]).sum(axis=0)
-        found: FloatArray = tickets / self.sites.size[self.up[kind]]
-        return found
+        tickets = (rate[:, None] * self._mass_at[accelerator][has]).sum(axis=0)
+        load: FloatArray = tickets / self.sites.size[self.up[accelerator]]
+        return load
 
     def job_tickets(self) -> FloatArray:
         """rows → jobTickets of Eq. 3, 0 without a home."""
         tickets = np.zeros(len(self.home))
-        rows = (self.kind >= 0).nonzero()[0]
-        tickets[rows] = self.mass[rows] * self._rates()[self.tenant[rows], self.kind[rows]]
+        rows = (self.accelerator >= 0).nonzero()[0]
+        tickets[rows] = self.mass[rows] * self._rates()[self.tenant[rows], self.accelerator[rows]]
         return tickets
 
     def served(self, tickets: FloatArray) -> FloatArray:
@@ -126,6 +131,8 @@ class Homes:
         row = np.concatenate([small, more[:, 0]])
         site = np.concatenate([self.home[small], more[:, 1]])
         devices = np.concatenate([self.gang[small], more[:, 2]])
-        tenant = self.tenant[row] * len(self.pools) + self.sites.kind[site]
+        tenant = self.tenant[row] * len(self.pools) + self.sites.accelerator[site]
         claims = SiteClaims(row, site, devices, self.gang[row], tenant)
-        return settled(claims, self.sites, tickets, (self.entitled_devices() * self.owing).ravel())
+        return serviceable_tickets(
+            claims, self.sites, tickets, (self.entitled_devices() * self.owing).ravel()
+        )

@@ -1,4 +1,4 @@
-"""Passes as homes and tickets change: who is due when (§3.1)."""
+"""Passes of jobs as homes and tickets change (§3.1)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passes:
-    """When every job is due, by the homes and tickets of one quantum; columns over jobs."""
+    """The passes of all jobs, by the homes and tickets of one quantum; columns over jobs."""
 
     home: IntArray
     gang: IntArray
@@ -21,7 +21,7 @@ class Passes:
     """sites → pass of its small jobs together, NaN where no spanning gang competes"""
 
     def charged(self, quanta: FloatArray) -> "Passes":
-        """Return the passes after jobs have held their devices for so many quanta each.
+        """Return the passes after jobs have held their devices for ``quanta`` each.
 
         A job's pass moves on by gang / tickets for each quantum, in part for a part of it.
         """
@@ -35,8 +35,8 @@ class Passes:
     def _by_site(self, column: FloatArray) -> FloatArray:
         small = self.home >= 0
         count = len(self.aggregate)
-        found: FloatArray = np.bincount(self.home[small], column[small], count).astype(np.float64)
-        return found
+        total: FloatArray = np.bincount(self.home[small], column[small], count).astype(np.float64)
+        return total
 
     def least(self) -> FloatArray:
         """sites → the least pass of its small jobs, infinite without any."""
@@ -50,9 +50,9 @@ class Passes:
     ) -> "Passes":
         """Return the passes under new homes and tickets.
 
-        Who stays keeps its distance from the first due, counted in strides: with twice the
-        tickets it is due in half the time. Who comes joins at the least pass of its new home,
-        later by the strides that it was ahead at its old one.
+        A job that stays keeps its distance from the first due, counted in strides: with twice the
+        tickets it is due in half the time. A job that arrives joins at the least pass of its new
+        home, later by the strides that it was ahead at its old one.
         """
         least, first = self.least(), self._first()
         base = np.where(self.home == SPREAD, first, self.at)
@@ -76,8 +76,8 @@ class Passes:
         small = home >= 0
         after = np.bincount(home[small], tickets[small], len(self.aggregate)).astype(np.float64)
         ratio = np.divide(before, after, out=np.ones_like(before), where=after > 0)
-        found: FloatArray = first + (self.aggregate - first) * ratio
-        return found
+        rescaled: FloatArray = first + (self.aggregate - first) * ratio
+        return rescaled
 
     def _enter_large(self, needs: Mapping[int, Mapping[int, int]], new: Iterable[int]) -> None:
         """Let new gangs that span sites join at the least pass of those they compete with."""

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 _TIE = 9
-"""passes that agree to so many decimals are equal: sums of strides carry rounding errors"""
+"""decimals to which equal passes agree: sums of strides carry rounding errors"""
 
 
 def gang_aware_stride(passes: Sequence[float], gang: Sequence[int], devices: int) -> list[int]:
-    """Return whom Algorithm 1 runs on so many devices: least pass first, each one that fits.
+    """Return the entries that Algorithm 1 runs on these devices: least pass first, if they fit.
 
-    Of equal passes the smaller gang comes first, then the earlier entry. Who does not fit keeps
-    its pass, so that it comes first in the next quantum.
+    Of equal passes the smaller gang comes first, then the earlier entry. An entry that does not
+    fit keeps its pass, so that it comes first in the next quantum.
     """
     chosen = []
     for i in sorted(range(len(gang)), key=lambda i: (round(passes[i], _TIE), gang[i], i)):
@@ -75,12 +75,12 @@ class NodeStride:
         )
 
     def choose(self, devices: int | None = None) -> tuple[int, ...]:
-        """Return the jobs that run this quantum on so many devices, by default all."""
+        """Return the jobs that run this quantum on ``devices``, by default all."""
         free = self.devices if devices is None else devices
         return tuple(self.job[i] for i in gang_aware_stride(self.passes, self.gang, free))
 
     def charged(self, ran: Iterable[int], quanta: float = 1.0) -> "NodeStride":
-        """Return the scheduler after these jobs have run for so many quanta."""
+        """Return the scheduler after these jobs have run for ``quanta``."""
         paid = set(ran)
         passes = tuple(
             at + quanta * gang / tickets if job in paid else at
@@ -92,8 +92,8 @@ class NodeStride:
 
 
 @dataclass(frozen=True, slots=True)
-class Large:
-    """A job whose gang spans nodes: what it needs of each, and when it is due."""
+class LargeJob:
+    """A job whose gang spans nodes: its devices on each, and its pass."""
 
     job: int
     needs: Mapping[int, int]
@@ -122,18 +122,18 @@ class CentralStride:
 
     room: Mapping[int, int]
     """node → devices"""
-    large: tuple[Large, ...] = ()
+    large: tuple[LargeJob, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
 
     def choose(self) -> "CentralDecision":
-        """Return what runs this quantum: Algorithm 1 over large jobs and aggregates.
+        """Return the decision for this quantum: Algorithm 1 over large jobs and aggregates.
 
         An aggregate takes what is free on its node, as far as its jobs can use it; the rest may
         go to a large job that is due later.
         """
         free = dict(self.room)
         turn = CentralDecision()
-        entries: list[Large | Aggregate] = [*self.aggregates, *self.large]
+        entries: list[LargeJob | Aggregate] = [*self.aggregates, *self.large]
         for entry in sorted(entries, key=_by_pass):
             if isinstance(entry, Aggregate):
                 taken = min(entry.demand, free[entry.node])
@@ -148,7 +148,7 @@ class CentralStride:
 
 @dataclass(frozen=True, slots=True)
 class CentralDecision:
-    """What the central scheduler has decided for one quantum."""
+    """The central scheduler's decision for one quantum."""
 
     large: list[int] = field(default_factory=list)
     """large jobs that run"""
@@ -156,7 +156,7 @@ class CentralDecision:
     """node → devices on which it runs its own choice of small jobs"""
 
 
-def _by_pass(entry: Large | Aggregate) -> tuple[float, int, int]:
+def _by_pass(entry: LargeJob | Aggregate) -> tuple[float, int, int]:
     """Return the order of entries: by pass, then small jobs, then by job or node."""
     if isinstance(entry, Aggregate):
         return round(entry.due, _TIE), 0, entry.node

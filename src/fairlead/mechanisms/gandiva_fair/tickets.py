@@ -1,4 +1,4 @@
-"""Tickets: what tenants are due of each accelerator, and their jobs of each node (§3.2)."""
+"""Tickets of tenants on each accelerator, and of their jobs on each node (§3.2)."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ _LEAST = 1 / 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sites:
+class DeviceSites:
     """A cluster's sites: each node's devices of one accelerator; those of lost nodes are empty."""
 
-    kind: IntArray
+    accelerator: IntArray
     """sites → accelerator"""
     size: IntArray
     """sites → devices that are up"""
@@ -25,23 +25,23 @@ class Sites:
     """devices → site"""
 
     @classmethod
-    def of(cls, snap: Snapshot) -> "Sites":
+    def of(cls, snap: Snapshot) -> "DeviceSites":
         """Return the sites of the snapshot's cluster."""
         cluster = snap.cluster
-        kinds = len(cluster.accelerators)
+        n_accelerators = len(cluster.accelerators)
         code, index = np.unique(
-            cluster.node_of * kinds + cluster.accelerator_of, return_inverse=True
+            cluster.node_of * n_accelerators + cluster.accelerator_of, return_inverse=True
         )
         size = np.bincount(index[snap.usable], minlength=len(code))
-        return cls(code % kinds, size, index)
+        return cls(code % n_accelerators, size, index)
 
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.accelerator)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteClaims:
-    """What every job can use where: one entry for each site that it is at home on."""
+    """The devices that jobs can use: one entry per job and site of its home."""
 
     row: IntArray
     site: IntArray
@@ -52,13 +52,15 @@ class SiteClaims:
     """entries → tenant × accelerators + accelerator"""
 
 
-def settled(claims: SiteClaims, sites: Sites, tickets: FloatArray, due: FloatArray) -> FloatArray:
+def serviceable_tickets(
+    claims: SiteClaims, sites: DeviceSites, tickets: FloatArray, due: FloatArray
+) -> FloatArray:
     """Return rows → devices' worth of tickets that its site can serve.
 
     Eq. 3 divides a tenant's tickets evenly over its jobs, which is fair when all nodes carry
     the same load. Where they do not, a job on a crowded node gets less than its tickets and one
-    on an empty node more. So whoever gets more than it is due in all (``due``, by tenant ×
-    accelerator) steps back where others want more, until it does not or nobody wants more.
+    on an empty node more. So a tenant that gets more than its total due (``due``, by tenant ×
+    accelerator) steps back where others want more, until neither holds.
     Figure 1(d) needs this: its users get 3, 3 and 2 devices only if the jobs that run alone on
     one server count for their owners on the other.
     """
@@ -67,9 +69,9 @@ def settled(claims: SiteClaims, sites: Sites, tickets: FloatArray, due: FloatArr
     base = tickets[claims.row] * part
     served = np.zeros_like(tickets)
     for _ in range(_ROUNDS):
-        given = _fill_sites(claims, sites, base * factor[claims.tenant])
+        devices = _fill_sites(claims, sites, base * factor[claims.tenant])
         before, served = served, np.full_like(tickets, np.inf)
-        np.minimum.at(served, claims.row, given / part)
+        np.minimum.at(served, claims.row, devices / part)
         served[np.isinf(served)] = 0.0
         if np.abs(served - before).max(initial=0.0) <= _SETTLED:
             break
@@ -79,7 +81,7 @@ def settled(claims: SiteClaims, sites: Sites, tickets: FloatArray, due: FloatArr
     return served
 
 
-def _fill_sites(claims: SiteClaims, sites: Sites, weight: FloatArray) -> FloatArray:
+def _fill_sites(claims: SiteClaims, sites: DeviceSites, weight: FloatArray) -> FloatArray:
     """Return entries → devices: each site's divided by weight, none above what it can use."""
     count = len(sites)
     open_: BoolArray = np.ones(len(weight), dtype=bool)
@@ -87,8 +89,8 @@ def _fill_sites(claims: SiteClaims, sites: Sites, weight: FloatArray) -> FloatAr
         left = sites.size - np.bincount(claims.site, np.where(open_, 0, claims.devices), count)
         mass = np.bincount(claims.site, np.where(open_, weight, 0.0), count)
         with np.errstate(divide="ignore", invalid="ignore"):
-            given = weight * (left / mass)[claims.site]
-        full = open_ & (given >= claims.devices)
+            devices = weight * (left / mass)[claims.site]
+        full = open_ & (devices >= claims.devices)
         if not full.any():
-            return np.where(open_, given, claims.devices)
+            return np.where(open_, devices, claims.devices)
         open_ &= ~full

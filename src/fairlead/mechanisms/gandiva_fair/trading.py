@@ -25,32 +25,32 @@ from fairlead.mechanisms.gandiva_fair.memory import (
     FairMemory,
 )
 from fairlead.model.arrays import BoolArray, FloatArray
-from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.rules.tenant_rows import entitlements
+from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.tree import TenantTree
 
 _LEAST = 1e-9
 """devices, and gains relative to the price, that are not worth a trade"""
 
 
-class Market:
-    """What every tenant holds of each accelerator, by weight and by the trades in force."""
+class TicketMarket:
+    """The devices of each accelerator that tenants hold, by weight and current trades."""
 
     def __init__(self, snap: Snapshot, known: SpeedKnowledge) -> None:
         self._newest = known.newest
         tenants = max(len(snap.tenants), int(snap.profiles.tenant.max(initial=-1)) + 1)
         self._wish = np.bincount(snap.tenant, snap.gang, tenants)
         active = self._wish > 0
-        weight = entitlements(snap.tenants, active)
+        weight = TenantTree(snap.tenants).entitlements(active)
         self.held: FloatArray = weight[:, None] / max(weight.sum(), 1e-300) * snap.capacity
         """tenants × accelerators → devices"""
         self._bids(snap, known)
 
     def _bids(self, snap: Snapshot, known: SpeedKnowledge) -> None:
-        """Note, for every pair of accelerators, between what prices each tenant trades.
+        """Record, for every pair of accelerators, the prices between which each tenant trades.
 
         A tenant whose jobs differ sells at the least of their speedups and buys at the
-        greatest, so that it gains whichever of them the traded devices go to. A job that
+        greatest, so that it gains for any job that gets the traded devices. A job that
         cannot run on both accelerators, or was not measured on both, keeps its tenant out.
         """
         used = np.unique(snap.profile)
@@ -92,10 +92,10 @@ class Market:
         """
         for place, fast in enumerate(self._newest):
             for slow in reversed(self._newest[place + 1 :]):
-                found = self._best(at, fast, slow, step)
-                if found is not None:
-                    self._exchange(found)
-                    yield found
+                trade = self._best(at, fast, slow, step)
+                if trade is not None:
+                    self._exchange(trade)
+                    yield trade
 
     def _best(self, at: float, fast: int, slow: int, step: float) -> FloatArray | None:
         bid, ask = self._low[:, fast, slow], self._high[:, fast, slow]
@@ -134,10 +134,12 @@ class Market:
         self.held[buyer, slow] += gives
         self.held[buyer, fast] -= gets
         self.held[seller, fast] += gets
-        np.maximum(self.held, 0.0, out=self.held)  # what is left by rounding is nothing
+        np.maximum(self.held, 0.0, out=self.held)  # below 0 only by rounding
 
 
-def entered(ledger: FloatArray, at: float, undone: FloatArray, made: FloatArray) -> FloatArray:
+def append_trades(
+    ledger: FloatArray, at: float, undone: FloatArray, made: FloatArray
+) -> FloatArray:
     """Return the ledger with trades undone, at minus their price (Figure 9), and trades made."""
     undone = undone.copy()
     undone[:, AT] = at

@@ -1,4 +1,4 @@
-"""One decision of Hadar: who runs on which devices (Algorithm 1, line 5)."""
+"""One decision of Hadar: the devices of every job (Algorithm 1, line 5)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,25 +6,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.mechanisms.hadar.bids import JobUtilities, held_devices
-from fairlead.mechanisms.hadar.devices import Devices, choose_devices, renamed
-from fairlead.mechanisms.hadar.dp_allocation import programme
-from fairlead.mechanisms.hadar.find_alloc import Cells, DeviceDeal, Market
+from fairlead.mechanisms.hadar.devices import Devices, choose_devices, with_nodes_exchanged
+from fairlead.mechanisms.hadar.dp_allocation import allocate_queue
+from fairlead.mechanisms.hadar.find_alloc import DeviceCells, DeviceDeal, DeviceMarket
 from fairlead.mechanisms.hadar.utilities import utility_named
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import Placement
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class Options:
-    """What Hadar and HadarE can be told about their auctions."""
+class HadarOptions:
+    """Options of the auctions of Hadar and HadarE."""
 
     round_s: float = 360.0
     utility: str = "throughput"
-    """what finishing a job is worth: throughput (the paper's), normalised, completion, makespan"""
+    """utility of finishing a job: throughput (the paper's), normalised, completion, makespan"""
     restart_s: float = 10.0
-    """what a restart is believed to cost a job that has run before"""
+    """believed cost of a restart for a job that has run before"""
     communication: float = 0.1
     """part of its utility that a gang on very many nodes pays for talking across them"""
     mixed: bool = True
@@ -34,13 +35,13 @@ class Options:
     horizon_s: float = 0.0
     """T - now of Eq. 7; 0: Graham's bound on when all jobs are done"""
     reconsider_s: float = 3600.0
-    """how long running jobs are left alone while nobody comes or goes"""
+    """seconds for which running jobs are left alone while no job arrives or ends"""
     strict: bool = False
     """leave devices idle that no waiting job can pay for, as the prices have it"""
     states: int = 64
-    """how many ways to serve the queue the programme follows at most"""
+    """greatest number of partial solutions that the dynamic programme follows"""
     effort: int = 2048
-    """how many pairs of such a way and a job it looks at, about; bounds the time of a decision"""
+    """approximate number of (partial solution, job) pairs it examines; bounds the decision time"""
 
     def __post_init__(self) -> None:
         utility_named(self.utility)
@@ -58,9 +59,9 @@ class Options:
                 raise UsageError(f"{name} must be {wanted}")
 
     @property
-    def mixes_accelerators(self) -> bool:
-        """Whether gangs are accepted that no accelerator has enough devices for."""
-        return self.mixed
+    def capabilities(self) -> Capabilities:
+        """Mixed gangs where the option ``mixed`` allows them."""
+        return Capabilities(mixed_gangs=self.mixed)
 
 
 class Auction:
@@ -68,19 +69,19 @@ class Auction:
 
     def __init__(
         self,
-        options: Options,
+        options: HadarOptions,
         snap: Snapshot,
         *,
         devices: Iterable[int] | None = None,
         held: Mapping[int, Devices] | None = None,
         rows: Sequence[int] | None = None,
     ) -> None:
-        """Take part of the devices and jobs where told so, and what these jobs may keep."""
+        """Auction these devices among these rows, by default all; ``held`` is row → devices."""
         self._options = options
         self._snap = snap
         self._rows = range(len(snap.job)) if rows is None else rows
         up = snap.usable.tolist() if devices is None else devices
-        self.cells = Cells.of(snap.cluster, up)
+        self.cells = DeviceCells.of(snap.cluster, up)
         self.devices = {device for here in self.cells.devices for device in here}
         self.held = held_devices(snap, self.devices) if held is None else held
         self.worth = JobUtilities.of(
@@ -91,31 +92,31 @@ class Auction:
             horizon=options.horizon_s,
         )
         self._node_of = snap.cluster.node_of.tolist()
-        self._kind_of = snap.cluster.accelerator_of.tolist()
-        self._on = [on if row in self.held else NOBODY for row, on in enumerate(snap.on.tolist())]
+        self._accelerator_of = snap.cluster.accelerator_of.tolist()
+        self._on = [on if row in self.held else ABSENT for row, on in enumerate(snap.on.tolist())]
 
     def decide(self, *, again: bool) -> dict[int, Devices]:
-        """Return job → devices; ``again``: running jobs may be disturbed where it pays in all.
+        """Return job → devices; ``again``: running jobs may be disturbed where the total gains.
 
-        Waiting jobs get what nobody holds ("progressively", §IV-B). If all devices sold anew
-        are worth more, restarts counted, that is what happens.
+        Waiting jobs get the devices that no job holds ("progressively", §IV-B). If selling all
+        devices again is worth more, restarts counted, that plan is returned.
         """
         held = {device for devices in self.held.values() for device in devices}
-        kept = {**self.held, **self.beside(self.devices - held)}
+        kept = {**self.held, **self.fill_idle(self.devices - held)}
         if again and self.held:
-            anew = self._sell_all()
-            if self.total_worth(anew) > self.total_worth(kept) * (1.0 + 1e-9):
-                return anew
+            resold = self._sell_all()
+            if self.total_worth(resold) > self.total_worth(kept) * (1.0 + 1e-9):
+                return resold
         return kept
 
     def _sell_all(self) -> dict[int, Devices]:
-        """Return who runs where when all devices are sold again."""
+        """Return job → devices when all devices are sold again."""
         deals = self.sell([len(devices) for devices in self.cells.devices], self._rows)
-        deals = renamed(self.cells, deals, self.held)
+        deals = with_nodes_exchanged(self.cells, deals, self.held)
         return choose_devices(self.cells, deals, self.held, self.devices)
 
-    def beside(self, idle: set[int]) -> dict[int, Devices]:
-        """Return which waiting jobs get which of these devices; all that runs goes on."""
+    def fill_idle(self, idle: set[int]) -> dict[int, Devices]:
+        """Return waiting job → devices out of the idle ones; running jobs continue."""
         free = [sum(device in idle for device in devices) for devices in self.cells.devices]
         rows = [row for row in self._rows if row not in self.held]
         return choose_devices(self.cells, self.sell(free, rows), {}, idle)
@@ -123,9 +124,9 @@ class Auction:
     def sell(self, free: Sequence[int], rows: Iterable[int]) -> dict[int, DeviceDeal]:
         """Return row → deal for the free devices.
 
-        What is left when nobody can pay any more is sold again as if it were the cluster and
-        those left out were all its jobs, unless the prices are strict: then no device stays
-        idle that somebody waiting could use, and everybody still pays less than he gains.
+        Unless the prices are strict, devices that no job can pay for are sold again, as if they
+        were the whole cluster and the remaining jobs all its jobs: then no device stays idle that
+        a waiting job could use, and every job still pays less than it gains.
         """
         options, on = self._options, self._on
         queue = self.worth.bids(rows, on)
@@ -134,9 +135,11 @@ class Auction:
         sold: dict[int, DeviceDeal] = {}
         while queue and any(free):
             prices = bidders.prices(options.eta)
-            market = Market(self.cells, capacity, prices, options.communication, options.mixed)
+            market = DeviceMarket(
+                self.cells, capacity, prices, options.communication, options.mixed
+            )
             width = max(1, min(options.states, options.effort // len(queue)))
-            deals = programme(market, market.opening(free), queue, width=width)
+            deals = allocate_queue(market, market.opening(free), queue, width=width)
             left = list(free)
             for place, deal in deals:
                 sold[queue[place].row] = deal
@@ -154,9 +157,9 @@ class Auction:
         total = 0.0
         for row, devices in running.items():
             nodes = len({self._node_of[device] for device in devices})
-            kinds = {self._kind_of[device] for device in devices}
+            accelerators = {self._accelerator_of[device] for device in devices}
             stays = self.held.get(row) == devices
-            utility = self.worth.utility(row, kinds, one_node=nodes == 1, stays=stays)
+            utility = self.worth.utility(row, accelerators, one_node=nodes == 1, stays=stays)
             total += utility * (1.0 - self._options.communication * (1.0 - 1.0 / nodes))
         return total
 

@@ -1,4 +1,4 @@
-"""What Hadar's jobs are worth on each accelerator: utilities from speeds and steps left."""
+"""Utilities of Hadar's jobs on each accelerator, from speeds and steps left."""
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class JobUtilities:
     def of(
         cls, snap: Snapshot, utility: Utility, *, restart_s: float, round_s: float, horizon: float
     ) -> "JobUtilities":
-        """Return what a snapshot's jobs are worth; ``horizon`` 0 stands for Graham's bound."""
+        """Return the utilities of a snapshot's jobs; ``horizon`` 0 stands for Graham's bound."""
         alone, spread = _speeds(snap)
         fastest = np.maximum(alone, spread).max(axis=1)
         terms = UtilityTerms.of(snap, fastest)
@@ -71,20 +71,22 @@ class JobUtilities:
         """
         together, spread = self.together[1].tolist(), self.spread[1].tolist()
         kept = self.together[0], self.spread[0]
-        found = []
+        bids = []
         for row in rows:
-            mine, apart = together[row], spread[row]
+            one_node, apart = together[row], spread[row]
             if on[row] >= 0:
-                mine[on[row]] = float(kept[0][row, on[row]])
+                one_node[on[row]] = float(kept[0][row, on[row]])
                 apart[on[row]] = float(kept[1][row, on[row]])
-            found.append(Bid(row, self.gang[row], mine, apart))
-        return sorted(found, key=lambda bid: -max(*bid.together, *bid.spread) / bid.gang)
+            bids.append(Bid(row, self.gang[row], one_node, apart))
+        return sorted(bids, key=lambda bid: -max(*bid.together, *bid.spread) / bid.gang)
 
-    def utility(self, row: int, kinds: Iterable[int], *, one_node: bool, stays: bool) -> float:
+    def utility(
+        self, row: int, accelerators: Iterable[int], *, one_node: bool, stays: bool
+    ) -> float:
         """Return the utility of a job on devices of these accelerators: the slowest decides."""
         table = self.together if one_node else self.spread
         worth: FloatArray = table[0 if stays else 1, row]
-        return min(float(worth[kind]) for kind in kinds)
+        return min(float(worth[accelerator]) for accelerator in accelerators)
 
 
 def _speeds(snap: Snapshot) -> tuple[FloatArray, FloatArray]:
@@ -97,11 +99,13 @@ def _speeds(snap: Snapshot) -> tuple[FloatArray, FloatArray]:
     together = profiles.member_speed
     spread = together.copy()
     if table is not None:
-        kinds = snap.cluster.accelerators
+        accelerators = snap.cluster.accelerators
         for p in np.unique(snap.profile[snap.gang > 1]).tolist():
             workload, gang = profiles.workload[p], int(profiles.gang[p])
             for k in (together[p] > 0.0).nonzero()[0].tolist():
-                spread[p, k] = table.member_speed(workload, gang, kinds[k], placement="spread")
+                spread[p, k] = table.member_speed(
+                    workload, gang, accelerators[k], placement="spread"
+                )
     return together.take(snap.profile, axis=0), spread.take(snap.profile, axis=0)
 
 

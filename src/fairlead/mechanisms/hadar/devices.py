@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairlead.mechanisms.hadar.find_alloc import Cells, DeviceDeal
+from fairlead.mechanisms.hadar.find_alloc import DeviceCells, DeviceDeal
 
 Devices = tuple[int, ...]
 
 
 def choose_devices(
-    cells: Cells, deals: Mapping[int, DeviceDeal], held: Mapping[int, Devices], idle: set[int]
+    cells: DeviceCells,
+    deals: Mapping[int, DeviceDeal],
+    held: Mapping[int, Devices],
+    idle: set[int],
 ) -> dict[int, Devices]:
     """Return job → devices, all of them ``idle``: in each cell first those it holds already."""
     chosen: dict[int, list[int]] = {row: [] for row in deals}
@@ -30,16 +33,16 @@ def choose_devices(
     return {row: tuple(sorted(devices)) for row, devices in chosen.items()}
 
 
-def renamed(
-    cells: Cells, deals: Mapping[int, DeviceDeal], held: Mapping[int, Devices]
+def with_nodes_exchanged(
+    cells: DeviceCells, deals: Mapping[int, DeviceDeal], held: Mapping[int, Devices]
 ) -> dict[int, DeviceDeal]:
     """Return the same deals with equal nodes exchanged so that jobs stay where they are.
 
-    Nodes with the same devices are worth the same to everybody, so it is a matter of names
-    which of them runs what; the names that leave most devices with their jobs are taken first.
+    Nodes with the same devices are worth the same to every job, so their names may be exchanged;
+    the exchanges that leave most devices with their jobs come first.
     """
     shape = _shapes(cells)
-    keys = list(zip(cells.node, cells.kind, strict=True))
+    keys = list(zip(cells.node, cells.accelerator, strict=True))
     cell_at = {key: cell for cell, key in enumerate(keys)}
     place_of = {d: key for key, here in zip(keys, cells.devices, strict=True) for d in here}
     stays: dict[tuple[int, int], int] = {}
@@ -49,25 +52,29 @@ def renamed(
             where = place_of[device]
             held_at[where] = held_at.get(where, 0) + 1
         for cell, count in deal.take:
-            planned, kind = cells.node[cell], cells.kind[cell]
+            planned, accelerator = cells.node[cell], cells.accelerator[cell]
             for (node, other), devices in held_at.items():
-                if other == kind and shape[node] == shape[planned]:
+                if other == accelerator and shape[node] == shape[planned]:
                     pair = planned, node
                     stays[pair] = stays.get(pair, 0) + min(count, devices)
     name = _matched(stays, shape)
     return {
         row: deal._replace(
-            take=tuple((cell_at[name[cells.node[c]], cells.kind[c]], n) for c, n in deal.take)
+            take=tuple(
+                (cell_at[name[cells.node[c]], cells.accelerator[c]], n) for c, n in deal.take
+            )
         )
         for row, deal in deals.items()
     }
 
 
-def _shapes(cells: Cells) -> dict[int, Sequence[tuple[int, int]]]:
+def _shapes(cells: DeviceCells) -> dict[int, Sequence[tuple[int, int]]]:
     """Return node → the accelerators and numbers of its devices that are up."""
     shape: dict[int, list[tuple[int, int]]] = {}
-    for node, kind, devices in zip(cells.node, cells.kind, cells.devices, strict=True):
-        shape.setdefault(node, []).append((kind, len(devices)))
+    for node, accelerator, devices in zip(
+        cells.node, cells.accelerator, cells.devices, strict=True
+    ):
+        shape.setdefault(node, []).append((accelerator, len(devices)))
     return {node: tuple(here) for node, here in shape.items()}
 
 

@@ -6,13 +6,13 @@ from typing import NamedTuple
 from fairlead.mechanisms.hadar.find_alloc import (
     Bid,
     DeviceDeal,
-    Market,
-    State,
+    DeviceMarket,
+    MarketState,
 )
 
 
 class _Admitted(NamedTuple):
-    """Who was admitted so far, last first."""
+    """The jobs admitted so far, last first."""
 
     before: "_Admitted | None"
     place: int
@@ -23,12 +23,12 @@ class _Partial(NamedTuple):
     """One way to have decided on the first jobs of the queue."""
 
     payoff: float
-    state: State
+    state: MarketState
     trail: _Admitted | None
 
 
-def programme(
-    market: Market, opening: State, queue: Sequence[Bid], *, width: int
+def allocate_queue(
+    market: DeviceMarket, opening: MarketState, queue: Sequence[Bid], *, width: int
 ) -> list[tuple[int, DeviceDeal]]:
     """Return (place in the queue, deal) of those admitted, so that the sum of payoffs is greatest.
 
@@ -55,7 +55,10 @@ def programme(
 
 
 def _best(
-    market: Market, ways: list[tuple[float, _Partial, DeviceDeal | None]], place: int, width: int
+    market: DeviceMarket,
+    ways: list[tuple[float, _Partial, DeviceDeal | None]],
+    place: int,
+    width: int,
 ) -> list[_Partial]:
     """Return the best ways, one for each set of devices left free."""
     ways.sort(key=lambda way: -way[0])
@@ -72,8 +75,8 @@ def _best(
 
 
 def _admitted_list(trail: _Admitted | None) -> list[tuple[int, DeviceDeal]]:
-    found = []
+    admitted = []
     while trail is not None:
-        found.append((trail.place, trail.deal))
+        admitted.append((trail.place, trail.deal))
         trail = trail.before
-    return found[::-1]
+    return admitted[::-1]

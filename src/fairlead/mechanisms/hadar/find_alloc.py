@@ -10,12 +10,12 @@ from typing import NamedTuple
 from fairlead.mechanisms.hadar.prices import Prices
 from fairlead.model.cluster import Cluster
 
-FULL = math.inf
-"""asked for where no device is left: nobody can pay it"""
+UNAFFORDABLE = math.inf
+"""price where no device is left: no job can pay it"""
 
 
 class Bid(NamedTuple):
-    """What a job offers for running through on its gang, by the slowest accelerator in it."""
+    """A job's offer for running its gang to the end, by the slowest accelerator in it."""
 
     row: int
     gang: int
@@ -39,8 +39,8 @@ class DeviceDeal(NamedTuple):
         return self.utility - self.cost
 
 
-class State(NamedTuple):
-    """How many devices of each cell are free, and the price of one."""
+class MarketState(NamedTuple):
+    """The free devices of each cell, and the price of one."""
 
     free: tuple[int, ...]
     price: list[float]
@@ -48,35 +48,37 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cells:
+class DeviceCells:
     """The devices that are up by node and accelerator, cells of one accelerator side by side."""
 
-    kind: Sequence[int]
+    accelerator: Sequence[int]
     node: Sequence[int]
     devices: Sequence[tuple[int, ...]]
 
     @classmethod
-    def of(cls, cluster: Cluster, usable: Iterable[int]) -> "Cells":
+    def of(cls, cluster: Cluster, usable: Iterable[int]) -> "DeviceCells":
         """Return the cells of these devices."""
-        found: dict[tuple[int, int], list[int]] = {}
-        kinds, nodes = cluster.accelerator_of.tolist(), cluster.node_of.tolist()
+        cells: dict[tuple[int, int], list[int]] = {}
+        accelerators, nodes = cluster.accelerator_of.tolist(), cluster.node_of.tolist()
         for device in usable:
-            found.setdefault((kinds[device], nodes[device]), []).append(device)
-        keys = sorted(found)
+            cells.setdefault((accelerators[device], nodes[device]), []).append(device)
+        keys = sorted(cells)
         return cls(
-            [kind for kind, _ in keys],
+            [accelerator for accelerator, _ in keys],
             [node for _, node in keys],
-            [tuple(found[key]) for key in keys],
+            [tuple(cells[key]) for key in keys],
         )
 
     @cached_property
     def ranges(self) -> Sequence[tuple[int, int]]:
         """accelerators → first cell and the one after the last."""
-        count = max(self.kind, default=-1) + 1
+        count = max(self.accelerator, default=-1) + 1
         spans = []
-        for kind in range(count):
-            mine = [cell for cell, other in enumerate(self.kind) if other == kind]
-            spans.append((mine[0], mine[-1] + 1) if mine else (0, 0))
+        for accelerator in range(count):
+            own_cells = [
+                cell for cell, other in enumerate(self.accelerator) if other == accelerator
+            ]
+            spans.append((own_cells[0], own_cells[-1] + 1) if own_cells else (0, 0))
         return spans
 
     @cached_property
@@ -89,10 +91,10 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Market:
+class DeviceMarket:
     """The cells on offer with their price bounds."""
 
-    cells: Cells
+    cells: DeviceCells
     capacity: Sequence[int]
     """cells → devices that count as the whole in Eq. 5"""
     prices: Prices
@@ -101,19 +103,19 @@ class Market:
     mixed: bool = True
     """whether a gang may have devices of several accelerators"""
 
-    def opening(self, free: Sequence[int]) -> State:
-        """Return the state in which so many devices of each cell are free."""
+    def opening(self, free: Sequence[int]) -> MarketState:
+        """Return the state in which these devices of each cell are free."""
         price = [self._price(cell, left) for cell, left in enumerate(free)]
-        return State(tuple(free), price, sum(free))
+        return MarketState(tuple(free), price, sum(free))
 
-    def sell(self, state: State, deal: DeviceDeal) -> State:
+    def sell(self, state: MarketState, deal: DeviceDeal) -> MarketState:
         """Return the state after a deal: fewer devices free, dearer (lines 10-12)."""
         free, price, total = list(state.free), state.price.copy(), state.total
         for cell, count in deal.take:
             left = free[cell] = free[cell] - count
             price[cell] = self._price(cell, left)
             total -= count
-        return State(tuple(free), price, total)
+        return MarketState(tuple(free), price, total)
 
     def _price(self, cell: int, left: int) -> float:
         return self._price_list[cell][left]
@@ -122,15 +124,17 @@ class Market:
     def _price_list(self) -> Sequence[Sequence[float]]:
         """cells → devices left → price of one."""
         known: dict[tuple[int, int], list[float]] = {}
-        found = []
-        for kind, of in zip(self.cells.kind, self.capacity, strict=True):
-            if (kind, of) not in known:
-                rising = [self.prices.price(kind, of - left, of) for left in range(1, of + 1)]
-                known[kind, of] = [FULL, *rising]
-            found.append(known[kind, of])
-        return found
+        price_lists = []
+        for accelerator, of in zip(self.cells.accelerator, self.capacity, strict=True):
+            if (accelerator, of) not in known:
+                rising = [
+                    self.prices.price(accelerator, of - left, of) for left in range(1, of + 1)
+                ]
+                known[accelerator, of] = [UNAFFORDABLE, *rising]
+            price_lists.append(known[accelerator, of])
+        return price_lists
 
-    def find(self, state: State, bid: Bid) -> DeviceDeal | None:
+    def find(self, state: MarketState, bid: Bid) -> DeviceDeal | None:
         """Return FIND_ALLOC: the deal with the greatest payoff above 0, None if there is none.
 
         The paper takes the cheapest allocation, as if all ended at the same time; a slower but
@@ -146,19 +150,19 @@ class Market:
                 best = deal
         return best
 
-    def _one_device(self, state: State, bid: Bid) -> DeviceDeal | None:
-        price, best, found = state.price, 0.0, None
+    def _one_device(self, state: MarketState, bid: Bid) -> DeviceDeal | None:
+        price, best, choice = state.price, 0.0, None
         for worth, (first, last) in zip(bid.together, self.cells.ranges, strict=False):
             if worth > best:
-                least = min(price[first:last], default=FULL)
+                least = min(price[first:last], default=UNAFFORDABLE)
                 if worth - least > best:
-                    best, found = worth - least, (first, worth, least)
-        if found is None:
+                    best, choice = worth - least, (first, worth, least)
+        if choice is None:
             return None
-        first, worth, least = found
+        first, worth, least = choice
         return DeviceDeal(((price.index(least, first), 1),), worth, least)
 
-    def _together(self, state: State, bid: Bid) -> DeviceDeal | None:
+    def _together(self, state: MarketState, bid: Bid) -> DeviceDeal | None:
         """Return the best deal for which the gang stays on one node (line 24)."""
         free, price, gang = state.free, state.price, bid.gang
         best: DeviceDeal | None = None
@@ -170,17 +174,19 @@ class Market:
         if self.mixed:
             for cells in self.cells.mixed_nodes:
                 for allowed in self._prefixes(bid.together):
-                    order = sorted((price[c], c) for c in cells if self.cells.kind[c] in allowed)
+                    order = sorted(
+                        (price[c], c) for c in cells if self.cells.accelerator[c] in allowed
+                    )
                     deal = self._fill(state, bid, bid.together, [c for _, c in order])
                     best = _better(best, deal)
         return best
 
-    def _spread(self, state: State, bid: Bid, enough: float) -> list[DeviceDeal]:
+    def _spread(self, state: MarketState, bid: Bid, enough: float) -> list[DeviceDeal]:
         """Return deals on several nodes (line 25): the cheapest, and those on fewest nodes."""
-        free, price, kind = state.free, state.price, self.cells.kind
-        found = []
+        free, price, accelerator = state.free, state.price, self.cells.accelerator
+        deals = []
         for allowed in self._prefixes(bid.spread):
-            cells = [c for c, left in enumerate(free) if left and kind[c] in allowed]
+            cells = [c for c, left in enumerate(free) if left and accelerator[c] in allowed]
             if not cells:
                 continue
             # No deal here can pay better than the best member at the least price on two nodes.
@@ -192,8 +198,8 @@ class Market:
             for order in (cheap, few):
                 deal = self._fill(state, bid, bid.spread, order)
                 if deal is not None:
-                    found.append(deal)
-        return found
+                    deals.append(deal)
+        return deals
 
     def _prefixes(self, worth: Sequence[float]) -> list[tuple[int, ...]]:
         """Return the sets of accelerators to choose from: all as fast as one, or one alone."""
@@ -203,7 +209,7 @@ class Market:
         return [tuple(order[: i + 1]) for i in range(len(order))]
 
     def _fill(
-        self, state: State, bid: Bid, worth: Sequence[float], order: Iterable[int]
+        self, state: MarketState, bid: Bid, worth: Sequence[float], order: Iterable[int]
     ) -> DeviceDeal | None:
         """Take devices of the cells in this order until the gang is whole."""
         left, take, cost = bid.gang, [], 0.0
@@ -218,12 +224,12 @@ class Market:
         if left:
             return None
         # The slowest member sets the pace (Eq. 1b).
-        utility = min(worth[self.cells.kind[cell]] for cell, _ in take)
+        utility = min(worth[self.cells.accelerator[cell]] for cell, _ in take)
         nodes = len({self.cells.node[cell] for cell, _ in take})
         return DeviceDeal(tuple(take), utility, cost + self.communication_cost(utility, nodes))
 
     def communication_cost(self, utility: float, nodes: int) -> float:
-        """Return what a gang pays for talking across nodes (line 27).
+        """Return the cost of communication across nodes (line 27).
 
         In a ring of n nodes each sends (n - 1)/n of the model across the network per step.
         """

@@ -1,4 +1,4 @@
-"""Which jobs get further copies, and on which nodes: HadarE's forking (§V-A)."""
+"""Selects further copies of jobs and their nodes: HadarE's forking (§V-A)."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def fork(
 
     One after another, the copy is added that is worth most per device: the utility that the
     job gains by the speed of one more node, less the restart that forking costs a running job.
-    A copy is a whole gang on one node, at most one a node and ``most`` a job; a gang spread
+    A copy is a whole gang on one node, at most one per node and ``most`` per job; a gang spread
     over nodes is not forked.
     """
     running = {row: [devices] for row, devices in first.items()}
@@ -41,47 +41,49 @@ class _CopyOffers:
 
     def __init__(self, snap: Snapshot, auction: Auction, first: Mapping[int, Devices]) -> None:
         self._auction = auction
-        self._kind = np.array(auction.cells.kind, dtype=np.int64)
+        self._accelerator = np.array(auction.cells.accelerator, dtype=np.int64)
         self._node = np.array(auction.cells.node, dtype=np.int64)
         self._gang = snap.gang
         n = len(snap.job)
-        self._pace: FloatArray = np.zeros((n, 1))
+        self._speed: FloatArray = np.zeros((n, 1))
         """rows → speed of the copies so far"""
-        self._now: FloatArray = np.zeros((n, 1))
+        self._utility: FloatArray = np.zeros((n, 1))
         """rows → utility of the copies so far"""
-        self._may: BoolArray = np.zeros((n, len(self._kind)), dtype=bool)
+        self._may: BoolArray = np.zeros((n, len(self._accelerator)), dtype=bool)
         """rows × cells → the job may have a copy there"""
-        kind_of, node_of = snap.cluster.accelerator_of, snap.cluster.node_of
+        accelerator_of, node_of = snap.cluster.accelerator_of, snap.cluster.node_of
         for row, devices in first.items():
-            kinds = kind_of[list(devices)]
+            accelerators = accelerator_of[list(devices)]
             nodes = set(node_of[list(devices)].tolist())
             if len(nodes) > 1:
                 continue
             stays = auction.held.get(row) == devices
-            self._pace[row] = auction.worth.speed[row, kinds].min()
-            self._now[row] = auction.worth.utility(row, kinds, one_node=True, stays=stays)
-            self._may[row] = (auction.worth.speed[row, self._kind] > 0) & (
+            self._speed[row] = auction.worth.speed[row, accelerators].min()
+            self._utility[row] = auction.worth.utility(
+                row, accelerators, one_node=True, stays=stays
+            )
+            self._may[row] = (auction.worth.speed[row, self._accelerator] > 0) & (
                 self._node != nodes.pop()
             )
 
     def best(self, free: list[int]) -> tuple[int, int] | None:
         """Return the row and cell of the copy worth most, None if none is worth anything."""
         speed = self._auction.worth.speed
-        gain = self._auction.worth.at_speed(self._pace + speed) - self._now
-        per_device = (gain / self._gang[:, None])[:, self._kind]
+        gain = self._auction.worth.at_speed(self._speed + speed) - self._utility
+        per_device = (gain / self._gang[:, None])[:, self._accelerator]
         fits = self._may & (np.array(free) >= self._gang[:, None])
         per_device[~fits] = 0.0
         at = int(per_device.argmax())
         if per_device.ravel()[at] <= 0.0:
             return None
-        row, cell = divmod(at, len(self._kind))
+        row, cell = divmod(at, len(self._accelerator))
         return row, cell
 
     def add(self, row: int, cell: int, *, full: bool) -> None:
         """Note that the job has a copy there now."""
         worth = self._auction.worth
-        self._pace[row] += worth.speed[row, self._kind[cell]]
-        self._now[row] = worth.at_speed(self._pace)[row]
+        self._speed[row] += worth.speed[row, self._accelerator[cell]]
+        self._utility[row] = worth.at_speed(self._speed)[row]
         self._may[row, self._node == self._node[cell]] = False
         if full:
             self._may[row] = False

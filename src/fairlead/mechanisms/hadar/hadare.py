@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.mechanisms.hadar.auction import Auction, Options
+from fairlead.mechanisms.hadar.auction import Auction, HadarOptions
 from fairlead.mechanisms.hadar.bids import held_devices
 from fairlead.mechanisms.hadar.devices import Devices
 from fairlead.mechanisms.hadar.forking import fork
 from fairlead.model.arrays import NO_INTS, IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.plan import Plan
@@ -20,39 +20,42 @@ from fairlead.model.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tracker:
-    """The job tracker (§V-A): where copies run, and whose steps should be done by the end."""
+    """The job tracker (§V-A): the copies that run, and the jobs that should end."""
 
     copies: Placements
     """the copies of forked jobs in the last round"""
     ending: IntArray
     """jobs whose parts were to be done within that round"""
     sold_at: float
-    """when all devices were last sold anew"""
+    """time at which all devices were last sold again"""
     changes: int
     """the snapshot's count of changes then"""
 
 
 @dataclass(frozen=True)
-class HadarE(Options):
+class HadarE(HadarOptions):
     """Run Hadar's jobs, and copies of them on the nodes that these leave idle.
 
     A round's first copies are Hadar's plan. Then every idle node gets a copy of the job to which
     it is worth most, each job on as many nodes as there are. The steps left are divided among
     a job's copies by speed. When the round ends all copies of a job stop, their steps are added
     up and what they have learnt is merged, from which the next round's copies start. A job with
-    one copy goes on undisturbed. Steps left over from a round that was to be a job's last
+    one copy continues undisturbed. Steps left over from a round that was to be a job's last
     are made on those of its nodes that were done first.
     """
 
-    forks: ClassVar[bool] = True
-
     copies: int = 0
-    """how many copies a job may have at most; 0: as many as there are nodes"""
+    """greatest number of copies of a job; 0: the number of nodes"""
 
     def __post_init__(self) -> None:
-        Options.__post_init__(self)
+        HadarOptions.__post_init__(self)
         if self.copies < 0:
             raise UsageError("copies must be 0 or more")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of Hadar, and copies of jobs."""
+        return replace(super().capabilities, forks=True)
 
     def initial(self) -> Tracker:
         """Return a tracker of nothing."""
@@ -116,9 +119,11 @@ class HadarE(Options):
                 continue
             if not set(copy.devices).intersection(held.get(row, ())):
                 late.setdefault(row, []).append(copy.devices)
-        return {row: self._enough(snap, row, done) for row, done in late.items()}
+        return {row: self._nodes_for_steps_left(snap, row, done) for row, done in late.items()}
 
-    def _enough(self, snap: Snapshot, row: int, done: list[Devices]) -> list[Devices]:
+    def _nodes_for_steps_left(
+        self, snap: Snapshot, row: int, done: list[Devices]
+    ) -> list[Devices]:
         speed = snap.profiles.speed[snap.profile[row]][snap.cluster.accelerator_of]
         done = sorted(done, key=lambda devices: (-float(speed[devices[0]]), devices))
         left = float(snap.steps_left[row])
@@ -131,12 +136,12 @@ class HadarE(Options):
         self, snap: Snapshot, auction: Auction, running: Mapping[int, list[Devices]]
     ) -> IntArray:
         """Return the forked jobs whose steps left should be made within the round."""
-        found = []
+        ending = []
         for row, copies in running.items():
-            pace = sum(_speed(snap, auction, row, devices) for devices in copies)
-            if len(copies) > 1 and snap.steps_left[row] <= pace * self.round_s * (1.0 + 1e-9):
-                found.append(int(snap.job[row]))
-        return np.array(sorted(found), dtype=np.int64)
+            speed = sum(_speed(snap, auction, row, devices) for devices in copies)
+            if len(copies) > 1 and snap.steps_left[row] <= speed * self.round_s * (1.0 + 1e-9):
+                ending.append(int(snap.job[row]))
+        return np.array(sorted(ending), dtype=np.int64)
 
 
 def _difference(
@@ -171,12 +176,12 @@ def _difference(
 
 def _speed(snap: Snapshot, auction: Auction, row: int, devices: Devices) -> float:
     """Return the believed speed of a copy; forked copies are on one node each."""
-    kinds = snap.cluster.accelerator_of[list(devices)]
-    return float(auction.worth.speed[row, kinds].min())
+    accelerators = snap.cluster.accelerator_of[list(devices)]
+    return float(auction.worth.speed[row, accelerators].min())
 
 
 def _leases(snap: Snapshot) -> Iterable[int]:
-    """Return all leases that run and were not told to leave, ascending."""
+    """Return all running leases that are not being preempted, ascending."""
     if snap.holds_lease is None:
         return sorted(snap.lease[snap.lease >= 0].tolist())
     held = snap.holds_lease[snap.holds >= 0]

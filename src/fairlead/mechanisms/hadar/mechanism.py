@@ -2,18 +2,21 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
-from fairlead.mechanisms.hadar.auction import Auction, Options
+from fairlead.mechanisms.hadar.auction import Auction, HadarOptions
 from fairlead.model.arrays import IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import towards
+from fairlead.placement import plan_transition
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """What Hadar remembers: when all devices were last sold anew, and counts of rounds."""
+class HadarMemory:
+    """The time of the last full auction, and counts of rounds."""
+
+    WIRE_NAME: ClassVar[str] = "Rounds"
 
     sold_at: float = -math.inf
     changes: int = -1
@@ -24,13 +27,13 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Hadar(Options):
+class Hadar(HadarOptions):
     """Run the jobs that pay best at prices that rise as nodes fill up.
 
     A device's price grows from U_min on an empty node to U_max on a full one (Eqs. 5-7). Each
     job gets the devices with the greatest payoff (utility less price; FIND_ALLOC), mixed
     accelerators included, and a dynamic programme over the queue decides who is admitted
-    (Algorithm 2). Running jobs keep their devices unless a plan made anew is worth more in all,
+    (Algorithm 2). Running jobs keep their devices unless a new plan is worth more in total,
     restarts counted; only jobs whose devices change restart. Old jobs that wait may be passed
     over for new ones for as long as these come: nothing is promised against starvation.
     """
@@ -38,18 +41,18 @@ class Hadar(Options):
     at_once: bool = False
     """let waiting jobs use devices that fall idle within a round"""
 
-    def initial(self) -> Rounds:
+    def initial(self) -> HadarMemory:
         """Return the memory before the first round."""
-        return Rounds()
+        return HadarMemory()
 
-    def plan(self, snap: Snapshot, memory: Rounds) -> tuple[Plan, Rounds]:
+    def plan(self, snap: Snapshot, memory: HadarMemory) -> tuple[Plan, HadarMemory]:
         """Return the round's plan, and the count of rounds."""
         auction = Auction(self, snap)
         stale = memory.changes != snap.changes or (
             snap.starts_at - memory.sold_at >= self.reconsider_s
         )
-        stop, start = towards(snap, auction.placements(auction.decide(again=stale)))
-        seen = Rounds(
+        stop, start = plan_transition(snap, auction.placements(auction.decide(again=stale)))
+        seen = HadarMemory(
             snap.starts_at if stale else memory.sold_at,
             snap.changes,
             memory.planned + 1,
@@ -58,10 +61,10 @@ class Hadar(Options):
         until = snap.starts_at + self.round_s
         return Plan(stop, start, until, until, stale), seen
 
-    def refill(self, snap: Snapshot, memory: Rounds, idle: IntArray) -> Placements:
+    def refill(self, snap: Snapshot, memory: HadarMemory, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices, if they may start within a round."""
         del memory
         if not self.at_once:
             return NO_PLACEMENTS
         auction = Auction(self, snap)
-        return Placements.of(auction.placements(auction.beside(set(idle.tolist()))))
+        return Placements.of(auction.placements(auction.fill_idle(set(idle.tolist()))))

@@ -1,4 +1,4 @@
-"""Hadar's dual prices: what a device of a node costs for a round (Eqs. 5-7)."""
+"""Hadar's dual prices of a node's devices for a round (Eqs. 5-7)."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bidders:
-    """What Eqs. 6 and 7 ask of the jobs; the tables are jobs × accelerators."""
+    """The jobs' terms of Eqs. 6 and 7; the tables are jobs × accelerators."""
 
     gang: IntArray
     can_use: BoolArray

@@ -12,7 +12,7 @@ PCIE_SCALING = {2: 0.8, 3: 1.0, 4: 1.2, 5: 1.4}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a data sheet tells of an accelerator and the board it sits on."""
+    """Data-sheet figures of an accelerator and its board."""
 
     tflops: float
     """with tensor cores where it has them"""
@@ -28,7 +28,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a tenant can tell of a workload without running it."""
+    """Facts about a workload that are known without running it."""
 
     batch_size: int
     weight: Literal["small", "modest", "high", "extra high"] = "modest"

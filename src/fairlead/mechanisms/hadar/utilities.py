@@ -1,4 +1,4 @@
-"""What finishing a job is worth: the utility functions U_j of Hadar (§III-A)."""
+"""Utility functions U_j of Hadar: the worth of finishing a job (§III-A)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fairlead.model.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UtilityTerms:
-    """What a utility may look at besides the completion time; columns of shape jobs × 1."""
+    """Inputs of a utility besides the completion time; columns of shape jobs × 1."""
 
     total_steps: FloatArray
     ideal_s: FloatArray

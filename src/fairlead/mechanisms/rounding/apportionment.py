@@ -1,9 +1,10 @@
-"""Whole devices for virtual tenants: who runs this round so that nobody falls behind by a gang.
+"""Whole devices for virtual tenants, so that none falls behind by more than a gang.
 
-The paper rounds ideal + deviation and does not say what happens when that exceeds the capacity
-(OEF §4.3). Here the devices go out one gang at a time, to whoever would first fall behind by more
-than its gang. With gangs of one device this is the chairman assignment: the bound holds
-for any steady allocation. docs/design/oef-placement.md has the argument and its limits.
+The paper rounds ideal + deviation and leaves open the case in which that exceeds the capacity
+(OEF §4.3). Here devices are given one gang at a time, to the virtual tenant that would first
+fall behind by more than its gang. With gangs of one device this is the chairman assignment: the
+bound holds for any steady allocation. docs/design/oef-placement.md has the argument and its
+limits.
 """
 
 import heapq
@@ -34,7 +35,7 @@ class Apportionment:
     missed: FloatArray
     """virtual tenants × accelerators → devices × rounds lately owed and never given"""
     early: Sequence[bool]
-    """accelerators → gangs differ, so that who is owed nothing may run ahead"""
+    """accelerators → gangs differ, so that a tenant without a debt may run ahead"""
     here: IntArray
     """virtual tenants × accelerators → devices it holds now"""
     waiting: Sequence[list[int]]
@@ -47,8 +48,8 @@ class Apportionment:
     def serve(self) -> None:
         """Give gangs to those with a share, the most urgent first, while devices are left.
 
-        Urgent is who can wait for the fewest rounds until it is behind by more than its gang. Of
-        those who cannot wait at all the one that lately missed most of its share comes first, of
+        The most urgent can wait for the fewest rounds until it is behind by more than its gang. Of
+        those that cannot wait at all the one that lately missed most of its share comes first, of
         the others the larger gang. Where gangs differ, small ones run ahead of their shares to
         make room for large ones later; where all are alike only those owed something run.
         """
@@ -102,8 +103,8 @@ def payable_deviations(
 ) -> FloatArray:
     """Return the deviations, those above 0 cut on accelerators that cannot pay them in time.
 
-    With T more rounds somebody may be left with at most its gang, so the gangs due by
-    then must fit into T rounds. All debts on an accelerator are cut in the same proportion.
+    After T more rounds a tenant may lack at most its gang, so the gangs due by then must fit
+    into T rounds. All debts on an accelerator are cut in the same proportion.
     """
     kept = dev.copy()
     for j in range(dev.shape[1]):

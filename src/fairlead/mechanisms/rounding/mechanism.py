@@ -1,18 +1,18 @@
 """OEF's placement: devices of tenants in rounds of whole devices (OEF §4.3, §4.4)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fairlead.mechanisms._rounds.selection import Choice
+from fairlead.mechanisms._rounds.selection import RoundSelection
+from fairlead.mechanisms._rounds.tenant_jobs import job_rows
 from fairlead.mechanisms.rounding.apportionment import Apportionment
 from fairlead.mechanisms.rounding.memory import Deviations
-from fairlead.mechanisms.rounding.placement import settle
+from fairlead.mechanisms.rounding.placement import place_round
 from fairlead.mechanisms.rounding.spanning_gangs import span_idle, span_own
-from fairlead.mechanisms.tenants import job_rows
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
@@ -26,20 +26,19 @@ _SPANS = ("never", "idle", "own")
 class Rounding:
     """Give tenants whole devices, so that over time they have what the policy divides.
 
-    The deviation of every tenant and accelerator is carried from round to round, and whoever
-    would first fall behind by more than a gang is served first. Within a tenant the
+    The deviation of every tenant and accelerator is carried from round to round, and the
+    tenant that would first fall behind by more than a gang is served first. Within a tenant the
     job that has gone longest without service comes first. Gangs sit on one node where they can.
     """
 
-    starves_nobody: ClassVar[bool] = True
     policy: Policy
     round_s: float = 300.0
     reallocate_s: float = 3600.0
-    """how long an allocation stands when nothing changes but the progress of jobs"""
+    """seconds after which an allocation is renewed although only the progress of jobs changed"""
     spans: str = "idle"
-    """which gangs may span accelerators, at the speed of the slowest member: never any; such as
-    would else wait beside idle devices (idle); or, as in the paper, such as their tenant has
-    enough devices for, but of several accelerators (own)"""
+    """gangs that may span accelerators, at the speed of the slowest member: none (never); those
+    that would else wait beside idle devices (idle); or, as in the paper, those for which their
+    tenant has enough devices, but of several accelerators (own)"""
     _shares: Policy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -48,42 +47,43 @@ class Rounding:
         object.__setattr__(self, "_shares", job_rows(self.policy))
 
     @property
-    def reads_progress(self) -> bool:
-        """Whether the policy looks at the steps that jobs have made."""
-        return getattr(self._shares, "reads_progress", True)
+    def capabilities(self) -> Capabilities:
+        """Those of the policy; and no job starves."""
+        return replace(capabilities_of(self._shares), starvation_free=True)
 
     def initial(self) -> Deviations:
         """Return a memory without tenants."""
         return Deviations.empty()
 
     def plan(self, snap: Snapshot, memory: Deviations) -> tuple[Plan, Deviations]:
-        """Return the round's gangs, and the deviations to go on from."""
+        """Return the round's gangs, and the deviations after it."""
         return self.plan_warm(WarmStart(), snap, memory)
 
     def plan_warm(
         self, warm: WarmStart, snap: Snapshot, memory: Deviations
     ) -> tuple[Plan, Deviations]:
         """Return the same, with the solver state that the planner keeps."""
-        memory = memory.brought_forward(snap, self.round_s)
+        memory = memory.advanced_to(snap, self.round_s)
         stale = memory.changes != snap.changes or (
-            self.reads_progress and snap.starts_at - memory.solved_at >= self.reallocate_s
+            self.capabilities.reads_progress
+            and snap.starts_at - memory.solved_at >= self.reallocate_s
         )
         if stale:
-            memory = memory.reallocated(self._shares, snap, warm)
+            memory = memory.with_new_shares(self._shares, snap, warm)
         round_ = _new_round(snap, memory)
         wanted, spans = self._choose(snap, memory, round_)
-        stop, start, goal = settle(snap, wanted, spans)
+        stop, start, goal = place_round(snap, wanted, spans)
         until = snap.starts_at + self.round_s
-        memory = memory.noted(round_.due, snap, goal)
+        memory = memory.with_round(round_.due, snap, goal)
         return Plan(stop, start, until, until, stale), memory
 
     def refill(self, snap: Snapshot, memory: Deviations, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those of tenants that had them.
 
-        A device given to a tenant is its own until the round ends. What its jobs do not use
-        goes to others, first to those to whom most is owed there; it is not counted for them.
+        A device given to a tenant belongs to it until the round ends. Devices that its jobs do not
+        use go to others, first to those with the largest debt there, and are not counted for them.
         """
-        lacks, owed = memory.standing(snap)
+        lacks, owed = memory.given_and_owed(snap)
         busy = np.zeros(len(snap.job) + 1, dtype=bool)
         busy[snap.holds] = True
         waits = (~busy[:-1]).nonzero()[0]
@@ -98,10 +98,10 @@ class Rounding:
             -waiting_s(snap, memory.last_served(snap))[row],
             -owed[tenant, column],
             lacks[tenant, column] <= 0,
-            ranks(snap)[row],
+            priority_ranks(snap)[row],
         )
         order = np.lexsort(keys)
-        choice = Choice.of(snap.gang, free.tolist())
+        choice = RoundSelection.of(snap.gang, free.tolist())
         choice.pick(row[order], column[order])
         return choice.placed(snap, idle)
 
@@ -109,7 +109,7 @@ class Rounding:
         self, snap: Snapshot, memory: Deviations, round_: Apportionment
     ) -> tuple[IntArray, dict[int, dict[int, int]]]:
         """Return rows → accelerator, -1 for none, and the gangs that span several."""
-        rank = ranks(snap)
+        rank = priority_ranks(snap)
         first = np.full(len(memory.name), np.inf)
         np.minimum.at(first, memory.member, rank)
         spans: dict[int, dict[int, int]] = {}
@@ -158,7 +158,7 @@ def waiting_s(snap: Snapshot, served_at: FloatArray) -> FloatArray:
     return (snap.starts_at - served_at) * snap.weight
 
 
-def ranks(snap: Snapshot) -> FloatArray:
+def priority_ranks(snap: Snapshot) -> FloatArray:
     """Return jobs → place of its priority, 0 for the highest."""
     by_tenant = np.array([tenant.priority for tenant in snap.tenants] or [0])
     if not by_tenant.any() and not snap.priority.any():
@@ -171,8 +171,8 @@ def ranks(snap: Snapshot) -> FloatArray:
 def _assign_with_few_moves(snap: Snapshot, picked: Sequence[tuple[int, int, int]]) -> IntArray:
     """Return rows → accelerator, -1 for none, with as few moves as possible.
 
-    Jobs of one virtual tenant can stand in for one another, so whoever already runs on one of the
-    accelerators that they were given stays there.
+    Jobs of one virtual tenant can stand in for one another, so a job that already runs on one of
+    the accelerators that they were given stays there.
     """
     wanted = np.full(len(snap.job), -1, dtype=np.int64)
     alike: dict[int, tuple[list[int], list[int]]] = {}

@@ -1,4 +1,4 @@
-"""What rounding remembers: how far virtual tenants are from their shares, and who was served."""
+"""Memory of rounding: deviations of virtual tenants from their shares, and jobs' last service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,17 +12,17 @@ from fairlead.policies.base import Policy, WarmStart, allocate
 from fairlead.policies.rules.tenant_rows import tenant_table
 
 _DIGITS = 10
-"""speedups that agree to so many are alike"""
+"""digits to which equal speedups agree"""
 _FADES = 0.95
 """part of what was missed that is still remembered a round later"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deviations:
-    """The shares in force and the deviations from them, as of the last plan's start.
+    """The current shares and the deviations from them, as of the last plan's start.
 
     A virtual tenant is the jobs of one tenant that gain alike from every accelerator and have the
-    same gang. Its name is the number of the first profile of its kind, which never changes.
+    same gang. Its name is the number of its first profile, which never changes.
     """
 
     name: IntArray
@@ -47,7 +47,7 @@ class Deviations:
     member: IntArray
     """jobs → virtual tenant"""
     served_at: FloatArray
-    """jobs → when it last held devices, or came"""
+    """jobs → time at which it last held devices, or arrived"""
     estimated_s: FloatArray
     """tenants → normalised throughput that the shares promised, times seconds"""
     actual_s: FloatArray
@@ -92,7 +92,7 @@ class Deviations:
             solved_at=-np.inf,
         )
 
-    def brought_forward(self, snap: Snapshot, round_s: float) -> "Deviations":
+    def advanced_to(self, snap: Snapshot, round_s: float) -> "Deviations":
         """Return the memory as it stands at the snapshot's start.
 
         What a tenant was given counts as had for the whole time, also where a job ended early:
@@ -116,7 +116,7 @@ class Deviations:
         )
 
     def last_served(self, snap: Snapshot) -> FloatArray:
-        """Return jobs → when it last held devices, as far as is known, or came."""
+        """Return jobs → time at which it last held devices, or arrived."""
         served = snap.arrival_at.copy()
         if len(self.job):
             at = np.minimum(np.searchsorted(self.job, snap.job), len(self.job) - 1)
@@ -124,12 +124,12 @@ class Deviations:
             served[known] = self.served_at[at[known]]
         return served
 
-    def reallocated(self, shares: Policy, snap: Snapshot, warm: WarmStart) -> "Deviations":
+    def with_new_shares(self, shares: Policy, snap: Snapshot, warm: WarmStart) -> "Deviations":
         """Return the memory under new shares, with the deviations carried over.
 
         ``shares`` gives time shares of jobs; a virtual tenant's devices are the sum over its own.
         """
-        name = kinds(snap)[snap.profile]
+        name = virtual_tenant_of_profile(snap)[snap.profile]
         names, member = np.unique(name, return_inverse=True)
         count = len(names)
         share = allocate(shares, snap, warm).share * snap.gang[:, None]
@@ -165,13 +165,13 @@ class Deviations:
             solved_at=snap.starts_at,
         )
 
-    def noted(
+    def with_round(
         self, due: FloatArray, snap: Snapshot, goal: Mapping[int, tuple[int, ...]]
     ) -> "Deviations":
         """Return the memory with the round's devices in it.
 
-        ``due`` is what is owed when the round ends, ``goal`` rows → devices. Where gangs do not
-        go into the devices, deviations would grow for ever: what exceeds the gang is
+        ``due`` is the debt when the round ends, ``goal`` rows → devices. Where gangs do not
+        divide the devices, deviations would grow for ever: an excess over the gang is
         forgiven, and so is a lead of more than the largest gang and one round's share.
         """
         runs = self.ideal > 0
@@ -196,7 +196,7 @@ class Deviations:
             hit_workers=self.hit_workers + hit,
         )
 
-    def standing(self, snap: Snapshot) -> tuple[FloatArray, FloatArray]:
+    def given_and_owed(self, snap: Snapshot) -> tuple[FloatArray, FloatArray]:
         """Return tenants × accelerators → devices it was given and does not hold, and is owed."""
         shape = (int(snap.profiles.tenant.max(initial=-1)) + 1, len(snap.capacity))
         lacks, owed = np.zeros(shape), np.zeros(shape)
@@ -209,32 +209,32 @@ class Deviations:
         return lacks, owed
 
 
-def kinds(snap: Snapshot) -> IntArray:
+def virtual_tenant_of_profile(snap: Snapshot) -> IntArray:
     """Return profiles → the first of the same tenant and gang that gains alike."""
     profiles = snap.profiles
     best = profiles.speed.max(axis=1, keepdims=True)
     shape = np.divide(profiles.speed, best, out=np.zeros_like(profiles.speed), where=best > 0)
     rows = np.column_stack([profiles.tenant, profiles.gang, shape.round(_DIGITS)])
-    _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first[kind.ravel()]
+    _, first, accelerator = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first[accelerator.ravel()]
 
 
 def _placed(
     snap: Snapshot, row: int, devices: tuple[int, ...], gain: FloatArray
 ) -> tuple[float, int]:
     """Return the normalised throughput of a job on these devices, and its workers that wait."""
-    kind = snap.cluster.accelerator_of[list(devices)]
+    accelerator = snap.cluster.accelerator_of[list(devices)]
     if len(devices) == 1:
-        return float(gain[kind[0]]), 0
-    slowest = gain[kind].min()
+        return float(gain[accelerator[0]]), 0
+    slowest = gain[accelerator].min()
     rate = float(slowest) * len(devices)
     if snap.speeds is not None and len(set(snap.cluster.node_of[list(devices)].tolist())) > 1:
         workload = snap.profiles.workload[snap.profile[row]]
-        names = [snap.cluster.accelerators[k] for k in kind.tolist()]
+        names = [snap.cluster.accelerators[k] for k in accelerator.tolist()]
         together = snap.speeds.speed(workload, names)
         apart = snap.speeds.speed(workload, names, placement="spread")
         rate *= apart / together if together > 0 else 1.0
-    return rate, int(np.count_nonzero(gain[kind] > slowest))
+    return rate, int(np.count_nonzero(gain[accelerator] > slowest))
 
 
 def _moved(dev: FloatArray, ideal: FloatArray, gain: FloatArray) -> FloatArray:

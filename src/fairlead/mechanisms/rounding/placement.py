@@ -7,13 +7,13 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import held_devices, place
+from fairlead.placement import held_devices, place_gangs
 
 Spans = Mapping[int, Mapping[int, int]]
 """rows → accelerator → devices of it, for gangs that span several"""
 
 
-def settle(
+def place_round(
     snap: Snapshot, wanted: IntArray, spans: Spans
 ) -> tuple[IntArray, Placements, dict[int, tuple[int, ...]]]:
     """Return the leases to stop, the jobs to start, and rows → devices of all that run then.
@@ -33,7 +33,7 @@ def settle(
     rows = np.array(starting, dtype=np.int64)
     if len(rows):
         row_of = dict(zip(snap.job[rows].tolist(), starting, strict=True))
-        for job, _, devices, _ in place(snap, free, rows, wanted[rows]):
+        for job, _, devices, _ in place_gangs(snap, free, rows, wanted[rows]):
             goal[row_of[job]] = devices
             free[list(devices)] = False
     _place_spans(snap, spans, held, goal, free)
@@ -57,29 +57,31 @@ def _gangs_on_nodes(
 
     Smaller ones that must make way for it join those. ``goal`` and ``free`` are kept up to date.
     """
-    gang, kind_of, node_of = snap.gang, snap.cluster.accelerator_of, snap.cluster.node_of
+    gang, accelerator_of, node_of = snap.gang, snap.cluster.accelerator_of, snap.cluster.node_of
     nodes: dict[tuple[int, int], list[int]] = {}
     for device in snap.usable.tolist():
-        nodes.setdefault((int(kind_of[device]), int(node_of[device])), []).append(device)
+        nodes.setdefault((int(accelerator_of[device]), int(node_of[device])), []).append(device)
     holder = {device: row for row, devices in goal.items() for device in devices}
     queue = sorted(starting, key=lambda row: (-int(gang[row]), row))
     rest: list[int] = []
     while queue and gang[queue[0]] > 1:
         row = queue.pop(0)
-        size, kind = int(gang[row]), int(wanted[row])
-        found = _node_for(size, [nodes[at] for at in nodes if at[0] == kind], holder, gang, free)
-        if not found:
+        size, accelerator = int(gang[row]), int(wanted[row])
+        devices = _node_for(
+            size, [nodes[at] for at in nodes if at[0] == accelerator], holder, gang, free
+        )
+        if not devices:
             rest.append(row)
             continue
-        for moved in {holder[device] for device in found if device in holder}:
+        for moved in {holder[device] for device in devices if device in holder}:
             free[list(goal[moved])] = True
             for device in goal.pop(moved):
                 del holder[device]
             queue.append(moved)
         queue.sort(key=lambda r: (-int(gang[r]), r))
-        goal[row] = tuple(sorted(found))
-        free[found] = False
-        holder.update(dict.fromkeys(found, row))
+        goal[row] = tuple(sorted(devices))
+        free[devices] = False
+        holder.update(dict.fromkeys(devices, row))
     return rest + queue
 
 
@@ -92,7 +94,7 @@ def _node_for(
     vacated by smaller gangs.
     """
     best: tuple[int, int] | None = None
-    found: list[int] = []
+    chosen: list[int] = []
     for devices in nodes:
         if len(devices) < size:
             continue
@@ -103,8 +105,8 @@ def _node_for(
         weak = [d for d in devices if d in holder and gang[holder[d]] < size]
         if len(open_) + len(weak) >= size:
             weak.sort(key=lambda d: (int(gang[holder[d]]), holder[d]))
-            best, found = cost, (open_ + weak)[:size]
-    return found
+            best, chosen = cost, (open_ + weak)[:size]
+    return chosen
 
 
 def _place_spans(
@@ -115,16 +117,16 @@ def _place_spans(
     free: BoolArray,
 ) -> None:
     """Place gangs that span accelerators, where they are if they can stay, else on few nodes."""
-    kind_of, node_of = snap.cluster.accelerator_of, snap.cluster.node_of
+    accelerator_of, node_of = snap.cluster.accelerator_of, snap.cluster.node_of
     for row, counts in spans.items():
         now = held.get(row, ())
-        there = np.bincount(kind_of[list(now)], minlength=len(snap.capacity)) if now else ()
+        there = np.bincount(accelerator_of[list(now)], minlength=len(snap.capacity)) if now else ()
         if now and free[list(now)].all() and all(there[k] == n for k, n in counts.items()):
             goal[row] = now
         else:
             devices: list[int] = []
-            for kind, count in counts.items():
-                open_ = (free & (kind_of == kind)).nonzero()[0]
+            for accelerator, count in counts.items():
+                open_ = (free & (accelerator_of == accelerator)).nonzero()[0]
                 room = np.bincount(node_of[open_], minlength=len(snap.cluster.nodes))
                 order = np.lexsort((open_, -room[node_of[open_]]))
                 devices += open_[order[:count]].tolist()

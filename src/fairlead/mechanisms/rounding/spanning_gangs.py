@@ -19,7 +19,7 @@ def span_idle(
     possible of the slowest, which decides its speed: so the fewest workers wait for others.
     ``waiting`` are rows in the order in which they should run; ``free`` is used up.
     """
-    found: dict[int, dict[int, int]] = {}
+    spans: dict[int, dict[int, int]] = {}
     for row in waiting:
         size, speed = int(snap.gang[row]), snap.profiles.speed[snap.profile[row]]
         usable = [j for j in np.argsort(-speed, kind="stable").tolist() if speed[j] and free[j]]
@@ -32,16 +32,16 @@ def span_idle(
             if count:
                 counts[j] = count
                 free[j] -= count
-        found[row] = counts
-    return found
+        spans[row] = counts
+    return spans
 
 
 def span_own(round_: Apportionment) -> dict[int, dict[int, int]]:
     """Return rows → accelerator → devices, where gangs use what their tenants have of each.
 
-    The paper's own way: devices are rounded one by one, whatever the gangs. A virtual tenant
-    with too few for its gang gets none (§4.3). What is not used goes back to ``round_.free``,
-    and is owed as before.
+    The paper's own way: devices are rounded one by one, regardless of gangs. A virtual tenant
+    with too few for its gang gets none (§4.3). Unused devices go back to ``round_.free``, and
+    stay owed.
     """
     single = replace(
         round_,
@@ -59,15 +59,15 @@ def span_own(round_: Apportionment) -> dict[int, dict[int, int]]:
     real = np.zeros(round_.due.shape, dtype=np.int64)
     for i, _, j in single.picked:
         real[i, j] += 1
-    found: dict[int, dict[int, int]] = {}
+    spans: dict[int, dict[int, int]] = {}
     for i, (gang, rows) in enumerate(zip(round_.gang, round_.waiting, strict=True)):
         for _ in range(int(real[i].sum()) // gang):
-            counts = found[rows.pop()] = _own_devices(real[i], gang)
+            counts = spans[rows.pop()] = _own_devices(real[i], gang)
             for j, count in counts.items():
                 real[i, j] -= count
                 round_.due[i, j] -= count
                 round_.free[j] -= count
-    return found
+    return spans
 
 
 def _own_devices(real: IntArray, size: int) -> dict[int, int]:

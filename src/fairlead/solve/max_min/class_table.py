@@ -1,4 +1,4 @@
-"""What water-filling needs to know of each class, derived once from its gains and size."""
+"""Data of each class for water-filling, derived once from its gains and size."""
 
 from dataclasses import dataclass, replace
 

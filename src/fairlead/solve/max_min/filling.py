@@ -24,7 +24,7 @@ _MAX_PROGRAMS = 200
 
 @value
 class FillingStage:
-    """Where one stage ended: the water's level, its prices and the classes it froze."""
+    """The end of one stage: the water's level, its prices and the classes it froze."""
 
     t: float
     prices: FloatArray
@@ -33,7 +33,7 @@ class FillingStage:
 
 @dataclass(slots=True)
 class Filling:
-    """A water-filling on its way: who still rises, and the level of those who do not."""
+    """A water-filling in progress: the classes that still rise, and the levels of the others."""
 
     program: StageProgram
     table: ClassTable
@@ -48,7 +48,7 @@ def fill(
 ) -> tuple[FloatArray, list[FillingStage]]:
     """Return classes × resources → class totals of shares, and the stages that led there.
 
-    ``loose`` is what could differ between shares of equal levels, as far as is known before.
+    ``loose`` marks what could differ between shares of equal levels, by prior knowledge.
     ``guess`` holds levels of the stages; it decides only how many programs are solved.
     """
     stages: list[FillingStage] = []
@@ -56,7 +56,7 @@ def fill(
         near = guess[len(stages)] if len(stages) < len(guess) else stages[-1].t
         stage, vertex = fill_stage(state, near)
         if not stage.frozen.any():  # every dual is next to nothing: the greatest must do
-            most = vertex.pull >= vertex.pull[state.free].max()
+            most = vertex.level_price >= vertex.level_price[state.free].max()
             stage = replace(stage, frozen=state.free & most)
         stages.append(stage)
         frozen, cap = stage.frozen, state.table.cap
@@ -71,7 +71,7 @@ def fill(
             total = _fill_to_caps(state, total)
             if not state.table.fits(total, state.capacity):
                 continue
-            # What each stage exhausted keeps the rest at these caps.
+            # The resources that each stage exhausted keep the rest at these caps.
             stages.append(_freeze_at_caps(state, np.sum([s.prices for s in stages], axis=0)))
         if is_undetermined(state, loose):
             total = state.program.least_cost(state.count, state.level, state.table.cost).total
@@ -105,7 +105,7 @@ def fill_stage(state: Filling, guess: float) -> tuple[FillingStage, Vertex]:
     """Return the stage at whose end every free class stands at min(t, cap), t greatest."""
     table, free = state.table, state.free
     cap = table.cap
-    search, slack = _Search(guess), _MIN_SLACK
+    search, slack = _LevelSearch(guess), _MIN_SLACK
     for _ in range(_MAX_PROGRAMS):
         held, follows, top = state.level * (1 - slack), free, 0.0
         if search.theta >= table.least_cap:
@@ -124,7 +124,7 @@ def fill_stage(state: Filling, guess: float) -> tuple[FillingStage, Vertex]:
             search.descend(cap[free], top, 0.0 if vertex is None else vertex.t)
             continue
         reached = vertex.t * (1 + CAP_TOLERANCE)
-        frozen = follows & (vertex.pull > DUAL_TOLERANCE)
+        frozen = follows & (vertex.level_price > DUAL_TOLERANCE)
         if reached >= table.least_cap:
             capped = free & (cap <= reached)
             priced = (vertex.prices > DUAL_TOLERANCE) & table.is_open
@@ -140,8 +140,8 @@ def fill_stage(state: Filling, guess: float) -> tuple[FillingStage, Vertex]:
     raise SolveError("caps did not settle", status=status, n_classes=int(free.sum()))
 
 
-class _Search:
-    """Where to look for the stage's level among the caps: near the guess first, then by halves.
+class _LevelSearch:
+    """Search for the stage's level among the caps: near the guess first, then by halves.
 
     ``theta`` is the present guess: classes with caps up to it are held at their caps.
     """

@@ -1,4 +1,4 @@
-"""Lexicographic max-min over classes of identical members: what is asked and what is answered."""
+"""Problem and solution of lexicographic max-min over classes of identical members."""
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class MaxMinProblem:
 
 @value
 class Stage:
-    """One resource-bound level of the water-filling and whom it stopped.
+    """One resource-bound level of the water-filling and the classes it stopped.
 
     ``frozen`` are the classes that stopped at this level, at a cap on the way to it, or, in the
     last stage, at the greatest gain that the exhausted resources leave them. ``prices`` prove
@@ -78,7 +78,7 @@ class MaxMinSolution:
         return certify(prices, price_bound(problem, prices), reached)
 
     def certify_stage(self, index: int) -> Certificate:
-        """Proof that whoever stands at stage ``index``'s level cannot all stand higher.
+        """Proof that the classes at stage ``index``'s level cannot all stand higher.
 
         It takes the levels of the classes below that one as given.
         """

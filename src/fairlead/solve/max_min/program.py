@@ -6,7 +6,7 @@ With class totals y_kj = n_k x_kj the program of one stage is
                   Σ_j gain_kj y_kj >= n_k l_k       k is held at level l_k
                   Σ_j y_kj <= n_k,   Σ_k size_k y_kj <= capacity_j,   y >= 0,
 
-so that a change of a class's count touches one coefficient and one bound, and HiGHS goes on
+so that a change of a class's count touches one coefficient and one bound, and HiGHS starts
 from its last basis.
 """
 
@@ -33,7 +33,7 @@ class Vertex:
     t: float
     total: FloatArray  # classes × resources: y
     prices: FloatArray  # resources
-    pull: FloatArray  # classes: dual of the level row, >= 0
+    level_price: FloatArray  # classes: dual of the level row, >= 0
     dual: FloatArray  # the columns' duals, then the rows' in reverse: so that row r is at -1 - r
 
 
@@ -99,7 +99,7 @@ class StageProgram:
         self._highs.changeRowsBounds(self.width, rows, none, capacity)
 
     def set_outside_use(self, room: FloatArray, slope: FloatArray, members: float) -> None:
-        """Let so many members outside the program leave ``room - slope · t`` of the resources."""
+        """Account for members outside the program, which leave ``room - slope · t``."""
         self.set_capacity(room)
         self._members = members
         for j, value in enumerate(slope.tolist()):
@@ -144,10 +144,10 @@ class StageProgram:
                 break
         else:
             raise SolveError("levels were lost", status="infeasible", n_classes=self.size)
-        found = self._vertex()
+        vertex = self._vertex()
         self._highs.changeColsCost(len(columns), columns, np.zeros(len(columns)))
         self._objective = 0.0
-        return found
+        return vertex
 
     def loose(self, absent: BoolArray, fixed: BoolArray) -> BoolArray:
         """Return, in the order of ``Vertex.dual``, what could differ between equal levels.
@@ -184,7 +184,7 @@ class StageProgram:
             highs.changeRowsBounds(len(rows), index, np.full(len(rows), -INFINITY), count[rows])
 
     def _optimal(self) -> bool:
-        """Solve the program as it stands; tell whether it has an optimum or is infeasible."""
+        """Solve the program; return whether it has an optimum or is infeasible."""
         status = rerun_highs(self._highs)
         if status == highspy.HighsModelStatus.kOptimal:
             return True
@@ -194,14 +194,14 @@ class StageProgram:
         raise SolveError("a stage was not solved", status=name, n_classes=self.size)
 
     def _vertex(self) -> Vertex:
-        found: Any = self._highs.getSolution()
-        value = np.array(found.col_value)
-        dual = np.array(found.col_dual + found.row_dual[::-1])
+        solution: Any = self._highs.getSolution()
+        value = np.array(solution.col_value)
+        dual = np.array(solution.col_dual + solution.row_dual[::-1])
         rows = dual[: len(value) - 1 : -1]
         return Vertex(
             t=float(value[0]),
             total=value[1:].reshape(self.size, self.width),
             prices=np.maximum(-rows[: self.width], 0.0),
-            pull=rows[self.width :: 2],
+            level_price=rows[self.width :: 2],
             dual=dual,
         )

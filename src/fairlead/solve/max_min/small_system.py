@@ -5,7 +5,7 @@ from fairlead.compiled import compiled
 _SINGULAR = 1e-12
 
 
-def solve_small(rows: list[list[float]]) -> list[float] | None:
+def solve_small_system(rows: list[list[float]]) -> list[float] | None:
     """Return the solution of a few equations, each its coefficients and then its right side.
 
     None if they are singular. Faster than arrays up to about ten equations.
@@ -30,11 +30,11 @@ def solve_small(rows: list[list[float]]) -> list[float] | None:
             if factor:
                 for c in range(i + 1, size + 1):
                     row[c] -= factor * pivot[c]
-    found = [0.0] * size
+    solution = [0.0] * size
     for i in range(size - 1, -1, -1):
         row = rows[i]
         rest = row[size]
         for j in range(i + 1, size):
-            rest -= row[j] * found[j]
-        found[i] = rest / row[i]
-    return found
+            rest -= row[j] * solution[j]
+        solution[i] = rest / row[i]
+    return solution

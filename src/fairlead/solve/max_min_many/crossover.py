@@ -1,8 +1,8 @@
 """The whole water-filling of a moderate number of classes from guessed prices: no program.
 
-A rough interior point tells about where a stage's prices are; from there ``onward`` finds the
-stage exactly in a few steps. What it froze is final, so what remains is a problem of the same
-kind with fewer classes and the resources that have no price.
+A rough interior point estimates a stage's prices; from there ``WarmStage`` finds the stage
+exactly in a few steps. Its frozen classes are final, so the rest is a problem of the same form
+with fewer classes and the resources without a price.
 """
 
 import numpy as np
@@ -10,10 +10,10 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.filling import DUAL_TOLERANCE, FillingStage
-from fairlead.solve.max_min.warm_start import Onward
-from fairlead.solve.max_min_many.filling_state import Progress
+from fairlead.solve.max_min.warm_start import WarmStage
+from fairlead.solve.max_min_many.filling_state import FillingProgress
 from fairlead.solve.max_min_many.price_estimate import rough_prices
-from fairlead.solve.max_min_many.pricing import Pool
+from fairlead.solve.max_min_many.pricing import StageClasses
 
 
 def fill_from_guessed_prices(
@@ -23,7 +23,7 @@ def fill_from_guessed_prices(
 
     None if prices do not lead to an answer that is the only one.
     """
-    now = Progress(table, count, capacity)
+    now = FillingProgress(table, count, capacity)
     while now.free.any():
         index = np.flatnonzero(now.free)
         rest, room = table.rows(index, now.usable), now.room()
@@ -32,14 +32,14 @@ def fill_from_guessed_prices(
                 return None
             now.share[index] = rest.best
             end = FillingStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
-            now.stop(end, index, rest.cap)
+            now.freeze_stage(end, index, rest.cap)
             break
-        found = _stage(rest, count[index], room)
-        if found is None:
+        outcome = _stage(rest, count[index], room)
+        if outcome is None:
             return None
-        stage, share = found
+        stage, share = outcome
         now.share[index[stage.frozen]] = share[stage.frozen]
-        now.stop(stage, index, rest.cap)
+        now.freeze_stage(stage, index, rest.cap)
         now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
     return now.share, now.stages
 
@@ -48,13 +48,15 @@ def _stage(
     table: ClassTable, count: FloatArray, room: FloatArray
 ) -> tuple[FillingStage, FloatArray] | None:
     open_ = table.is_open
-    pool = Pool(np.ascontiguousarray(table.gain.T[open_]), table.size, count, room[open_])
+    classes = StageClasses(
+        np.ascontiguousarray(table.gain.T[open_]), table.size, count, room[open_]
+    )
     prices = np.zeros(len(room))
     try:
-        t, prices[open_] = rough_prices(pool)
+        t, prices[open_] = rough_prices(classes)
     except np.linalg.LinAlgError:
         return None
-    onward = Onward(table, room)
-    if not onward.guess(t, prices, count > 0):
+    warm = WarmStage(table, room)
+    if not warm.guess(t, prices, count > 0):
         return None
-    return onward.stage(count)
+    return warm.stage(count)

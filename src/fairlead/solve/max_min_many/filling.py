@@ -1,4 +1,4 @@
-"""The whole water-filling for many distinct classes: ``sifting`` stage by stage.
+"""The whole water-filling for many distinct classes, stage by stage.
 
 A stage's frozen classes need all of what has a price, and have no other way to their levels; so
 what remains is a problem of the same kind with fewer classes, the unpriced resources, and what
@@ -17,8 +17,8 @@ from fairlead.solve.max_min.filling import (
     fill,
 )
 from fairlead.solve.max_min.program import StageProgram
-from fairlead.solve.max_min_many.filling_state import Progress
-from fairlead.solve.max_min_many.pricing import Pool
+from fairlead.solve.max_min_many.filling_state import FillingProgress
+from fairlead.solve.max_min_many.pricing import StageClasses
 from fairlead.solve.max_min_many.stage import solve_stage_many
 
 # Simplex alone takes minutes beyond.
@@ -32,7 +32,7 @@ def fill_many_classes(
 
     Once at most ``few`` classes are left, or if too many are marginal, simplex takes over.
     """
-    now = Progress(table, count, capacity)
+    now = FillingProgress(table, count, capacity)
     while now.free.any():
         index = np.flatnonzero(now.free)
         rest = table if now.free.all() else table.rows(index, now.usable)
@@ -41,12 +41,14 @@ def fill_many_classes(
             now.share[index] = rest.best
             now.flexible = np.concatenate([now.flexible, index[~rest.alone]])
             end = FillingStage(float(rest.cap.max()), np.zeros(len(room)), now.free[index])
-            now.stop(end, index, rest.cap)
+            now.freeze_stage(end, index, rest.cap)
             break
         stage = None
         if len(index) > few:
-            pool = Pool(np.ascontiguousarray(rest.gain.T), rest.size, count[index], room)
-            stage = solve_stage_many(pool, rest.cost, now.held())
+            classes = StageClasses(
+                np.ascontiguousarray(rest.gain.T), rest.size, count[index], room
+            )
+            stage = solve_stage_many(classes, rest.cost, now.held())
         if stage is None:
             if len(index) > _MAX_SIMPLEX_CLASSES:
                 why = "too many marginal classes"
@@ -55,7 +57,7 @@ def fill_many_classes(
             return now.share, now.stages
         now.share[now.flexible] = stage.held_share
         now.share[index[stage.frozen]] = stage.share[stage.frozen]
-        now.stop(FillingStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
+        now.freeze_stage(FillingStage(stage.t, stage.prices, stage.frozen), index, rest.cap)
         tied = index[stage.marginal]
         now.flexible = np.concatenate([now.flexible, tied[~now.free[tied]]])
         now.usable = now.usable & (stage.prices <= DUAL_TOLERANCE)
@@ -64,23 +66,23 @@ def fill_many_classes(
     return now.share, now.stages
 
 
-def _fill_by_simplex(now: Progress, index: IntArray) -> None:
+def _fill_by_simplex(now: FillingProgress, index: IntArray) -> None:
     """Fill the classes ``index`` by simplex, the flexible ones keeping their levels."""
     held, table = now.held(), now.table
-    who = np.concatenate([now.flexible, index])
-    rows = table.rows(who, now.capacity > 0)
+    members = np.concatenate([now.flexible, index])
+    rows = table.rows(members, now.capacity > 0)
     first = len(now.flexible)
-    free = np.arange(len(who)) >= first
+    free = np.arange(len(members)) >= first
     rows = rows.without(~now.usable, free)
     room = now.room() + held.used
     program = StageProgram(room)
     program.add(rows.gain, rows.size)
-    count = now.count[who]
-    state = Filling(program, rows, count, room, free, now.level[who])
+    count = now.count[members]
+    state = Filling(program, rows, count, room, free, now.level[members])
     loose = program.loose(count <= 0, rows.gain <= 0)
     guess = (rows.first_guess(count * free, now.room()),) if not now.stages else ()
     total, stages = fill(state, loose, guess or (now.stages[-1].t,))
-    now.share[who] = total / count[:, None]
+    now.share[members] = total / count[:, None]
     for stage in stages:
         free_part = FillingStage(stage.t, stage.prices, stage.frozen[first:])
-        now.stop(free_part, index, rows.cap[first:])
+        now.freeze_stage(free_part, index, rows.cap[first:])

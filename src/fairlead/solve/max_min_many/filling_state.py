@@ -1,4 +1,4 @@
-"""A water-filling on its way through its stages: who has stopped, and what that leaves."""
+"""A water-filling between two stages: stopped classes and the remaining resources."""
 
 import numpy as np
 
@@ -6,15 +6,15 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.filling import FillingStage
 from fairlead.solve.max_min.program import StageProgram
-from fairlead.solve.max_min_many.stage import Held
+from fairlead.solve.max_min_many.stage import FlexibleClasses
 
 # Prices of earlier stages must outweigh a later stage's, to keep its frozen classes in place.
-_PRECEDENCE = 1e3
+_PRICE_SCALE = 1e3
 _MAX_TIE_CLASSES = 1000
 
 
-class Progress:
-    """What has been frozen so far, and which of it may yet move."""
+class FillingProgress:
+    """The classes frozen so far, and those of them that may still move."""
 
     def __init__(self, table: ClassTable, count: FloatArray, capacity: FloatArray) -> None:
         self.table, self.count, self.capacity = table, count, capacity
@@ -33,12 +33,14 @@ class Progress:
         left: FloatArray = np.maximum(self.capacity - (held * self.share).sum(axis=0), 0.0)
         return left
 
-    def held(self) -> Held:
+    def held(self) -> FlexibleClasses:
         """Return the frozen classes that may yet move."""
-        who, table = self.flexible, self.table
-        count, size = self.count[who], table.size[who]
-        used = ((count * size)[:, None] * self.share[who]).sum(axis=0)
-        return Held(table.gain[who], table.cost[who], size, count, self.level[who], used)
+        rows_held, table = self.flexible, self.table
+        count, size = self.count[rows_held], table.size[rows_held]
+        used = ((count * size)[:, None] * self.share[rows_held]).sum(axis=0)
+        return FlexibleClasses(
+            table.gain[rows_held], table.cost[rows_held], size, count, self.level[rows_held], used
+        )
 
     def note(self, t: float, prices: FloatArray, frozen: BoolArray, level: FloatArray) -> None:
         """Record a stage that froze some classes at these levels, its prices after earlier ones.
@@ -49,11 +51,11 @@ class Progress:
         self.free = self.free & ~frozen
         if self.stages and self.stages[-1].prices.any():
             earlier = self.stages[-1].prices
-            weight = _PRECEDENCE * max(float(prices.max()), 1e-300) / float(earlier.max())
+            weight = _PRICE_SCALE * max(float(prices.max()), 1e-300) / float(earlier.max())
             prices = prices + weight * earlier if prices.any() else earlier
         self.stages.append(FillingStage(t, prices, frozen))
 
-    def stop(self, stage: FillingStage, index: IntArray, cap: FloatArray) -> None:
+    def freeze_stage(self, stage: FillingStage, index: IntArray, cap: FloatArray) -> None:
         """Record a stage of the classes ``index``, each frozen one standing at min(t, cap)."""
         frozen = np.zeros(len(self.count), bool)
         frozen[index[stage.frozen]] = True
@@ -65,8 +67,8 @@ class Progress:
         """Apply the tie rule to all classes that may move, now that every level is known."""
         if not 0 < len(self.flexible) <= _MAX_TIE_CLASSES:
             return
-        who, held = self.flexible, self.held()
+        rows_held, held = self.flexible, self.held()
         program = StageProgram(self.room() + held.used)
         program.add(held.gain, held.size)
         total = program.least_cost(held.count, held.level, held.cost).total
-        self.share[who] = total / held.count[:, None]
+        self.share[rows_held] = total / held.count[:, None]

@@ -2,7 +2,7 @@
 
 Everything of one class is eliminated in closed form (its Newton matrix is diagonal plus rank
 two), which leaves a symmetric system in the resources' prices and t only: an iteration costs
-O(classes · resources²). The prices are a starting point; ``sifting`` makes the answer exact.
+O(classes · resources²). The prices are a starting point; ``stage`` makes the answer exact.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _STEP = 0.98  # part of the way to the boundary
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class InteriorProblem:
     """max t s.t. gain_k · x_k >= t, Σ_j x_kj <= 1, Σ_k weight_k size_k x_k <= room."""
 
     gain: FloatArray  # resources × classes
@@ -30,11 +30,11 @@ class _Iterate:
     """An iterate or a step: what classes hold, what resources hold, and t.
 
     The rows of ``own`` are a class's shares x, its surplus over t and its spare time; those of
-    ``toll`` are their duals: the reduced costs z, and the duals λ and μ of level and time.
+    ``dual`` are their duals: the reduced costs z, and the duals λ and μ of level and time.
     """
 
     own: FloatArray  # (resources + 2) × classes
-    toll: FloatArray  # (resources + 2) × classes
+    dual: FloatArray  # (resources + 2) × classes
     spare: FloatArray  # resources: unused capacity
     prices: FloatArray  # resources
     t: float
@@ -49,7 +49,7 @@ class Estimate:
     matrix: FloatArray
 
 
-def interior_prices(sample: Sample, tolerance: float) -> Estimate:
+def interior_prices(sample: InteriorProblem, tolerance: float) -> Estimate:
     """Return prices of the resources whose duality gap is about ``tolerance``, relatively.
 
     It gives up after some iterations and returns what it has; the caller proves or improves it.
@@ -57,7 +57,7 @@ def interior_prices(sample: Sample, tolerance: float) -> Estimate:
     at = _start(sample)
     degree = 2 * len(sample.room) + 2
     for _ in range(_MAX_NEWTON_ITERATIONS):
-        gap = float((sample.weight * (at.own * at.toll).sum(axis=0)).sum())
+        gap = float((sample.weight * (at.own * at.dual).sum(axis=0)).sum())
         gap += float((at.spare * at.prices).sum())
         newton = _Newton(sample, at)
         if gap <= tolerance * abs(at.t):
@@ -70,27 +70,27 @@ def interior_prices(sample: Sample, tolerance: float) -> Estimate:
         at.own += primal * step.own
         at.spare += primal * step.spare
         at.t += primal * step.t
-        at.toll += dual * step.toll
+        at.dual += dual * step.dual
         at.prices += dual * step.prices
     return Estimate(at.t, at.prices, newton.matrix)
 
 
-def _start(sample: Sample) -> _Iterate:
+def _start(sample: InteriorProblem) -> _Iterate:
     width, classes = sample.gain.shape
     own = np.full((width + 2, classes), 1.0 / (width + 1))
     own[width] = sample.gain.sum(axis=0) / (width + 1)
     used = (sample.weight * sample.size).sum() / (width + 1)
     spare = np.maximum(sample.room - used, 0.1 * np.maximum(sample.room, used))
     prices = np.full(width, 1.0 / float((sample.weight * sample.size).sum()))
-    toll = np.ones((width + 2, classes))
-    toll[:width] = np.maximum(1.0 + sample.size * prices[:, None] - sample.gain, 0.1)
-    return _Iterate(own, toll, spare, prices, 0.0)
+    dual = np.ones((width + 2, classes))
+    dual[:width] = np.maximum(1.0 + sample.size * prices[:, None] - sample.gain, 0.1)
+    return _Iterate(own, dual, spare, prices, 0.0)
 
 
 def _reach(at: _Iterate, step: _Iterate) -> tuple[float, float]:
     """Return how far primal and dual may go along a step without leaving the interior."""
     primal = max(-float((step.own / at.own).min()), -float((step.spare / at.spare).min()))
-    dual = max(-float((step.toll / at.toll).min()), -float((step.prices / at.prices).min()))
+    dual = max(-float((step.dual / at.dual).min()), -float((step.prices / at.prices).min()))
     return min(1.0, _STEP / max(primal, 1e-300)), min(1.0, _STEP / max(dual, 1e-300))
 
 
@@ -101,13 +101,13 @@ class _Newton:
     M = diag(z/x) + (λ/surplus) g gᵀ + (μ/spare time) 1 1ᵀ, which is inverted by its 2 × 2 core.
     """
 
-    def __init__(self, sample: Sample, at: _Iterate) -> None:
+    def __init__(self, sample: InteriorProblem, at: _Iterate) -> None:
         self.sample, self.at = sample, at
         gain, width = sample.gain, len(sample.gain)
         self.held = sample.weight * sample.size
-        x, z = at.own[:width], at.toll[:width]
+        x, z = at.own[:width], at.dual[:width]
         surplus, leisure = at.own[width], at.own[width + 1]
-        lam, mu = at.toll[width], at.toll[width + 1]
+        lam, mu = at.dual[width], at.dual[width + 1]
         self.short = (gain * x).sum(axis=0) - at.t - surplus
         self.late = 1.0 - x.sum(axis=0) - leisure
         self.over = sample.room - (self.held * x).sum(axis=1) - at.spare
@@ -143,13 +143,13 @@ class _Newton:
         """
         sample, at, gain = self.sample, self.at, self.sample.gain
         width = len(gain)
-        want = centre - at.own * at.toll
+        want = centre - at.own * at.dual
         want_spare = centre - at.spare * at.prices
         if first is not None:
-            want -= first.own * first.toll
+            want -= first.own * first.dual
             want_spare -= first.spare * first.prices
         want /= at.own
-        rate = at.toll / at.own
+        rate = at.dual / at.own
         pull = want[width] - rate[width] * self.short
         push = want[width + 1] - rate[width + 1] * self.late
         right = want[:width] - self.loss + gain * pull - push
@@ -173,5 +173,5 @@ class _Newton:
         total = scaled.sum(axis=0)
         first = (self.k22 * along - self.k12 * total) / self.det
         second = (self.k11 * total - self.k12 * along) / self.det
-        found: FloatArray = scaled - self.theta_g * first - self.theta * second
-        return found
+        inverse: FloatArray = scaled - self.theta_g * first - self.theta * second
+        return inverse

@@ -10,64 +10,64 @@ from fairlead.model.arrays import FloatArray
 from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.filling import Filling, fill_stage
 from fairlead.solve.max_min.program import StageProgram
-from fairlead.solve.max_min_many.interior_point import Estimate, Sample, interior_prices
-from fairlead.solve.max_min_many.pricing import Pool, spread
+from fairlead.solve.max_min_many.interior_point import Estimate, InteriorProblem, interior_prices
+from fairlead.solve.max_min_many.pricing import StageClasses, spread_indices
 
-# Sample and tolerance of the interior point, the next where the last did not suffice. A rough
-# answer comes first: its response is smooth, a fine one's is that of the few marginal classes.
+# Sample size and tolerance of the interior point; the next row where the last did not suffice.
+# A rough answer comes first: its response is smooth, a fine one's is that of marginal classes.
 _ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
 _ROUGH_TOLERANCE = 0.03
 _AFFORDABLE_TOLERANCE = 2e-3
 _TINY_SAMPLE = 32
 _GOOD = 2e-3  # relative imbalance
 _FINE = 1e-4
-_MAX_IMBALANCE = 50  # so many classes in the wrong place are soon sifted out
+_MAX_IMBALANCE = 50  # classes in the wrong place that the exact program soon corrects
 _MAX_CORRECTIONS = 12
 
 
-def estimate(pool: Pool) -> tuple[float, FloatArray]:
-    """Return the stage's level and prices, guessed as well as may be."""
-    population, width = len(pool.size), len(pool.gain)
+def estimate(classes: StageClasses) -> tuple[float, FloatArray]:
+    """Return an estimate of the stage's level and prices."""
+    population, width = len(classes.size), len(classes.gain)
     t, prices, least = 0.0, np.zeros(0), np.inf
     for wanted, tolerance in _ATTEMPTS:
-        part = pool.part(spread(population, wanted * max(1, width // 3)))
+        part = classes.sample(spread_indices(population, wanted * max(1, width // 3)))
         water = _level_upper_bound(part) if least == np.inf else _affordable_level(part, prices)
-        found = _from_sample(part, water, tolerance)
+        guess = _from_sample(part, water, tolerance)
         # Most of the correction is done on parts, where it costs little.
         for part_size in (population // 64, population // 8):
             if part_size >= 2 * wanted:
-                found, _ = _correct(pool.part(spread(population, part_size)), found)
-        found, imbalance = _correct(pool, found)
+                guess, _ = _correct(classes.sample(spread_indices(population, part_size)), guess)
+        guess, imbalance = _correct(classes, guess)
         if imbalance < least:
-            t, prices, least = found.t, found.prices, imbalance
+            t, prices, least = guess.t, guess.prices, imbalance
         if least < max(_GOOD, _MAX_IMBALANCE / population):
             break
     return t, prices
 
 
-def rough_prices(pool: Pool) -> tuple[float, FloatArray]:
+def rough_prices(classes: StageClasses) -> tuple[float, FloatArray]:
     """Return the stage's level and prices to about a hundredth, for a moderate number of classes.
 
-    Whoever cannot go beyond the level of equal prices is taken to stand at its cap.
+    Classes that cannot exceed the level of equal prices are taken to stand at their caps.
     """
-    water = _affordable_level(pool, np.ones(len(pool.gain)))
-    prices = np.maximum(_from_sample(pool, water, _ROUGH_TOLERANCE).prices, 0.0)
-    # Somebody rises still, or there would be no prices.
+    water = _affordable_level(classes, np.ones(len(classes.gain)))
+    prices = np.maximum(_from_sample(classes, water, _ROUGH_TOLERANCE).prices, 0.0)
+    # Some class still rises, or there would be no prices.
     return min(
-        _affordable_level(pool, prices), (1 - _AFFORDABLE_TOLERANCE) * float(pool.cap.max())
+        _affordable_level(classes, prices), (1 - _AFFORDABLE_TOLERANCE) * float(classes.cap.max())
     ), prices
 
 
-def _level_upper_bound(part: Pool) -> float:
+def _level_upper_bound(part: StageClasses) -> float:
     """Return 0 if the stage surely ends below all caps, otherwise a level not much above its end.
 
-    Whoever has a lesser cap will be taken to stand there.
+    Classes with a lower cap will be taken to stand there.
     """
     flat = np.ones(len(part.gain))
     least = float(part.cap.min())
     if part.cost(least, flat) > float(part.capacity.sum()):
         return 0.0
-    few = part.part(spread(len(part.size), _TINY_SAMPLE))
+    few = part.sample(spread_indices(len(part.size), _TINY_SAMPLE))
     table = ClassTable.of(few.gain.T, few.size, few.capacity > 0)
     capacity = few.capacity
     while table.fits(table.best * few.count[:, None], capacity):
@@ -80,7 +80,7 @@ def _level_upper_bound(part: Pool) -> float:
     return _affordable_level(part, prices)
 
 
-def _affordable_level(part: Pool, prices: FloatArray) -> float:
+def _affordable_level(part: StageClasses, prices: FloatArray) -> float:
     """Return about the greatest t that ``prices`` allow if everyone stands at min(t, cap)."""
     budget = float((prices * part.capacity).sum())
     low, high = 0.0, float(part.cap.max())
@@ -90,17 +90,17 @@ def _affordable_level(part: Pool, prices: FloatArray) -> float:
     for _ in range(12):
         # Between a secant and halves: caps make the cost bend either way.
         t = 0.5 * (0.5 * (low + high) + low - under * (high - low) / (over - under))
-        found = part.cost(t, prices) - budget
-        if found > 0:
-            high, over = t, found
+        excess = part.cost(t, prices) - budget
+        if excess > 0:
+            high, over = t, excess
         else:
-            low, under = t, found
+            low, under = t, excess
         if high - low < _AFFORDABLE_TOLERANCE * high:
             break
     return high
 
 
-def _from_sample(part: Pool, water: float, tolerance: float) -> Estimate:
+def _from_sample(part: StageClasses, water: float, tolerance: float) -> Estimate:
     rising = part.cap > water
     if not rising.any():
         rising = part.cap >= part.cap.max()
@@ -109,24 +109,24 @@ def _from_sample(part: Pool, water: float, tolerance: float) -> Estimate:
     room = np.maximum(part.capacity - at_cap, 0.02 * part.capacity) / total
     gain = np.ascontiguousarray(part.gain[:, rising])
     weight = part.count[rising] / total
-    return interior_prices(Sample(gain, part.size[rising], weight, room), tolerance)
+    return interior_prices(InteriorProblem(gain, part.size[rising], weight, room), tolerance)
 
 
-def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, float]:
+def _correct(classes: StageClasses, guess: Estimate) -> tuple[Estimate, float]:
     """Return the estimate after quasi-Newton steps on everyone, and the imbalance left.
 
     Every step starts from the best point so far; a failed one still teaches the response.
     """
-    total, width = float(pool.count.sum()), len(pool.gain)
-    matrix, best, least = found.matrix.copy(), found, np.inf
-    # What a handful of classes use is for the exact program to place; of very many, the least
-    # clear are looked at by themselves, which costs less than another pass over all.
-    enough = max(12.0 / len(pool.held), _FINE)
-    t, prices, stale = found.t, found.prices, 0
+    total, width = float(classes.count.sum()), len(classes.gain)
+    matrix, best, least = guess.matrix.copy(), guess, np.inf
+    # The exact program places the use of a handful of classes; of very many, the least clear
+    # are examined separately, which costs less than another pass over all.
+    enough = max(12.0 / len(classes.held), _FINE)
+    t, prices, stale = guess.t, guess.prices, 0
     base, step = np.zeros(width), np.zeros(width + 1)
     for _ in range(_MAX_CORRECTIONS):
-        over = (pool.use(t, prices) - pool.capacity) / total
-        worth = prices * pool.capacity / total
+        over = (classes.use(t, prices) - classes.capacity) / total
+        worth = prices * classes.capacity / total
         rate = np.where(over > 0, np.maximum(prices, 0.02 * prices.max()), prices)
         imbalance = float((rate * np.abs(over)).sum() / worth.sum())
         if least < np.inf:  # Broyden: the response must explain the step
@@ -138,7 +138,7 @@ def _correct(pool: Pool, found: Estimate) -> tuple[Estimate, float]:
             best = Estimate(t, prices, matrix)
         if least < enough or stale == (2 if least < _GOOD + enough else 4):
             break
-        step = _step(matrix, base, best, pool.capacity / total)
+        step = _step(matrix, base, best, classes.capacity / total)
         t, prices = best.t + float(step[width]), best.prices + step[:width]
     return best, least
 
@@ -148,7 +148,7 @@ def _step(matrix: FloatArray, over: FloatArray, at: Estimate, room: FloatArray) 
     width, prices = len(over), at.prices
     worth = prices * room
     cheap = worth < 0.05 * worth.sum()
-    # What has room and is worth next to nothing is free, and out of the system.
+    # A resource with room that is worth next to nothing is free, and out of the system.
     idle = (over < 0) & (worth < 2e-4 * worth.sum())
     rows = np.append(~idle, True)
     step = np.zeros(width + 1)

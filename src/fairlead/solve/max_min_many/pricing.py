@@ -11,7 +11,7 @@ from fairlead.solve.hull import BLOCK, ByteArray, Hulls, Segments
 _LEVEL_WEIGHT = 16.0
 
 
-class Pool:
+class StageClasses:
     """The classes that rise in a stage, by resource first since all work goes by resource."""
 
     def __init__(
@@ -23,39 +23,41 @@ class Pool:
         self.held = count * size  # devices that a whole class holds
         self.hulls = Hulls(gain)
         self.slope = np.zeros(len(capacity))
-        """what classes outside the pool take of the capacity for each unit of t"""
+        """use of the capacity by other classes, per unit of t"""
         self.rising = 0.0
-        """members outside the pool that rise with t"""
+        """members of other classes that rise with t"""
         self._rivals = (gain == self.cap).sum(axis=0) > 1
 
-    def part(self, chosen: IntArray) -> "Pool":
+    def sample(self, chosen: IntArray) -> "StageClasses":
         """Return these classes alone, with as much capacity as their share of all demand."""
         room = self.capacity * float(self.held[chosen].sum() / self.held.sum())
         gain = np.ascontiguousarray(self.gain[:, chosen])
-        return Pool(gain, self.size[chosen], self.count[chosen], room)
+        return StageClasses(gain, self.size[chosen], self.count[chosen], room)
 
-    def beside(self, decision: "Decision", chosen: IntArray) -> tuple["Pool", "Decision"]:
+    def residual(
+        self, decision: "Decision", chosen: IntArray
+    ) -> tuple["StageClasses", "Decision"]:
         """Return these classes alone, the others using what was decided, and their decision."""
         others = np.ones(len(self.size), bool)
         others[chosen] = False
         used, slope = self.response(decision, others)
         gain = np.ascontiguousarray(self.gain[:, chosen])
         room = self.capacity - used + slope * decision.t
-        part = Pool(gain, self.size[chosen], self.count[chosen], room)
+        part = StageClasses(gain, self.size[chosen], self.count[chosen], room)
         part.slope = self.slope + slope
         part.rising = self.rising + float(self.count[(decision.rate > 0) & others].sum())
         return part, decision.only(chosen)
 
     def cost(self, t: float, prices: FloatArray) -> float:
         """Return what it costs at least to bring everyone to min(t, cap)."""
-        way = self.hulls.over(np.minimum(t, self.cap), prices[:, None] * self.size)
+        way = self.hulls.segments_at(np.minimum(t, self.cap), prices[:, None] * self.size)
         return float((self.count * way.cost).sum())
 
     def decide(self, t: float, prices: FloatArray) -> "Decision":
         """Return everyone's cheapest way to min(t, cap) at these prices."""
         worth = prices[:, None] * self.size
         level = np.minimum(t, self.cap)
-        way = self.hulls.over(level, worth)
+        way = self.hulls.segments_at(level, worth)
         lower, upper, rate = _ends(self.gain, way, level)
         return Decision(t, worth, way, upper, lower, np.where(self.cap <= t, 0.0, rate))
 
@@ -66,7 +68,7 @@ class Pool:
             part = slice(start, start + BLOCK)
             level = np.minimum(t, self.cap[part])
             worth = prices[:, None] * self.size[part]
-            way = self.hulls.over(level, worth, part, slopes=False)
+            way = self.hulls.segments_at(level, worth, part, slopes=False)
             lower, upper, _ = _ends(self.gain[:, part], way, level)
             held = self.held[part]
             used += _total(way.high, held * upper, len(used))
@@ -112,8 +114,8 @@ class Pool:
         upper = decision.upper + decision.rate * (level - np.minimum(decision.t, self.cap))
         mixed = decision.way.low >= 0
         lower = np.where(mixed, 1.0 - upper, 0.0)
-        cost = pick(now.worth, decision.way.high) * upper
-        cost += pick(now.worth, decision.way.low) * lower
+        cost = select_rows(now.worth, decision.way.high) * upper
+        cost += select_rows(now.worth, decision.way.low) * lower
         lost = (
             (upper < -1e-12) | (upper > 1 + 1e-12) | ((decision.rate == 0) != (self.cap <= now.t))
         )
@@ -159,20 +161,20 @@ def _ends(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the shares on the low and the high end of each segment, and their rate with t."""
     mixed = way.low >= 0
-    bottom = np.where(mixed, pick(gain, way.low), 0.0)
-    rise = pick(gain, way.high) - bottom
+    bottom = np.where(mixed, select_rows(gain, way.low), 0.0)
+    rise = select_rows(gain, way.high) - bottom
     rate = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
     upper = (level - bottom) * rate
     return np.where(mixed, 1.0 - upper, 0.0), upper, rate
 
 
-def pick(table: FloatArray, row: ByteArray) -> FloatArray:
+def select_rows(table: FloatArray, row: ByteArray) -> FloatArray:
     """Return for each column of ``table`` its entry in the given row; the last for row -1."""
     flat = np.ascontiguousarray(table).ravel()
-    found: FloatArray = flat.take(
+    selected: FloatArray = flat.take(
         (row % len(table)).astype(np.int64) * len(row) + np.arange(len(row))
     )
-    return found
+    return selected
 
 
 def _total(resource: ByteArray, amount: FloatArray, width: int) -> FloatArray:
@@ -181,7 +183,7 @@ def _total(resource: ByteArray, amount: FloatArray, width: int) -> FloatArray:
     return total
 
 
-def spread(population: int, wanted: int) -> IntArray:
+def spread_indices(population: int, wanted: int) -> IntArray:
     """Return about ``wanted`` distinct indices spread evenly and aperiodically over a range."""
     if population <= wanted:
         return np.arange(population)

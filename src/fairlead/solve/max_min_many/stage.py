@@ -8,7 +8,7 @@ the same share what the others leave. So:
 2. decide all classes whose cheapest way is clear, and give the others with t to a small exact
    program, which also returns better prices;
 3. check every decision at those prices, move the ones that were wrong into the program, and
-   repeat until nobody could do better. What is proved then is proved for all classes.
+   repeat until no class could do better. The proof then holds for all classes.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from fairlead.solve.max_min.filling import (
 )
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min_many.price_estimate import estimate
-from fairlead.solve.max_min_many.pricing import Decision, Pool
+from fairlead.solve.max_min_many.pricing import Decision, StageClasses
 
 _MAX_ITERATIONS = 40
 _MANY = 50_000
@@ -41,7 +41,7 @@ _TIED = 1e-10  # relative: two ways cost the same
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class FlexibleClasses:
     """Classes frozen before that may yet reach their levels in other ways."""
 
     gain: FloatArray  # classes × resources
@@ -49,12 +49,12 @@ class Held:
     size: FloatArray
     count: FloatArray
     level: FloatArray
-    used: FloatArray  # resources: what they use now, on top of the pool's capacity
+    used: FloatArray  # resources: what they use now, on top of the classes's capacity
 
 
 @dataclass(frozen=True, slots=True)
 class ManyClassStage:
-    """The stage's level and prices, everyone's share then, and who is frozen."""
+    """The stage's level and prices, the shares then, and the frozen classes."""
 
     t: float
     prices: FloatArray
@@ -64,56 +64,58 @@ class ManyClassStage:
     marginal: IntArray  # classes whose shares were found together, so may change together
 
 
-def solve_stage_many(pool: Pool, cost: FloatArray, held: Held) -> ManyClassStage | None:
-    """Return the stage of all classes in the pool, or None if too many of them are marginal.
+def solve_stage_many(
+    classes: StageClasses, cost: FloatArray, held: FlexibleClasses
+) -> ManyClassStage | None:
+    """Return the stage of all these classes, or None if too many of them are marginal.
 
     ``cost`` (classes × resources) is the tie rule's.
     """
-    decision = pool.decide(*estimate(pool))
-    if len(pool.size) > _MANY:
-        better = _refine_on_subset(pool, cost, held, decision)
-        stage = None if better is None else _solve_stage_from(pool, cost, held, *better)
+    decision = classes.decide(*estimate(classes))
+    if len(classes.size) > _MANY:
+        better = _refine_on_subset(classes, cost, held, decision)
+        stage = None if better is None else _solve_stage_from(classes, cost, held, *better)
         if stage is not None:
             return stage
-    return _solve_stage_from(pool, cost, held, decision)
+    return _solve_stage_from(classes, cost, held, decision)
 
 
 def _refine_on_subset(
-    pool: Pool, cost: FloatArray, held: Held, decision: Decision
+    classes: StageClasses, cost: FloatArray, held: FlexibleClasses, decision: Decision
 ) -> tuple[Decision, IntArray] | None:
-    """Return a better decision, and who was marginal for it.
+    """Return a better decision and its marginal classes.
 
-    It is exact for the least clear classes, the others deciding as before: checking everyone
-    again and again would take most of the time when only these few change.
+    It is exact for the least clear classes, the others deciding as before: checking all
+    classes every time would take most of the time when only these few change.
     """
-    near = np.sort(_least(pool.margin(decision), len(pool.size) // _UNCLEAR))
-    part, among = pool.beside(decision, near)
-    found = _solve_stage_from(part, cost[near], held, among)
-    if found is None:
+    near = np.sort(_smallest(classes.margin(decision), len(classes.size) // _UNCLEAR))
+    part, among = classes.residual(decision, near)
+    stage = _solve_stage_from(part, cost[near], held, among)
+    if stage is None:
         return None
-    return pool.decide(found.t, found.prices), near[found.marginal]
+    return classes.decide(stage.t, stage.prices), near[stage.marginal]
 
 
 def _solve_stage_from(
-    pool: Pool,
+    classes: StageClasses,
     cost: FloatArray,
-    held: Held,
+    held: FlexibleClasses,
     decision: Decision,
     marginal: IntArray | None = None,
 ) -> ManyClassStage | None:
-    """Return the exact stage, starting from a decision and who may be marginal for it.
+    """Return the exact stage, starting from a decision and its possible marginal classes.
 
     With the marginal classes given it gives up as soon as many others prove wrong.
     """
-    program = _MarginalProgram(pool, cost, held)
+    program = _MarginalProgram(classes, cost, held)
     patient = marginal is None
     if marginal is None:
-        marginal = _least(pool.margin(decision), _FIRST_MARGINAL)
+        marginal = _smallest(classes.margin(decision), _FIRST_MARGINAL)
     program.extend(marginal)
     solved, retries = program.solve(decision), _MAX_RETRIES
     for _ in range(_MAX_ITERATIONS):
         if solved:
-            now = pool.decide(program.t, program.prices)
+            now = classes.decide(program.t, program.prices)
             wrong = _wrong_decisions(program, decision, now)
             if not len(wrong):
                 return program.stage(decision, now)
@@ -121,14 +123,16 @@ def _solve_stage_from(
                 return None
             if len(wrong) > _MAX_WRONG and retries:
                 retries -= 1
-                margin = pool.margin(now)
-                program.extend(_least(np.where(program.inside, np.inf, margin), _FIRST_MARGINAL))
+                margin = classes.margin(now)
+                program.extend(
+                    _smallest(np.where(program.inside, np.inf, margin), _FIRST_MARGINAL)
+                )
                 if program.improves(now):
                     decision = now
                     continue
         else:  # the decided classes leave too little: decide fewer
-            margin = pool.margin(decision)
-            wrong = _least(np.where(program.inside, np.inf, margin), _MAX_ADDED)
+            margin = classes.margin(decision)
+            wrong = _smallest(np.where(program.inside, np.inf, margin), _MAX_ADDED)
         wrong = wrong[~program.inside[wrong]][:_MAX_ADDED]
         if len(program.chosen) + len(wrong) > _MAX_MARGINAL:
             return None
@@ -138,21 +142,21 @@ def _solve_stage_from(
 
 
 def _wrong_decisions(program: "_MarginalProgram", decision: Decision, now: Decision) -> IntArray:
-    """Return who should join the program: those who decided wrongly, worst first, or are tied.
+    """Return the classes to add to the program: wrong decisions, worst first, or ties.
 
     The others keep their decisions, so that the program only ever gains ways to do better.
     """
-    pool = program.pool
-    worth = float((program.prices * (pool.capacity - pool.slope * now.t)).sum())
-    regret = np.where(program.inside, 0.0, pool.regret(decision, now))
+    classes = program.classes
+    worth = float((program.prices * (classes.capacity - classes.slope * now.t)).sum())
+    regret = np.where(program.inside, 0.0, classes.regret(decision, now))
     if float(regret.sum()) > _REGRET * worth or worth <= 0:
         wrong = np.flatnonzero(regret > 0.01 * _REGRET * worth)
         return wrong[np.argsort(-regret[wrong], kind="stable")]
-    stuck = (now.way.slope > DUAL_TOLERANCE) | (pool.cap <= now.t)
-    return np.flatnonzero(stuck & ~program.inside & (pool.margin(now) < _TIED))
+    stuck = (now.way.slope > DUAL_TOLERANCE) | (classes.cap <= now.t)
+    return np.flatnonzero(stuck & ~program.inside & (classes.margin(now) < _TIED))
 
 
-def _least(margin: FloatArray, wanted: int) -> IntArray:
+def _smallest(margin: FloatArray, wanted: int) -> IntArray:
     if len(margin) <= wanted:
         return np.arange(len(margin))
     return np.argpartition(margin, wanted)[:wanted]
@@ -161,39 +165,39 @@ def _least(margin: FloatArray, wanted: int) -> IntArray:
 class _MarginalProgram:
     """The exact program of marginal and held classes, next to decided ones linear in t."""
 
-    def __init__(self, pool: Pool, cost: FloatArray, held: Held) -> None:
-        self.pool, self.cost, self.held = pool, cost, held
-        self.inside = np.zeros(len(pool.size), bool)
+    def __init__(self, classes: StageClasses, cost: FloatArray, held: FlexibleClasses) -> None:
+        self.classes, self.cost, self.held = classes, cost, held
+        self.inside = np.zeros(len(classes.size), bool)
         self.chosen = np.zeros(0, np.int64)
-        self.program = StageProgram(pool.capacity)
+        self.program = StageProgram(classes.capacity)
         self.program.add(held.gain, held.size)
         self.t = 0.0
-        self.prices = np.zeros(len(pool.capacity))
+        self.prices = np.zeros(len(classes.capacity))
 
     def extend(self, chosen: IntArray) -> None:
         """Take these classes in."""
-        pool, held = self.pool, self.held
+        classes, held = self.classes, self.held
         self.inside[chosen] = True
         self.chosen = np.concatenate([self.chosen, chosen])
-        self.program.add(pool.gain[:, chosen].T, pool.size[chosen])
-        gain = np.concatenate([held.gain, pool.gain[:, self.chosen].T])
-        size = np.concatenate([held.size, pool.size[self.chosen]])
+        self.program.add(classes.gain[:, chosen].T, classes.size[chosen])
+        gain = np.concatenate([held.gain, classes.gain[:, self.chosen].T])
+        size = np.concatenate([held.size, classes.size[self.chosen]])
         cost = np.concatenate([held.cost, self.cost[self.chosen]])
-        is_open = pool.gain.max(axis=1) > 0
-        self.table = ClassTable.given(gain, size, cost, is_open, 2.0 * float(pool.cap.max()))
+        is_open = classes.gain.max(axis=1) > 0
+        self.table = ClassTable.given(gain, size, cost, is_open, 2.0 * float(classes.cap.max()))
 
     def solve(self, decision: Decision) -> bool:
         """Find t, prices and the marginal classes' shares, the others deciding as given.
 
         Return False if the others leave too little for that.
         """
-        pool, held = self.pool, self.held
-        used, slope = pool.response(decision, ~self.inside)
-        room = pool.capacity + held.used - used + slope * decision.t
-        slope = slope + pool.slope
-        rising = pool.rising + float(pool.count[(decision.rate > 0) & ~self.inside].sum())
+        classes, held = self.classes, self.held
+        used, slope = classes.response(decision, ~self.inside)
+        room = classes.capacity + held.used - used + slope * decision.t
+        slope = slope + classes.slope
+        rising = classes.rising + float(classes.count[(decision.rate > 0) & ~self.inside].sum())
         self.program.set_outside_use(room, slope, rising)
-        count = np.concatenate([held.count, pool.count[self.chosen]])
+        count = np.concatenate([held.count, classes.count[self.chosen]])
         level = np.concatenate([held.level, np.zeros(len(self.chosen))])
         free = np.arange(len(count)) >= len(held.count)
         self.state = Filling(self.program, self.table, count, room, free, level)
@@ -211,9 +215,9 @@ class _MarginalProgram:
 
     def stage(self, decision: Decision, now: Decision) -> ManyClassStage:
         """Return the whole stage; if it is the last, the tie rule settles the program's shares."""
-        pool, state, first = self.pool, self.state, len(self.held.count)
-        share = decision.shares(self.t, pool.cap, len(pool.gain))
-        frozen = (now.way.slope > DUAL_TOLERANCE) | (pool.cap <= self.t)
+        classes, state, first = self.classes, self.state, len(self.held.count)
+        share = decision.shares(self.t, classes.cap, len(classes.gain))
+        frozen = (now.way.slope > DUAL_TOLERANCE) | (classes.cap <= self.t)
         frozen[self.chosen] = self.found.frozen[first:]
         total = self.vertex.total
         state.level = np.where(state.free, np.minimum(self.t, self.table.cap), state.level)

@@ -1,4 +1,4 @@
-"""A market in which everybody buys the same level per unit of weight, where that is cheapest.
+"""A market in which all rows buy the same level per unit of weight, where that is cheapest.
 
 At prices p a row buys where gain_lj / p_j is greatest, so the dual of the greatest equal level
 is a concave function of the few prices alone,
@@ -18,9 +18,9 @@ from fairlead.solve.linear import INFINITY, Columns, LinearProgram, solve_lp
 _SMOOTHING = tuple(2.0**-i for i in range(14))
 _NEWTON_STEPS = 2
 _REACH = 2.0
-"""how far a step may go in log prices, in units of the smoothing, beyond which it tells little"""
+"""greatest step in log prices, in units of the smoothing"""
 _CORE = 4
-"""how many rows per resource are left to the linear program at first"""
+"""rows per resource that are left to the linear program at first"""
 _NOISE = 1e-7
 """a part of a row's level below which the solver's answer is taken for 0"""
 FREE = 1e-9
@@ -37,13 +37,13 @@ def equal_bound(
     return float((capacity * prices).sum()) / need if need > 0 else 0.0
 
 
-class Market:
+class EqualLevelMarket:
     """Distinct rows that all buy the same level per weight, each able to use some resource."""
 
     def __init__(self, gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> None:
         self._gain, self._weight, self._capacity = gain, weight, capacity
 
-    def clear(self) -> tuple[FloatArray, FloatArray]:
+    def solve(self) -> tuple[FloatArray, FloatArray]:
         """Return rows × resources → amount, and the prices that prove it."""
         rows, width = self._gain.shape
         few = rows <= _CORE * width
@@ -141,7 +141,7 @@ class Market:
                 [np.full(rows, -1.0), slope, np.column_stack([np.ones(cells), takes]).ravel()]
             ),
         )
-        found = solve_lp(
+        solution = solve_lp(
             LinearProgram(
                 cost=np.append(-1.0, np.zeros(cells)),
                 matrix=matrix,
@@ -152,9 +152,9 @@ class Market:
             )
         )
         bought = np.zeros_like(gain)
-        bought[row, column] = np.maximum(found.value[1:], 0.0) * takes * self._capacity[column]
-        prices = np.maximum(-found.row_dual[rows:], 0.0) / self._capacity
-        return found.value[0] * scale, bought, prices
+        bought[row, column] = np.maximum(solution.value[1:], 0.0) * takes * self._capacity[column]
+        prices = np.maximum(-solution.row_dual[rows:], 0.0) / self._capacity
+        return solution.value[0] * scale, bought, prices
 
     def _without_rounding(self, amount: FloatArray, t: float, prices: FloatArray) -> FloatArray:
         """Return the same vertex without the solver's tolerances, where its equations tell it.
@@ -180,12 +180,12 @@ class Market:
         priced = np.isin(column, tight)
         matrix[sold[priced], index[priced]] = takes[split[row], column][priced]
         right = np.append(np.zeros(len(split)), np.ones(len(tight)))
-        found = np.linalg.lstsq(matrix, right)[0]
-        off = float(np.abs(matrix @ found - right).max(initial=0.0))
-        if off > 1e-12 or abs(found[0] - 1.0) > _NOISE or (found < 0).any():
+        solution = np.linalg.lstsq(matrix, right)[0]
+        off = float(np.abs(matrix @ solution - right).max(initial=0.0))
+        if off > 1e-12 or abs(solution[0] - 1.0) > _NOISE or (solution < 0).any():
             return amount
-        takes[split[row], column] *= found[1:]
-        takes[np.delete(np.arange(len(takes)), split)] *= found[0]
+        takes[split[row], column] *= solution[1:]
+        takes[np.delete(np.arange(len(takes)), split)] *= solution[0]
         sharp: FloatArray = takes * self._capacity
         return sharp
 

@@ -1,4 +1,4 @@
-"""The greatest total value without envy: nobody would rather have another's part of its weight.
+"""The greatest total value without envy: no row prefers another's bundle, scaled by weight.
 
 With bundles z_l per unit of weight the program over distinct rows is
 
@@ -6,7 +6,7 @@ With bundles z_l per unit of weight the program over distinct rows is
     s.t. gain_l · z_l >= gain_l · z_i  for all l, i,   Σ_l weight_l z_l <= capacity,   z >= 0.
 
 Most of its many envy rows never matter. It starts with those between rows that gain alike, and
-each time adds for every row the two bundles that it envies most, until nobody envies anybody.
+each time adds for every row the two bundles that it envies most, until no row envies another.
 """
 
 from dataclasses import dataclass
@@ -128,8 +128,8 @@ class _Program:
             bundle = self._optimum()
             envious, envied = self._most_violated_envy(bundle)
             if not len(envious):
-                found: FloatArray = bundle * self._split
-                return found
+                scaled: FloatArray = bundle * self._split
+                return scaled
             self._add_envy_rows(envious, envied)
 
     def prices(self) -> FloatArray:
@@ -165,10 +165,10 @@ class _Program:
         if status != highspy.HighsModelStatus.kOptimal:
             name = highs.modelStatusToString(status).lower()
             raise SolveError("no envy-free optimum", status=name, n_classes=len(self._part))
-        found = highs.getSolution()
-        self._dual = -np.array(found.row_dual)
+        solution = highs.getSolution()
+        self._dual = -np.array(solution.row_dual)
         self._dual[self._width :] *= -1.0
-        bundle: FloatArray = np.maximum(np.array(found.col_value), 0.0)
+        bundle: FloatArray = np.maximum(np.array(solution.col_value), 0.0)
         return bundle.reshape(self._value.shape)
 
     def _neighbours(self) -> tuple[IntArray, IntArray]:
@@ -186,15 +186,15 @@ class _Program:
         return np.concatenate([me, near]), np.concatenate([near, me])
 
     def _most_violated_envy(self, bundle: FloatArray) -> tuple[IntArray, IntArray]:
-        """Return who envies whom too much: for each row the worst few not yet forbidden."""
+        """Return (envious, envied) rows: for each row the worst few not yet forbidden."""
         other = self._value @ bundle.T
         envy = other - other.diagonal()[:, None]
         envy[self._known] = -np.inf
         count = min(_WORST, len(envy))
         worst = np.argsort(-envy.round(12), axis=1, kind="stable")[:, :count].ravel()
         me = np.repeat(np.arange(len(envy)), count)
-        found = envy[me, worst] > _MIN_ENVY
-        return me[found], worst[found]
+        envies = envy[me, worst] > _MIN_ENVY
+        return me[envies], worst[envies]
 
     def _add_envy_rows(self, envious: IntArray, envied: IntArray) -> None:
         code = np.unique(envious * len(self._part) + envied)

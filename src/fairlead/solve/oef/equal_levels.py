@@ -5,7 +5,7 @@ The program is
     max t   s.t.  Σ_j gain_lj x_lj = weight_l t,   Σ_l x_lj <= capacity_j,   x >= 0,
 
 max-min without a limit on what one row may hold. One market gives the greatest level that all
-can have; whom what it sells out of did not stop goes on in another.
+can have; rows that its exhausted resources did not stop continue in another.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fairlead.solve.certificate import certify
 from fairlead.solve.classes import merge
 from fairlead.solve.oef.dual_prices import (
     FREE,
-    Market,
+    EqualLevelMarket,
     equal_bound,
     usable_rows,
 )
@@ -26,7 +26,7 @@ from fairlead.solve.oef.dual_prices import (
 
 @dataclass(frozen=True, slots=True)
 class EqualLevelSolution:
-    """Amounts that give equal levels, and beyond these what those can have whom none stops."""
+    """Amounts that give equal levels, and more for rows that no resource stops."""
 
     gain: FloatArray
     weight: FloatArray
@@ -59,8 +59,8 @@ def solve_equal(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> E
     ``gain`` is rows × resources (0: of no use to the row), ``weight`` is above 0. Rows with
     equal gains get amounts in proportion to their weights; distinct rows and resources have
     together at least one more than there are amounts above 0. Where some rows cannot use the
-    resources that stop others, they go on to the greatest level that what these leave allows,
-    and so on. Neither the order of rows nor an earlier solve matters.
+    resources that stop others, they continue to the greatest level that the remaining resources
+    allow, and so on. Neither the order of rows nor an earlier solve matters.
     """
     amount = np.zeros_like(gain)
     open_ = capacity > 0
@@ -85,14 +85,14 @@ def _stages(
     free, usable = np.arange(len(gain)), capacity > 0
     while len(free):
         columns = usable.nonzero()[0]
-        market = Market(gain[np.ix_(free, columns)], weight[free], capacity[columns])
-        found, prices = market.clear()
+        market = EqualLevelMarket(gain[np.ix_(free, columns)], weight[free], capacity[columns])
+        found, prices = market.solve()
         amount[free] = 0.0
         amount[np.ix_(free, columns)] = found
         if not first.any():
             first[columns] = prices
         worth = prices * capacity[columns]
         usable[columns[worth > FREE * worth.sum()]] = False
-        # Who can still use something without a price was not stopped, and uses nothing else.
+        # A row that can still use an unpriced resource was not stopped, and uses nothing else.
         free = free[(gain[free] * usable > 0).any(axis=1)]
     return amount, first

@@ -1,7 +1,7 @@
 """Water-filling over options along a path, lexicographic by duals.
 
-A stage climbs the path to the greatest theta whose levels are feasible. Then whoever cannot rise
-any more, because its level has a price, is stopped, and the rest climbs on.
+A stage climbs the path to the greatest theta whose levels are feasible. Then classes that
+cannot rise further, because their levels have a price, are stopped, and the rest climbs on.
 """
 
 from dataclasses import dataclass
@@ -47,23 +47,23 @@ def fill_options(problem: OptionProblem, path: Path) -> OptionSolution:
     """Return the levels reached by climbing ``path`` in stages, and of the times the tie rule's.
 
     The tie rule: the least device time; what is still tied is decided by the options' ``tie``
-    numbers. Nobody is asked for more than its cap, whatever the path says.
+    numbers. No class is asked for more than its cap, even if the path exceeds it.
     """
-    filling = _Filling(problem, path.within(np.where(problem.count > 0, problem.cap, 0.0)))
+    filling = _OptionFilling(problem, path.within(np.where(problem.count > 0, problem.cap, 0.0)))
     stages: list[OptionStage] = []
     while filling.rises():
         stages.append(filling.stage())
     level = filling.path.level(filling.theta)
     for slack in SLACKS:
-        found = filling.program.minimise(problem.device_time, level * (1 - slack))
-        if found is not None:
-            time = problem.feasible(found.time)
+        vertex = filling.program.minimise(problem.device_time, level * (1 - slack))
+        if vertex is not None:
+            time = problem.feasible(vertex.time)
             return OptionSolution(problem, time, level, tuple(stages))
     raise SolveError("levels were lost", status="infeasible", n_classes=problem.classes)
 
 
-class _Filling:
-    """A water-filling on its way."""
+class _OptionFilling:
+    """A water-filling in progress."""
 
     def __init__(self, problem: OptionProblem, path: Path) -> None:
         self.problem = problem
@@ -73,17 +73,17 @@ class _Filling:
         self.theta = 0.0
 
     def rises(self) -> bool:
-        """Tell whether anybody may still rise."""
+        """Return whether any class may still rise."""
         return not self.stopped.all() and self.theta < self.path.top * (1 - 1e-12)
 
     def stage(self) -> OptionStage:
-        """Climb to the greatest feasible theta and stop whoever cannot rise from there."""
+        """Climb to the greatest feasible theta and stop the classes that cannot rise further."""
         climb = Climb(self.program, self.path, self.theta)
         theta, vertex = climb.greatest()
         level, rate = self.path.level(theta), climb.rate(theta)
         cap, free = self.problem.cap, ~self.stopped
         cost = _marginal_cost(self.problem, vertex) * cap
-        scale = max(float(vertex.prices.max()), float(vertex.wage.max()), 1e-300)
+        scale = max(float(vertex.prices.max()), float(vertex.time_price.max()), 1e-300)
         stopped = free & ((cost > _PRICED * scale) | (level >= cap * (1 - NEAR_TOLERANCE)))
         if theta >= self.path.top * (1 - 1e-12):
             stopped = free
@@ -109,5 +109,5 @@ def _marginal_cost(problem: OptionProblem, vertex: OptionVertex) -> FloatArray:
         np.minimum.at(more, problem.first, np.where(both > 0, surplus / both, np.inf))
         two = problem.paired & ~problem.twins & (problem.gain_second > 0)
         np.minimum.at(more, problem.second[two], surplus[two] / problem.gain_second[two])
-    cost: FloatArray = np.maximum(vertex.pull, 0.0) + np.where(np.isinf(more), 0.0, more)
+    cost: FloatArray = np.maximum(vertex.level_price, 0.0) + np.where(np.isinf(more), 0.0, more)
     return cost

@@ -22,7 +22,7 @@ _MAX_RATIO_ITERATIONS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Best:
+class BestTimes:
     """The times that are best, how good they are, and why nothing is better."""
 
     time: FloatArray
@@ -31,42 +31,42 @@ class Best:
     proof: Certificate | None = None
 
 
-def best_sum(problem: OptionProblem, value: FloatArray) -> Best:
+def best_sum(problem: OptionProblem, value: FloatArray) -> BestTimes:
     """Return the times with the greatest Σ value · y; of these the tie rule's."""
     if not len(value):
-        return Best(value, 0.0)
+        return BestTimes(value, 0.0)
     program = _Program(problem, np.zeros(problem.classes))
     first = program.maximise(value)
     program.settle(first)
     time = problem.feasible(program.least_device_time())
     reached = float((value * time).sum())
-    return Best(time, reached, _certificate(problem, value, first, reached))
+    return BestTimes(time, reached, _certificate(problem, value, first, reached))
 
 
-def best_ratio(problem: OptionProblem, value: FloatArray, cost: FloatArray) -> Best:
+def best_ratio(problem: OptionProblem, value: FloatArray, cost: FloatArray) -> BestTimes:
     """Return the times with the greatest Σ value · y / Σ cost · y; of these the greatest value.
 
     A ratio of sums is at most the greatest ratio of its parts, so only the options with that
     ratio are used, to the full. Every option has to cost something.
     """
     if not len(value):
-        return Best(value, 0.0)
+        return BestTimes(value, 0.0)
     ratio = value / cost
     best = float(ratio.max())
     only = np.where(ratio >= best * (1 - _SAME_RATIO), value, 0.0)
-    found = best_sum(problem, only)
-    time = np.where(only > 0, found.time, 0.0)
+    best_times = best_sum(problem, only)
+    time = np.where(only > 0, best_times.time, 0.0)
     reached = _ratio(value, cost, time)
-    return Best(time, reached, certify(np.zeros(len(problem.capacity)), best, reached))
+    return BestTimes(time, reached, certify(np.zeros(len(problem.capacity)), best, reached))
 
 
 def best_ratio_above(
     problem: OptionProblem, value: FloatArray, cost: FloatArray, level: FloatArray
-) -> Best:
+) -> BestTimes:
     """Return the times with the best ratio among those that miss ``level`` (classes) the least.
 
     What is missed is Σ_k n_k (level_k - reached_k) / level_k, over the classes that fall short.
-    The ratio is found by Dinkelbach's method: with r the ratio reached so far, the times that
+    The ratio is vertex by Dinkelbach's method: with r the ratio reached so far, the times that
     maximise Σ (value - r cost) · y have a better one, until that maximum is 0.
     """
     level = np.where(problem.cap > 0, level, 0.0)
@@ -74,21 +74,21 @@ def best_ratio_above(
         return best_ratio(problem, value, cost)
     program = _Program(problem, level)
     program.settle(program.least_shortfall())
-    found = program.maximise(value)
+    vertex = program.maximise(value)
     ratio = -np.inf
     for _ in range(_MAX_RATIO_ITERATIONS):
-        better = _ratio(value, cost, program.times(found))
+        better = _ratio(value, cost, program.times(vertex))
         if better <= ratio + _SAME_RATIO * abs(ratio):
             break
         ratio = better
-        found = program.maximise(_above(value, ratio * cost))
-    program.settle(found)
+        vertex = program.maximise(_margin_above(value, ratio * cost))
+    program.settle(vertex)
     program.settle(program.maximise(value))
     time = problem.feasible(program.least_device_time())
-    return Best(time, _ratio(value, cost, time))
+    return BestTimes(time, _ratio(value, cost, time))
 
 
-def _above(value: FloatArray, cost: FloatArray) -> FloatArray:
+def _margin_above(value: FloatArray, cost: FloatArray) -> FloatArray:
     """Return value - cost, 0 where they differ by rounding only: that is no reason to prefer."""
     gain = value - cost
     return np.where(np.abs(gain) > _SAME_RATIO * np.abs(value), gain, 0.0)
@@ -106,27 +106,27 @@ class _Program:
         self._problem = problem
         self.options = len(problem.resource)
         width, classes = len(problem.capacity), problem.classes
-        asked = (level * problem.count).nonzero()[0]
-        floor = (level * problem.count)[asked]
+        targets = (level * problem.count).nonzero()[0]
+        floor = (level * problem.count)[targets]
         lower = [np.full(width, -INFINITY), np.zeros(classes), np.full(classes, -INFINITY)]
         upper = [problem.capacity, np.full(classes, INFINITY), problem.count]
         if problem.extra is not None:
             lower.append(np.maximum(problem.extra.lower, -INFINITY))
             upper.append(np.minimum(problem.extra.upper, INFINITY))
         self._row_lower, self._row_upper = np.concatenate(lower), np.concatenate(upper)
-        self._row_lower[width + asked] = floor
-        # A column for each level asked for: the part of it that is not reached.
-        self._late = problem.count[asked]
-        matrix, ends = problem.matrix, 1 + np.arange(len(asked))
+        self._row_lower[width + targets] = floor
+        # A column for each level targets for: the part of it that is not reached.
+        self._late = problem.count[targets]
+        matrix, ends = problem.matrix, 1 + np.arange(len(targets))
         self._matrix = Columns(
             np.append(matrix.start, len(matrix.value) + ends),
-            np.append(matrix.row, width + asked),
+            np.append(matrix.row, width + targets),
             np.append(matrix.value, floor),
         )
         self._largest = np.zeros(len(self._row_lower))
         np.maximum.at(self._largest, self._matrix.row, np.abs(self._matrix.value))
-        self._lower = np.zeros(self.options + len(asked))
-        self._upper = np.append(np.full(self.options, INFINITY), np.ones(len(asked)))
+        self._lower = np.zeros(self.options + len(targets))
+        self._upper = np.append(np.full(self.options, INFINITY), np.ones(len(targets)))
 
     def maximise(self, value: FloatArray) -> LinearSolution:
         """Return the vertex of greatest Σ value · y."""
@@ -141,29 +141,31 @@ class _Program:
         cost = np.append(self._problem.device_time, np.zeros(len(self._late)))
         return self.times(self._solve(cost))
 
-    def settle(self, found: LinearSolution) -> None:
+    def settle(self, vertex: LinearSolution) -> None:
         """Admit from now on only what is as good as this vertex.
 
         By complementary slackness, that is all that leaves at its bound whatever has a price. A
         row's price counts as what it adds to the column that uses most of it, so that it and the
         columns' are measured against the same greatest one.
         """
-        row_worth = found.row_dual * self._largest
-        worth = np.concatenate([found.column_dual, row_worth])
+        row_worth = vertex.row_dual * self._largest
+        worth = np.concatenate([vertex.column_dual, row_worth])
         least = _PRICED * float(np.abs(worth).max(initial=0.0))
-        self._lower, self._upper = _held(self._lower, self._upper, found.column_dual, least)
-        self._row_lower, self._row_upper = _held(
+        self._lower, self._upper = _fix_priced_bounds(
+            self._lower, self._upper, vertex.column_dual, least
+        )
+        self._row_lower, self._row_upper = _fix_priced_bounds(
             self._row_lower, self._row_upper, row_worth, least
         )
 
-    def times(self, found: LinearSolution) -> FloatArray:
+    def times(self, vertex: LinearSolution) -> FloatArray:
         """Return options → total time."""
-        return found.value[: self.options]
+        return vertex.value[: self.options]
 
     def _solve(self, cost: FloatArray) -> LinearSolution:
         # Costs of order 1, so that tolerances mean the same in every unit.
         scale = float(np.abs(cost).max(initial=0.0)) or 1.0
-        found = solve_lp(
+        vertex = solve_lp(
             LinearProgram(
                 cost / scale,
                 self._matrix,
@@ -174,14 +176,14 @@ class _Program:
             )
         )
         return LinearSolution(
-            found.objective * scale,
-            found.value,
-            found.column_dual * scale,
-            found.row_dual * scale,
+            vertex.objective * scale,
+            vertex.value,
+            vertex.column_dual * scale,
+            vertex.row_dual * scale,
         )
 
 
-def _held(
+def _fix_priced_bounds(
     lower: FloatArray, upper: FloatArray, price: FloatArray, least: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the bounds with whatever has a price held at the one that it is priced for.
@@ -194,7 +196,7 @@ def _held(
 
 
 def _certificate(
-    problem: OptionProblem, value: FloatArray, found: LinearSolution, reached: float
+    problem: OptionProblem, value: FloatArray, vertex: LinearSolution, reached: float
 ) -> Certificate:
     """Return the proof by prices of devices and of members' time: none is worth less than is made.
 
@@ -202,7 +204,7 @@ def _certificate(
     Rounding is repaired by raising the members' prices q.
     """
     width, classes = len(problem.capacity), problem.classes
-    rows = -found.row_dual
+    rows = -vertex.row_dual
     rows[: width + 2 * classes] = np.maximum(rows[: width + 2 * classes], 0.0)
     rows[width : width + classes] = 0.0
     bound = problem.worth(rows, np.maximum(value - problem.priced(rows), 0.0))

@@ -20,7 +20,7 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import Columns
 
-ALONE = -1
+NO_PARTNER = -1
 """instead of a second class: the option has one member"""
 
 # The tie rule's perturbation, relative to an option's device time: far above HiGHS's dual
@@ -53,7 +53,7 @@ class OptionProblem:
     first: IntArray
     """options → class of the first member"""
     second: IntArray
-    """options → class of the second member, ALONE for none; the first's for two of one class"""
+    """options → class of the second member, or NO_PARTNER; the first's for two of one class"""
     gain_first: FloatArray
     """options → what a unit of time adds to the first member's level"""
     gain_second: FloatArray
@@ -90,7 +90,7 @@ class OptionProblem:
     @cached_property
     def paired(self) -> BoolArray:
         """options → it has two members."""
-        paired: BoolArray = self.second != ALONE
+        paired: BoolArray = self.second != NO_PARTNER
         return paired
 
     @cached_property
@@ -155,8 +155,8 @@ class OptionProblem:
         lift = np.zeros(classes)
         np.maximum.at(lift, self.first, np.where(self.paired, lacking / 2, lacking))
         np.maximum.at(lift, self.second[self.paired], lacking[self.paired] / 2)
-        wage = dual[width + classes : width + 2 * classes] + lift
-        total = float((self.capacity * dual[:width]).sum() + (self.count * wage).sum())
+        time_price = dual[width + classes : width + 2 * classes] + lift
+        total = float((self.capacity * dual[:width]).sum() + (self.count * time_price).sum())
         if self.extra is not None:
             price = dual[width + 2 * classes :]
             bound = np.where(price > 0, self.extra.upper, self.extra.lower)

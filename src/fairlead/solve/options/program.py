@@ -40,16 +40,16 @@ class OptionVertex:
     """options → total time"""
     prices: FloatArray
     """resources → price of a device"""
-    pull: FloatArray
+    level_price: FloatArray
     """classes → price of its level"""
-    wage: FloatArray
+    time_price: FloatArray
     """classes → price of a member's time"""
     extra: FloatArray
     """extra rows → price; positive where the upper bound holds, negative for the lower"""
     surplus: FloatArray
     """options → what its use costs more than it brings"""
     scale: float
-    """what a unit of rise is worth in these prices"""
+    """worth of a unit of rise in these prices"""
 
 
 class OptionProgram:
@@ -87,7 +87,7 @@ class OptionProgram:
         problem = self.problem
         self._ask(problem.count * level, problem.count * rate)
         weight = problem.count * rate / np.maximum(problem.cap, 1e-300)
-        # Makes a device's price about 1, whatever the levels' unit is.
+        # Makes a device's price about 1 in any unit of levels.
         total = float(weight[problem.cap > 0].sum())
         scale = 2.0 ** math.frexp(total)[1] if total > 0 else 1.0
         self._set_costs(np.zeros(len(self._cost)))
@@ -224,17 +224,17 @@ class OptionProgram:
         return surplus
 
     def _vertex(self, scale: float) -> OptionVertex:
-        found: Any = self._highs.getSolution()
-        value, dual = np.array(found.col_value), np.array(found.row_dual)
+        solution: Any = self._highs.getSolution()
+        value, dual = np.array(solution.col_value), np.array(solution.row_dual)
         time = np.zeros(len(self._cost))
         time[self._options] = value[_FIXED:]
         width, classes = len(self.problem.capacity), self.problem.classes
-        prices, pull, wage, extra, _ = np.split(
+        prices, level_price, time_price, extra, _ = np.split(
             dual, np.cumsum([width, classes, classes, len(self._lower) - width - 2 * classes])
         )
         surplus = self._surplus(self._cost, dual)
         return OptionVertex(
-            float(value[_RISE]), time, -prices, pull, -wage, -extra, surplus, scale
+            float(value[_RISE]), time, -prices, level_price, -time_price, -extra, surplus, scale
         )
 
 

@@ -1,4 +1,4 @@
-"""What a water-filling over options found, and why nothing is better."""
+"""Solution of a water-filling over options, with its proof."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from fairlead.solve.options.program import OptionVertex
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptionStage:
-    """Where one stage ended, the prices that prove it, and the classes it stopped."""
+    """The end of one stage, the prices that prove it, and the classes it stopped."""
 
     theta: float
     vertex: OptionVertex
@@ -47,22 +47,22 @@ class OptionSolution:
         if not self.stages or reached >= least_cap * (1 - 1e-9):
             return certify(none, least_cap, reached)
         vertex = self.stages[0].vertex
-        total = float((problem.count * np.maximum(vertex.pull, 0.0)).sum())
+        total = float((problem.count * np.maximum(vertex.level_price, 0.0)).sum())
         bound = min(least_cap, weighted_levels(problem, vertex) / max(total, 1e-300))
         return certify(np.maximum(vertex.prices, 0.0) / vertex.scale, bound, reached)
 
     def certify_theta(self) -> Certificate:
         """Proof, by prices, that no allocation reaches the path's levels beyond the first stage.
 
-        The path's levels there are taken to go on rising at the rates they end with, or faster.
+        The path's levels there are taken to keep rising at their last rates, or faster.
         """
         none = np.zeros(len(self.problem.capacity))
         if not self.stages:
             return Certificate(none, 0.0, 0.0)
         stage, count = self.stages[0], self.problem.count
-        weight = count * np.maximum(stage.vertex.pull, 0.0)
+        weight = count * np.maximum(stage.vertex.level_price, 0.0)
         rise = float((weight * stage.rate).sum())
-        if rise <= 0.0:  # nobody rises any more: the path's top
+        if rise <= 0.0:  # no class rises: the path's top
             return certify(none, stage.theta, stage.theta)
         spare = weighted_levels(self.problem, stage.vertex) - float((weight * stage.level).sum())
         prices = np.maximum(stage.vertex.prices, 0.0) / rise
@@ -77,6 +77,6 @@ def weighted_levels(problem: OptionProblem, vertex: OptionVertex) -> float:
     levels sum to at most Σ capacity p + Σ n q. Rounding is repaired by raising the wages. Extra
     rows add their price times their bound.
     """
-    weight, price = np.maximum(vertex.pull, 0.0), np.maximum(vertex.prices, 0.0)
-    rows = np.concatenate([price, -weight, np.maximum(vertex.wage, 0.0), vertex.extra])
+    weight, price = np.maximum(vertex.level_price, 0.0), np.maximum(vertex.prices, 0.0)
+    rows = np.concatenate([price, -weight, np.maximum(vertex.time_price, 0.0), vertex.extra])
     return problem.worth(rows, np.maximum(-problem.priced(rows), 0.0))

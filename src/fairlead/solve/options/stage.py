@@ -1,4 +1,4 @@
-"""One stage of a water-filling over options: how far up its path the levels still fit."""
+"""One stage of a water-filling over options: the greatest theta whose levels fit."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fairlead.solve.paths.path import Path
 NEAR_TOLERANCE = 1e-9  # relative: levels this close are the same
 _CLOSE = 1e-7  # relative: chords this short are all rounding
 _BEND = 1e-2  # relative to caps: a path that bends less is followed by its tangents
-_KINK = 1e-2  # relative: rates change by more where somebody reaches his cap
+_KINK = 1e-2  # relative: rates change by more where a class reaches its cap
 _MAX_PROGRAMS = 400
 # Levels are known up to rounding; all of them held exactly may just not fit.
 SLACKS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7)
@@ -31,7 +31,7 @@ class Climb:
         the levels at the chord's end fit. Where the path hardly bends on the way to what was
         reached, its tangent there comes closest (Newton's method).
         """
-        path, search = self._path, _Search(self._theta, self._path.top)
+        path, search = self._path, _ThetaSearch(self._theta, self._path.top)
         at = self._first_guess() if self._theta == 0.0 else self._theta
         tangent = at <= self._theta
         cap = np.maximum(self._problem.cap, 1e-300)
@@ -115,8 +115,8 @@ class Climb:
         raise SolveError("levels were lost", status="infeasible", n_classes=self._problem.classes)
 
 
-class _Search:
-    """Where the stage's end lies: at ``low`` levels fit, above ``high`` they do not."""
+class _ThetaSearch:
+    """Bracket of the stage's end: at ``low`` levels fit, above ``high`` they do not."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high
@@ -130,7 +130,7 @@ class _Search:
         return self.high <= self.low * (1 + _CLOSE)
 
     def next(self, at: float, reached: float, *, fits: bool) -> tuple[float, bool]:
-        """Take note of what the line at ``at`` reached; return where to look next.
+        """Record the theta that the line at ``at`` reached; return the next theta to try.
 
         ``fits``: the path asks for no more there than the line. With the place comes whether to
         go along the tangent from there.
@@ -154,7 +154,7 @@ class _Search:
         return self._chord_to(min(goal, self.high))
 
     def not_at(self, at: float) -> tuple[float, bool]:
-        """Take note that nothing fits along the tangent at ``at``; return where to look next."""
+        """Record that nothing fits along the tangent at ``at``; return the next theta to try."""
         self.high, self._bounded = min(self.high, at), True
         return self._middle()
 

@@ -1,4 +1,4 @@
-"""How far up a path all capacity could pay for everyone's cheapest way, at given prices.
+"""The greatest theta of a path that all capacity can pay for, at given prices.
 
 Any prices bound a path: feasible shares cannot cost more than all capacity is worth, so the
 path cannot be climbed beyond the greatest theta whose levels' cheapest ways cost no more. This
@@ -39,7 +39,7 @@ class ClimbingClasses:
 
     def ways(self, level: FloatArray, prices: FloatArray) -> Segments:
         """Return the cheapest ways to these levels."""
-        return self._hulls.over(level, prices[:, None] * self.size, careful=True)
+        return self._hulls.segments_at(level, prices[:, None] * self.size, careful=True)
 
     def greatest(self, prices: FloatArray, budget: float, low: float, high: float) -> float:
         """Return the greatest theta in [low, high] whose levels cost no more than ``budget``.

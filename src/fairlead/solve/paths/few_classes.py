@@ -1,7 +1,7 @@
 """The stages of a climb for a moderate number of classes, by simplex and prices.
 
 At a theta that is too great the levels can be scaled down until they fit; the prices there bound
-theta anew (``budget``), and so on until the levels fit as they are. Each bound is a Newton step
+theta again (``bound``), and so on until the levels fit as they are. Each bound is a Newton step
 from above, so a handful of programs make a stage.
 """
 
@@ -13,12 +13,12 @@ from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.hull import Hulls
 from fairlead.solve.max_min.program import StageProgram, Vertex
-from fairlead.solve.max_min_many.filling_state import Progress
+from fairlead.solve.max_min_many.filling_state import FillingProgress
 from fairlead.solve.paths.bound import ClimbingClasses
 from fairlead.solve.paths.path import Path
 
 STOP_TOLERANCE = 1e-9  # relative: a class stands at what the open resources give it
-PRICED = 1e-7  # relative to the greatest price
+PRICE_TOLERANCE = 1e-7  # relative to the greatest price
 _FITS = 1e-10
 _NO_BETTER = 1e-13
 _SLACKS = (1e-12, 1e-10, 1e-9, 1e-8)
@@ -26,58 +26,58 @@ _KEPT = 1e-7
 _MAX_PROGRAMS = 100
 
 
-def climb_few(now: Progress, path: Path, theta: float) -> None:
+def climb_few(now: FillingProgress, path: Path, theta: float) -> None:
     """Climb from ``theta`` to the end, the flexible classes keeping their levels."""
     rest = _FreeClasses(now)
     while rest.free.any():
         low = theta
         theta, prices = rest.climb_to_end(path, low)
-        level = np.minimum(path.level(theta)[rest.who], rest.gain.max(axis=1))
+        level = np.minimum(path.level(theta)[rest.index], rest.gain.max(axis=1))
         rest.level = np.where(rest.free, level, rest.level)
-        rest.usable &= ~priced(prices, rest.usable)
+        rest.usable &= ~priced_resources(prices, rest.usable)
         cap = np.where(rest.usable, rest.gain, 0.0).max(axis=1)
         stopped = rest.free & (cap <= rest.level * (1 + STOP_TOLERANCE))
         if not stopped.any():
-            raise SolveError("nobody was stopped", status="stalled", n_classes=len(cap))
+            raise SolveError("no class was stopped", status="stalled", n_classes=len(cap))
         rest.free &= ~stopped
         rest.note(theta, prices, stopped)
         bound = now.level.copy()
-        bound[rest.who] = np.where(rest.free, cap, rest.level)
+        bound[rest.index] = np.where(rest.free, cap, rest.level)
         path = path.within(bound)
     rest.close()
 
 
-def priced(prices: FloatArray, usable: BoolArray) -> BoolArray:
+def priced_resources(prices: FloatArray, usable: BoolArray) -> BoolArray:
     """Return which usable resources have a price, apart from noise.
 
     Those that are exhausted already may have any price, to keep the held classes in place.
     """
-    found: BoolArray = usable & (prices > PRICED * prices[usable].max(initial=0.0))
-    return found
+    is_priced: BoolArray = usable & (prices > PRICE_TOLERANCE * prices[usable].max(initial=0.0))
+    return is_priced
 
 
 class _FreeClasses:
     """The classes that are not settled: some keep their levels, the free ones climb."""
 
-    def __init__(self, now: Progress) -> None:
+    def __init__(self, now: FillingProgress) -> None:
         held, table = now.held(), now.table
         self.now = now
-        self.who = np.concatenate([now.flexible, np.flatnonzero(now.free)])
-        self.free = np.arange(len(self.who)) >= len(now.flexible)
+        self.index = np.concatenate([now.flexible, np.flatnonzero(now.free)])
+        self.free = np.arange(len(self.index)) >= len(now.flexible)
         self.usable = now.usable.copy()
         self.room = now.room() + held.used
-        gain = table.gain[self.who]
+        gain = table.gain[self.index]
         self.gain = np.where(self.free[:, None] & ~self.usable, 0.0, gain)
-        self.size, self.count = table.size[self.who], now.count[self.who]
-        self.level = now.level[self.who]
+        self.size, self.count = table.size[self.index], now.count[self.index]
+        self.level = now.level[self.index]
         self.program = self._new_program()
 
     def climb_to_end(self, path: Path, low: float) -> tuple[float, FloatArray]:
         """Return the greatest theta whose levels fit, and prices that prove it."""
         free = np.flatnonzero(self.free)
         gain = np.where(self.usable, self.gain[free], 0.0).T
-        climbers = ClimbingClasses(
-            np.ascontiguousarray(gain), self.size[free], self.count[free], path, self.who[free]
+        climbing = ClimbingClasses(
+            np.ascontiguousarray(gain), self.size[free], self.count[free], path, self.index[free]
         )
         holders = np.flatnonzero(~self.free)
         hulls = Hulls(np.ascontiguousarray(self.gain[holders].T)) if len(holders) else None
@@ -87,21 +87,21 @@ class _FreeClasses:
             budget = float((self.room * prices).sum())
             if hulls is not None:
                 worth = prices[:, None] * self.size[holders]
-                way = hulls.over(self.level[holders], worth, slopes=False)
+                way = hulls.segments_at(self.level[holders], worth, slopes=False)
                 budget -= float((self.count[holders] * way.cost).sum())
-            last, theta = theta, climbers.greatest(prices, max(budget, 0.0), low, theta)
+            last, theta = theta, climbing.greatest(prices, max(budget, 0.0), low, theta)
             if theta <= low * (1 + _NO_BETTER):
                 return low, prices
-            vertex = self._scaled(climbers.level(theta))
+            vertex = self._scaled(climbing.level(theta))
             stuck = theta >= last * (1 - _NO_BETTER) and theta < path.top
             if vertex.t >= 1 - _FITS or (stuck and vertex.t >= 1 - STOP_TOLERANCE):
                 return theta, prices if theta < path.top else np.zeros_like(prices)
             prices = vertex.prices
-        raise SolveError("prices did not settle", status="cycling", n_classes=len(self.who))
+        raise SolveError("prices did not settle", status="cycling", n_classes=len(self.index))
 
     def _scaled(self, level: FloatArray) -> Vertex:
         """Return the vertex with the greatest t <= 1 at which t times these levels fits."""
-        follows = np.zeros(len(self.who))
+        follows = np.zeros(len(self.index))
         follows[self.free] = level
         for slack in _SLACKS:
             # Levels are known up to rounding; held exactly they may just not fit.
@@ -115,7 +115,7 @@ class _FreeClasses:
                         return vertex
                 # A worn basis can mislead HiGHS into calling shares feasible that are not.
                 self.program = self._new_program()
-        raise SolveError("levels were lost", status="infeasible", n_classes=len(self.who))
+        raise SolveError("levels were lost", status="infeasible", n_classes=len(self.index))
 
     def _new_program(self) -> StageProgram:
         program = StageProgram(self.room)
@@ -123,7 +123,7 @@ class _FreeClasses:
         return program
 
     def _reaches_levels(self, vertex: Vertex, level: FloatArray) -> bool:
-        """Return whether the vertex really reaches these levels with what there is."""
+        """Return whether the vertex really reaches these levels within the resources."""
         reached = (self.gain * vertex.total).sum(axis=1)
         wanted = self.count * level
         used = (self.size[:, None] * vertex.total).sum(axis=0)
@@ -135,15 +135,15 @@ class _FreeClasses:
     def note(self, theta: float, prices: FloatArray, stopped: BoolArray) -> None:
         """Record a stage."""
         frozen = np.zeros(len(self.now.count), bool)
-        frozen[self.who[stopped]] = True
+        frozen[self.index[stopped]] = True
         level = self.now.level.copy()
-        level[self.who] = self.level
+        level[self.index] = self.level
         self.now.note(theta, prices, frozen, level)
 
     def close(self) -> None:
-        """Let the tie rule choose the shares, now that every level is known."""
-        cost = self.now.table.cost[self.who]
+        """Apply the tie rule to the shares, now that every level is known."""
+        cost = self.now.table.cost[self.index]
         vertex = self.program.least_cost(self.count, self.level, cost)
         if not self._reaches_levels(vertex, self.level):
             vertex = self._new_program().least_cost(self.count, self.level, cost)
-        self.now.share[self.who] = vertex.total / self.count[:, None]
+        self.now.share[self.index] = vertex.total / self.count[:, None]

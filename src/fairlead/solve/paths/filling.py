@@ -24,7 +24,7 @@ from fairlead.solve.max_min.problem import (
     feasible,
     usable_classes,
 )
-from fairlead.solve.max_min_many.filling_state import Progress
+from fairlead.solve.max_min_many.filling_state import FillingProgress
 from fairlead.solve.paths.bound import ClimbingClasses
 from fairlead.solve.paths.few_classes import climb_few
 from fairlead.solve.paths.many_classes import ClimbStage, climb_stage_many
@@ -61,7 +61,7 @@ class ClimbSolution:
 
     @property
     def theta(self) -> float:
-        """Where the resources first stopped somebody; the path's top if they never did."""
+        """The theta at which resources first stopped a class, or the path's top."""
         return self.stages[0].level if self.stages else self.path.top
 
     @property
@@ -96,11 +96,11 @@ def path_bound(problem: MaxMinProblem, path: Path, prices: FloatArray) -> float:
     if not len(live):
         return path.top
     gain = np.where(problem.capacity > 0, problem.gain, 0.0)[live]
-    climbers = ClimbingClasses(
+    climbing = ClimbingClasses(
         np.ascontiguousarray(gain.T), problem.size[live], problem.count[live], path, live
     )
     budget = float((problem.capacity * prices).sum())
-    return climbers.greatest(prices, budget, 0.0, path.top)
+    return climbing.greatest(prices, budget, 0.0, path.top)
 
 
 def climb(problem: MaxMinProblem, path: Path, few: int = SIMPLEX_CLASSES) -> ClimbSolution:
@@ -113,7 +113,7 @@ def climb(problem: MaxMinProblem, path: Path, few: int = SIMPLEX_CLASSES) -> Cli
     table = ClassTable.of(problem.gain, problem.size, problem.capacity > 0)
     count = problem.count * (table.cap > 0)
     path = path.within(np.where(count > 0, table.cap, 0.0))
-    now = Progress(table, count, problem.capacity)
+    now = FillingProgress(table, count, problem.capacity)
     _climb(now, path, few)
     share = feasible(problem, now.share)
     share[problem.count <= 0] = 0.0
@@ -136,13 +136,13 @@ def climb_first_stage(problem: MaxMinProblem, path: Path) -> ClimbSolution:
     rising = live & (level > 0)
     scaled = problem.gain / np.where(rising, level, 1.0)[:, None]
     part = MaxMinProblem(scaled, problem.size, problem.count * rising, problem.capacity)
-    found = solve_least_level(part)
-    solution = ClimbSolution(problem, path, found.share, ())
-    prices = found.stages[0].prices if found.stages else np.zeros(len(problem.capacity))
+    least = solve_least_level(part)
+    solution = ClimbSolution(problem, path, least.share, ())
+    prices = least.stages[0].prices if least.stages else np.zeros(len(problem.capacity))
     return replace(solution, stages=(Stage(solution.reached(), prices, np.flatnonzero(rising)),))
 
 
-def _climb(now: Progress, path: Path, few: int) -> None:
+def _climb(now: FillingProgress, path: Path, few: int) -> None:
     theta, width = 0.0, len(now.capacity)
     while now.free.any():
         index = np.flatnonzero(now.free)
@@ -150,39 +150,39 @@ def _climb(now: Progress, path: Path, few: int) -> None:
         if rest.fits(rest.best * now.count[index, None], now.room()):
             now.share[index] = rest.best
             now.flexible = np.concatenate([now.flexible, index[~rest.alone]])
-            now.note(path.top, np.zeros(width), now.free, _spread(now, rest.cap))
+            now.note(path.top, np.zeros(width), now.free, _expand_to_all_classes(now, rest.cap))
             break
-        rung = None
+        stage = None
         if len(index) > few and width <= _MAX_RESOURCES:
-            rung = climb_stage_many(now, path, index, rest, theta)
-        if rung is None:
+            stage = climb_stage_many(now, path, index, rest, theta)
+        if stage is None:
             if len(index) > _MAX_SIMPLEX_CLASSES:
                 why = "too many marginal classes"
                 raise SolveError(why, status="stalled", n_classes=len(index))
             climb_few(now, path, theta)
             return
-        theta = rung.theta
-        path = path.within(_stop(now, rung))
+        theta = stage.theta
+        path = path.within(_freeze_stopped(now, stage))
     if len(now.stages) > 1:
         now.settle()
 
 
-def _stop(now: Progress, rung: ClimbStage) -> FloatArray:
+def _freeze_stopped(now: FillingProgress, stage: ClimbStage) -> FloatArray:
     """Stop whom the stage stops; return classes → cap from now on."""
-    index, table = rung.index, now.table
-    now.share[now.flexible] = rung.held_share
+    index, table = stage.index, now.table
+    now.share[now.flexible] = stage.held_share
     frozen = np.zeros(len(now.count), bool)
-    frozen[index[rung.stopped]] = True
-    now.share[index[rung.stopped]] = rung.share[rung.stopped]
-    tied = index[rung.marginal]
+    frozen[index[stage.stopped]] = True
+    now.share[index[stage.stopped]] = stage.share[stage.stopped]
+    tied = index[stage.marginal]
     now.flexible = np.concatenate([now.flexible, tied[frozen[tied]]])
-    now.usable = now.usable & ~rung.priced
-    now.note(rung.theta, rung.prices, frozen, _spread(now, rung.level))
+    now.usable = now.usable & ~stage.priced
+    now.note(stage.theta, stage.prices, frozen, _expand_to_all_classes(now, stage.level))
     open_cap = np.where(now.usable, table.gain, 0.0).max(axis=1)
     return np.where(now.free, open_cap, now.level)
 
 
-def _spread(now: Progress, level: FloatArray) -> FloatArray:
+def _expand_to_all_classes(now: FillingProgress, level: FloatArray) -> FloatArray:
     """Return the free classes' levels as those of all classes."""
     whole = now.level.copy()
     whole[now.free] = level

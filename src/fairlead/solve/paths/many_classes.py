@@ -8,7 +8,7 @@ the few for which two ways cost nearly the same share what the others leave. So:
 2. decide all classes whose cheapest way is clear, and give the others with theta to a small
    exact program, along the path's tangent, which returns a better theta and better prices;
 3. check every decision and the tangent there; move who was wrong into the program, follow the
-   path's bend, and repeat until nobody could do better. What is proved then is proved for all.
+   path's bend, and repeat until no class could do better. The proof then holds for all classes.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from fairlead.model.errors import SolveError
 from fairlead.solve.hull import ByteArray, Hulls
 from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.program import StageProgram
-from fairlead.solve.max_min_many.filling_state import Progress
+from fairlead.solve.max_min_many.filling_state import FillingProgress
 from fairlead.solve.max_min_many.price_estimate import estimate
-from fairlead.solve.max_min_many.pricing import Pool, pick
-from fairlead.solve.max_min_many.stage import Held
+from fairlead.solve.max_min_many.pricing import StageClasses, select_rows
+from fairlead.solve.max_min_many.stage import FlexibleClasses
 from fairlead.solve.paths.bound import ClimbingClasses
-from fairlead.solve.paths.few_classes import STOP_TOLERANCE, priced
+from fairlead.solve.paths.few_classes import STOP_TOLERANCE, priced_resources
 from fairlead.solve.paths.path import Path
 
 _MAX_ITERATIONS = 60
@@ -43,7 +43,7 @@ _NEAR_KINK = 16.0  # levels are known much better than prices
 
 @dataclass(frozen=True, slots=True)
 class ClimbStage:
-    """Where a stage ended: theta, its prices, the free classes' levels and shares, who stops."""
+    """The end of a stage: theta, prices, the free classes' levels and shares, and who stops."""
 
     index: IntArray  # the free classes' places among all
     theta: float
@@ -57,20 +57,20 @@ class ClimbStage:
 
 
 def climb_stage_many(
-    now: Progress, path: Path, index: IntArray, rest: ClassTable, low: float
+    now: FillingProgress, path: Path, index: IntArray, rest: ClassTable, low: float
 ) -> ClimbStage | None:
     """Return the stage of the free classes ``index`` from theta ``low`` on, None if it stalls.
 
     ``rest`` is their table; the path stays within its caps.
     """
     gain = np.ascontiguousarray(rest.gain.T)
-    climbers = ClimbingClasses(gain, rest.size, now.count[index], path, index)
-    stage = _ClimbStageSolver(climbers, rest.cost, now.held(), now.room(), low)
+    climbing = ClimbingClasses(gain, rest.size, now.count[index], path, index)
+    solver = _ClimbStageSolver(climbing, rest.cost, now.held(), now.room(), low)
     try:
-        rung = stage.rung(index) if stage.settle() else None
+        stage = solver.finished(index) if solver.settle() else None
     except (SolveError, np.linalg.LinAlgError):
         return None
-    return rung if rung is not None and rung.stopped.any() else None
+    return stage if stage is not None and stage.stopped.any() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class _ClassLevels:
     @classmethod
     def of(
         cls,
-        climbers: ClimbingClasses,
+        climbing: ClimbingClasses,
         theta: float,
         back: float,
         low: ByteArray,
@@ -99,21 +99,21 @@ class _ClassLevels:
 
         With ``back`` next to ``theta`` they are the tangent's.
         """
-        level, gain = climbers.level(theta), climbers.gain
+        level, gain = climbing.level(theta), climbing.gain
         mixed = low >= 0
-        bottom = np.where(mixed, pick(gain, low), 0.0)
-        length = pick(gain, high) - bottom
+        bottom = np.where(mixed, select_rows(gain, low), 0.0)
+        length = select_rows(gain, high) - bottom
         speed = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
         upper = (level - bottom) * speed
         lower = np.where(mixed, 1.0 - upper, 0.0)
         if back < theta * (1 - _TANGENT):
-            rise = (level - climbers.level(back)) / (theta - back)
+            rise = (level - climbing.level(back)) / (theta - back)
         else:
-            rise = climbers.rate(theta)
+            rise = climbing.rate(theta)
         return cls(theta, level, rise, low, high, lower, upper, speed)
 
     def use(self, held: FloatArray, width: int) -> tuple[FloatArray, FloatArray]:
-        """Return the resources used by so many devices of each class, and more per theta."""
+        """Return the resources that ``held`` devices of each class use, and more per theta."""
         more = held * self.speed * self.rise
         used = _total(self.high, held * self.upper, width)
         used += _total(self.low, held * self.lower, width)
@@ -138,39 +138,44 @@ class _ClimbStageSolver:
     """A stage on its way: what is decided, and the program of all that is not."""
 
     def __init__(
-        self, climbers: ClimbingClasses, cost: FloatArray, held: Held, room: FloatArray, low: float
+        self,
+        climbing: ClimbingClasses,
+        cost: FloatArray,
+        held: FlexibleClasses,
+        room: FloatArray,
+        low: float,
     ) -> None:
-        self.climbers, self.cost, self.held, self.room = climbers, cost, held, room
+        self.climbing, self.cost, self.held, self.room = climbing, cost, held, room
         self.capacity = room + held.used
         self.width = len(room)
-        self.usable = climbers.gain.max(axis=1) > 0
-        self.inside = np.zeros(len(climbers.size), bool)
+        self.usable = climbing.gain.max(axis=1) > 0
+        self.inside = np.zeros(len(climbing.size), bool)
         self.chosen = np.zeros(0, np.int64)
         self.program = StageProgram(self.capacity)
         self.program.add(held.gain, held.size)
         self._held_hulls = Hulls(np.ascontiguousarray(held.gain.T)) if len(held.size) else None
-        self._rivals = (climbers.gain == climbers.cap).sum(axis=0) > 1
-        self.devices = climbers.count * climbers.size
+        self._rivals = (climbing.gain == climbing.cap).sum(axis=0) > 1
+        self.devices = climbing.count * climbing.size
         self.low = self.back = low
-        self.ahead = _AHEAD
+        self._lookahead_step = _AHEAD
         self.bound, self.prices = self._start(low)
         self.theta = self.bound
 
     def _start(self, low: float) -> tuple[float, FloatArray]:
         """Return the estimated prices of the stage's end, and the theta to which they lead."""
-        climbers, top = self.climbers, self.climbers.path.top
+        climbing, top = self.climbing, self.climbing.path.top
         prices = self.usable.astype(np.float64)
-        theta = climbers.greatest(prices, self.budget(prices), low, top)
+        theta = climbing.greatest(prices, self.budget(prices), low, top)
         for _ in range(3):
-            level = climbers.level(theta)
-            up = np.flatnonzero(level > 1e-9 * climbers.cap)
+            level = climbing.level(theta)
+            up = np.flatnonzero(level > 1e-9 * climbing.cap)
             if not len(up):
                 break
-            scaled = np.ascontiguousarray(climbers.gain[:, up] / level[up])
-            pool = Pool(scaled, climbers.size[up], climbers.count[up], self.room)
+            scaled = np.ascontiguousarray(climbing.gain[:, up] / level[up])
+            classes = StageClasses(scaled, climbing.size[up], climbing.count[up], self.room)
             last = theta
-            prices = estimate(pool)[1]
-            theta = climbers.greatest(prices, self.budget(prices), low, theta)
+            prices = estimate(classes)[1]
+            theta = climbing.greatest(prices, self.budget(prices), low, theta)
             if theta > 0.9 * last:
                 break
         return theta, prices
@@ -180,14 +185,16 @@ class _ClimbStageSolver:
         worth = float((self.capacity * prices).sum())
         if self._held_hulls is not None:
             held = self.held
-            way = self._held_hulls.over(held.level, prices[:, None] * held.size, slopes=False)
+            way = self._held_hulls.segments_at(
+                held.level, prices[:, None] * held.size, slopes=False
+            )
             worth -= float((held.count * way.cost).sum())
         return max(worth, 0.0)
 
     def settle(self) -> bool:
         """Find the stage's end; return False if that takes too much."""
-        at = self._ahead(self.bound)
-        way = self.climbers.ways(self.climbers.level(at), self.prices)
+        at = self._lookahead(self.bound)
+        way = self.climbing.ways(self.climbing.level(at), self.prices)
         self._take(at, way.low, way.high)
         self._extend(self._least_certain(_FIRST_MARGINAL))
         for _ in range(_MAX_ITERATIONS):
@@ -209,26 +216,26 @@ class _ClimbStageSolver:
         return False
 
     def _take(self, at: float, low: ByteArray, high: ByteArray) -> None:
-        self.stand = _ClassLevels.of(self.climbers, at, self.back, low, high)
+        self.stand = _ClassLevels.of(self.climbing, at, self.back, low, high)
 
     def _check(self) -> IntArray | None:
         """Look at everyone at the program's theta and prices; return None if all is right.
 
         Otherwise return who must join the program, with the next stand in place.
         """
-        climbers, stand, prices = self.climbers, self.stand, self.prices
-        level = climbers.level(self.theta)
+        climbing, stand, prices = self.climbing, self.stand, self.prices
+        level = climbing.level(self.theta)
         chord = stand.level + stand.rise * (self.theta - stand.theta)
-        bend = np.abs(level - chord) / np.maximum(level, 1e-6 * climbers.cap)
+        bend = np.abs(level - chord) / np.maximum(level, 1e-6 * climbing.cap)
         bent = float(bend.max()) > _BEND
-        at = self._ahead(self.theta)
+        at = self._lookahead(self.theta)
         if bent:
             last = self.bound
-            self.bound = climbers.greatest(prices, self.budget(prices), self.low, last)
-            at = self._ahead(self.bound)
+            self.bound = climbing.greatest(prices, self.budget(prices), self.low, last)
+            at = self._lookahead(self.bound)
             # Newton's next step will be shorter than this one.
             self.back = max(self.low, at - 2.0 * (last - self.bound))
-        way = climbers.ways(climbers.level(at), prices)
+        way = climbing.ways(climbing.level(at), prices)
         self._take(at, stand.low, stand.high)
         upper = self.stand.upper
         lost = ~self.inside & ((upper < -1e-9) | (upper > 1 + 1e-9))
@@ -247,54 +254,54 @@ class _ClimbStageSolver:
 
     def _unresolved_ties(self) -> IntArray | None:
         """Return who is tied and must join, with everyone else right; None if that is nobody."""
-        climbers, prices, stand = self.climbers, self.prices, self.stand
-        top = climbers.path.top
+        climbing, prices, stand = self.climbing, self.prices, self.stand
+        top = climbing.path.top
         if self.theta >= top * (1 - 2 * STOP_TOLERANCE) and not prices.any():
             # Everyone fits at its cap, now that the held classes have made room.
             self.theta, self.back = top, np.inf
             self._take(top, stand.low, stand.high)
             return None
         beyond = self.theta * (1 + 1e3 * STOP_TOLERANCE)
-        bound = climbers.greatest(prices, self.budget(prices), self.theta, beyond)
+        bound = climbing.greatest(prices, self.budget(prices), self.theta, beyond)
         if bound > self.theta * (1 + STOP_TOLERANCE):
             # A kink of the path stopped the program, not the resources: look beyond it.
             if self.back == np.inf:
-                self.ahead *= 10.0
+                self._lookahead_step *= 10.0
             self.back = np.inf
-            self._take(self._ahead(self.theta), stand.low, stand.high)
+            self._take(self._lookahead(self.theta), stand.low, stand.high)
             return np.zeros(0, np.int64)
         stuck = self._stopped(stand.level) & (stand.level > 0)
         tied = np.flatnonzero(stuck & ~self.inside & (self._margin(stand, prices) < _TIED))
         return tied[:_MAX_ADDED] if len(tied) else None
 
-    def _ahead(self, theta: float) -> float:
-        top = self.climbers.path.top
-        return min(max(theta, self.low) * (1 + self.ahead), top * (1 - STOP_TOLERANCE))
+    def _lookahead(self, theta: float) -> float:
+        top = self.climbing.path.top
+        return min(max(theta, self.low) * (1 + self._lookahead_step), top * (1 - STOP_TOLERANCE))
 
     def _solve(self) -> bool:
         """Find theta, prices and the marginal classes' shares, the others deciding as given.
 
         Return False if the others leave too little for that.
         """
-        climbers, held, chosen, stand = self.climbers, self.held, self.chosen, self.stand
+        climbing, held, chosen, stand = self.climbing, self.held, self.chosen, self.stand
         outside = self.devices * ~self.inside
         used, slope = stand.use(outside, self.width)
-        members = float(climbers.count[stand.rise > 0].sum())
+        members = float(climbing.count[stand.rise > 0].sum())
         # In units in which a class rises by 1 for 1 on average, the duals are near 1.
-        unit = float((climbers.count * stand.rise).sum()) / max(members, 1.0)
+        unit = float((climbing.count * stand.rise).sum()) / max(members, 1.0)
         if unit <= 0:
             return False
         room = self.capacity - used + slope * stand.theta
-        others = float(climbers.count[(stand.rise > 0) & ~self.inside].sum())
+        others = float(climbing.count[(stand.rise > 0) & ~self.inside].sum())
         self.program.set_outside_use(room, slope / unit, others)
         rise, nobody = stand.rise[chosen], np.zeros(len(held.count))
-        count = np.concatenate([held.count, climbers.count[chosen]])
+        count = np.concatenate([held.count, climbing.count[chosen]])
         base = np.concatenate([held.level, stand.level[chosen] - rise * stand.theta])
         follows = np.concatenate([nobody, rise / unit])
         for slack in _SLACKS:
             base[: len(nobody)] = held.level * (1 - slack)
             vertex = self.program.maximise_level(
-                count, base, follows, 2.0 * climbers.path.top * unit
+                count, base, follows, 2.0 * climbing.path.top * unit
             )
             if vertex is not None or not len(nobody):
                 break
@@ -310,8 +317,8 @@ class _ClimbStageSolver:
         if len(chosen):
             self.inside[chosen] = True
             self.chosen = np.concatenate([self.chosen, chosen])
-            climbers = self.climbers
-            self.program.add(climbers.gain[:, chosen].T, climbers.size[chosen])
+            climbing = self.climbing
+            self.program.add(climbing.gain[:, chosen].T, climbing.size[chosen])
 
     def _least_certain(self, wanted: int) -> IntArray:
         """Return the outside classes whose ways are least clear."""
@@ -323,16 +330,19 @@ class _ClimbStageSolver:
 
     def _regret(self, stand: _ClassLevels, cost: FloatArray) -> FloatArray:
         """Return classes → what its way costs more than the cheapest."""
-        climbers, prices = self.climbers, self.prices
-        worth = prices[:, None] * climbers.size
-        own = pick(worth, stand.high) * stand.upper + pick(worth, stand.low) * stand.lower
-        return np.where(self.inside, 0.0, climbers.count * (own - cost))
+        climbing, prices = self.climbing, self.prices
+        worth = prices[:, None] * climbing.size
+        own = (
+            select_rows(worth, stand.high) * stand.upper
+            + select_rows(worth, stand.low) * stand.lower
+        )
+        return np.where(self.inside, 0.0, climbing.count * (own - cost))
 
     def _margin(self, stand: _ClassLevels, prices: FloatArray) -> FloatArray:
         """Return classes → relative change of prices or level that could change its way."""
-        climbers, level = self.climbers, stand.level
-        gain, worth = climbers.gain, prices[:, None] * climbers.size
-        way = climbers.ways(level, prices)
+        climbing, level = self.climbing, stand.level
+        gain, worth = climbing.gain, prices[:, None] * climbing.size
+        way = climbing.ways(level, prices)
         intercept = way.cost - way.slope * level
         support = intercept + way.slope * gain
         spare = (worth - support) / np.maximum(worth + support, 1e-200)
@@ -347,23 +357,23 @@ class _ClimbStageSolver:
         near = np.abs(gain / np.maximum(level, 1e-300) - 1.0).min(axis=0)
         least = np.minimum(least, _NEAR_KINK * near)
         # At its cap a class has no choice left, unless two resources give the cap.
-        capped = level >= climbers.cap * (1 - _BEND)
+        capped = level >= climbing.cap * (1 - _BEND)
         settled = (level <= 0) | (capped & ~self._rivals)
         return np.where(settled, np.inf, np.maximum(least, 0.0))
 
     def _stopped(self, level: FloatArray) -> BoolArray:
-        closed = priced(self.prices, self.usable)[:, None]
-        cap = np.where(closed, 0.0, self.climbers.gain).max(axis=0)
+        closed = priced_resources(self.prices, self.usable)[:, None]
+        cap = np.where(closed, 0.0, self.climbing.gain).max(axis=0)
         stopped: BoolArray = cap <= level * (1 + STOP_TOLERANCE)
         return stopped
 
-    def rung(self, index: IntArray) -> ClimbStage:
+    def finished(self, index: IntArray) -> ClimbStage:
         """Return the stage; if it is the last, the tie rule settles the program's shares."""
-        climbers, held, chosen, stand = self.climbers, self.held, self.chosen, self.stand
+        climbing, held, chosen, stand = self.climbing, self.held, self.chosen, self.stand
         first = len(held.count)
         stopped = self._stopped(stand.level)
         share, total = stand.shares(self.width), self.vertex.total
-        count = np.concatenate([held.count, climbers.count[chosen]])
+        count = np.concatenate([held.count, climbing.count[chosen]])
         if stopped.all():
             used, _ = stand.use(self.devices * ~self.inside, self.width)
             self.program.set_outside_use(self.capacity - used, np.zeros(self.width), 0.0)
@@ -372,7 +382,7 @@ class _ClimbStageSolver:
             total = self.program.least_cost(count, level, cost).total
         own = total / count[:, None]
         share[chosen] = own[first:]
-        closed = priced(self.prices, self.usable)
+        closed = priced_resources(self.prices, self.usable)
         return ClimbStage(
             index,
             self.theta,

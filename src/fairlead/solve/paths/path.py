@@ -1,4 +1,4 @@
-"""How levels are to rise together: the path that a water-filling climbs."""
+"""The path that a water-filling climbs: the levels of all classes at each theta."""
 
 from typing import Protocol
 

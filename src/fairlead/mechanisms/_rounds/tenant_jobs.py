@@ -1,0 +1,161 @@
+"""Tenants' devices as time shares of their jobs."""
+
+from dataclasses import dataclass, is_dataclass, replace
+
+import numpy as np
+
+from fairlead.mechanisms.base import RealisesPolicy
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.capabilities import Capabilities, capabilities_of
+from fairlead.model.errors import UsageError
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import Policy, job_allocation
+from fairlead.policies.rules.tenant_rows import SupportsDivision, TenantTable
+
+_MAX_OFFERS = 100
+_TINY = 1e-9
+"""devices, relative to all of the accelerator, that are not worth offering"""
+
+
+def job_rows(policy: Policy) -> Policy:
+    """Return the policy with its devices of tenants as time shares of jobs.
+
+    A policy around another one (priorities, quotas) stays around it, and so deals with what
+    jobs can really use.
+    """
+    if isinstance(policy, SupportsDivision):
+        return TenantJobShares(policy)
+    if not isinstance(policy, RealisesPolicy) or not is_dataclass(policy):
+        raise UsageError(
+            "this mechanism divides devices of tenants, which the policy does not give;"
+            " leave out --mechanism"
+        )
+    return replace(policy, policy=job_rows(policy.policy))
+
+
+@dataclass(frozen=True)
+class TenantJobShares:
+    """A policy's devices of tenants as time shares of jobs: no device idle that a job could use.
+
+    Within a tenant jobs have time in proportion to their weights, or, where it asks for
+    ``fifo``, those that came first have all of theirs first.
+    """
+
+    policy: SupportsDivision
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy; a job's devices are counted by its gang alone."""
+        return replace(capabilities_of(self.policy), per_accelerator_gangs=False)
+
+    def allocate(self, snap: Snapshot) -> Allocation:
+        """Return the jobs' shares of time on each accelerator."""
+        division = self.policy.divide(snap)
+        table = division.table
+        row, gang = table.row_of_job, snap.gang
+        runs = row >= 0
+        demand = np.bincount(row[runs], gang[runs], len(table.tenant)).astype(float)
+        held = redistribute(table, division.devices, demand)
+        share = np.zeros((len(row), len(snap.capacity)))
+        first_come = np.array([tenant.inner == "fifo" for tenant in snap.tenants] or [False])
+        in_order = first_come[np.minimum(table.tenant, len(first_come) - 1)]
+        jobs = runs.nonzero()[0]
+        fair = jobs[~in_order[row[jobs]]]
+        share[fair] = _fair_shares(held, row[fair], gang[fair], snap.weight[fair])
+        queued = jobs[in_order[row[jobs]]]
+        queued = queued[np.lexsort((snap.job[queued], snap.arrival_at[queued], row[queued]))]
+        share[queued] = _queued_shares(held, table.gain, row[queued], gang[queued])
+        share[share < 1e-12] = 0.0
+        used = (share * gang[:, None]).sum(axis=0)
+        share *= np.minimum(1.0, table.capacity / np.maximum(used, 1e-300))
+        return job_allocation(snap, share)
+
+
+def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) -> FloatArray:
+    """Return virtual tenants × accelerators → devices, none idle that a tenant could use.
+
+    No tenant holds more than its ``demand``; of its devices it keeps the fastest. The rest is
+    offered repeatedly, by weight, to tenants that have too few or slower ones.
+    """
+    held = _fastest(devices, table.gain, demand)
+    for _ in range(_MAX_OFFERS):
+        spare = np.maximum(table.capacity - held.sum(axis=0), 0.0)
+        wants = _wants_more(held, table.gain, demand) & (spare > _TINY * table.capacity)
+        claim = wants * table.weight[:, None]
+        offer = np.divide(spare * claim, claim.sum(axis=0), out=np.zeros_like(claim), where=wants)
+        better = _fastest(held + offer, table.gain, demand)
+        changed = np.abs(better - held).max(initial=0.0)
+        held = better
+        if changed <= _TINY:
+            break
+    return _assign_remainders(held, table, demand)
+
+
+def _fastest(devices: FloatArray, gain: FloatArray, demand: FloatArray) -> FloatArray:
+    """Return what each row keeps of its devices if it holds no more than its demand."""
+    order = np.argsort(-gain, axis=1, kind="stable")
+    usable = np.where(gain > 0, devices, 0.0)
+    upto = np.minimum(np.take_along_axis(usable, order, axis=1).cumsum(axis=1), demand[:, None])
+    kept = np.zeros_like(devices)
+    np.put_along_axis(kept, order, np.diff(upto, axis=1, prepend=0.0), axis=1)
+    return kept
+
+
+def _wants_more(held: FloatArray, gain: FloatArray, demand: FloatArray) -> BoolArray:
+    """Return where a row would take more: it has too few devices, or slower ones."""
+    slowest = np.where(held > _TINY, gain, np.inf).min(axis=1)
+    short = held.sum(axis=1) < demand * (1 - _TINY)
+    wants: BoolArray = (gain > 0) & (short[:, None] | (gain > slowest[:, None]))
+    return wants
+
+
+def _assign_remainders(held: FloatArray, table: TenantTable, demand: FloatArray) -> FloatArray:
+    """Return the devices with the last remainders given to the first rows that can use them."""
+    held = held.copy()
+    for j, spare in enumerate((table.capacity - held.sum(axis=0)).tolist()):
+        room = np.where(table.gain[:, j] > 0, np.maximum(demand - held.sum(axis=1), 0.0), 0.0)
+        upto = np.minimum(room.cumsum(), max(spare, 0.0))
+        held[:, j] += np.diff(upto, prepend=0.0)
+    return held
+
+
+def _fair_shares(
+    held: FloatArray, row: IntArray, gang: IntArray, weight: FloatArray
+) -> FloatArray:
+    """Return jobs × accelerators → time in proportion to weight, at most all of it.
+
+    All jobs of a row have its accelerators in the same mix.
+    """
+    total = held.sum(axis=1)
+    time = np.zeros(len(row))
+    full = np.zeros(len(row), dtype=bool)
+    while True:
+        left = total - np.bincount(row, gang * full, len(total))
+        claims = np.bincount(row, np.where(full, 0.0, gang * weight), len(total))
+        rate = np.divide(left, claims, out=np.zeros_like(left), where=claims > 0)
+        time = np.where(full, 1.0, rate[row] * weight)
+        more = (time >= 1.0) & ~full
+        if not more.any():
+            break
+        full |= more
+    mix = np.divide(held, total[:, None], out=np.zeros_like(held), where=total[:, None] > 0)
+    share: FloatArray = np.maximum(time, 0.0)[:, None] * mix[row]
+    return share
+
+
+def _queued_shares(
+    held: FloatArray, gain: FloatArray, row: IntArray, gang: IntArray
+) -> FloatArray:
+    """Return jobs × accelerators → time of jobs in the order given: fastest devices first."""
+    order = np.argsort(-gain, axis=1, kind="stable")
+    end = np.take_along_axis(held, order, axis=1).cumsum(axis=1)[row]
+    start = np.column_stack([np.zeros(len(row)), end[:, :-1]])
+    behind = np.cumsum(gang)
+    first = np.concatenate([[True], row[1:] != row[:-1]]) if len(row) else np.zeros(0, bool)
+    before = (behind - gang) - (behind - gang)[first][np.cumsum(first) - 1]
+    stop = (before + gang).astype(float)
+    both = np.minimum(end, stop[:, None]) - np.maximum(start, before[:, None])
+    share = np.zeros((len(row), held.shape[1]))
+    np.put_along_axis(share, order[row], np.maximum(both, 0.0) / gang[:, None], axis=1)
+    return share

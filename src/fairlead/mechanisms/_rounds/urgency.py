@@ -1,0 +1,56 @@
+"""Urgency of running a row on an accelerator in this round."""
+
+import numpy as np
+
+from fairlead.compiled import compiled
+from fairlead.mechanisms._rounds.candidates import CandidateEntries
+from fairlead.mechanisms._rounds.deficits import CARRIED, OWED, SHARE
+from fairlead.model.arrays import FloatArray, IntArray
+
+_SOON = np.array([7.0, *(3.0 + 1.3**-n for n in range(1, 24))])
+"""urgency by the number of rounds until a job must run; a table, so that every machine agrees"""
+_SOMEWHERE = 1.0
+"""extra urgency of a job on each accelerator if it must run on one of several"""
+
+
+def urgent_entries(
+    tables: FloatArray, round_s: float, on: IntArray | None = None, stay: float = 0.0
+) -> CandidateEntries:
+    """Return the (row, accelerator) entries that may run this round, and how urgent each is.
+
+    ``tables`` are those of an account, for jobs or for units. In units of a round, let d be what
+    would be owed at the round's end if the row did not run. Running it then leaves it d - 1
+    behind, so it may run only when d > 0 and must when d >= 1. Among those who may, the sooner
+    they must the more urgent; a constant keeps it better to serve two than one. A row that is
+    owed a round on all of its accelerators together must run on one of them. The constants were
+    chosen by measured fidelity: docs/design/rounds.md.
+    """
+    if compiled is not None:
+        _, rows, width = tables.shape
+        size = rows * width
+        row, column, weight = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+        tables = np.ascontiguousarray(tables)
+        n = compiled.urgent(
+            tables, rows, round_s, _SOON, _SOMEWHERE, on, stay, row, column, weight
+        )
+        return CandidateEntries(row[:n], column[:n], weight[:n])
+    at = tables[SHARE].ravel().nonzero()[0]
+    entry = tables[: CARRIED + 1].reshape(CARRIED + 1, -1).take(at, axis=1)
+    entry[OWED:] /= round_s
+    share, due, weight = entry
+    due += share
+    rounds_left = 1.0 - due
+    rounds_left /= share
+    rounds_left += 1.0 - 1e-9  # what is cut off next makes this a ceiling
+    weight += due
+    weight += _SOON.take(rounds_left.astype(np.int64), mode="clip")
+    row = at // tables.shape[2]
+    column = at - row * tables.shape[2]
+    if np.count_nonzero(row[1:] == row[:-1]):
+        several = np.bincount(row) > 1
+        somewhere = several & (np.bincount(row, due) >= 1.0 - 1e-9)
+        weight[somewhere[row]] += _SOMEWHERE
+    if on is not None:
+        weight[on[row] == column] += stay
+    may = due > 1e-9
+    return CandidateEntries(row, column, weight).where(may)

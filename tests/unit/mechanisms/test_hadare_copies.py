@@ -1,0 +1,136 @@
+"""HadarE's copies in the scheduler and in the simulator."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.mechanisms.hadar_inputs import scenario, snapshot
+
+from fairlead.core import Scheduler
+from fairlead.core.jobs import JobState
+from fairlead.mechanisms.hadar.hadare import HadarE
+from fairlead.model import events as ev
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import Launch, MergeCopies, Preempt
+from fairlead.model.job import Job
+from fairlead.model.lease import Placement, Placements
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.sim.driver import simulate
+
+# -- copies in the scheduler --------------------------------------------------------------------
+
+
+class Scripted:
+    """A mechanism whose plans are written by the tests."""
+
+    def initial(self) -> int:
+        return 0
+
+    def plan(self, snap: Snapshot, memory: int) -> tuple[Plan, int]:
+        raise AssertionError(snap, memory)
+
+
+def forked(total_steps: float = 100.0) -> tuple[Scheduler[int], list[int]]:
+    """Return a scheduler of one job with three copies, and their leases."""
+    table = SpeedTable({SpeedKey("m", 1, "v100"): 1.0})
+    made = Scheduler(Cluster.of({"v100": 3}, per_node=1), table, Scripted())
+    made.handle(ev.JobSubmitted(0.0, Job(id="a", workload="m", total_steps=total_steps)))
+    commands = start_copies(made, 0.0)
+    (launch,) = (c for c in commands if isinstance(c, Launch))
+    return made, launch.lease.tolist()
+
+
+def start_copies(made: Scheduler[int], at: float, stop: tuple[int, ...] = ()) -> list[Any]:
+    made.handle(ev.PlanDue(at))
+    units = Placements.of([Placement(0, copy + 1, (copy,), 40.0) for copy in range(3)])
+    plan = Plan(np.array(stop, dtype=np.int64), units, at + 60.0, at + 60.0)
+    return made.handle(ev.PlanReady(at, made.version, plan, 0))
+
+
+def steps(made: Scheduler[int]) -> float:
+    return float(made.snapshot(60.0, 60.0).steps[0])
+
+
+def test_steps_of_copies_add_up_and_count_once() -> None:
+    made, (a, b, c) = forked()
+    made.handle(ev.Progress(30.0, np.array([a, b, c]), np.array([10.0, 20.0, 5.0])))
+    assert steps(made) == 35.0
+    made.handle(ev.Progress(40.0, np.array([a]), np.array([15.0])))
+    assert steps(made) == 40.0
+    made.handle(ev.LeasesEnded(50.0, np.array([b]), np.array([30.0]), "left"))
+    assert steps(made) == 15.0 + 30.0 + 5.0
+    made.handle(ev.LeasesEnded(60.0, np.array([a, c]), np.array([20.0, 10.0]), "left"))
+    assert steps(made) == made.jobs.saved_steps[0] == 60.0
+
+
+def test_the_last_copy_to_leave_has_the_job_merged() -> None:
+    made, (a, b, c) = forked()
+    first = made.handle(ev.LeasesEnded(50.0, np.array([b]), np.array([30.0]), "left"))
+    assert not any(isinstance(command, MergeCopies) for command in first)
+    last = made.handle(ev.LeasesEnded(60.0, np.array([a, c]), np.array([20.0, 10.0]), "left"))
+    assert [command.job for command in last if isinstance(command, MergeCopies)] == [0]
+
+
+def test_copies_wait_until_those_of_the_round_before_are_merged() -> None:
+    made, (a, b, c) = forked()
+    commands = start_copies(made, 60.0, (a, b, c))
+    assert any(isinstance(command, Preempt) for command in commands)
+    assert not any(isinstance(command, Launch) for command in commands)
+    for lease in (a, b):
+        commands = made.handle(ev.LeasesEnded(61.0, np.array([lease]), np.array([9.0]), "left"))
+        assert not any(isinstance(command, Launch) for command in commands)
+    commands = made.handle(ev.LeasesEnded(62.0, np.array([c]), np.array([9.0]), "left"))
+    types = [type(command) for command in commands if isinstance(command, (MergeCopies, Launch))]
+    assert types == [MergeCopies, Launch]
+
+
+def test_a_job_is_done_when_its_copies_have_made_all_its_steps() -> None:
+    made, (a, b, c) = forked(total_steps=90.0)
+    for lease in (a, b):
+        made.handle(ev.LeasesEnded(50.0, np.array([lease]), np.array([40.0]), "left"))
+    assert made.jobs.state[0] == JobState.ACTIVE
+    made.handle(ev.LeasesEnded(60.0, np.array([c]), np.array([10.0]), "left"))
+    assert made.jobs.state[0] == JobState.FINISHED
+
+
+# -- copies in the simulator ----------------------------------------------------------------------
+
+
+def test_a_lost_copy_loses_its_own_steps_only() -> None:
+    cluster = Cluster.of({"v100": 2}, per_node=1)
+    job = Job(id="a", workload="big", total_steps=16_000)
+    lost = [ev.NodeLost(300.0, "v100-1")]
+    record, _ = simulate(scenario(cluster, [job], HadarE(), node_events=lost))
+    # Two copies at 8 steps/s; the one that is lost after 300 s has no checkpoint yet.
+    assert record.finished_at[0] == pytest.approx(16_000 / 8.0)
+
+
+def test_copies_pay_the_restore_cost_every_round_but_the_first() -> None:
+    cluster = Cluster.of({"v100": 2}, per_node=1)
+    job = Job(id="a", workload="big", total_steps=16_000)
+    free, _ = simulate(scenario(cluster, [job], HadarE()))
+    paid, _ = simulate(scenario(cluster, [job], HadarE(), restore_cost_s=20.0))
+    assert free.finished_at[0] == pytest.approx(1000.0)
+    assert paid.finished_at[0] == pytest.approx(1000.0 + 2 * 20.0)
+    assert paid.preemptions[0] == 0
+
+
+def test_as_many_copies_as_told() -> None:
+    cluster = Cluster.of({"v100": 4}, per_node=1)
+    snap = snapshot(cluster, (1, (8.0,), 16_000))
+    for copies, expected in ((0, 4), (1, 1), (3, 3)):
+        mechanism = HadarE(copies=copies)
+        plan, _ = mechanism.plan(snap, mechanism.initial())
+        assert len(plan.start) == expected
+        parts = [unit.max_steps for unit in plan.start]
+        assert sum(parts) == pytest.approx(16_000 if expected > 1 else math.inf)
+
+
+def test_a_spread_gang_is_not_forked() -> None:
+    cluster = Cluster.of({"v100": 4}, per_node=1)
+    snap = snapshot(cluster, (2, (8.0,), 16_000))
+    plan, _ = HadarE().plan(snap, HadarE().initial())
+    assert [unit.copy for unit in plan.start] == [0]
