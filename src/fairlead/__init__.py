@@ -1,3 +1,17 @@
 """Fairlead: a fair, heterogeneity-aware scheduler for shared GPU clusters."""
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fairlead.version import __version__
+
+if TYPE_CHECKING:  # loaded at first use: training processes import fairlead.job only
+    from fairlead.notebook import compare, simulate
+
+__all__ = ["__version__", "compare", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("compare", "simulate"):
+        return getattr(import_module("fairlead.notebook"), name)
+    raise AttributeError(f"module 'fairlead' has no attribute {name!r}")

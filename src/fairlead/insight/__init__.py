@@ -1,1 +1,1 @@
-"""Why it is so, what would change it, and whether it is fair."""
+"""Fairness audits, explanations and advice about allocations."""

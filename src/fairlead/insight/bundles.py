@@ -1,35 +1,38 @@
-"""Who takes part, and what an allocation gives them: devices and speeds."""
+"""Participants of an allocation, and the devices and speeds that it gives them."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.insight.participants import By, Participants
+from fairlead.insight.participants import ParticipantKind, Participants
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.tenants.tree import TenantTree
 from fairlead.policies.base import mean_speed
-from fairlead.policies.rules.tenant_rows import entitlements, tenant_table
+from fairlead.policies.rules.tenant_rows import tenant_table
 
 _OF_JOBS = "each job at most all of its time, each accelerator at most its devices"
 _OF_TENANTS = "each accelerator at most its devices, of which a tenant can use any number"
 _UNPACKED = "; no two jobs on one device"
 
 
-def participants_of(snap: Snapshot, allocation: Allocation, by: By | None = None) -> Participants:
-    """Return the participants of an allocation: its rows, or its jobs' tenants if asked for."""
+def participants_of(
+    snap: Snapshot, allocation: Allocation, by: ParticipantKind | None = None
+) -> Participants:
+    """Return the participants of an allocation: its rows, or with ``by`` its jobs' tenants."""
     if not len(snap.job):
-        raise InputError("there are no jobs", fix="give at least one job", field="jobs")
+        raise InputError("empty", fix="expected at least one job", field="jobs")
     if allocation.rows == "tenants":
         if by == "jobs":
             raise UsageError(
-                "this policy gives devices to tenants, not to jobs; leave out --by job"
+                "--by: not supported: job: this policy allocates to tenants, expected tenant"
             )
         return _tenants_with_workloads(snap)
     packed = allocation.members.shape[1] > 1
-    said = _OF_JOBS + _UNPACKED * packed
-    return _tenants_with_jobs(snap, said) if by == "tenants" else _jobs(snap, said)
+    feasible_set = _OF_JOBS + _UNPACKED * packed
+    return (_tenants_with_jobs if by == "tenants" else _jobs)(snap, feasible_set)
 
 
 def _jobs(snap: Snapshot, feasible_set: str) -> Participants:
@@ -86,13 +89,13 @@ def _tenants_with_workloads(snap: Snapshot) -> Participants:
 def _weights(snap: Snapshot, tenant: IntArray) -> FloatArray:
     active = np.zeros(len(snap.tenants), dtype=bool)
     active[tenant] = True
-    return entitlements(snap.tenants, active)[tenant]
+    return TenantTree(snap.tenants).entitlements(active)[tenant]
 
 
 def job_gains(snap: Snapshot) -> FloatArray:
     """Return jobs × accelerators → normalised speed of a job that runs there all the time.
 
-    A device held for all the time counts as speed there over the mean speed of all devices.
+    A device held all the time counts as its speed over the mean speed of all devices.
     """
     mean = mean_speed(snap.gang_speed, snap.capacity)
     scale = snap.gang / np.where(mean > 0, mean, 1.0)
@@ -102,62 +105,67 @@ def job_gains(snap: Snapshot) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Received:
-    """What each participant gets; ``devices`` is participants × accelerators."""
+class ReceivedShares:
+    """Normalised speeds and devices that participants receive."""
 
     value: FloatArray
     """participants → normalised speed"""
     devices: FloatArray
+    """participants × accelerators → devices"""
 
 
-def received(snap: Snapshot, allocation: Allocation, parties: Participants) -> Received:
+def received_shares(
+    snap: Snapshot, allocation: Allocation, participants: Participants
+) -> ReceivedShares:
     """Return the devices and normalised speeds that an allocation gives the participants.
 
-    A tenant that gets devices makes the best of them; jobs get the speeds that the policy says.
+    A tenant uses its devices as well as it can; jobs have the speeds of the allocation.
     """
     if allocation.rows == "tenants":
-        held = tenant_devices(snap, allocation, parties)
-        best = [parties.value(i, held[i : i + 1])[0] for i in range(len(parties))]
-        return Received(np.array(best), held)
+        held = tenant_devices(snap, allocation, participants)
+        best = [participants.value(i, held[i : i + 1])[0] for i in range(len(participants))]
+        return ReceivedShares(np.array(best), held)
     devices = job_devices(snap, allocation)
     value = normalised(snap, job_speeds(snap, allocation))
-    if parties.by == "jobs":
-        return Received(value, devices)
-    tenant = participant_of_job(snap, parties)
-    held = np.zeros((len(parties), devices.shape[1]))
+    if participants.by == "jobs":
+        return ReceivedShares(value, devices)
+    tenant = participant_of_job(snap, participants)
+    held = np.zeros((len(participants), devices.shape[1]))
     np.add.at(held, tenant, devices)
-    total = np.zeros(len(parties))
+    total = np.zeros(len(participants))
     np.add.at(total, tenant, value)
-    return Received(total, held)
+    return ReceivedShares(total, held)
 
 
-def tenant_devices(snap: Snapshot, allocation: Allocation, parties: Participants) -> FloatArray:
-    """Return participants × accelerators → devices that an allocation to tenants gives."""
+def tenant_devices(
+    snap: Snapshot, allocation: Allocation, participants: Participants
+) -> FloatArray:
+    """Return participants × accelerators → devices of an allocation to tenants."""
     devices = _by_accelerator(allocation, len(snap.capacity))
     held = np.zeros((len(snap.tenants), devices.shape[1]))
     np.add.at(held, allocation.members[:, 0], devices)
     number = {tenant.id: i for i, tenant in enumerate(snap.tenants)}
-    return held[[number[name] for name in parties.names]]
+    return held[[number[name] for name in participants.names]]
 
 
-def participant_of_job(snap: Snapshot, parties: Participants) -> IntArray:
-    """Return jobs → the participant that it is or belongs to, -1 if none."""
-    if parties.by == "jobs":
+def participant_of_job(snap: Snapshot, participants: Participants) -> IntArray:
+    """Return jobs → the participant that it is or belongs to; -1 if none."""
+    if participants.by == "jobs":
         return np.arange(len(snap.job))
-    number = {name: i for i, name in enumerate(parties.names)}
+    number = {name: i for i, name in enumerate(participants.names)}
     of_tenant = np.array([number.get(tenant.id, -1) for tenant in snap.tenants])
     return of_tenant[snap.tenant]
 
 
 def normalised(snap: Snapshot, speed: FloatArray) -> FloatArray:
-    """Return jobs → steps per second as devices of average speed that would make them."""
+    """Return jobs → steps per second, in devices of average speed."""
     mean = mean_speed(snap.gang_speed, snap.capacity)
-    found: FloatArray = snap.gang * speed / np.where(mean > 0, mean, 1.0)
-    return found
+    in_devices: FloatArray = snap.gang * speed / np.where(mean > 0, mean, 1.0)
+    return in_devices
 
 
 def job_speeds(snap: Snapshot, allocation: Allocation) -> FloatArray:
-    """Return jobs → steps per second that the shares of an allocation to jobs give."""
+    """Return jobs → steps per second under an allocation to jobs."""
     if allocation.speed is not None:
         return allocation.speed
     row = rows_of(snap, allocation)
@@ -168,7 +176,7 @@ def job_speeds(snap: Snapshot, allocation: Allocation) -> FloatArray:
 
 
 def job_devices(snap: Snapshot, allocation: Allocation) -> FloatArray:
-    """Return jobs × accelerators → devices held on average; packed jobs divide theirs evenly."""
+    """Return jobs × accelerators → average devices; packed jobs divide theirs evenly."""
     row = rows_of(snap, allocation)
     share = _by_accelerator(allocation, len(snap.capacity))
     members = (row >= 0).sum(axis=1)
@@ -183,16 +191,16 @@ def job_devices(snap: Snapshot, allocation: Allocation) -> FloatArray:
 
 
 def rows_of(snap: Snapshot, allocation: Allocation) -> IntArray:
-    """Return units × members → row of the job in the snapshot, -1 where there is none."""
+    """Return units × members → row of the job in the snapshot; -1 for none."""
     members = allocation.members
     row = np.searchsorted(snap.job, members)
-    found: IntArray = np.where(members >= 0, row, -1)
-    return found
+    rows: IntArray = np.where(members >= 0, row, -1)
+    return rows
 
 
-def _by_accelerator(allocation: Allocation, kinds: int) -> FloatArray:
-    """Return rows × accelerators → share, over all placements."""
-    share = np.zeros((len(allocation.share), kinds))
+def _by_accelerator(allocation: Allocation, n_accelerators: int) -> FloatArray:
+    """Return rows × accelerators → share, summed over placements."""
+    share = np.zeros((len(allocation.share), n_accelerators))
     for i, column in enumerate(allocation.columns):
         share[:, column.accelerator] += allocation.share[:, i]
     return share

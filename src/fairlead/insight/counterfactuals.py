@@ -1,4 +1,4 @@
-"""Snapshots as they would be if something were different."""
+"""Changed copies of a snapshot: other speeds, gangs, weights or devices."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster, Node
-from fairlead.model.plan import NOBODY
+from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 
@@ -21,28 +21,30 @@ def with_jobs(
 ) -> Snapshot:
     """Return the snapshot in which these jobs have other speeds, gangs or weights.
 
-    Each array has one row for each of the jobs, ``speed`` a column for each accelerator. A job
-    that is given another gang needs it on all accelerators.
+    Each array has one row per job, ``speed`` one column per accelerator. A new gang applies to
+    all accelerators.
     """
-    old, theirs = snap.profiles, snap.profile[rows]
+    old, changed = snap.profiles, snap.profile[rows]
     profile = snap.profile.copy()
     profile[rows] = len(old.gang) + np.arange(len(rows))
-    workload = [*old.workload, *(old.workload[i] for i in theirs.tolist())] if old.workload else ()
+    workload = (
+        [*old.workload, *(old.workload[i] for i in changed.tolist())] if old.workload else ()
+    )
     profiles = Profiles(
-        speed=np.concatenate([old.speed, old.speed[theirs] if speed is None else speed]),
-        gang=np.concatenate([old.gang, old.gang[theirs] if gang is None else gang]),
-        weight=np.concatenate([old.weight, old.weight[theirs] if weight is None else weight]),
-        tenant=np.concatenate([old.tenant, old.tenant[theirs]]),
+        speed=np.concatenate([old.speed, old.speed[changed] if speed is None else speed]),
+        gang=np.concatenate([old.gang, old.gang[changed] if gang is None else gang]),
+        weight=np.concatenate([old.weight, old.weight[changed] if weight is None else weight]),
+        tenant=np.concatenate([old.tenant, old.tenant[changed]]),
         workload=workload,
-        gangs=_gangs(old, theirs, gang),
+        gangs=_gangs(old, changed, gang),
     )
     return replace(snap, profiles=profiles, profile=profile)
 
 
-def _gangs(old: Profiles, theirs: IntArray, gang: IntArray | None) -> IntArray | None:
+def _gangs(old: Profiles, changed: IntArray, gang: IntArray | None) -> IntArray | None:
     if old.gangs is None:
         return None
-    new = old.gangs[theirs]
+    new = old.gangs[changed]
     if gang is not None:
         new = np.broadcast_to(gang[:, None], new.shape)
     return np.concatenate([old.gangs, new])
@@ -56,10 +58,10 @@ def with_tenant_weight(snap: Snapshot, tenant: int, weight: float) -> Snapshot:
 
 
 def with_device(snap: Snapshot, accelerator: int) -> Snapshot:
-    """Return the snapshot with one more device of an accelerator, on a node of its own.
+    """Return the snapshot with one more device of an accelerator, on a new node.
 
-    Where each accelerator has one node and nothing runs, it joins that node, as if the cluster
-    had been described with one more.
+    If each accelerator has one node and nothing runs, the device joins that node, as in a cluster
+    description with one more device.
     """
     cluster, capacity = snap.cluster, snap.capacity.copy()
     name = cluster.accelerators[accelerator]
@@ -72,7 +74,7 @@ def with_device(snap: Snapshot, accelerator: int) -> Snapshot:
     if (
         cluster.has_one_node_per_accelerator
         and len(snap.usable) == n
-        and (snap.holds == NOBODY).all()
+        and (snap.holds == ABSENT).all()
     ):
         nodes = tuple(
             replace(node, devices=(*node.devices, name)) if name in node.devices else node
@@ -82,7 +84,7 @@ def with_device(snap: Snapshot, accelerator: int) -> Snapshot:
     else:
         nodes = (*cluster.nodes, Node(f"{name}-more", (name,)))
         usable = np.append(snap.usable, n)
-    column = np.full((snap.holds.shape[0], 1), NOBODY)
+    column = np.full((snap.holds.shape[0], 1), ABSENT)
     leases = snap.holds_lease
     return replace(
         snap,

@@ -1,9 +1,8 @@
-"""Between whom fairness is measured, and what a bundle of devices is worth to each of them.
+"""Participants of an audit, and the value of device bundles to each of them.
 
-Whatever a policy's rows are, an audit asks the same question of every participant: how fast
-could you go with these devices? The answer is in normalised speed, so that participants can be
-compared: a device counts as so many devices of average speed (jobs) or of the slowest
-accelerator (tenants).
+The value of a bundle is the highest normalised speed that a participant reaches with it.
+Normalised speeds are comparable between participants: they count devices of average speed
+(jobs) or of the slowest accelerator (tenants).
 """
 
 from dataclasses import dataclass, replace
@@ -15,36 +14,36 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import INFINITY, Columns, LinearProgram, solve_lp
 
-By = Literal["jobs", "tenants"]
+ParticipantKind = Literal["jobs", "tenants"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Participants:
     """The participants of an audit and how they use devices.
 
-    A participant has parts (its jobs, or its workloads) that use devices. With ``timed`` parts a
-    unit of use is all of a part's time, of which it has 1 at most; otherwise it is one device.
-    A participant's value is the sum over its parts. Where the parts have a ``portion``, each
-    makes this part of the sum, as OEF divides a tenant's weight over its workloads (§4.2.4).
+    A participant has parts (its jobs or its workloads) that use devices. A unit of use is all of
+    the part's time if ``timed``, at most 1 per part, and one device otherwise. A participant's
+    value is the sum over its parts. With ``portion``, each part makes this fraction of the sum,
+    as OEF divides a tenant's weight over its workloads (§4.2.4).
     """
 
-    by: By
+    by: ParticipantKind
     names: tuple[str, ...]
     weight: FloatArray
     """participants → entitlement"""
     owner: IntArray
-    """parts → participant, ascending; every participant has one"""
+    """parts → participant, ascending; every participant has at least one part"""
     gain: FloatArray
-    """parts × accelerators → normalised speed per unit of use; 0 where it does not run"""
+    """parts × accelerators → normalised speed per unit of use; 0 if it cannot run"""
     size: FloatArray
-    """parts × accelerators, or × 1 where all are alike → devices that a unit of use holds"""
+    """parts × accelerators (or × 1 if all are equal) → devices per unit of use"""
     portion: FloatArray | None
-    """parts → part of the participant's value that it makes; None: as it comes"""
+    """parts → required fraction of the participant's value; None: any"""
     capacity: FloatArray
     """accelerators → devices"""
     timed: bool
     feasible_set: str
-    """the allocations that are compared, in words"""
+    """description of the feasible allocations"""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -56,22 +55,22 @@ class Participants:
 
     @property
     def equal_split(self) -> FloatArray:
-        """participants × accelerators → devices of each in proportion to the weights."""
+        """participants × accelerators → devices in proportion to the weights."""
         split: FloatArray = (self.weight / self.weight.sum())[:, None] * self.capacity
         return split
 
     def value(self, participant: int, bundles: FloatArray) -> FloatArray:
-        """Return bundles → the greatest normalised speed the participant can make of each.
+        """Return bundles → the highest normalised speed of the participant with each.
 
-        ``bundles`` is bundles × accelerators, in devices.
+        ``bundles`` is bundles × accelerators → devices.
         """
-        mine = self.parts(participant)
-        gain, size = self.gain[mine], self.size[mine]
+        parts = self.parts(participant)
+        gain, size = self.gain[parts], self.size[parts]
         if len(size) > 1:
-            return np.array([self._divided(mine, bundle) for bundle in bundles])
+            return np.array([self._divided(parts, bundle) for bundle in bundles])
         use = bundles / size[0]
         if self.timed:
-            # One job with one unit of time: the fastest devices first, until the time is up.
+            # One job with one unit of time: fastest devices first until the time is used up.
             order = np.argsort(-gain[0], kind="stable")
             use = np.where(gain[0] > 0, use, 0.0)[:, order]
             before = np.cumsum(use, axis=1) - use
@@ -79,24 +78,24 @@ class Participants:
         value: FloatArray = (use * gain[0]).sum(axis=1)
         return value
 
-    def _divided(self, mine: slice, bundle: FloatArray) -> float:
-        """Return what the parts of one participant make of a bundle that they divide best."""
+    def _divided(self, parts: slice, bundle: FloatArray) -> float:
+        """Return the value of a bundle that the parts of one participant divide optimally."""
         alone = replace(
             self,
             names=("",),
             weight=np.ones(1),
-            owner=np.zeros(mine.stop - mine.start, np.int64),
-            gain=self.gain[mine],
-            size=self.size[mine],
-            portion=None if self.portion is None else self.portion[mine],
+            owner=np.zeros(parts.stop - parts.start, np.int64),
+            gain=self.gain[parts],
+            size=self.size[parts],
+            portion=None if self.portion is None else self.portion[parts],
             capacity=np.maximum(bundle, 0.0),
         )
-        return float(most(alone, np.zeros(1)).value[0])
+        return float(max_total_value(alone, np.zeros(1)).value[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Most:
-    """The use of all devices with the greatest total value."""
+class MaxValue:
+    """A use of the devices with the highest total value."""
 
     value: FloatArray
     """participants → normalised speed"""
@@ -104,32 +103,34 @@ class Most:
     """parts × accelerators → use"""
 
 
-def most(parties: Participants, floor: FloatArray) -> Most:
-    """Return the use with the greatest total value in which nobody falls below ``floor``.
+def max_total_value(participants: Participants, floor: FloatArray) -> MaxValue:
+    """Return the use with the highest total value in which no participant is below ``floor``.
 
-    SolveError when the floors cannot be reached together.
+    Raise SolveError if the floors are infeasible together.
     """
-    n_parts, kinds = parties.gain.shape
-    n, uses = len(parties), n_parts * kinds
-    part, kind = np.divmod(np.arange(uses), kinds)
-    # Rows: devices of each accelerator, time of each part, and V <= what the parts reach: one
-    # row a participant over all its parts, or V <= speed / portion for each of its parts.
-    first = kinds + n_parts
-    if parties.portion is None:
-        value_of, tells, worth = np.arange(n), parties.owner[part], -parties.gain.ravel()
+    n_parts, n_accelerators = participants.gain.shape
+    n, uses = len(participants), n_parts * n_accelerators
+    part, accelerator = np.divmod(np.arange(uses), n_accelerators)
+    # Rows: devices of each accelerator, time of each part, and value <= total speed: one row per
+    # participant over all its parts, or value <= speed / portion for each part.
+    first = n_accelerators + n_parts
+    if participants.portion is None:
+        value_of, bound, worth = np.arange(n), participants.owner[part], -participants.gain.ravel()
     else:
-        value_of, tells = parties.owner, part
-        worth = -(parties.gain / parties.portion[:, None]).ravel()
-    row = np.concatenate([kind, kinds + part, first + tells, first + np.arange(len(value_of))])
+        value_of, bound = participants.owner, part
+        worth = -(participants.gain / participants.portion[:, None]).ravel()
+    row = np.concatenate(
+        [accelerator, n_accelerators + part, first + bound, first + np.arange(len(value_of))]
+    )
     column = np.concatenate([*(np.arange(uses),) * 3, uses + value_of])
-    size = np.broadcast_to(parties.size, parties.gain.shape).ravel()
+    size = np.broadcast_to(participants.size, participants.gain.shape).ravel()
     value = np.concatenate([size, np.ones(uses), worth, np.ones(len(value_of))])
     n_rows = first + len(value_of)
     upper = np.zeros(n_rows)
-    upper[:kinds] = parties.capacity
-    upper[kinds:first] = 1.0 if parties.timed else INFINITY
-    can = np.where(parties.gain.ravel() > 0, INFINITY, 0.0)
-    found = solve_lp(
+    upper[:n_accelerators] = participants.capacity
+    upper[n_accelerators:first] = 1.0 if participants.timed else INFINITY
+    can = np.where(participants.gain.ravel() > 0, INFINITY, 0.0)
+    solution = solve_lp(
         LinearProgram(
             cost=np.concatenate([np.zeros(uses), -np.ones(n)]),
             matrix=_by_columns(row, column, value, uses + n),
@@ -139,17 +140,17 @@ def most(parties: Participants, floor: FloatArray) -> Most:
             upper=np.concatenate([can, np.full(n, INFINITY)]),
         )
     )
-    return Most(found.value[uses:], found.value[:uses].reshape(n_parts, kinds))
+    return MaxValue(solution.value[uses:], solution.value[:uses].reshape(n_parts, n_accelerators))
 
 
-def max_total_value_above(parties: Participants, own: FloatArray) -> Most | None:
-    """Return the greatest total value that leaves everyone at least ``own``.
+def max_total_value_above(participants: Participants, own: FloatArray) -> MaxValue | None:
+    """Return the use with the highest total value that leaves each participant at least ``own``.
 
-    None when ``own`` is out of the feasible set's reach, as packed jobs' speeds can be.
+    Return None if ``own`` is infeasible, as speeds of packed jobs can be.
     """
     try:
-        # A billionth below: the allocation itself may break a limit in its last digits.
-        return most(parties, own * (1 - 1e-9))
+        # A billionth below: the allocation itself may exceed a limit in its last digits.
+        return max_total_value(participants, own * (1 - 1e-9))
     except SolveError:
         return None
 

@@ -1,10 +1,13 @@
-"""The snapshot of a simulated cluster at a moment."""
+"""Snapshot of a simulated cluster at a given time."""
 
 from dataclasses import replace
 from typing import Any
 
-from fairlead.mechanisms.base import Fluid, Mechanism, WarmMechanism
+from fairlead.mechanisms.base import FluidMechanism, Mechanism, SupportsRefill, WarmMechanism
+from fairlead.model.arrays import IntArray
+from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.model.errors import InputError, UsageError
+from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import WarmStart
@@ -13,36 +16,38 @@ from fairlead.sim.scenario import Scenario
 
 
 def snapshot_at(scenario: Scenario, at_s: float) -> Snapshot:
-    """Return what the scheduler sees at its first decision from ``at_s`` on that has jobs."""
+    """Return the snapshot of the first decision with jobs at or after ``at_s``."""
     mechanism = scenario.mechanism
-    if isinstance(mechanism, Fluid):
-        raise UsageError("--at: a fluid mechanism makes no decisions; choose another --mechanism")
+    if isinstance(mechanism, FluidMechanism):
+        raise UsageError("--at: not supported by fluid mechanisms: expected another --mechanism")
     try:
-        simulate(replace(scenario, mechanism=_StopAt(mechanism, at_s)))
+        wrap = _StopAtWithRefill if isinstance(mechanism, SupportsRefill) else _StopAt
+        simulate(replace(scenario, mechanism=wrap(mechanism, at_s)))
     except _SnapshotReached as reached:
         return reached.snap
     raise InputError(
-        f"no decision is made from {at_s:g} s on: all jobs have finished",
-        fix="give an earlier moment",
+        f"no decision at or after {at_s:g} s: all jobs have finished",
+        fix="expected an earlier time",
         field="--at",
     )
 
 
-class _SnapshotReached(Exception):  # noqa: N818 - it is no error: it ends a simulation early
+class _SnapshotReached(Exception):  # noqa: N818 - not an error: it ends a simulation early
     def __init__(self, snap: Snapshot) -> None:
         super().__init__()
         self.snap = snap
 
 
 class _StopAt:
-    """A mechanism that stops the simulation at the first plan from a moment on."""
+    """A mechanism that stops the simulation at the first plan at or after a given time."""
 
     def __init__(self, mechanism: Mechanism[Any], at_s: float) -> None:
         self._mechanism = mechanism
         self._at_s = at_s
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._mechanism, name)
+    @property
+    def capabilities(self) -> Capabilities:
+        return capabilities_of(self._mechanism)
 
     def plan(self, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
         if self._is_reached(snap):
@@ -59,3 +64,11 @@ class _StopAt:
 
     def initial(self) -> Any:
         return self._mechanism.initial()
+
+
+class _StopAtWithRefill(_StopAt):
+    """The same for a mechanism that refills devices within a round."""
+
+    def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
+        assert isinstance(self._mechanism, SupportsRefill)
+        return self._mechanism.refill(snap, memory, idle)

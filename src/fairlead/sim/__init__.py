@@ -1,1 +1,1 @@
-"""A virtual cluster: traces in, the scheduler's own decisions, figures and reports out."""
+"""Simulation of traces on a virtual cluster with the real scheduler; metrics and reports."""

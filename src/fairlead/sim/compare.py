@@ -1,4 +1,4 @@
-"""Several policies on the same traces, one run a policy, seed and load, over the cores."""
+"""Comparison of policies on the same traces: one run per policy, seed and load, in parallel."""
 
 import multiprocessing
 import random
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.mechanisms.base import Fluid
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.base import FluidMechanism
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, UsageError
@@ -22,28 +22,28 @@ from fairlead.registry import available
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.metrics import Result, finish_time_fairness, summarise
-from fairlead.sim.occupancy import Timeline, Watch
-from fairlead.sim.physics.true_speeds import Truth
+from fairlead.sim.occupancy import Timeline, TimelineRecorder
+from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 
 
 class RunError(FairleadError):
-    """One run of a comparison failed; says which, and why."""
+    """A failed run of a comparison; the message names the run and the reason."""
 
     code = "run"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One simulation of a comparison; without seed and load where the trace is given."""
+    """One simulation of a comparison; seed and load are None if the trace is read from a file."""
 
     policy: str
     seed: int | None = None
     load: float | None = None
     """arrivals per hour"""
-    watched: bool = False
-    """whether its leases are noted, for timelines"""
+    record_timeline: bool = False
+    """whether to record its leases, for the figures over time"""
 
     def __str__(self) -> str:
         parts = [self.policy]
@@ -56,13 +56,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is compared: policies, on one trace or on one for each seed and load."""
+    """The policies to compare, on one trace or on one trace per seed and load."""
 
     policies: tuple[str, ...]
     cluster: Cluster
     speeds: SpeedTable
     jobs: tuple[Job, ...] = ()
-    """the trace; empty: generate traces by the recipe"""
+    """jobs of the trace; empty if the recipe generates the traces"""
     recipe: Recipe | None = None
     seeds: tuple[int | None, ...] = (None,)
     loads: tuple[float | None, ...] = (None,)
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def chosen_load(self) -> float | None:
-        """The middle load, of which timelines are drawn."""
+        """The middle load, which the figures over time show."""
         return self.loads[len(self.loads) // 2]
 
     def runs(self) -> Iterator[Run]:
@@ -82,7 +82,7 @@ class Comparison:
         for load in self.loads:
             for seed in self.seeds:
                 for policy in self.policies:
-                    yield Run(policy, seed, load, watched=(load, seed) == chosen)
+                    yield Run(policy, seed, load, record_timeline=(load, seed) == chosen)
 
     def trace(self, run: Run) -> tuple[Job, ...]:
         """Return a run's jobs: the same for every policy at the same seed and load."""
@@ -94,7 +94,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobColumns:
-    """What became of the jobs of a run's window; not a number where they never came to it."""
+    """Results of the jobs in a run's window, as columns; NaN for jobs that never got there."""
 
     id: tuple[str, ...]
     tenant: tuple[str, ...]
@@ -114,7 +114,7 @@ class JobColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a run came to; ``figures`` lists no jobs, they are columns here."""
+    """Results of one run; ``figures`` lists no jobs, which are columns here."""
 
     run: Run
     figures: Result
@@ -123,48 +123,48 @@ class Outcome:
 
 
 def split_policies(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the policies that texts list, in order; refuse one that is there twice.
+    """Return the policies that texts list, in order; reject duplicates.
 
-    A comma begins the next policy where a known name follows it, or where the one before it
-    has no options; elsewhere it separates options of the same policy.
+    A comma starts the next policy if a known name follows it or if the policy before it has no
+    options; otherwise it separates options of the same policy.
     """
     names = available("policies").keys() | available("mechanisms").keys()
-    found: list[str] = []
+    policies: list[str] = []
     for text in texts:
         first = True
         for piece in filter(None, map(str.strip, text.split(","))):
             known = piece.partition(":")[0] in names
-            if first or known or ":" not in found[-1]:
-                found.append(piece)
+            if first or known or ":" not in policies[-1]:
+                policies.append(piece)
             else:
-                found[-1] += f",{piece}"
+                policies[-1] += f",{piece}"
             first = False
-    if not found:
-        raise UsageError("no policy to compare; give --policies max-min,fifo")
-    twice = [policy for policy in dict.fromkeys(found) if found.count(policy) > 1]
+    if not policies:
+        raise UsageError("--policies: empty: expected a list such as max-min,fifo")
+    twice = [policy for policy in dict.fromkeys(policies) if policies.count(policy) > 1]
     if twice:
-        raise UsageError(f"--policies lists {twice[0]!r} twice; list every policy once")
-    return tuple(found)
+        raise UsageError(f"--policies: duplicate: {twice[0]!r}: expected each policy once")
+    return tuple(policies)
 
 
 def compare(
     comparison: Comparison, *, workers: int = 1, on_done: Callable[[], None] = lambda: None
 ) -> list[Outcome]:
-    """Return what every run came to, in the order of ``comparison.runs()``.
+    """Return the outcome of every run, in the order of ``comparison.runs()``.
 
-    The result does not depend on the number of workers. The first run that fails ends it all.
+    The result does not depend on the number of workers. The first failed run ends the comparison.
     """
     runs = list(comparison.runs())
     if workers <= 1 or len(runs) == 1:
         outcomes = []
         for run in runs:
-            outcomes.append(_named(comparison, run))
+            outcomes.append(_run_named(comparison, run))
             on_done()
         return outcomes
     # Spawned, not forked: a fork would copy the locks of the solver's and rich's threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(workers, len(runs)), context, _exit_on_interrupt) as pool:
-        pending = [pool.submit(_named, comparison, run) for run in runs]
+        pending = [pool.submit(_run_named, comparison, run) for run in runs]
         try:
             _wait(pending, on_done)
         except BaseException:
@@ -174,7 +174,7 @@ def compare(
 
 
 def _exit_on_interrupt() -> None:
-    """Let Ctrl-C end a worker at once and silently; the parent says that it was interrupted."""
+    """Make Ctrl-C end a worker at once and silently; the parent reports the interruption."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -184,44 +184,46 @@ def _wait(pending: Sequence["Future[Outcome]"], on_done: Callable[[], None]) -> 
             future.result()
             on_done()
     except BrokenProcessPool:
-        raise RunError("a worker died, perhaps of memory; try fewer --workers") from None
+        raise RunError(
+            "a worker process died, possibly out of memory; use fewer --workers"
+        ) from None
 
 
-def _named(comparison: Comparison, run: Run) -> Outcome:
+def _run_named(comparison: Comparison, run: Run) -> Outcome:
     try:
-        return perform(comparison, run)
+        return run_one(comparison, run)
     except FairleadError as error:
-        # Errors with members of their own do not survive the way back from another process.
+        # Errors with extra attributes cannot be unpickled from another process.
         raise RunError(f"{run}: {error} ({error.code})") from None
 
 
-def perform(comparison: Comparison, run: Run) -> Outcome:
-    """Simulate one run and return its figures."""
+def run_one(comparison: Comparison, run: Run) -> Outcome:
+    """Simulate one run and return its outcome."""
     started, cpu = time.perf_counter(), time.process_time()
-    scenario, watch = _scenario(comparison, run)
+    scenario, recorder = _scenario(comparison, run)
     record, _ = simulate(scenario)
-    alone = Truth(scenario.cluster, scenario.speeds, scenario.jobs).alone()
+    solo = TrueSpeeds(scenario.cluster, scenario.speeds, scenario.jobs).solo_speeds()
     figures = summarise(
         record,
         scenario.cluster,
-        alone,
+        solo,
         policy=run.policy,
         window=scenario.window,
         cpu_s=time.process_time() - cpu,
         wall_s=time.perf_counter() - started,
     )
-    timeline = watch.timeline(scenario.jobs, record.finished_at) if watch else None
-    jobs = _columns(record, scenario.cluster, alone, scenario.window)
+    timeline = recorder.timeline(scenario.jobs, record.finished_at) if recorder else None
+    jobs = _columns(record, scenario.cluster, solo, scenario.window)
     return Outcome(run, replace(figures, jobs=[], trades=[]), jobs, timeline)
 
 
-def _scenario(comparison: Comparison, run: Run) -> tuple[Scenario, Watch | None]:
+def _scenario(comparison: Comparison, run: Run) -> tuple[Scenario, TimelineRecorder | None]:
     cluster, speeds = comparison.cluster, comparison.speeds
     options = run.policy, comparison.mechanism, comparison.round_s
-    mechanism = realise(*options)
-    watch = None
-    if run.watched and not isinstance(mechanism, Fluid):
-        watch = Watch(cluster, speeds, mechanism)
+    mechanism = create_mechanism(*options)
+    recorder = None
+    if run.record_timeline and not isinstance(mechanism, FluidMechanism):
+        recorder = TimelineRecorder(cluster, speeds, mechanism)
     scenario = Scenario(
         cluster=cluster,
         speeds=speeds,
@@ -229,17 +231,17 @@ def _scenario(comparison: Comparison, run: Run) -> tuple[Scenario, Watch | None]
         mechanism=mechanism,
         restore_cost_s=comparison.restore_cost_s,
         window=comparison.window,
-        on_event=watch,
+        on_event=recorder,
     )
-    return scenario, watch
+    return scenario, recorder
 
 
 def _columns(
-    record: Record, cluster: Cluster, alone: FloatArray, window: tuple[int, int] | None
+    record: Record, cluster: Cluster, solo: FloatArray, window: tuple[int, int] | None
 ) -> JobColumns:
     chosen = slice(*(window or (0, len(record.jobs))))
     arrival = np.array([job.arrival_at for job in record.jobs])
-    rho = finish_time_fairness(record.jobs, arrival, record.finished_at, alone, cluster)
+    rho = finish_time_fairness(record.jobs, arrival, record.finished_at, solo, cluster)
     listed = record.jobs[chosen]
     return JobColumns(
         tuple(job.id for job in listed),

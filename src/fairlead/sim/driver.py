@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.core import Scheduler
-from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.mechanisms.base import FluidMechanism, Mechanism
 from fairlead.mechanisms.planner import Planner
 from fairlead.model.arrays import IntArray
+from fairlead.model.capabilities import capabilities_of
 from fairlead.model.commands import (
     ComputePlan,
     Launch,
@@ -23,74 +24,75 @@ from fairlead.model.events import (
     JobSubmitted,
     NodeLost,
     NodeRemoved,
-    Outcome,
     PlanDue,
     PlanReady,
     RoundEnd,
     TenantChanged,
 )
+from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.sim.cluster.virtual_cluster import VirtualCluster
 from fairlead.sim.fluid import run_fluid
 from fairlead.sim.gc_tuning import infrequent_gc
-from fairlead.sim.physics.true_speeds import Truth
+from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 
 _NODE_LOSS_EVENTS = (NodeLost, NodeRemoved)
 _PLANNING = frozenset({PlanDue, PlanReady, RoundEnd})
 _MAX_IDLE_PLANS = 1000
-"""plans in a row that run nothing, after which none will"""
+"""consecutive plans without leases after which no job is expected to start"""
 
 
 def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
-    """Run a scenario to its end; return what happened and the scheduler's last state."""
+    """Run a scenario to its end; return the record and the scheduler in its last state."""
     record = Record.of(
         scenario.jobs, len(scenario.whole_cluster.accelerators), intervals=scenario.intervals
     )
-    if isinstance(scenario.mechanism, Fluid):
+    if isinstance(scenario.mechanism, FluidMechanism):
         run_fluid(scenario, record)
         return record, None
     run = _Run(scenario, scenario.mechanism, record)
     with infrequent_gc():
         run.run_to_end()
-    run.settle()
+    run.credit_running()
     return record, run.scheduler
 
 
 class _Run:
-    """One simulation under way."""
+    """One simulation in progress."""
 
     def __init__(self, scenario: Scenario, mechanism: Mechanism[Any], record: Record) -> None:
         self._scenario = scenario
         self._record = record
         self._planner = Planner(mechanism)
-        self._reads_progress = getattr(mechanism, "reads_progress", True)
+        capabilities = capabilities_of(mechanism)
+        self._reads_progress = capabilities.reads_progress
         beliefs = scenario.believed or scenario.speeds
         self.scheduler: Scheduler[Any] = Scheduler(
             scenario.cluster, beliefs, mechanism, plan_lead_s=scenario.plan_lead_s
         )
-        self._reads_measured = getattr(mechanism, "reads_measured", False)
-        # Devices are numbered alike from the start: those of later nodes idle until these join.
+        self._reads_measured = capabilities.reads_measured
+        # Device numbers include nodes that join later; their devices idle until then.
         whole = scenario.whole_cluster
-        truth = Truth(whole, scenario.speeds, scenario.jobs, scenario.physics)
+        true_speeds = TrueSpeeds(whole, scenario.speeds, scenario.jobs, scenario.physics)
         self._virtual = VirtualCluster(
             whole,
-            truth,
+            true_speeds,
             record,
             restore_cost_s=scenario.restore_cost_s,
             checkpoint_s=scenario.checkpoint_s,
         )
         self._timers = {"PlanDue": math.inf, "RoundEnd": math.inf}
         self._departures: list[tuple[float, int, IntArray]] = []
-        """(when, number, leases) of those that are about to leave"""
+        """heap of (time, first lease, leases): leases that free their devices at this time"""
         self._on_event = scenario.on_event
         self._perform: dict[type, Callable[[Any, Event], None]] = {
             Launch: self._launch,
             Renew: self._renew,
-            Preempt: self._suspend,
+            Preempt: self._preempt,
             SetTimer: self._set_timer,
             ComputePlan: self._compute_plan,
-            MergeCopies: self._consolidate,
+            MergeCopies: self._merge_copies,
         }
         first, last = scenario.window or (0, len(scenario.jobs))
         self._wanted = slice(first, last)
@@ -98,33 +100,33 @@ class _Run:
         self._finished = 0
 
     def run_to_end(self) -> None:
-        """Deliver every event at its time until all jobs of interest have finished."""
+        """Deliver every event at its time until all jobs of the window have finished."""
         for tenant in self._scenario.tenants:
             self._send(TenantChanged(0.0, tenant))
         if self._scenario.history is not None:
             self._send(HistoryChanged(0.0, self._scenario.history))
-        jobs, outside = self._scenario.jobs, list(self._scenario.node_events)
+        jobs, node_events = self._scenario.jobs, list(self._scenario.node_events)
         arrivals = [job.arrival_at for job in jobs] + [math.inf]
-        nodes = [event.at for event in outside] + [math.inf]
+        nodes = [event.at for event in node_events] + [math.inf]
         timers, virtual, departures = self._timers, self._virtual, self._departures
         arrived = changed = idle_plans = 0
         while self._left:
             finish_at = virtual.next_finish_at()
             leave_at = departures[0][0] if departures else math.inf
             # At one instant: completions, arrivals, nodes, then decisions, so that a decision
-            # sees everything that has happened by its time.
+            # takes every earlier event into account.
             at = min(finish_at, leave_at, arrivals[arrived], nodes[changed], *timers.values())
             if at == math.inf:
-                return  # nothing will ever happen again: some jobs cannot run
+                return  # no event is left: the remaining jobs cannot run
             if finish_at == at:
                 self._job_finished(at)
             elif leave_at == at:
-                self._send(virtual.suspend(heapq.heappop(departures)[2], at, "left"))
+                self._send(virtual.end_leases(heapq.heappop(departures)[2], at, "left"))
             elif arrivals[arrived] == at:
                 self._send(JobSubmitted(at, jobs[arrived]))
                 arrived += 1
             elif nodes[changed] == at:
-                self._send(outside[changed])
+                self._send(node_events[changed])
                 changed += 1
             elif timers["PlanDue"] == at:
                 timers["PlanDue"] = math.inf
@@ -134,18 +136,18 @@ class _Run:
                     idle_plans > _MAX_IDLE_PLANS
                     and min(arrivals[arrived], nodes[changed]) == math.inf
                 ):
-                    return  # nobody else will come, and those here are left to wait for ever
+                    return  # no more arrivals, and the mechanism never starts the waiting jobs
             else:
                 timers["RoundEnd"] = math.inf
                 self._send(RoundEnd(at))
 
-    def settle(self) -> None:
-        """Credit jobs that still run with what they have done and held by now."""
-        self._virtual.settle(self._record.ended_at)
+    def credit_running(self) -> None:
+        """Credit running jobs with their steps and device time so far."""
+        self._virtual.credit_running(self._record.ended_at)
 
     def _job_finished(self, at: float) -> None:
         job, ended = self._virtual.finish(at)
-        if job is None:  # a copy has made its part, and others go on
+        if job is None:  # a copy has made its steps while other copies still run
             self._send(ended)
             return
         self._finished += 1
@@ -179,20 +181,20 @@ class _Run:
         del event
         self._virtual.renew(command)
 
-    def _suspend(self, command: Preempt, event: Event) -> None:
-        outcome: Outcome = "lost" if type(event) in _NODE_LOSS_EVENTS else "left"
+    def _preempt(self, command: Preempt, event: Event) -> None:
+        outcome: LoggedOutcome = "lost" if type(event) in _NODE_LOSS_EVENTS else "left"
         if outcome == "lost" or self._virtual.frees_devices_at_once:
-            self._send(self._virtual.suspend(command.lease, event.at, outcome))
+            self._send(self._virtual.end_leases(command.lease, event.at, outcome))
             return
-        for when, leases in self._virtual.leave(command.lease, event.at):
+        for when, leases in self._virtual.start_leaving(command.lease, event.at):
             heapq.heappush(self._departures, (when, int(leases[0]), leases))
 
     def _set_timer(self, command: SetTimer, event: Event) -> None:
         del event
         self._timers[command.event] = math.inf if command.at is None else command.at
 
-    def _consolidate(self, command: MergeCopies, event: Event) -> None:
-        """Do nothing: merging takes no time of its own, copies that start again restore."""
+    def _merge_copies(self, command: MergeCopies, event: Event) -> None:
+        """Do nothing: merging takes no extra time; restarted copies pay the restore cost."""
         del command, event
 
     def _compute_plan(self, command: ComputePlan, event: Event) -> None:

@@ -1,18 +1,18 @@
-"""Less looking for garbage where little is made."""
+"""Less frequent garbage collection during simulations."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_AFTER = 50_000
-"""how many more objects there are before somebody looks; usually that is 700"""
+_THRESHOLD = 50_000
+"""net new objects before a collection of the youngest generation; Python's default is 700"""
 
 
 @contextmanager
 def infrequent_gc() -> Iterator[None]:
-    """Look for objects that refer to each other now and then only: it takes up to a tenth."""
+    """Run the cyclic garbage collector rarely; it takes up to a tenth of a simulation's time."""
     before = gc.get_threshold()
-    gc.set_threshold(_AFTER, *before[1:])
+    gc.set_threshold(_THRESHOLD, *before[1:])
     try:
         yield
     finally:

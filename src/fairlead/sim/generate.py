@@ -1,8 +1,8 @@
 """Gavel's trace generators (its §7.1): Poisson arrivals of jobs drawn from a speeds table.
 
-Every job takes the same number of draws whatever the recipe says, so that two recipes that
-differ in one setting give traces that differ in that setting only: another rate moves the
-arrivals of the same jobs.
+Every job takes the same number of random draws under every recipe. So two recipes that differ in
+one setting give traces that differ in that setting only: another rate moves the arrivals of the
+same jobs.
 """
 
 import math
@@ -16,16 +16,16 @@ from typing import Literal, get_args
 from fairlead.files.bundled import DEFAULT_TRACE, bundled_text
 from fairlead.files.traces.jobs import Trace
 from fairlead.files.traces.trace import parse_trace
-from fairlead.files.traces.workload_sampling import Draw
+from fairlead.files.traces.workload_sampling import WorkloadSampler
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import InputError
+from fairlead.model.errors import InputError, require
 from fairlead.model.job import DEFAULT_TENANT, Job
 from fairlead.model.speeds.table import SpeedTable
 
-Kind = Literal["static", "static-multiple", "continuous-single", "continuous-multiple"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+GeneratorKind = Literal["static", "static-multiple", "continuous-single", "continuous-multiple"]
+GENERATOR_KINDS: tuple[GeneratorKind, ...] = get_args(GeneratorKind)
 
-# Gavel §7.1, as its artifact has it: gang → share of jobs.
+# Gavel §7.1, with the values of its artifact: gang → share of jobs.
 GANG_SHARES = {1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05}
 SHORT_SHARE = 0.8
 SHORT_EXPONENTS = (1.5, 3.0)  # a short job lasts 10^x minutes on the reference accelerator
@@ -35,47 +35,56 @@ HIGH_WEIGHT = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What to generate; the defaults are Gavel's continuous-single at a moderate rate."""
+    """Settings of a generated trace; by default Gavel's continuous-single at a moderate rate."""
 
-    kind: Kind = "continuous-single"
+    kind: GeneratorKind = "continuous-single"
     jobs: int = 100
     rate: float = 4.0
-    """Arrivals per hour; static traces ignore it."""
+    """arrivals per hour; ignored by static traces"""
     tenants: int = 1
-    """How many tenants submit, each job's drawn uniformly: tenant-0, tenant-1, …"""
+    """number of tenants (tenant-0, tenant-1, …); each job's tenant is drawn uniformly"""
     high_share: float = 0.0
-    """Share of jobs with the weight ``high_weight``; Gavel has 0.2 in multi-priority runs."""
+    """share of jobs with weight ``high_weight``; 0.2 in Gavel's multi-priority runs"""
     high_weight: float = HIGH_WEIGHT
     deadlines: tuple[float, ...] = ()
-    """Deadlines as multiples of the duration, drawn uniformly; Gavel has 1.2, 2 and 10."""
+    """deadlines as multiples of the duration, drawn uniformly; Gavel uses 1.2, 2 and 10"""
     max_gang: int | None = None
     duration_factor: float = 1.0
-    """Multiplies every duration: 0.1 makes a trace that simulates ten times faster."""
+    """factor on every duration; a trace with 0.1 simulates ten times faster"""
     window: tuple[int, int] | None = None
-    """Jobs A to B are to be measured, so arrivals go on after B until these complete."""
+    """range A:B of the jobs to measure; arrivals continue after B to keep the load up"""
     extra_jobs: int | None = None
-    """Arrivals after the window; by default 110 % of its length."""
+    """arrivals after the window; by default 110 % of its length"""
     reference: str | None = None
-    """The accelerator on which durations count; by default v100, else the fastest."""
+    """accelerator on which durations are defined; by default v100, else the fastest"""
 
     def __post_init__(self) -> None:
-        _require(self.kind in KINDS, "kind", self.kind, f"one of {', '.join(KINDS)}")
-        _require(1 <= self.jobs <= 10**7, "jobs", self.jobs, "1 to 10 million")
-        _require(1e-9 <= self.rate < math.inf, "rate", self.rate, "jobs per hour, 1e-9 or more")
-        _require(1 <= self.tenants <= 10**6, "tenants", self.tenants, "1 to a million")
-        _require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
-        _require(0 < self.high_weight < math.inf, "high_weight", self.high_weight, "above 0")
-        _require(all(0 < d < math.inf for d in self.deadlines), "deadlines", 0, "factors above 0")
-        _require(self.max_gang is None or self.max_gang >= 1, "max_gang", 0, "1 or more")
+        require(
+            self.kind in GENERATOR_KINDS, "kind", self.kind, f"one of {', '.join(GENERATOR_KINDS)}"
+        )
+        require(1 <= self.jobs <= 10**7, "jobs", self.jobs, "1 to 10 million")
+        require(1e-9 <= self.rate < math.inf, "rate", self.rate, "jobs per hour, 1e-9 or more")
+        require(1 <= self.tenants <= 10**6, "tenants", self.tenants, "1 to a million")
+        require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
+        require(0 < self.high_weight < math.inf, "high_weight", self.high_weight, "above 0")
+        require(
+            all(0 < d < math.inf for d in self.deadlines),
+            "deadlines",
+            self.deadlines,
+            "factors above 0",
+        )
+        require(
+            self.max_gang is None or self.max_gang >= 1, "max_gang", self.max_gang, "1 or more"
+        )
         factor = self.duration_factor
-        _require(0 < factor < math.inf, "duration_factor", factor, "above 0")
+        require(0 < factor < math.inf, "duration_factor", factor, "above 0")
         if self.window is not None:
             first, last = self.window
-            _require(0 <= first < last <= 10**7, "window", f"{first}:{last}", "A:B with A < B")
+            require(0 <= first < last <= 10**7, "window", f"{first}:{last}", "A:B with A < B")
 
     @property
     def total(self) -> int:
-        """How many jobs the trace has, with those that keep the cluster loaded at the end."""
+        """The number of jobs, including those that keep the cluster loaded after the window."""
         if self.window is None:
             return self.jobs
         first, last = self.window
@@ -86,22 +95,22 @@ class Recipe:
 def generate(
     recipe: Recipe, speeds: SpeedTable, rng: random.Random, cluster: Cluster | None = None
 ) -> tuple[Job, ...]:
-    """Return the jobs of a recipe, by arrival: same recipe and seed, same jobs, on any machine.
+    """Return the jobs of a recipe by arrival; the same recipe and seed always give the same jobs.
 
-    Gangs that no workload has or that fit no accelerator of the cluster are left out, and the
-    others keep their proportions.
+    Gangs that no workload has or that fit no accelerator of the cluster are left out; the others
+    keep their proportions.
     """
-    draw = Draw(speeds, reference=recipe.reference)
+    draw = WorkloadSampler(speeds, reference=recipe.reference)
     gangs = _gangs(recipe, draw, speeds, cluster)
     bounds = list(accumulate(GANG_SHARES[gang] for gang, _ in gangs))
     mean_us = 0.0 if recipe.kind.startswith("static") else 3600e6 / recipe.rate
     jobs = []
     at_us = 0
     for index in range(recipe.total):
-        # Only random() is promised to give the same numbers in every version of Python.
+        # Only random() gives the same numbers in every version of Python.
         u = [rng.random() for _ in range(8)]
         if index > 0:
-            # Summed in whole microseconds, so that a last bit of log() never adds up.
+            # Summed in whole microseconds, so that rounding errors of log() do not add up.
             at_us += round(-math.log(1.0 - u[0]) * mean_us)
         chosen = min(bisect_right(bounds, u[1] * bounds[-1]), len(gangs) - 1)
         gang, workloads = gangs[chosen]
@@ -126,11 +135,11 @@ def generate(
 
 
 def _gangs(
-    recipe: Recipe, draw: Draw, speeds: SpeedTable, cluster: Cluster | None
+    recipe: Recipe, draw: WorkloadSampler, speeds: SpeedTable, cluster: Cluster | None
 ) -> list[tuple[int, Sequence[str]]]:
-    """Return each gang to draw with the workloads to draw for it."""
+    """Return the gangs to draw from, each with its candidate workloads."""
     counts = None if cluster is None else cluster.count_by_name()
-    found: list[tuple[int, Sequence[str]]] = []
+    candidates: list[tuple[int, Sequence[str]]] = []
     for gang in GANG_SHARES:
         if gang > 1 and not recipe.kind.endswith("-multiple"):
             continue
@@ -146,19 +155,19 @@ def _gangs(
             )
         ]
         if workloads:
-            found.append((gang, workloads))
-    if not found:
+            candidates.append((gang, workloads))
+    if not candidates:
         raise InputError(
             f"no workload of the speeds table runs on {draw.reference} and on the cluster",
-            fix="use a table and a cluster that share accelerators",
+            fix="expected a speeds table and a cluster that share accelerators",
             source=speeds.source or None,
         )
-    return found
+    return candidates
 
 
-def _duration_s(which: float, where: float) -> float:
-    low, high = SHORT_EXPONENTS if which < SHORT_SHARE else LONG_EXPONENTS
-    return 60.0 * math.pow(10.0, low + (high - low) * where)
+def _duration_s(u_range: float, u_exponent: float) -> float:
+    low, high = SHORT_EXPONENTS if u_range < SHORT_SHARE else LONG_EXPONENTS
+    return 60.0 * math.pow(10.0, low + (high - low) * u_exponent)
 
 
 def _deadline_s(recipe: Recipe, u: float, duration_s: float) -> float | None:
@@ -167,11 +176,6 @@ def _deadline_s(recipe: Recipe, u: float, duration_s: float) -> float | None:
     return round(recipe.deadlines[int(u * len(recipe.deadlines))] * duration_s, 6)
 
 
-def _require(holds: bool, field: str, value: object, wanted: str) -> None:
-    if not holds:
-        raise InputError(f"{value!r} is not allowed", fix=f"give {wanted}", field=field)
-
-
 def default_trace() -> Trace:
-    """Return the bundled trace: 120 jobs of three tenants that keep the default cluster busy."""
+    """Return the bundled trace: 120 jobs of three tenants that load the default cluster."""
     return parse_trace(bundled_text(DEFAULT_TRACE))

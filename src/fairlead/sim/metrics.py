@@ -1,4 +1,4 @@
-"""What a simulation came to: the figures of ``simulate --json``."""
+"""Metrics of a simulation: the figures of ``simulate --json``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,16 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.snapshot import gangs_by_accelerator
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.entitlement import mean_entitled_shares
 from fairlead.sim.record import Record
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What became of one job; instants and durations are None where it never came to them."""
+    """Results of one job; times are None if the job never started or finished."""
 
     id: str
     tenant: str
@@ -32,10 +33,10 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class TenantResult:
-    """What a tenant was entitled to and what it had, both as shares of all.
+    """Entitled and received share of a tenant.
 
-    Entitled: its part by weight of what tenants with unfinished jobs divide, averaged over time
-    (``mean_entitled_shares``). Received: its part of the device time used.
+    Entitled: its fraction by weight among tenants with unfinished jobs, averaged over time
+    (``mean_entitled_shares``). Received: its fraction of the device time used.
     """
 
     tenant: str
@@ -54,7 +55,7 @@ class Result:
     p99_jct_s: float | None
     makespan_s: float | None
     utilization: float
-    """device time used over device time there was, from the first arrival to the end of the run"""
+    """device time used over device time available, from the first arrival to the end of the run"""
     rounds: int
     solves: int
     preemptions: int
@@ -63,7 +64,7 @@ class Result:
     slo_violations: int
     """jobs that had a deadline and missed it"""
     finish_time_fairness: float | None
-    """mean over jobs of completion time over that with 1/n of the cluster, n the jobs beside it"""
+    """mean over jobs of completion time over that with 1/n of the cluster, n concurrent jobs"""
     busy_share: dict[str, float]
     """utilization of each accelerator"""
     unfinished: int
@@ -89,7 +90,7 @@ def _values(row: Result | JobResult | TenantResult) -> dict[str, Any]:
 def summarise(
     record: Record,
     cluster: Cluster,
-    alone: FloatArray,
+    solo: FloatArray,
     *,
     policy: str,
     tenants: Sequence[Tenant] = (),
@@ -97,9 +98,9 @@ def summarise(
     cpu_s: float = 0.0,
     wall_s: float = 0.0,
 ) -> Result:
-    """Return the figures of a run; ``alone`` is jobs × accelerators in true steps per second.
+    """Return the figures of a run; ``solo`` is jobs × accelerators → true steps per second.
 
-    ``tenants`` are those whose weights were given, if any were.
+    ``tenants`` are those of the tenants file, if there is one.
     """
     jobs = record.jobs
     chosen = slice(*(window or (0, len(jobs))))
@@ -111,7 +112,7 @@ def summarise(
     used = record.device_s.sum(axis=0)
     held = span * cluster.counts
     busy = np.divide(used, held, out=np.zeros(len(held)), where=held > 0)
-    fairness = finish_time_fairness(jobs, arrival, end, alone, cluster)[chosen]
+    fairness = finish_time_fairness(jobs, arrival, end, solo, cluster)[chosen]
     return Result(
         policy=policy,
         avg_jct_s=_figure(done, np.mean),
@@ -150,7 +151,7 @@ def _missed(jobs: Sequence[Job], end: FloatArray) -> int:
 
 
 def finish_time_fairness(
-    jobs: Sequence[Job], arrival: FloatArray, end: FloatArray, alone: FloatArray, cluster: Cluster
+    jobs: Sequence[Job], arrival: FloatArray, end: FloatArray, solo: FloatArray, cluster: Cluster
 ) -> FloatArray:
     """Return jobs → time taken over the time with 1/n of the cluster (Themis' ρ; Gavel §4.2).
 
@@ -170,12 +171,12 @@ def finish_time_fairness(
 
     taken = end - arrival
     with np.errstate(invalid="ignore", divide="ignore"):
-        beside = (jobs_until(last) - jobs_until(arrival)) / (last - arrival)
+        concurrent = (jobs_until(last) - jobs_until(arrival)) / (last - arrival)
         gang = gangs_by_accelerator(jobs, cluster.accelerators)
-        share = cluster.counts / (np.maximum(beside, 1.0)[:, None] * gang)
+        share = cluster.counts / (np.maximum(concurrent, 1.0)[:, None] * gang)
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
         steps = np.array([job.total_steps for job in jobs])
-        rho: FloatArray = taken / (steps / (alone * share).sum(axis=1))
+        rho: FloatArray = taken / (steps / (solo * share).sum(axis=1))
     return rho
 
 
@@ -208,7 +209,7 @@ def _job_results(
         known(record.first_steps_at - arrival),
         strict=True,
     )
-    kinds = cluster.accelerators
+    accelerators = cluster.accelerators
     return [
         JobResult(
             job.id,
@@ -217,7 +218,7 @@ def _job_results(
             started,
             finished,
             jct,
-            {kind: seconds for kind, seconds in zip(kinds, held, strict=True) if seconds},
+            {name: seconds for name, seconds in zip(accelerators, held, strict=True) if seconds},
             preemptions,
             migrations,
             first,

@@ -1,4 +1,4 @@
-"""Who held which device when, seen from the events of a run."""
+"""Device occupancy over time, recorded from the events of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fairlead.model.speeds.table import SpeedTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """Columns over holdings, one for each device of each lease, in order of their start."""
+    """Columns over holdings, one per device and lease, in order of start."""
 
     job: IntArray
     device: IntArray
@@ -27,24 +27,24 @@ class Timeline:
     jobs: tuple[Job, ...]
     """all jobs of the trace, by number"""
     finished_at: FloatArray
-    """by job; not a number where it did not finish"""
+    """jobs → finish time; NaN if unfinished"""
 
     @property
     def begin(self) -> float:
-        """When the first job arrived."""
+        """The arrival time of the first job."""
         return min(job.arrival_at for job in self.jobs)
 
     @property
     def until(self) -> float:
-        """When the last holding ended."""
+        """The end of the last holding."""
         return float(self.end.max(initial=self.begin))
 
 
-class Watch:
-    """A second scheduler that is told the same events, so that its launches are those made.
+class TimelineRecorder:
+    """Records leases with a second scheduler that handles the same events.
 
-    The events of a run do not say on which devices a lease is, but a scheduler repeats its
-    commands when it is told the same events, without solving anything: plans are events.
+    The events of a run do not name the devices of a lease. A scheduler that handles the same
+    events returns the same launch commands, without solving anything: plans are events.
     """
 
     def __init__(self, cluster: Cluster, beliefs: SpeedTable, mechanism: Mechanism[Any]) -> None:
@@ -55,7 +55,7 @@ class Watch:
         self._at = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Take in the next event of the run."""
+        """Handle the next event of the run."""
         self._at = event.at
         if isinstance(event, LeasesEnded):
             for lease in event.lease.tolist():
@@ -71,7 +71,7 @@ class Watch:
             self._rows += [(job, device, start, self._at) for device in devices]
 
     def timeline(self, jobs: Sequence[Job], finished_at: FloatArray) -> Timeline:
-        """Return what was seen; leases that are still open count until the last event."""
+        """Return the recorded timeline; open leases count until the last event."""
         for lease in list(self._open):
             self._close(lease)
         rows = sorted(self._rows, key=lambda row: (row[2], row[1], row[0]))

@@ -1,4 +1,4 @@
-"""What a simulation notes down about each job while it runs."""
+"""Record of a simulation: columns over jobs, and counters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.job import Job
 
 FIRST_STEPS = 100
-"""early feedback is the time to so many steps (Gandiva §6.3)"""
+"""number of steps whose completion counts as early feedback (Gandiva §6.3)"""
 
 
 @dataclass(eq=False)
@@ -18,19 +18,19 @@ class Record:
 
     jobs: Sequence[Job]
     device_s: FloatArray
-    """jobs × accelerators: devices held × seconds, one shared by n jobs counting 1/n for each"""
+    """jobs × accelerators → device-seconds; a device shared by n jobs counts 1/n for each"""
     started_at: FloatArray
     finished_at: FloatArray
     first_steps_at: FloatArray
     preemptions: IntArray
     migrations: IntArray
     ended_at: float = 0.0
-    """when the last thing happened; plans that start nothing, after all else, do not count"""
+    """time of the last event; final plans that start nothing do not count"""
     rounds: int = 0
     solves: int = 0
-    intervals: "Intervals | None" = None
-    use: "Use | None" = None
-    """how busy jobs kept their devices; only under physics"""
+    intervals: "LeaseIntervals | None" = None
+    utilization_log: "UtilizationLog | None" = None
+    """utilization of the devices; only under physics"""
 
     @classmethod
     def of(cls, jobs: Sequence[Job], n_accelerators: int, *, intervals: bool) -> "Record":
@@ -44,13 +44,13 @@ class Record:
             np.full(n, np.nan),
             np.zeros(n, dtype=np.int64),
             np.zeros(n, dtype=np.int64),
-            intervals=Intervals() if intervals else None,
+            intervals=LeaseIntervals() if intervals else None,
         )
 
 
 @dataclass(eq=False)
-class Intervals:
-    """Who held what when: one entry for every lease that ended."""
+class LeaseIntervals:
+    """Ended leases, one entry each: job, devices, start and end."""
 
     _parts: list[tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]] = field(
         default_factory=list
@@ -59,7 +59,7 @@ class Intervals:
     def add(
         self, job: IntArray, device: IntArray, devices: IntArray, start: FloatArray, end: float
     ) -> None:
-        """Note leases that ended; ``device`` is the first one held, ``devices`` how many."""
+        """Add ended leases; ``device`` is the first device of each, ``devices`` their number."""
         self._parts.append((job, device, devices, start, np.full(len(job), end)))
 
     def columns(self) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
@@ -78,18 +78,18 @@ class Intervals:
 
 
 @dataclass(eq=False)
-class Use:
-    """How busy devices were kept: one entry for every time at one speed."""
+class UtilizationLog:
+    """Utilization of devices, one entry per interval at constant speed."""
 
     _parts: list[tuple[float, float, float]] = field(default_factory=list)
 
     def add(self, start: float, end: float, devices: float) -> None:
-        """Note that a job kept so many devices' worth of work busy from start to end."""
+        """Add an interval in which a job kept this many devices busy."""
         if end > start and devices:
             self._parts.append((start, end, devices))
 
     def mean(self, first_at: float, last_at: float) -> float:
-        """Return how many devices were busy on average between two instants."""
+        """Return the average number of busy devices between two instants."""
         start, end, devices = np.array(self._parts or [(0.0, 0.0, 0.0)]).T
         time = np.clip(end, first_at, last_at) - np.clip(start, first_at, last_at)
         return float((time * devices).sum() / (last_at - first_at))

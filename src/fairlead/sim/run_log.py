@@ -1,4 +1,4 @@
-"""A run's log on disk: what the scheduler was made of, every event, the state it ended in."""
+"""Log file of a run: the scheduler's configuration, every event, a digest of the last state."""
 
 import hashlib
 import json
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
-from fairlead.mechanisms.base import Fluid
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.base import FluidMechanism
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Accelerator, Cluster, Node
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Event
@@ -19,7 +19,7 @@ VERSION = 1
 
 
 class EventLog:
-    """Writes a log: a header that a fresh scheduler can be built from, then one line an event."""
+    """Writes a log: a header from which a scheduler can be built, then one line per event."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class EventLog:
         self._line(encode_event(event))
 
     def close(self, scheduler: Scheduler[Any]) -> None:
-        """End the log with a digest of the state that its events have led to."""
+        """End the log with a digest of the scheduler's state."""
         self._line(json.dumps({"state_sha256": digest(scheduler)}))
 
     def _line(self, text: str) -> None:
@@ -58,7 +58,7 @@ class EventLog:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A scheduler rebuilt from a log, and the digest the log says it should have."""
+    """A scheduler rebuilt from a log, with its digest and the logged digest."""
 
     scheduler: Scheduler[Any]
     events: int
@@ -67,7 +67,7 @@ class ReplayResult:
 
     @property
     def same(self) -> bool:
-        """Whether the rebuilt state equals the one the run ended in."""
+        """Whether the rebuilt state equals the last state of the run."""
         return self.sha256 == self.logged_sha256
 
 
@@ -78,14 +78,14 @@ def replay_file(path: Path) -> ReplayResult:
             return _replay(file)
     except OSError as error:
         raise InputError(
-            str(error.strerror), fix="name a readable log", source=str(path)
+            str(error.strerror), fix="expected a readable log file", source=str(path)
         ) from None
     except InputError as error:
         raise error.within(source=str(path)) from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
-            f"it is not a log of events ({type(error).__name__}: {str(error)[:80]})",
-            fix="give a file written by fairlead simulate --log",
+            f"not an event log ({type(error).__name__}: {str(error)[:80]})",
+            fix="expected a file written by fairlead simulate --log",
             source=str(path),
         ) from None
 
@@ -94,8 +94,8 @@ def _replay(lines: Iterator[str]) -> ReplayResult:
     header = json.loads(next(lines, "null"))
     if not isinstance(header, dict) or header.get("fairlead_log") != VERSION:
         raise InputError(
-            "its first line is not a log's header",
-            fix=f"give a log of version {VERSION}, written by fairlead simulate --log",
+            "not the header of an event log",
+            fix=f"expected a log of version {VERSION}, written by fairlead simulate --log",
             line=1,
         )
     scheduler = _scheduler(header)
@@ -114,18 +114,22 @@ def _replay(lines: Iterator[str]) -> ReplayResult:
     try:
         replay(scheduler, events())
     except FairleadError as error:
-        raise InputError(str(error), fix="the log is damaged", line=count + 1) from None
+        raise InputError(
+            f"damaged log: {error}", fix="expected an unchanged log", line=count + 1
+        ) from None
     return ReplayResult(scheduler, count, digest(scheduler), logged[0] if logged else None)
 
 
 def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:
     nodes = tuple(Node(name, tuple(devices), rack) for name, rack, devices in header["nodes"])
     details = {name: Accelerator(name, gib) for name, gib in header["memory_gib"].items()}
-    known = {SpeedKey(*key): speed for *key, speed in header["speeds"]}
-    beliefs = SpeedTable(known, assumed=header.get("assumed"))
-    mechanism = realise(header["policy"], header["mechanism"], header["round_s"])
-    if isinstance(mechanism, Fluid):
-        raise InputError("a fluid mechanism has no events", fix="log a run with rounds", line=1)
+    steps_per_s = {SpeedKey(*key): speed for *key, speed in header["speeds"]}
+    beliefs = SpeedTable(steps_per_s, assumed=header.get("assumed"))
+    mechanism = create_mechanism(header["policy"], header["mechanism"], header["round_s"])
+    if isinstance(mechanism, FluidMechanism):
+        raise InputError(
+            "fluid mechanisms have no events", fix="expected the log of a run with rounds", line=1
+        )
     return Scheduler(Cluster(nodes, details), beliefs, mechanism)
 
 

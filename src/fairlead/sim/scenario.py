@@ -1,51 +1,52 @@
-"""What a simulation is asked to do."""
+"""Scenario: the complete input of a simulation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.mechanisms.base import Fluid, Mechanism
+from fairlead.mechanisms.base import FluidMechanism, Mechanism
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, NodeAdded, NodeEvent
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 from fairlead.sim.physics.effects import Physics
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """All that a simulation's result depends on."""
+    """Everything that determines a simulation's result."""
 
     cluster: Cluster
     speeds: SpeedTable
     jobs: Sequence[Job]
     """in order of arrival"""
-    mechanism: "Mechanism[Any] | Fluid"
+    mechanism: "Mechanism[Any] | FluidMechanism"
     believed: SpeedTable | None = None
-    """what the scheduler thinks the speeds are; None: it knows the true ones"""
+    """speeds that decisions use; None: the true speeds"""
     tenants: Sequence[Tenant] = ()
     history: History | None = None
-    """how past use moves weights"""
+    """effect of past usage on weights"""
     plan_lead_s: float = 0.0
-    """how long before a round ends the next plan is made, as a live scheduler must"""
+    """seconds between the computation of a plan and its round, as on a live cluster"""
     restore_cost_s: float = 0.0
     checkpoint_s: float = 3600.0
     physics: Physics | None = None
-    """what else makes jobs slower than the speeds say; None: nothing"""
+    """effects that make jobs slower than the speeds table; None: no effects"""
     node_events: Sequence[NodeEvent] = ()
     window: tuple[int, int] | None = None
-    """stop when the jobs with these indices (first, last + 1) have finished"""
+    """indices (first, last + 1) of the jobs whose completion ends the simulation"""
     intervals: bool = False
-    """note every lease, for timelines"""
+    """whether to record every lease, for timelines"""
     on_event: Callable[[Event], None] | None = field(default=None, compare=False)
-    """told of every event before the scheduler takes it in"""
+    """called with every event before the scheduler handles it"""
     on_progress: Callable[[float, int], None] | None = field(default=None, compare=False)
-    """told the virtual time and the number of finished jobs now and then"""
+    """called regularly with the virtual time and the number of finished jobs"""
 
     @property
     def whole_cluster(self) -> Cluster:
-        """The cluster with all nodes that join in the course of time."""
+        """The cluster including all nodes that join later."""
         cluster = self.cluster
         for event in self.node_events:
             if isinstance(event, NodeAdded):

@@ -1,4 +1,4 @@
-"""Device time of elastic jobs: as many devices as each lease held, not the job's gang."""
+"""Device time of elastic jobs counts the devices of each lease, not the job's gang."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,9 @@ from fairlead.core import Scheduler, encode_event, load_state, replay, save_stat
 from fairlead.mechanisms.gandiva import Gandiva
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 from fairlead.sim.driver import simulate
 from fairlead.sim.record import Record
@@ -17,7 +18,7 @@ from fairlead.sim.scenario import Scenario
 MINUTE = 60.0
 CLUSTER = Cluster.of({"p100": 4}, per_node=4)
 SPEEDS = SpeedTable({SpeedKey("m", gang, "p100"): 10.0 * gang for gang in (1, 2, 3, 4)})
-# The elastic job has one device until the others leave, two, then four, and fewer again.
+# The elastic job grows from one device to two and four as others finish, then shrinks again.
 JOBS = [
     Job(id="grows", workload="m", total_steps=1.2e5, max_gang=4, tenant="grows"),
     Job(id="one", workload="m", total_steps=25 * 600, tenant="others"),
@@ -45,25 +46,25 @@ def run() -> tuple[Record, Scheduler[object], list[Event]]:
 
 
 def held(record: Record, jobs: set[int], until: float) -> float:
-    """Return the device-seconds of these jobs' leases, as the simulation has recorded them."""
+    """Return the recorded device-seconds of these jobs' leases."""
     assert record.intervals is not None
     number, _, size, start, end = record.intervals.columns()
-    mine = np.isin(number, list(jobs)) & (start < until)
-    return float((size * (np.minimum(end, until) - start))[mine].sum())
+    chosen = np.isin(number, list(jobs)) & (start < until)
+    return float((size * (np.minimum(end, until) - start))[chosen].sum())
 
 
-def test_device_time_is_that_of_the_devices_held() -> None:
+def test_device_time_counts_the_devices_held() -> None:
     record, scheduler, _ = run()
     assert record.intervals is not None
     assert {1, 2, 4} <= set(record.intervals.columns()[2][record.intervals.columns()[0] == 0])
-    found = scheduler.leases.device_s(record.ended_at)
-    assert found.tolist() == [[pytest.approx(one)] for one in record.device_s[:, 0].tolist()]
-    alone = float(scheduler.jobs.received_s[0, 0])
-    assert alone < 0.8 * found[0, 0], "time received is no device time"
+    device_s = scheduler.leases.device_s(record.ended_at)
+    assert device_s.tolist() == [[pytest.approx(s)] for s in record.device_s[:, 0].tolist()]
+    received_s = float(scheduler.jobs.received_s[0, 0])
+    assert received_s < 0.8 * device_s[0, 0], "received time is not device time"
 
 
 @pytest.mark.parametrize("minutes", [20.0, 40.0, 60.0, 80.0])
-def test_device_time_so_far_outlives_a_restart_and_moves_weights(minutes: float) -> None:
+def test_device_time_survives_a_restart_and_counts_as_usage(minutes: float) -> None:
     record, _, events = run()
     until = minutes * MINUTE
     lines = [encode_event(event) for event in events if event.at <= until]

@@ -1,4 +1,4 @@
-"""What the figures and means of a report are computed from."""
+"""Data of a report's figures and means."""
 
 from dataclasses import replace
 
@@ -10,8 +10,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.job import Job
 from fairlead.sim.compare import Outcome, compare
 from fairlead.sim.occupancy import Timeline
-from fairlead.sim.report import completion, timeline
-from fairlead.sim.report import utilization as use
+from fairlead.sim.report import completion, timeline, utilization
 from fairlead.sim.report.buckets import MAX_BUCKETS, edges, entitled, held_s
 from fairlead.sim.report.means import AVERAGE_JCT, KEY_FIGURES, key_rows, mean
 from fairlead.sim.report.style import Palette
@@ -47,7 +46,7 @@ def held(
 TWO = (job(0, "a", 0.0), job(1, "b", 3600.0, weight=3.0))
 
 
-def test_buckets_cover_the_time_and_are_never_too_many() -> None:
+def test_buckets_cover_the_time_and_are_limited_in_number() -> None:
     for hours in (0.01, 1, 30, 700, 1e5):
         bounds = edges(100.0, 100.0 + hours * 3600)
         assert (bounds[0], bounds[-1]) == (100.0, pytest.approx(100.0 + hours * 3600))
@@ -55,20 +54,20 @@ def test_buckets_cover_the_time_and_are_never_too_many() -> None:
         assert (np.diff(bounds) > 0).all()
 
 
-def test_device_time_goes_to_the_buckets_in_which_it_was_held() -> None:
+def test_device_time_is_counted_in_the_buckets_in_which_it_was_held() -> None:
     line = held((0, 0, 0, 5400), (1, 1, 3600, 7200), jobs=TWO, ends=[5400.0, 7200.0])
-    found = held_s(line, line.job, 2, np.array([0.0, 3600.0, 7200.0]))
-    assert found.tolist() == [[3600, 0], [1800, 3600]]
+    seconds = held_s(line, line.job, 2, np.array([0.0, 3600.0, 7200.0]))
+    assert seconds.tolist() == [[3600, 0], [1800, 3600]]
 
 
-def test_entitlement_is_the_part_of_the_weights_of_unfinished_jobs() -> None:
+def test_entitlement_is_the_fraction_of_weights_of_unfinished_jobs() -> None:
     line = held((0, 0, 0, 7200), (1, 1, 3600, 9000), jobs=TWO, ends=[7200.0, 9000.0])
-    found = entitled(line, ["a", "b"], np.array([0.0, 3600.0, 7200.0, 9000.0, 10800.0]))
-    assert found[:3].tolist() == [[1, 0], [0.25, 0.75], [0, 1]]
-    assert np.isnan(found[3]).all(), "no job is there any more"
+    share = entitled(line, ["a", "b"], np.array([0.0, 3600.0, 7200.0, 9000.0, 10800.0]))
+    assert share[:3].tolist() == [[1, 0], [0.25, 0.75], [0, 1]]
+    assert np.isnan(share[3]).all(), "no unfinished jobs"
 
 
-def test_means_over_seeds_have_a_sample_deviation_and_a_ratio_to_the_first_policy() -> None:
+def test_means_have_a_sample_deviation_and_a_ratio_to_the_first_policy() -> None:
     outcomes = compare(tiny(loads=(6.0,)))
     fifo = [o.figures.avg_jct_s or 0.0 for o in outcomes if o.run.policy == "fifo"]
     other = [o.figures.avg_jct_s or 0.0 for o in outcomes if o.run.policy == "isolated"]
@@ -85,7 +84,7 @@ def slower(outcome: Outcome, factor: float) -> Outcome:
     return replace(outcome, figures=replace(figures, avg_jct_s=(figures.avg_jct_s or 0) * factor))
 
 
-def test_the_summary_tells_who_is_faster_by_what_and_in_how_many_seeds() -> None:
+def test_summary_names_the_faster_policy_its_ratio_and_the_seeds() -> None:
     comparison = tiny(loads=(6.0,))
     outcomes = compare(comparison)
     same = {o.run.seed: o for o in outcomes if o.run.policy == "fifo"}
@@ -102,7 +101,7 @@ def test_the_summary_tells_who_is_faster_by_what_and_in_how_many_seeds() -> None
     assert "about as fast as isolated" in summary(comparison, equal)
 
 
-def test_unfinished_jobs_keep_a_curve_below_100_percent() -> None:
+def test_curve_stays_below_100_per_cent_with_unfinished_jobs() -> None:
     comparison = tiny(policies=("fifo",), seeds=(0,), loads=(6.0,))
     (whole,) = compare(comparison)
     ends = whole.jobs.finished_at.copy()
@@ -114,7 +113,7 @@ def test_unfinished_jobs_keep_a_curve_below_100_percent() -> None:
     assert max(curve.y) == pytest.approx(100 * 9 / 12, abs=0.01)
 
 
-def test_a_policy_has_the_same_colour_in_every_figure() -> None:
+def test_policy_has_the_same_colour_in_every_figure() -> None:
     comparison = tiny()
     outcomes = compare(comparison)
     lines = {o.run.policy: o.timeline for o in outcomes if o.timeline}
@@ -123,7 +122,7 @@ def test_a_policy_has_the_same_colour_in_every_figure() -> None:
         completion.jct_distribution(comparison, outcomes, palette),
         completion.jct_by_load(comparison, outcomes, palette),
         completion.fairness_distribution(comparison, outcomes, palette),
-        use.utilization(lines, comparison.cluster, palette, ""),
+        utilization.utilization(lines, comparison.cluster, palette, ""),
     ]
     seen = {
         (trace.name, trace.line.color)
@@ -134,7 +133,7 @@ def test_a_policy_has_the_same_colour_in_every_figure() -> None:
     assert len(seen) == 2
 
 
-def test_device_bars_merge_renewed_leases_and_say_when_they_are_cut(
+def test_device_bars_merge_renewed_leases_and_note_omitted_hours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = [(0, 0, 0, 3600), (0, 0, 3600, 7200), (1, 0, 7200, 9000), (1, 1, 0, 9000)]
@@ -147,6 +146,6 @@ def test_device_bars_merge_renewed_leases_and_say_when_they_are_cut(
     assert whole.note == ""
     monkeypatch.setattr(timeline, "MAX_BARS", 2)
     cut = timeline.devices_over_time({"p": line}, cluster, palette, "", ["a", "b"])
-    assert "Cut after 2.0 h of 2.5 h" in cut.note
+    assert "The first 2.0 h of 2.5 h, to keep the file small" in cut.note
     assert max(b + x for t in cut.views[0].picture.data if t.base is not None
                for b, x in zip(t.base, t.x, strict=True)) <= 2.0  # fmt: skip

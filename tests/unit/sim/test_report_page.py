@@ -1,4 +1,4 @@
-"""The report as a page: complete, self-contained, the same every time."""
+"""The report page is complete, self-contained and deterministic."""
 
 import html
 import json
@@ -12,7 +12,7 @@ from tests.unit.sim.test_compare import tiny
 
 from fairlead.sim.compare import Outcome, compare
 from fairlead.sim.report.page import report
-from fairlead.sim.report.parameters import Asked, Generated
+from fairlead.sim.report.parameters import ComparisonOptions, GeneratedTraces
 
 FIGURES = (
     "jct-distribution",
@@ -22,9 +22,9 @@ FIGURES = (
     "tenant-shares",
     "devices-over-time",
 )
-ASKED = Asked(
+OPTIONS = ComparisonOptions(
     policies=("fifo", "isolated"),
-    traces=Generated(
+    traces=GeneratedTraces(
         kind="continuous-multiple",
         jobs=12,
         tenants=2,
@@ -44,54 +44,54 @@ def outcomes() -> list[Outcome]:
 
 @pytest.fixture(scope="module")
 def page(outcomes: list[Outcome]) -> str:
-    return report(tiny(), outcomes, ASKED)
+    return report(tiny(), outcomes, OPTIONS)
 
 
 def own_part(page: str) -> str:
-    """Return the page without plotly.js, which names addresses that it does not load."""
+    """Return the page without plotly.js, which contains URLs that it does not load."""
     return page.replace(get_plotlyjs(), "")
 
 
-def test_every_figure_is_there_with_every_policy(page: str) -> None:
-    held = re.search(r"id='figures'>(.*?)</script>", page, re.DOTALL)
-    assert held
-    figures = json.loads(held[1])
+def test_page_has_every_figure_with_every_policy(page: str) -> None:
+    data = re.search(r"id='figures'>(.*?)</script>", page, re.DOTALL)
+    assert data
+    figures = json.loads(data[1])
     assert tuple(figures) == FIGURES
     for name in FIGURES:
         assert f"id='plot-{name}'" in page
         text = json.dumps(figures[name])
         buttons = page.partition(f"<figure id='{name}'")[2].partition("</figure>")[0]
-        for policy in ASKED.policies:
+        for policy in OPTIONS.policies:
             assert policy in text or policy in buttons
         for view in figures[name]["views"]:
             assert any(trace.get("x") for trace in view["data"]), f"{name} is empty"
 
 
-def test_plotly_is_embedded_once_and_nothing_is_loaded(page: str) -> None:
+def test_page_embeds_plotly_once_and_loads_nothing(page: str) -> None:
     assert page.count(get_plotlyjs()) == 1
-    mine = own_part(page)
-    assert not re.search(r"https?://", mine)
-    assert not re.search(r"<(script|img|iframe|link)[^>]*\b(src|href)\s*=", mine)
-    assert "@import" not in mine
-    assert "url(" not in mine
-    assert "default-src 'none'" in mine
+    own = own_part(page)
+    assert not re.search(r"https?://", own)
+    assert not re.search(r"<(script|img|iframe|link)[^>]*\b(src|href)\s*=", own)
+    assert "@import" not in own
+    assert "url(" not in own
+    assert "default-src 'none'" in own
     assert len(page.encode()) < 8e6
 
 
-def test_the_page_is_the_same_apart_from_measured_times(page: str) -> None:
-    again = report(tiny(), compare(tiny()), ASKED)
+def test_page_is_deterministic_apart_from_measured_times(page: str) -> None:
+    again = report(tiny(), compare(tiny()), OPTIONS)
     measured = re.compile(r"<span class='measured'>[\d.,]+</span>")
     assert measured.sub("", page) == measured.sub("", again)
 
 
-def test_it_says_what_was_run_and_how_to_run_it_again(page: str) -> None:
-    assert html.escape(ASKED.command()) in page
+def test_page_shows_the_parameters_and_the_command(page: str) -> None:
+    assert html.escape(OPTIONS.command()) in page
     assert "v100=2/2,k80=4/2" in page
     assert "12 jobs of 2 tenants" in page
 
 
-def test_unfinished_jobs_are_told_in_summary_and_table(outcomes: list[Outcome]) -> None:
-    assert "unfinished" not in report(tiny(), outcomes, ASKED).partition("<figure")[0]
+def test_summary_and_table_count_unfinished_jobs(outcomes: list[Outcome]) -> None:
+    assert "unfinished" not in report(tiny(), outcomes, OPTIONS).partition("<figure")[0]
     first = outcomes[0]
     ends = first.jobs.finished_at.copy()
     ends[:3] = np.nan
@@ -100,13 +100,13 @@ def test_unfinished_jobs_are_told_in_summary_and_table(outcomes: list[Outcome]) 
         figures=replace(first.figures, unfinished=3),
         jobs=replace(first.jobs, finished_at=ends),
     )
-    page = report(tiny(), [left, *outcomes[1:]], ASKED).partition("<figure")[0]
+    page = report(tiny(), [left, *outcomes[1:]], OPTIONS).partition("<figure")[0]
     assert "fifo left 3 of 48" in page
     assert "<th>unfinished jobs</th>" in page
     assert "<td class='bad'>3 of 24</td>" in page
 
 
-def test_a_policy_none_of_whose_jobs_finish_does_not_break_the_page(
+def test_page_works_if_no_job_of_a_policy_finishes(
     outcomes: list[Outcome],
 ) -> None:
     never = []
@@ -127,12 +127,12 @@ def test_a_policy_none_of_whose_jobs_finish_does_not_break_the_page(
             )
         else:
             never.append(o)
-    page = report(tiny(), never, ASKED)
+    page = report(tiny(), never, OPTIONS)
     assert "incomparably with isolated" in page
     assert "NaN" not in own_part(page)
 
 
-def test_names_in_a_trace_cannot_break_out_of_the_page(outcomes: list[Outcome]) -> None:
+def test_names_in_a_trace_are_escaped(outcomes: list[Outcome]) -> None:
     evil = "</script><script>alert(1)</script>"
     changed = []
     for outcome in outcomes:
@@ -140,24 +140,24 @@ def test_names_in_a_trace_cannot_break_out_of_the_page(outcomes: list[Outcome]) 
         if line is not None:
             line = replace(line, jobs=tuple(replace(job, tenant=evil) for job in line.jobs))
         changed.append(replace(outcome, timeline=line))
-    assert evil not in own_part(report(tiny(), changed, ASKED))
+    assert evil not in own_part(report(tiny(), changed, OPTIONS))
 
 
-def test_one_load_is_drawn_as_bars_without_a_choice_of_loads() -> None:
+def test_single_load_is_drawn_as_bars_without_load_buttons() -> None:
     comparison = tiny(loads=(6.0,))
-    page = report(comparison, compare(comparison), ASKED)
+    page = report(comparison, compare(comparison), OPTIONS)
     assert '"type":"bar"' in page
     assert "data-view='0' aria-pressed='false'>6 jobs/h" not in page
 
 
-def test_a_mechanism_without_devices_is_said_to_have_no_timelines() -> None:
+def test_fluid_mechanism_has_a_note_instead_of_timelines() -> None:
     comparison = tiny(policies=("isolated",), mechanism="ideal", seeds=(0,), loads=(6.0,))
-    page = report(comparison, compare(comparison), ASKED)
-    assert "no figures over time" in page
+    page = report(comparison, compare(comparison), OPTIONS)
+    assert "No figures over time" in page
     assert "id='plot-utilization'" not in page
 
 
-def test_the_command_keeps_policies_apart_that_a_comma_would_join() -> None:
-    odd = replace(ASKED, policies=("max-min:agnostic", "unknown"))
+def test_command_repeats_policies_if_a_comma_would_be_ambiguous() -> None:
+    odd = replace(OPTIONS, policies=("max-min:agnostic", "unknown"))
     assert "--policies max-min:agnostic --policies unknown" in odd.command()
-    assert "--policies fifo,isolated " in ASKED.command()
+    assert "--policies fifo,isolated " in OPTIONS.command()

@@ -1,4 +1,4 @@
-"""The log that a simulation writes holds all that its replay needs."""
+"""Event logs of simulations are sufficient for replay."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from fairlead.cli.main import app
 from fairlead.cli.shared.errors import run
 from fairlead.core import Scheduler
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.events import JobSubmitted
 from fairlead.model.job import Job
@@ -18,7 +18,7 @@ from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.run_log import EventLog, replay_file
 
 
-def test_a_replayed_scheduler_believes_what_the_logged_one_did(tmp_path: Path) -> None:
+def test_replayed_scheduler_has_the_logged_beliefs(tmp_path: Path) -> None:
     beliefs = SpeedTable(
         {
             SpeedKey("a", 1, "v100"): 4.0,
@@ -31,7 +31,7 @@ def test_a_replayed_scheduler_believes_what_the_logged_one_did(tmp_path: Path) -
         assumed=1.0,
     )
     cluster = Cluster.of({"v100": 2}, details={"v100": Accelerator("v100", memory_gib=16.0)})
-    mechanism: Any = realise("max-min:packed", None, None)
+    mechanism: Any = create_mechanism("max-min:packed", None, None)
     logged: Scheduler[Any] = Scheduler(cluster, beliefs, mechanism)
     path = tmp_path / "log.jsonl"
     with path.open("w") as file:
@@ -42,26 +42,26 @@ def test_a_replayed_scheduler_believes_what_the_logged_one_did(tmp_path: Path) -
         log.write(event)
         logged.handle(event)
         log.close(logged)
-    found = replay_file(path)
-    assert found.same
-    assert found.scheduler.beliefs == beliefs
-    assert found.scheduler.cluster.memory_gib.tolist() == [16.0]
+    result = replay_file(path)
+    assert result.same
+    assert result.scheduler.beliefs == beliefs
+    assert result.scheduler.cluster.memory_gib.tolist() == [16.0]
 
 
 @pytest.mark.parametrize(
-    ("kept", "says"),
+    ("kept", "message"),
     [
-        (lambda lines: lines[:-3], "it has no end line"),
-        (lambda lines: lines[:1], "it has no end line"),
-        (lambda lines: [*lines[:-3], lines[-1]], "the run ended in another state"),
+        (lambda lines: lines[:-3], "no end line"),
+        (lambda lines: lines[:1], "no end line"),
+        (lambda lines: [*lines[:-3], lines[-1]], "replay differs from the run"),
     ],
 )
-def test_a_log_that_does_not_lead_to_the_runs_end_is_refused_in_one_line(
+def test_incomplete_log_is_rejected_with_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     kept: Callable[[list[str]], list[str]],
-    says: str,
+    message: str,
 ) -> None:
     path = tmp_path / "log.jsonl"
     monkeypatch.setattr(sys, "argv", ["fairlead", "simulate", "--log", str(path), "--json"])
@@ -71,8 +71,8 @@ def test_a_log_that_does_not_lead_to_the_runs_end_is_refused_in_one_line(
     for words, shown in ((["--json"], '"same":false'), ([], "events lead to state")):
         monkeypatch.setattr(sys, "argv", ["fairlead", "replay", str(path), *words])
         assert run(app) == 1
-        told = capsys.readouterr()
-        assert shown in told.out
-        assert says in told.err
-        assert told.err.endswith("[input]\n")
-        assert told.err.count("\n") == 1
+        output = capsys.readouterr()
+        assert shown in output.out
+        assert message in output.err
+        assert output.err.endswith("[input]\n")
+        assert output.err.count("\n") == 1

@@ -1,1 +1,1 @@
-"""Fairness audit of one policy: Pareto slack, envy, sharing incentive, misreporting."""
+"""Fairness audits of a policy: Pareto slack, envy, sharing incentive, misreports."""

@@ -1,4 +1,4 @@
-"""Is it fair? The figures of one policy on one snapshot, each with its witness."""
+"""Fairness audit of one policy on one snapshot: figures with witnesses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import numpy as np
 
 from fairlead.insight.audit.fairness_metrics import (
     Envy,
+    ParetoSlack,
     SharingIncentive,
-    Slack,
     efficiency,
     envy,
     gain_scale,
@@ -18,68 +18,68 @@ from fairlead.insight.audit.fairness_metrics import (
 )
 from fairlead.insight.audit.misreport import (
     SOLVES,
-    Lies,
     Misreport,
+    MisreportSearchResult,
     search,
 )
-from fairlead.insight.audit.reported_speeds import MisreportEvaluator, tell
-from fairlead.insight.bundles import Received, participants_of, received
-from fairlead.insight.participants import By, Participants
+from fairlead.insight.audit.reported_speeds import MisreportEvaluator, with_reported_speeds
+from fairlead.insight.bundles import ReceivedShares, participants_of, received_shares
+from fairlead.insight.participants import ParticipantKind, Participants
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Audit:
-    """What a policy does to its participants, measured."""
+    """Measured fairness and efficiency of a policy's allocation."""
 
     policy: str
     where: str
-    """what was audited"""
-    parties: Participants
-    received: Received
-    slack: Slack
+    """name of the audited instance or trace"""
+    participants: Participants
+    received: ReceivedShares
+    slack: ParetoSlack
     envy: Envy
     incentive: SharingIncentive
-    lies: Lies | None
-    """None when they were not searched for"""
+    misreports: MisreportSearchResult | None
+    """None if the search was switched off"""
     efficiency: float
-    court: MisreportEvaluator
+    evaluator: MisreportEvaluator
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by the names under which they can be limited."""
-        found = {
+        """Return figure → value, by the names that ``--fail-if`` accepts."""
+        figures = {
             "pareto_slack": self.slack.slack,
             "envy": self.envy.worst,
             "sharing_incentive": self.incentive.worst,
             "efficiency": self.efficiency,
         }
-        if self.lies is not None:
-            found["over_report"] = self.lies.over.gain if self.lies.over else 0.0
-            found["under_report"] = self.lies.under.gain if self.lies.under else 0.0
-        return found
+        if self.misreports is not None:
+            figures["over_report"] = self.misreports.over.gain if self.misreports.over else 0.0
+            figures["under_report"] = self.misreports.under.gain if self.misreports.under else 0.0
+        return figures
 
-    def reported(self, lie: Misreport) -> dict[str, dict[str, float]]:
-        """Return job → accelerator → the speed that a lie gives, where it is not the true one."""
-        snap, jobs = self.court.snap, self.court.jobs_of(lie.who)
-        told = tell(snap, jobs, lie.times).speed
-        kinds = snap.cluster.accelerators
+    def reported(self, misreport: Misreport) -> dict[str, dict[str, float]]:
+        """Return job → accelerator → misreported speed, where it differs from the true speed."""
+        snap, jobs = self.evaluator.snap, self.evaluator.jobs_of(misreport.participant)
+        reported = with_reported_speeds(snap, jobs, misreport.multipliers).speed
+        accelerators = snap.cluster.accelerators
         return {
             snap.ids[int(snap.job[row])]: {
-                kinds[j]: float(told[row, j])
-                for j in np.flatnonzero(told[row] != snap.speed[row]).tolist()
+                accelerators[j]: float(reported[row, j])
+                for j in np.flatnonzero(reported[row] != snap.speed[row]).tolist()
             }
             for row in jobs.tolist()
         }
 
     def as_dict(self) -> dict[str, Any]:
         """Return the audit as the command line's JSON document."""
-        names, envy = self.parties.names, self.envy
+        names, envy = self.participants.names, self.envy
         gains = self.slack.gain
         return {
             "policy": self.policy,
             "where": self.where,
-            "by": self.parties.by,
+            "by": self.participants.by,
             "pareto_slack": self.slack.slack,
             "pareto_gains": {
                 name: gain
@@ -88,28 +88,28 @@ class Audit:
             },
             "envy": {
                 "worst": envy.worst,
-                "who": names[envy.who] if envy.who >= 0 else None,
-                "whom": names[envy.whom] if envy.whom >= 0 else None,
+                "who": names[envy.participant] if envy.participant >= 0 else None,
+                "whom": names[envy.other] if envy.other >= 0 else None,
             },
             "sharing_incentive": {
                 "worst": self.incentive.worst,
-                "who": names[self.incentive.who],
+                "who": names[self.incentive.participant],
             },
             "misreport": None
-            if self.lies is None
+            if self.misreports is None
             else {
-                "over": self._lie(self.lies.over),
-                "under": self._lie(self.lies.under),
-                "solves": self.lies.solves,
-                "participants_asked": self.lies.asked,
+                "over": self._misreport(self.misreports.over),
+                "under": self._misreport(self.misreports.under),
+                "solves": self.misreports.solves,
+                "participants_asked": self.misreports.searched,
             },
             "efficiency": self.efficiency,
-            "feasible_set": self.parties.feasible_set,
+            "feasible_set": self.participants.feasible_set,
             "participants": [
                 {"id": name, "weight": weight, "speed": value, "equal_split": equal}
                 for name, weight, value, equal in zip(
                     names,
-                    self.parties.weight.tolist(),
+                    self.participants.weight.tolist(),
                     self.received.value.tolist(),
                     self.incentive.equal.tolist(),
                     strict=True,
@@ -117,13 +117,13 @@ class Audit:
             ],
         }
 
-    def _lie(self, lie: Misreport | None) -> dict[str, Any]:
-        if lie is None:
+    def _misreport(self, misreport: Misreport | None) -> dict[str, Any]:
+        if misreport is None:
             return {"best_gain": 0.0, "who": None, "lie": None}
         return {
-            "best_gain": lie.gain,
-            "who": self.parties.names[lie.who],
-            "lie": self.reported(lie),
+            "best_gain": misreport.gain,
+            "who": self.participants.names[misreport.participant],
+            "lie": self.reported(misreport),
         }
 
 
@@ -133,29 +133,31 @@ def audit(
     *,
     name: str = "",
     where: str = "",
-    by: By | None = None,
+    by: ParticipantKind | None = None,
     solves: int = SOLVES,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
-    """Return how fair and efficient a policy's allocation of a snapshot is.
+    """Return the fairness and efficiency of a policy's allocation of a snapshot.
 
-    Participants are what the policy's rows are, or the tenants of its jobs with
-    ``by="tenants"``. ``solves`` bounds the search for lies, 0 leaves it out; ``progress`` is told
-    how many solves are done, of how many.
+    Participants are the policy's rows, or the tenants of its jobs with ``by="tenants"``.
+    ``solves`` limits the search for misreports; 0 switches it off. ``progress`` is called with the
+    number of solves done and the limit.
     """
     allocation = policy.allocate(snap)
-    parties = participants_of(snap, allocation, by)
-    got = received(snap, allocation, parties)
-    court = MisreportEvaluator(snap, policy, parties, got, gain_scale(parties, got))
+    participants = participants_of(snap, allocation, by)
+    received = received_shares(snap, allocation, participants)
+    evaluator = MisreportEvaluator(
+        snap, policy, participants, received, gain_scale(participants, received)
+    )
     return Audit(
         policy=name,
         where=where,
-        parties=parties,
-        received=got,
-        slack=pareto(parties, got),
-        envy=envy(parties, got),
-        incentive=sharing_incentive(parties, got),
-        lies=search(court, solves=solves, progress=progress) if solves else None,
-        efficiency=efficiency(parties, got),
-        court=court,
+        participants=participants,
+        received=received,
+        slack=pareto(participants, received),
+        envy=envy(participants, received),
+        incentive=sharing_incentive(participants, received),
+        misreports=search(evaluator, solves=solves, progress=progress) if solves else None,
+        efficiency=efficiency(participants, received),
+        evaluator=evaluator,
     )

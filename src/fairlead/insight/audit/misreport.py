@@ -1,13 +1,13 @@
-"""The most that anybody gains by reporting other speeds than its own.
+"""Search for the most profitable misreport of a participant's speeds.
 
-Over-reporting raises some speed-ups (speeds relative to the slowest accelerator),
-or the scale where a policy sees it, and lowers none; under-reporting lowers some and raises
-none. Raising the slowest speed alone lowers every speed-up: it is neither.
+Over-reporting raises some speed-ups (speeds relative to the slowest accelerator), or the scale if
+the policy depends on it, and lowers none; under-reporting lowers some and raises none. Raising
+the slowest speed alone lowers every speed-up and is neither.
 
-The search is made of a given number of solves, so that its result is always the same. Everybody
-tells a few lies: multiples on single accelerators and on all, lies just beside the speed-ups of
-others, where gains often jump, and lies about all accelerators that cover the possible ones
-evenly. The half who gained most tell some more, and so on; the last ones improve their best lie
+The search makes a given number of solves, so its result is deterministic. Each participant first
+tries a few misreports: multiples on single accelerators and on all, misreports close to the
+speed-ups of others, where gains often jump, and evenly distributed ones over all accelerators. The
+better half of the participants tries more, and so on; the last ones improve their best misreport
 step by step, on single accelerators and on pairs.
 """
 
@@ -25,124 +25,128 @@ from fairlead.model.errors import SolveError
 Side = Literal["over", "under"]
 SIDES: tuple[Side, ...] = ("over", "under")
 SOLVES = 600
-"""about how many times a search solves"""
+"""default number of solves of a search"""
 _GRID = (2.0, 1.1, 1.4, 5.0, 1.02, 1.2, 3.0, 10.0)
-"""multipliers of over-reports, the most telling first; one over them for under-reports"""
+"""multipliers of over-reports, the most revealing first; under-reports use their inverses"""
 _MAX_LOG_MULTIPLIER = np.log(20.0)
 _WIDE = np.log(5.0)
 _CLIMBERS = 2
 _STEPS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
-"""by how much a climb changes logarithms"""
-_AS_GOOD = 0.99
+"""step sizes of a climb, in logarithms of multipliers"""
+_EQUAL_GAIN = 0.99
+"""fraction of the best gain at which a rounder misreport is preferred"""
 _NEAR_OTHER = 1e-3
-"""how close a lie comes to another's speed-up"""
+"""relative distance of a misreport to another participant's speed-up"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Misreport:
-    """A lie and what it gains, relative to what the truth gives."""
+    """Reported speeds of one participant, and the gain relative to a truthful report."""
 
-    who: int
-    times: FloatArray
+    participant: int
+    multipliers: FloatArray
     """accelerators → reported speed over true speed"""
     gain: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lies:
-    """What the search found: None where no lie on that side gains anything."""
+class MisreportSearchResult:
+    """Best misreport on each side; None if no misreport on that side gains."""
 
     over: Misreport | None
     under: Misreport | None
     solves: int
-    asked: int
-    """participants whose lies were tried, alike ones once"""
+    searched: int
+    """participants whose misreports were tried; equal participants count once"""
     gain: dict[Side, FloatArray]
-    """side → participants → greatest gain found; not a number where none was tried"""
+    """side → participants → highest gain found; NaN if none was tried"""
 
 
 def search(
-    court: MisreportEvaluator,
+    evaluator: MisreportEvaluator,
     *,
     solves: int = SOLVES,
     progress: Callable[[int, int], None] | None = None,
-) -> Lies:
-    """Return the most profitable over-report and under-report found in so many solves."""
-    found = _Search(court, solves, progress)
+) -> MisreportSearchResult:
+    """Return the most profitable over-report and under-report found with ``solves`` solves."""
+    state = _MisreportSearch(evaluator, solves, progress)
     for i, side in enumerate(SIDES):
-        found.run(side, found.done + (solves - found.done) // (2 - i))
-    over, under = (found.confirmed(side) for side in SIDES)
-    return Lies(over, under, found.done, len(found.asked), found.gains())
+        state.run(side, state.done + (solves - state.done) // (2 - i))
+    over, under = (state.confirmed(side) for side in SIDES)
+    return MisreportSearchResult(over, under, state.done, len(state.searched), state.gains())
 
 
-class _Search:
-    """A search under way: what it may still spend, and the best lies so far."""
+class _MisreportSearch:
+    """State of a search: solves done, and the best misreports so far."""
 
     def __init__(
-        self, court: MisreportEvaluator, solves: int, progress: Callable[[int, int], None] | None
+        self,
+        evaluator: MisreportEvaluator,
+        solves: int,
+        progress: Callable[[int, int], None] | None,
     ) -> None:
-        self._court = court
+        self._evaluator = evaluator
         self._solves = solves
         self._progress = progress
-        self._alike = court.alike()
+        self._first_equal = evaluator.first_equal()
         self._best: dict[tuple[Side, int], tuple[float, FloatArray]] = {}
         self.done = 1
-        self._scaled = court.depends_on_scale()
-        slowest = court.slowest().tolist()
-        self._views = {
-            i: _MisreportSpace.of(court.speed(i), slowest[i], self._scaled)
-            for i in set(self._alike.tolist())
+        self._scaled = evaluator.depends_on_scale()
+        slowest = evaluator.slowest().tolist()
+        self._spaces = {
+            i: _MisreportSpace.of(evaluator.speed(i), slowest[i], self._scaled)
+            for i in set(self._first_equal.tolist())
         }
-        self.asked = self._chosen()
+        self.searched = self._chosen()
 
     def _chosen(self) -> list[int]:
-        """Return whom to ask: all who are different, or if too many, some of every speed-up."""
-        able = [i for i, view in sorted(self._views.items()) if view.directions]
+        """Return the participants to search: all distinct ones, or a spread sample of too many."""
+        able = [i for i, space in sorted(self._spaces.items()) if space.directions]
         # Two sides, two multipliers each.
-        cost = 4 * max((len(self._views[i].directions) for i in able), default=1)
-        most = max(self._solves // cost, 1)
-        if len(able) <= most:
+        cost = 4 * max((len(self._spaces[i].directions) for i in able), default=1)
+        limit = max(self._solves // cost, 1)
+        if len(able) <= limit:
             return able
-        able.sort(key=lambda i: self._views[i].steepest)
-        return sorted(able[i] for i in np.linspace(0, len(able) - 1, most).astype(int).tolist())
+        able.sort(key=lambda i: self._spaces[i].steepest)
+        return sorted(able[i] for i in np.linspace(0, len(able) - 1, limit).astype(int).tolist())
 
     def run(self, side: Side, until: int) -> None:
-        """Find the best lies of a side, until so many solves."""
-        left = list(self.asked)
-        lies = {i: self._lies(side, i) for i in left}
+        """Search the best misreports of a side until ``until`` solves are done."""
+        left = list(self.searched)
+        candidates = {i: self._candidates(side, i) for i in left}
         rounds = max((len(left) - 1).bit_length() - 1, 0) + 1
         climbing = (until - self.done) // 3
         for number in range(rounds):
             room = (until - climbing - self.done) // (rounds - number)
             for i in left:
-                for lie in islice(lies[i], max(room // len(left), 2)):
-                    self._try(side, i, lie)
+                for logs in islice(candidates[i], max(room // len(left), 2)):
+                    self._try(side, i, logs)
             left.sort(key=lambda i: (-self._best[side, i][0], i))
             left = left[: max((len(left) + 1) // 2, _CLIMBERS)]
         for rank, i in enumerate(left[:_CLIMBERS]):
             self._climb(side, i, self.done + (until - self.done) // (_CLIMBERS - rank))
 
-    def _lies(self, side: Side, i: int) -> Iterator[FloatArray]:
-        """Yield lies of a participant, the most telling first and all kinds in turn."""
+    def _candidates(self, side: Side, i: int) -> Iterator[FloatArray]:
+        """Yield misreports of a participant, the most revealing first, all sources in turn."""
         sign = 1.0 if side == "over" else -1.0
-        view = self._views[i]
-        grid = (sign * np.log(times) * way for times in _GRID for way in view.directions)
-        yield from islice(grid, len(view.directions))
-        others = (self._views[k] for k in self.asked if k != i)
-        beside = [lie for other in others for lie in view.beside(other) if (sign * lie >= 0).all()]
-        beside.sort(key=lambda lie: float(np.abs(lie).sum()))
-        kinds = [
+        space = self._spaces[i]
+        grid = (sign * np.log(factor) * way for factor in _GRID for way in space.directions)
+        yield from islice(grid, len(space.directions))
+        others = (self._spaces[k] for k in self.searched if k != i)
+        near = [logs for other in others for logs in space.near(other) if (sign * logs >= 0).all()]
+        near.sort(key=lambda logs: float(np.abs(logs).sum()))
+        sources = [
             grid,
-            iter(beside),
-            (sign * point for point in _low_discrepancy_points(len(view.directions[0]))),
+            iter(near),
+            (sign * point for point in _low_discrepancy_points(len(space.directions[0]))),
         ]
-        while kinds:
-            for kind in list(kinds):
-                lie = next(kind, None)
-                if lie is None:
-                    kinds.remove(kind)
+        while sources:
+            for source in list(sources):
+                logs = next(source, None)
+                if logs is None:
+                    sources.remove(source)
                 else:
-                    yield lie
+                    yield logs
 
     def _climb(self, side: Side, i: int, until: int) -> None:
         sign = 1.0 if side == "over" else -1.0
@@ -153,55 +157,58 @@ class _Search:
                 for move in _moves(len(at)):
                     if self.done >= until:
                         return
-                    lie = at + step * move
-                    lie = sign * np.clip(sign * lie, 0.0, _MAX_LOG_MULTIPLIER)
-                    if not np.array_equal(lie, at):
-                        self._try(side, i, lie)
+                    logs = at + step * move
+                    logs = sign * np.clip(sign * logs, 0.0, _MAX_LOG_MULTIPLIER)
+                    if not np.array_equal(logs, at):
+                        self._try(side, i, logs)
                 better = self._best[side, i][0] > before + 1e-9
 
-    def _try(self, side: Side, i: int, lie: FloatArray) -> None:
-        times = self._views[i].times(lie)
+    def _try(self, side: Side, i: int, logs: FloatArray) -> None:
+        multipliers = self._spaces[i].multipliers(logs)
         try:
-            gain = self._court.gain(i, times)
+            gain = self._evaluator.gain(i, multipliers)
         except SolveError:
-            gain = -1.0  # a lie that leaves no allocation at all is worth nothing
+            gain = -1.0  # without an allocation there is no gain
         self.done += 1
         if self._progress:
             self._progress(min(self.done, self._solves), self._solves)
         held = self._best.get((side, i))
         if held is None or gain > held[0]:
-            self._best[side, i] = gain, lie
+            self._best[side, i] = gain, logs
 
     def confirmed(self, side: Side) -> Misreport | None:
-        """Return the best lie with the gain of one more solve, None where none gains.
+        """Return the best misreport with its gain solved once more; None if none gains.
 
-        A rounder lie, nearer to the truth, is taken for it that gains all but as much.
+        A rounder misreport, closer to the truth, is preferred if it gains almost as much.
         """
-        if not self.asked:
+        if not self.searched:
             return None
-        who = min(self.asked, key=lambda i: (-self._best[side, i][0], i))
-        gain, lie = self._best[side, who]
+        best = min(self.searched, key=lambda i: (-self._best[side, i][0], i))
+        gain, logs = self._best[side, best]
         if gain <= 1e-9:
             return None
-        exact = self._views[who].times(lie)
+        exact = self._spaces[best].multipliers(logs)
         for digits in (2, 3, 4):
-            times = _towards_one(exact, digits)
+            rounded = _shrunk_multipliers(exact, digits)
             self.done += 1
             try:
-                found = self._court.gain(who, times)
+                confirmed = self._evaluator.gain(best, rounded)
             except SolveError:
                 continue
-            if found >= _AS_GOOD * gain:
-                return Misreport(who, times, found)
+            if confirmed >= _EQUAL_GAIN * gain:
+                return Misreport(best, rounded, confirmed)
         self.done += 1
-        return Misreport(who, exact, self._court.gain(who, exact))
+        return Misreport(best, exact, self._evaluator.gain(best, exact))
 
     def gains(self) -> dict[Side, FloatArray]:
-        """Return side → participants → the greatest gain found for it or one like it."""
-        asked = set(self.asked)
+        """Return side → participants → the highest gain found for it or an equal participant."""
+        searched = set(self.searched)
         return {
             side: np.array(
-                [self._best[side, i][0] if i in asked else np.nan for i in self._alike.tolist()]
+                [
+                    self._best[side, i][0] if i in searched else np.nan
+                    for i in self._first_equal.tolist()
+                ]
             )
             for side in SIDES
         }
@@ -209,15 +216,15 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _MisreportSpace:
-    """The lies open to one participant: logarithms of multipliers on the accelerators it may
-    lie about, and of the scale in the last place where the policy sees that."""
+    """Space of one participant's misreports: logarithms of the multipliers on its accelerators,
+    followed by that of the scale if the policy depends on it."""
 
     log_speedup: FloatArray
-    """accelerators → logarithm of its speed-up; not a number where it does not run"""
+    """accelerators → logarithm of the speed-up; NaN if the participant cannot run there"""
     slowest: int
-    """the accelerator that speed-ups are relative to"""
+    """reference accelerator of the speed-ups"""
     free: IntArray
-    """the other accelerators that it runs on"""
+    """the other accelerators on which it runs"""
     scaled: bool
     directions: tuple[FloatArray, ...]
 
@@ -236,17 +243,17 @@ class _MisreportSpace:
     def steepest(self) -> float:
         return float(np.nanmax(self.log_speedup))
 
-    def times(self, lie: FloatArray) -> FloatArray:
+    def multipliers(self, logs: FloatArray) -> FloatArray:
         """Return accelerators → multiplier."""
-        times = np.zeros(len(self.log_speedup))
-        times[self.free] = lie[: len(self.free)]
-        return np.exp(times + (lie[-1] if self.scaled else 0.0))
+        log = np.zeros(len(self.log_speedup))
+        log[self.free] = logs[: len(self.free)]
+        return np.exp(log + (logs[-1] if self.scaled else 0.0))
 
-    def beside(self, other: "_MisreportSpace") -> Iterator[FloatArray]:
-        """Yield lies that come close to the speed-ups of somebody else, all or some of them."""
+    def near(self, other: "_MisreportSpace") -> Iterator[FloatArray]:
+        """Yield misreports close to another's speed-ups, on all or single accelerators."""
         gap = other.log_speedup - other.log_speedup[self.slowest] - self.log_speedup
-        lie = np.nan_to_num(gap[self.free])
-        whole = np.concatenate([lie, [0.0]]) if self.scaled else lie
+        logs = np.nan_to_num(gap[self.free])
+        whole = np.concatenate([logs, [0.0]]) if self.scaled else logs
         for way in self.directions:
             part = whole * way
             for close in (1 - _NEAR_OTHER, 1 + _NEAR_OTHER):
@@ -255,18 +262,19 @@ class _MisreportSpace:
 
 
 def _low_discrepancy_points(width: int) -> Iterator[FloatArray]:
-    """Yield points that cover a cube more and more densely; none where one line is all."""
+    """Yield points that cover a cube more and more densely; none in one dimension."""
     root = 2.0
-    for _ in range(60):  # the root of x^(d + 1) = x + 1: multiples of its powers keep apart
+    for _ in range(60):  # the root of x^(d + 1) = x + 1: multiples of its powers stay apart
         root = (1.0 + root) ** (1.0 / (width + 1))
     powers = root ** -np.arange(1.0, width + 1)
     for count in range(1, 10_000 if width > 1 else 0):
         yield _WIDE * ((0.5 + count * powers) % 1.0)
 
 
-def _towards_one(times: FloatArray, digits: int) -> FloatArray:
-    unit = 10.0 ** (np.floor(np.log10(times)) - digits + 1)
-    rounded = np.where(times > 1, np.floor(times / unit), np.ceil(times / unit)) * unit
+def _shrunk_multipliers(exact: FloatArray, digits: int) -> FloatArray:
+    """Return multipliers rounded towards 1 to this many digits."""
+    unit = 10.0 ** (np.floor(np.log10(exact)) - digits + 1)
+    rounded = np.where(exact > 1, np.floor(exact / unit), np.ceil(exact / unit)) * unit
     return np.array([float(f"{x:.{digits}g}") for x in rounded.tolist()])
 
 

@@ -1,4 +1,4 @@
-"""The page of an audit: figures that people would rather look at than read."""
+"""HTML page of audits: tables and figures."""
 
 import html
 from collections.abc import Sequence
@@ -7,27 +7,27 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from fairlead import __version__
 from fairlead.insight.audit.audit import Audit
 from fairlead.insight.audit.misreport import SIDES, Misreport
 from fairlead.insight.audit.summary import LABELS, details, worst_rows
 from fairlead.insight.audit.witnesses import percent, witness
 from fairlead.model.arrays import IntArray
 from fairlead.model.errors import SolveError
-from fairlead.sim.report.page import drawn, figures_json, page_head, resource
+from fairlead.sim.report.page import figure_html, figures_json, page_head, resource
 from fairlead.sim.report.style import Figure, Palette, View, axis, picture
-from fairlead.sim.report.summary import listed
+from fairlead.sim.report.summary import join_with_and
+from fairlead.version import __version__
 
 _SHOWN = 40
-"""participants in a figure; of more, those who have the worst of it"""
-_CLIPPED = 2.0
-"""envy beyond this has the same colour"""
+"""participants in a figure; if there are more, the worst off"""
+_MAX_SHOWN_GAIN = 2.0
+"""gain at the end of the colour scale; higher gains have the same colour"""
 _CURVE = np.linspace(0.0, 1.5, 31)
-"""parts of the best lie at which its gain is drawn"""
+"""exponents of the best misreport's multipliers at which its gain is drawn"""
 
 
 def audit_page(audits: Sequence[Audit]) -> str:
-    """Return one page of HTML that needs nothing but a browser."""
+    """Return one self-contained HTML page."""
     figures = figures_of(audits)
     parts = [
         page_head(_title(audits)),
@@ -36,7 +36,7 @@ def audit_page(audits: Sequence[Audit]) -> str:
         "<h2>Figures</h2>",
         *([_worst(audits)] if len(audits) > 1 else []),
         *map(_details, audits),
-        *map(drawn, figures),
+        *map(figure_html, figures),
         f"<footer>Made by fairlead {__version__}.</footer></main>",
         f"<script>{get_plotlyjs()}</script>",
         f"<script type='application/json' id='figures'>{figures_json(figures)}</script>",
@@ -46,63 +46,61 @@ def audit_page(audits: Sequence[Audit]) -> str:
 
 
 def figures_of(audits: Sequence[Audit]) -> list[Figure]:
-    """Return the figures in the order in which they are read, with a view for each audit."""
+    """Return the figures in reading order, each with one view per audit."""
     names = [_name(audit, audits) for audit in audits]
     note = ""
-    if any(len(audit.parties) > _SHOWN for audit in audits):
-        note = f"Only the {_SHOWN} who have the worst of it are shown."
+    if any(len(audit.participants) > _SHOWN for audit in audits):
+        note = f"Only the {_SHOWN} participants that are worst off."
     views = list(zip(names, audits, strict=True))
-    found = [
+    figures = [
         Figure(
             "envy",
-            "Who envies whom",
-            "How much faster the one on the left would go with the devices of the one below,"
-            " scaled to its own weight. Red: it would rather have them. Blue: it would not.",
+            "Envy",
+            "Relative gain in speed of a participant (row) with the devices of another (column),"
+            " scaled to its weight. Red: the row envies the column. Blue: it does not.",
             tuple(View(name, _envy(audit)) for name, audit in views),
             note=note,
         ),
         Figure(
             "incentive",
-            "What everybody gets, and would get by an equal split",
-            "Normalised speed. Who stands left of its equal split would rather not share.",
+            "Received speed and equal split",
+            "Normalised speed. Participants left of their equal split lose by sharing.",
             tuple(View(name, _incentive(audit)) for name, audit in views),
             note=note,
         ),
     ]
-    lied = [(name, audit) for name, audit in views if _lies(audit)]
-    if lied:
-        found.append(
+    gaining = [(name, audit) for name, audit in views if _misreports(audit)]
+    if gaining:
+        figures.append(
             Figure(
                 "lies",
-                "What lies gain",
-                "True speed gained by whoever gains most, over how far its report strays from"
-                " the truth (1). Jumps are where it overtakes another's speed-up.",
-                tuple(View(name, _curves(audit)) for name, audit in lied),
+                "Gain by misreporting",
+                "Gain in true speed of the participant with the highest gain, against the ratio of"
+                " reported to true speed. Jumps occur where its speed-up overtakes another's.",
+                tuple(View(name, _curves(audit)) for name, audit in gaining),
             )
         )
-    return found
+    return figures
 
 
 def _title(audits: Sequence[Audit]) -> str:
     policies = list(dict.fromkeys(audit.policy for audit in audits))
     where = list(dict.fromkeys(audit.where for audit in audits))
     on = where[0] if len(where) == 1 else f"{len(where)} instances"
-    return html.escape(
-        f"How fair {listed(policies)} {'is' if len(policies) == 1 else 'are'} on {on}"
-    )
+    return html.escape(f"Fairness audit of {join_with_and(policies)} on {on}")
 
 
 def _lead(audits: Sequence[Audit]) -> str:
-    said = []
+    verdicts = []
     for audit in audits[:4]:
-        broken = [
+        violated = [
             witness(audit, name)
             for name, value in audit.figures().items()
             if name != "efficiency" and value > 1e-6
         ]
-        verdict = "; ".join(broken) if broken else "nothing was found that anybody could resent"
-        said.append(f"{_name(audit, audits)}: {verdict}.")
-    return " ".join(said)
+        verdict = "; ".join(violated) if violated else "no violation found"
+        verdicts.append(f"{_name(audit, audits)}: {verdict}.")
+    return " ".join(verdicts)
 
 
 def _name(audit: Audit, audits: Sequence[Audit]) -> str:
@@ -112,33 +110,34 @@ def _name(audit: Audit, audits: Sequence[Audit]) -> str:
 
 def _setting(audit: Audit) -> str:
     rows = {
-        "participants": f"{len(audit.parties)} {audit.parties.by}",
-        "compared with": audit.parties.feasible_set,
+        "participants": f"{len(audit.participants)} {audit.participants.by}",
+        "compared with": audit.participants.feasible_set,
         "speeds": "normalised: in devices of average speed"
-        if audit.parties.timed
+        if audit.participants.timed
         else "normalised: in devices of the slowest accelerator",
     }
-    if audit.lies is not None:
-        rows["lies"] = f"{audit.lies.solves} tried, for {audit.lies.asked} participants"
+    if audit.misreports is not None:
+        search = audit.misreports
+        rows["misreports"] = f"{search.solves} tried, for {search.searched} participants"
     cells = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in rows.items()
     )
-    return f"<section class='setting'><h2>What was measured</h2><dl>{cells}</dl></section>"
+    return f"<section class='setting'><h2>Parameters</h2><dl>{cells}</dl></section>"
 
 
 def _worst(audits: Sequence[Audit]) -> str:
-    return _table("The worst of all", ["policy", *LABELS.values()], worst_rows(audits))
+    return _table("Worst values", ["policy", *LABELS.values()], worst_rows(audits))
 
 
 def _details(audit: Audit) -> str:
     name = f"{audit.policy} on {audit.where}" if audit.where else audit.policy
-    return _table(name, ["figure", "", "what shows it"], details(audit), words=True)
+    return _table(name, ["figure", "", "witness"], details(audit), words=True)
 
 
 def _table(
     caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False
 ) -> str:
-    """Return a table of figures; ``words`` says that the last column holds words."""
+    """Return an HTML table; with ``words``, the last column holds text."""
     looks = [""] * (len(headings) - 1) + [" style='text-align:left;white-space:normal'" * words]
     head = "".join(
         f"<th{look}>{html.escape(heading)}</th>"
@@ -160,8 +159,8 @@ def _table(
 
 
 def _chosen(audit: Audit) -> IntArray:
-    """Return whom a figure shows: all, or those with the most envy and the greatest gap."""
-    n = len(audit.parties)
+    """Return the participants to show: all, or those with the most envy or the largest gap."""
+    n = len(audit.participants)
     if n <= _SHOWN:
         return np.arange(n)
     worst = np.maximum(audit.envy.table.max(axis=1), audit.incentive.gap)
@@ -171,9 +170,9 @@ def _chosen(audit: Audit) -> IntArray:
 def _envy(audit: Audit) -> go.Figure:
     shown = _chosen(audit)
     table = audit.envy.table[np.ix_(shown, shown)]
-    names = [audit.parties.names[i] for i in shown.tolist()]
-    top = min(max(float(np.abs(table).max()), 0.01), _CLIPPED)
-    told = [
+    names = [audit.participants.names[i] for i in shown.tolist()]
+    top = min(max(float(np.abs(table).max()), 0.01), _MAX_SHOWN_GAIN)
+    texts = [
         ["" if i == k else percent(table[i, k]) for k in range(len(names))]
         for i in range(len(names))
     ]
@@ -181,8 +180,8 @@ def _envy(audit: Audit) -> go.Figure:
         z=np.where(np.eye(len(names)) > 0, np.nan, 100 * np.clip(table, -top, top)).tolist(),
         x=names,
         y=names,
-        customdata=told,
-        text=told if len(names) <= 12 else None,
+        customdata=texts,
+        text=texts if len(names) <= 12 else None,
         texttemplate="%{text}" if len(names) <= 12 else None,
         zmid=0,
         zmin=-100 * top,
@@ -194,18 +193,18 @@ def _envy(audit: Audit) -> go.Figure:
     return picture(
         [trace],
         height=180 + 26 * max(len(names), 8),
-        xaxis=axis("whose devices", type="category", showgrid=False),
-        yaxis=axis("who", type="category", autorange="reversed", showgrid=False),
+        xaxis=axis("devices of", type="category", showgrid=False),
+        yaxis=axis("participant", type="category", autorange="reversed", showgrid=False),
     )
 
 
 def _incentive(audit: Audit) -> go.Figure:
     shown = _chosen(audit)
-    names = [audit.parties.names[i] for i in shown.tolist()]
-    got, equal = audit.received.value[shown], audit.incentive.equal[shown]
+    names = [audit.participants.names[i] for i in shown.tolist()]
+    received, equal = audit.received.value[shown], audit.incentive.equal[shown]
     line = Palette.of(["received", "equal"], ()).policies
     joined = go.Scatter(
-        x=[x for a, b in zip(got, equal, strict=True) for x in (float(a), float(b), None)],
+        x=[x for a, b in zip(received, equal, strict=True) for x in (float(a), float(b), None)],
         y=[y for name in names for y in (name, name, None)],
         mode="lines",
         line={"color": "#999999", "width": 2},
@@ -222,7 +221,7 @@ def _incentive(audit: Audit) -> go.Figure:
             hovertemplate=f"%{{y}}: %{{x:.4g}} {name}<extra></extra>",
         )
         for key, name, symbol, values in (
-            ("received", "received", "circle", got),
+            ("received", "received", "circle", received),
             ("equal", "with an equal split", "line-ns-open", equal),
         )
     ]
@@ -235,43 +234,52 @@ def _incentive(audit: Audit) -> go.Figure:
     )
 
 
-def _lies(audit: Audit) -> dict[str, Misreport]:
-    if audit.lies is None:
+def _misreports(audit: Audit) -> dict[str, Misreport]:
+    if audit.misreports is None:
         return {}
-    both = {"over": audit.lies.over, "under": audit.lies.under}
-    return {side: lie for side in SIDES if (lie := both[side]) is not None}
+    both = {"over": audit.misreports.over, "under": audit.misreports.under}
+    return {side: misreport for side in SIDES if (misreport := both[side]) is not None}
 
 
 def _curves(audit: Audit) -> go.Figure:
     looks = Palette.of(list(SIDES), ()).policies
-    kinds = audit.court.snap.cluster.accelerators
+    accelerators = audit.evaluator.snap.cluster.accelerators
     traces = []
-    for side, lie in _lies(audit).items():
-        most = int(np.abs(np.log(lie.times)).argmax())
-        on = listed([kind for kind, x in zip(kinds, lie.times.tolist(), strict=True) if x != 1])
-        name = f"{audit.parties.names[lie.who]} {side}-reports {on}"
-        points = [(lie.times**part, _gain(audit, lie, part)) for part in _CURVE.tolist()]
+    for side, misreport in _misreports(audit).items():
+        furthest = int(np.abs(np.log(misreport.multipliers)).argmax())
+        on = join_with_and(
+            [
+                name
+                for name, x in zip(accelerators, misreport.multipliers.tolist(), strict=True)
+                if x != 1
+            ]
+        )
+        name = f"{audit.participants.names[misreport.participant]} {side}-reports {on}"
+        points = [
+            (misreport.multipliers**part, _gain(audit, misreport, part))
+            for part in _CURVE.tolist()
+        ]
         traces.append(
             go.Scatter(
-                x=[float(f"{times[most]:.6g}") for times, _ in points],
+                x=[float(f"{multipliers[furthest]:.6g}") for multipliers, _ in points],
                 y=[None if gain is None else 100 * gain for _, gain in points],
                 name=name,
                 mode="lines+markers",
                 marker={"size": 5},
                 line={**looks[side], "width": 2},
-                hovertemplate="reporting %{x:.3g} × its speed gains %{y:.2f} %<extra></extra>",
+                hovertemplate="reporting %{x:.3g} × true speed gains %{y:.2f} %<extra></extra>",
             )
         )
     return picture(
         traces,
         height=380,
-        xaxis=axis("reported over true speed", type="log"),
-        yaxis=axis("true speed gained (%)"),
+        xaxis=axis("reported / true speed", type="log"),
+        yaxis=axis("gain in true speed (%)"),
     )
 
 
-def _gain(audit: Audit, lie: Misreport, part: float) -> float | None:
+def _gain(audit: Audit, misreport: Misreport, part: float) -> float | None:
     try:
-        return audit.court.gain(lie.who, lie.times**part)
+        return audit.evaluator.gain(misreport.participant, misreport.multipliers**part)
     except SolveError:
         return None

@@ -1,4 +1,4 @@
-"""Audits as rows of a table: one a figure, or one a policy."""
+"""Table rows of audits: one per figure, or one per policy."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ LABELS = {
     "efficiency": "efficiency",
 }
 HEADINGS = ["policy", "slack", "envy", "gap", "over", "under", "efficiency"]
-"""the same, short enough for one line of a terminal"""
-_HOLDS = 1e-6
-"""figures up to this break nothing"""
+"""short labels for one line of a terminal"""
+_WITHIN_LIMIT = 1e-6
+"""figures up to this count as 0"""
 
 
 def details(audit: Audit) -> list[list[str]]:
-    """Return a row for each figure: its name, value and witness."""
+    """Return one row per figure: label, value and witness."""
     return [
         [LABELS[name], percent(value), witness(audit, name)]
         for name, value in _in_order(audit).items()
@@ -28,7 +28,7 @@ def details(audit: Audit) -> list[list[str]]:
 
 
 def worst_rows(audits: Sequence[Audit]) -> list[list[str]]:
-    """Return a row for each policy: the worst of each figure over all its audits."""
+    """Return one row per policy: the worst value of each figure over all its audits."""
     policies = dict.fromkeys(audit.policy for audit in audits)
     return [
         [policy, *(text for text, _ in worst([a for a in audits if a.policy == policy]).values())]
@@ -37,21 +37,21 @@ def worst_rows(audits: Sequence[Audit]) -> list[list[str]]:
 
 
 def worst(audits: Sequence[Audit]) -> dict[str, tuple[str, Audit]]:
-    """Return figure → its worst value in words, and the audit that has it."""
-    found = {}
+    """Return figure → its worst value as text, and the audit with that value."""
+    worst_of = {}
     for name in LABELS:
         having = [(figures[name], a) for a in audits if name in (figures := a.figures())]
         if having:
             pick = min if name == "efficiency" else max
             value, audit = pick(having, key=lambda pair: pair[0])
-            found[name] = (percent(value), audit)
-    return found
+            worst_of[name] = (percent(value), audit)
+    return worst_of
 
 
 def markdown_table(audits: Sequence[Audit]) -> str:
-    """Return the worst figures of each policy as a table in Markdown.
+    """Return the worst figures of each policy as a Markdown table.
 
-    ✓: no instance breaks it; ✗: the figure, and the instance that has it.
+    ✓: holds on all instances; ✗: the worst value and its instance.
     """
     headings = ["policy", *LABELS.values()]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
@@ -59,7 +59,7 @@ def markdown_table(audits: Sequence[Audit]) -> str:
         cells = [f"`{policy}`"]
         for name, (text, audit) in worst([a for a in audits if a.policy == policy]).items():
             value = audit.figures()[name]
-            holds = value >= 1 - _HOLDS if name == "efficiency" else value <= _HOLDS
+            holds = value >= 1 - _WITHIN_LIMIT if name == "efficiency" else value <= _WITHIN_LIMIT
             cells.append("✓" if holds else f"✗ {text} ({audit.where})")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

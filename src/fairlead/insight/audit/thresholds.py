@@ -1,4 +1,4 @@
-"""An audit as an assertion: limits on its figures."""
+"""Limits on the figures of an audit, for assertions."""
 
 import math
 import operator
@@ -27,7 +27,7 @@ _TESTS: dict[str, Callable[[float, float], bool]] = {
 
 
 class AuditError(FairleadError):
-    """A figure of an audit that is past its limit."""
+    """A figure of an audit that exceeds its limit."""
 
     code = "audit"
 
@@ -42,38 +42,38 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> "Limit":
-        """Return the limit that a text like ``envy>1e-6`` states; UsageError if it states none."""
-        found = re.fullmatch(r"\s*([\w-]+)\s*(>=|<=|>|<)\s*(\S+)\s*", text)
-        if not found:
+        """Return the limit of a text such as ``envy>1e-6``; raise UsageError if malformed."""
+        match = re.fullmatch(r"\s*([\w-]+)\s*(>=|<=|>|<)\s*(\S+)\s*", text)
+        if not match:
             raise UsageError(
-                f"--fail-if {text!r} is not a figure, one of > >= < <= and a number:"
-                " --fail-if 'envy>1e-6'"
+                f"--fail-if: not a condition: {text!r}: expected a figure, one of > >= < <= and a"
+                " number, such as 'envy>1e-6'"
             )
-        figure, test, bound = found.groups()
+        figure, test, bound = match.groups()
         figure = figure.replace("-", "_")
         if figure not in FIGURES:
             raise UsageError(
-                f"--fail-if: an audit has no figure {figure!r}; choose one of {', '.join(FIGURES)}"
+                f"--fail-if: unknown figure: {figure!r}: expected one of {', '.join(FIGURES)}"
             )
         try:
             number = float(bound)
         except ValueError:
             number = math.nan
         if math.isnan(number):
-            raise UsageError(f"--fail-if {text!r}: {bound!r} is not a number")
+            raise UsageError(
+                f"--fail-if: not a number: {bound!r} in {text!r}: expected a number such as 1e-6"
+            )
         return cls(figure, test, number)
 
-    def broken(self, audit: Audit) -> str | None:
-        """Return one line that names figure and witness when the condition holds, else None."""
+    def violation(self, audit: Audit) -> str | None:
+        """Return one line with the figure and its witness if the condition holds, else None."""
         figures = audit.figures()
         if self.figure not in figures:
-            raise UsageError(
-                f"--fail-if {self.figure}: no lies were searched for; leave out --lies 0"
-            )
+            raise UsageError(f"--fail-if: {self.figure} not measured: expected --lies above 0")
         value = figures[self.figure]
         if not _TESTS[self.test](value, self.bound):
             return None
         return (
-            f"{audit.policy}: {self.figure} is {value:.6g}, which is {self.test} {self.bound:g}:"
+            f"{audit.policy}: {self.figure} is {value:.6g}, {self.test} {self.bound:g}:"
             f" {witness(audit, self.figure)}"
         )

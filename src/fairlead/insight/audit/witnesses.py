@@ -1,40 +1,43 @@
-"""An audit in words: each figure with who and what shows it."""
+"""Witnesses of an audit's figures, as text."""
 
 from fairlead.insight.audit.audit import Audit
 from fairlead.insight.audit.misreport import Misreport
-from fairlead.sim.report.summary import listed
+from fairlead.sim.report.summary import join_with_and
 
 _SHOWN = 3
 
 
 def percent(value: float) -> str:
-    """Return a fraction in per cent, with as many digits as tell it from 0."""
+    """Return a fraction in per cent, with enough digits to distinguish it from 0."""
     if abs(value) < 1e-9:
         return "0 %"
     if abs(value) >= 1e4:
-        return "> 10⁶ %"  # from next to nothing
+        return "> 10⁶ %"  # relative to almost nothing
     return f"{100 * value:.1f} %" if abs(value) >= 0.01 else f"{100 * value:.2g} %"
 
 
 def witness(audit: Audit, figure: str) -> str:
-    """Return what shows a figure of an audit, in one clause."""
+    """Return the witness of a figure as one clause."""
     return {
         "pareto_slack": _slack,
         "envy": _envy,
         "sharing_incentive": _incentive,
-        "over_report": lambda a: _lie(a, a.lies.over if a.lies else None),
-        "under_report": lambda a: _lie(a, a.lies.under if a.lies else None),
+        "over_report": lambda a: _misreport(a, a.misreports.over if a.misreports else None),
+        "under_report": lambda a: _misreport(a, a.misreports.under if a.misreports else None),
         "efficiency": _efficiency,
     }[figure](audit)
 
 
 def _slack(audit: Audit) -> str:
     if audit.slack.use is None:
-        return "packed jobs run faster than any allocation that is compared here"
+        return "packed jobs run faster than any unpacked allocation"
     if not audit.slack.slack:
-        return "nobody can gain without harm to another"
+        return "no participant can gain without loss for another"
     gains = sorted(
-        ((gain, name) for gain, name in zip(audit.slack.gain, audit.parties.names, strict=True)),
+        (
+            (gain, name)
+            for gain, name in zip(audit.slack.gain, audit.participants.names, strict=True)
+        ),
         key=lambda pair: (-pair[0], pair[1]),
     )
     some = [
@@ -42,48 +45,49 @@ def _slack(audit: Audit) -> str:
         for gain, name in gains[:_SHOWN]
         if gain > 1e-3 * gains[0][0]
     ]
-    return f"{listed(some)} without harm to anybody"
+    return f"{join_with_and(some)} without loss for any participant"
 
 
 def _envy(audit: Audit) -> str:
-    envy, names = audit.envy, audit.parties.names
-    if envy.who < 0:
-        return "there is nobody to envy"
+    envy, names = audit.envy, audit.participants.names
+    if envy.participant < 0:
+        return "only one participant"
     if envy.worst <= 1e-9:
-        return "nobody would rather have another's devices"
+        return "no participant prefers another's devices"
     return (
-        f"{names[envy.who]} would go {percent(envy.worst)} faster with the devices of"
-        f" {names[envy.whom]}"
+        f"{names[envy.participant]} would run {percent(envy.worst)} faster with the devices of"
+        f" {names[envy.other]}"
     )
 
 
 def _incentive(audit: Audit) -> str:
-    who = audit.parties.names[audit.incentive.who]
+    name = audit.participants.names[audit.incentive.participant]
     worst = audit.incentive.worst
     if worst <= 1e-9:
-        return f"an equal split would give nobody more; it comes closest to it for {who}"
-    return f"{who} would go {percent(worst)} faster with an equal split"
+        return f"no participant prefers an equal split; {name} comes closest"
+    return f"{name} would run {percent(worst)} faster with an equal split"
 
 
-def _lie(audit: Audit, lie: Misreport | None) -> str:
-    if lie is None:
-        return "no lie was found that gains anything"
-    told = audit.reported(lie)
-    speed, ids = audit.court.snap.speed, audit.court.snap.ids
-    row = {ids[int(number)]: i for i, number in enumerate(audit.court.snap.job)}
-    kinds = list(audit.court.snap.cluster.accelerators)
-    job, speeds = next(iter(told.items()))
+def _misreport(audit: Audit, misreport: Misreport | None) -> str:
+    if misreport is None:
+        return "no profitable misreport found"
+    reports = audit.reported(misreport)
+    speed, ids = audit.evaluator.snap.speed, audit.evaluator.snap.ids
+    row = {ids[int(number)]: i for i, number in enumerate(audit.evaluator.snap.job)}
+    accelerators = list(audit.evaluator.snap.cluster.accelerators)
+    job, speeds = next(iter(reports.items()))
     parts = [
-        f"{reported:.9g} instead of {_number(speed[row[job], kinds.index(kind)])} on {kind}"
-        for kind, reported in speeds.items()
+        f"{reported:.9g} instead of {_number(speed[row[job], accelerators.index(name)])} on {name}"
+        for name, reported in speeds.items()
     ]
-    all_jobs = "" if len(told) == 1 else f" for {job}, and alike for its other jobs"
-    who = audit.parties.names[lie.who]
-    return f"{who} goes {percent(lie.gain)} faster by reporting {listed(parts)}{all_jobs}"
+    all_jobs = "" if len(reports) == 1 else f" for {job}, and likewise for its other jobs"
+    liar = audit.participants.names[misreport.participant]
+    gain = percent(misreport.gain)
+    return f"{liar} runs {gain} faster by reporting {join_with_and(parts)}{all_jobs}"
 
 
 def _efficiency(audit: Audit) -> str:
-    return f"total speed is {percent(audit.efficiency)} of what it would be if only that counted"
+    return f"total speed is {percent(audit.efficiency)} of the highest possible total"
 
 
 def _number(value: float) -> str:

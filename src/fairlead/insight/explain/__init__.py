@@ -1,1 +1,1 @@
-"""Explains a job's or tenant's speed and lists changes that would raise it."""
+"""Explanation of a job's or tenant's speed, with changes that would raise it."""

@@ -1,4 +1,4 @@
-"""Which limits hold a job or tenant where it is."""
+"""Constraints that bind a job or tenant."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fairlead.insight.bundles import job_speeds
-from fairlead.insight.explain.subject import Subject, devices_of, used
+from fairlead.insight.explain.subject import Subject, devices_in_use, devices_of
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
 
@@ -16,29 +16,29 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A limit that holds somebody back."""
+    """A constraint that binds the subject."""
 
     what: Literal["time", "devices", "cannot run", "gang", "quota", "waits"]
     why: str
     on: str | None = None
-    """the accelerator it is about, if one"""
+    """the accelerator concerned, if any"""
 
 
 def bindings(snap: Snapshot, allocation: Allocation, subject: Subject) -> Iterator[Binding]:
-    """Yield the limits that bind a job or tenant, its own before those it shares."""
+    """Yield the constraints that bind a job or tenant, its own before shared ones."""
     if allocation.rows == "jobs" and not subject.is_tenant:
         yield from _time_bound(snap, allocation, int(subject.rows[0]))
     yield from _quotas(snap, allocation, subject)
-    full = used(snap, allocation) >= snap.devices * (1 - _CLOSE) - _CLOSE
+    full = devices_in_use(snap, allocation) >= snap.devices * (1 - _CLOSE) - _CLOSE
     speed = snap.speed[subject.rows]
     fitting = snap.gang_on[subject.rows] <= snap.capacity
     for j, name in enumerate(snap.cluster.accelerators):
         fits = fitting[:, j]
         if not (speed[:, j] > 0).any():
-            yield Binding("cannot run", f"it does not run on {name}", name)
+            yield Binding("cannot run", f"it cannot run on {name}", name)
         elif not fits[speed[:, j] > 0].any():
             up = int(snap.capacity[j])
-            yield Binding("gang", f"its gang needs more than the {up} {name} there are", name)
+            yield Binding("gang", f"its gang exceeds the {up} {name} available", name)
         elif full[j]:
             yield Binding("devices", f"every {name} is in use", name)
 
@@ -66,6 +66,4 @@ def _quotas(snap: Snapshot, allocation: Allocation, subject: Subject) -> Iterato
     for j, name in enumerate(snap.cluster.accelerators):
         limit = owner.limit.get(name)
         if limit is not None and held[j] >= limit - _CLOSE:
-            yield Binding(
-                "quota", f"tenant {owner.id} holds all the {name} that its limit allows", name
-            )
+            yield Binding("quota", f"tenant {owner.id} has reached its limit of {name}", name)

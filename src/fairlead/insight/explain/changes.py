@@ -1,4 +1,4 @@
-"""What could be changed for a job or a tenant, and how it is done."""
+"""Possible changes for a job or tenant, and the edits that make them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,29 +11,29 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
 
-Kind = Literal["accelerator", "gang", "weight", "device"]
-EFFORT: tuple[Kind, ...] = ("accelerator", "gang", "weight", "device")
-"""what is the owner's to change comes before what takes from others, and this before hardware"""
+ChangeKind = Literal["accelerator", "gang", "weight", "device"]
+EFFORT: tuple[ChangeKind, ...] = ("accelerator", "gang", "weight", "device")
+"""kinds of change by effort: the owner's choice, then entitlements, then hardware"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """One change, the snapshot it leads to, and how an instance is edited for it."""
+    """One change, the snapshot with it, and the edit of the instance."""
 
-    kind: Kind
+    kind: ChangeKind
     what: str
-    """in words, after "it would go 10 % faster …" """
+    """text that continues "it would run 10 % faster …" """
     snap: Snapshot
     edit: dict[str, Any] = field(default_factory=dict)
     """members of the instance's JSON to set: cluster, jobs by id, tenants by id"""
     assumed: str = ""
-    """where a speed that nobody measured here comes from"""
+    """source of a speed that was not measured for this job"""
     accelerator: int | None = None
-    """the accelerator it is about, if one"""
+    """the accelerator concerned, if any"""
 
 
 def changes(snap: Snapshot, rows: IntArray, tenant: int) -> Iterator[Change]:
-    """Yield every change to try for these jobs, all of one tenant."""
+    """Yield every change to try for these jobs of one tenant."""
     for j in range(len(snap.capacity)):
         yield from _accelerator(snap, rows, j)
     yield from _gang(snap, rows)
@@ -50,23 +50,23 @@ def changes(snap: Snapshot, rows: IntArray, tenant: int) -> Iterator[Change]:
 
 
 def _accelerator(snap: Snapshot, rows: IntArray, j: int) -> Iterator[Change]:
-    """Yield the change that lets jobs use an accelerator that they do not use, if one can tell."""
+    """Yield the change that lets jobs run on one more accelerator, if their speed is known."""
     fits = (snap.gang_on <= snap.capacity)[rows, j]
     closed = rows[(snap.speed[rows, j] <= 0) & fits]
     known = [
-        (row, *found) for row in closed.tolist() if (found := _speed_on_accelerator(snap, row, j))
+        (row, *speed) for row in closed.tolist() if (speed := _speed_on_accelerator(snap, row, j))
     ]
     if not known:
         return
     name = snap.cluster.accelerators[j]
     chosen = np.array([row for row, _, _ in known])
-    speed = snap.speed[chosen]
-    speed[:, j] = [value for _, value, _ in known]
-    at = f" at {speed[0, j]:.4g} steps/s" if len(rows) == 1 else ""
+    speeds = snap.speed[chosen]
+    speeds[:, j] = [value for _, value, _ in known]
+    at = f" at {speeds[0, j]:.4g} steps/s" if len(rows) == 1 else ""
     yield Change(
         "accelerator",
-        f"if it could run on {name} too{at}",
-        with_jobs(snap, chosen, speed=speed),
+        f"if it could also run on {name}{at}",
+        with_jobs(snap, chosen, speed=speeds),
         {"jobs": {_id(snap, row): {"speeds": {name: value}} for row, value, _ in known}},
         assumed="; ".join(dict.fromkeys(source for _, _, source in known)),
         accelerator=j,
@@ -74,10 +74,9 @@ def _accelerator(snap: Snapshot, rows: IntArray, j: int) -> Iterator[Change]:
 
 
 def _speed_on_accelerator(snap: Snapshot, row: int, j: int) -> tuple[float, str] | None:
-    """Return a job's speed on an accelerator that it does not use, and how one knows."""
+    """Return a job's speed on an accelerator that it does not use, and the source; else None."""
     needs = np.broadcast_to(snap.gang_on, snap.speed.shape)[:, j]
     workload, gang = _workload(snap, row), int(needs[row])
-    kinds = snap.cluster.accelerators
     if snap.speeds is not None:
         speed = _measured(snap, workload, gang)[j]
         if speed > 0:
@@ -92,14 +91,15 @@ def _speed_on_accelerator(snap: Snapshot, row: int, j: int) -> tuple[float, str]
         return None
     with np.errstate(divide="ignore"):
         log = np.where(snap.speed > 0, np.log(snap.speed), 0.0)
-    # What the others gain there over the accelerators that this job uses as well.
+    # The mean speed-up of the other jobs there, over the accelerators that this job uses.
     over = (np.where(both, log[runs, j][:, None] - log[runs] + log[row], 0.0)).sum(axis=1)
     speed = float(np.exp((over / both.sum(axis=1)).mean()))
-    return float(f"{speed:.6g}"), f"assuming that it gains from {kinds[j]} what other jobs gain"
+    name = snap.cluster.accelerators[j]
+    return float(f"{speed:.6g}"), f"assuming the average speed-up of other jobs on {name}"
 
 
 def _gang(snap: Snapshot, rows: IntArray) -> Iterator[Change]:
-    """Yield smaller gangs: half, and one device; of jobs that need as many on all accelerators."""
+    """Yield gangs of half the size and of 1, for jobs with equal gangs on all accelerators."""
     one_gang = (snap.gang_on == snap.gang[:, None]).all(axis=1)
     large = rows[(snap.gang > 1)[rows] & one_gang[rows]]
     tried: list[IntArray] = []
@@ -107,12 +107,12 @@ def _gang(snap: Snapshot, rows: IntArray) -> Iterator[Change]:
         if not len(large) or any(np.array_equal(gang, before) for before in tried):
             continue
         tried.append(gang)
-        found = [_speed_of_gang(snap, r, g) for r, g in zip(large, gang.tolist(), strict=True)]
-        speed = np.array([speed for speed, _ in found])
+        known = [_speed_of_gang(snap, r, g) for r, g in zip(large, gang.tolist(), strict=True)]
+        speed = np.array([speed for speed, _ in known])
         to = f"a gang of {gang[0]} instead of {snap.gang[large[0]]}"
         if len(large) > 1:
             to = "gangs of 1" if (gang == 1).all() else "half the gang for each of its jobs"
-        kinds = snap.cluster.accelerators
+        accelerators = snap.cluster.accelerators
         yield Change(
             "gang",
             f"with {to}",
@@ -121,17 +121,17 @@ def _gang(snap: Snapshot, rows: IntArray) -> Iterator[Change]:
                 "jobs": {
                     _id(snap, int(row)): {
                         "gang": g,
-                        "speeds": dict(zip(kinds, s.tolist(), strict=True)),
+                        "speeds": dict(zip(accelerators, s.tolist(), strict=True)),
                     }
                     for row, g, s in zip(large.tolist(), gang.tolist(), speed, strict=True)
                 }
             },
-            assumed="; ".join(dict.fromkeys(source for _, source in found)),
+            assumed="; ".join(dict.fromkeys(source for _, source in known)),
         )
 
 
 def _speed_of_gang(snap: Snapshot, row: int, gang: int) -> tuple[FloatArray, str]:
-    """Return accelerators → speed of a job with another gang, and how one knows."""
+    """Return accelerators → speed of a job with another gang, and the source."""
     workload, now = _workload(snap, row), snap.speed[row]
     if snap.speeds is not None:
         speed = np.where(now > 0, _measured(snap, workload, gang), 0.0)
@@ -142,11 +142,11 @@ def _speed_of_gang(snap: Snapshot, row: int, gang: int) -> tuple[FloatArray, str
         if _workload(snap, other) == workload and (snap.speed[other] > 0)[now > 0].all():
             speed = np.where(now > 0, snap.speed[other], 0.0)
             return speed, f"as {_id(snap, other)} runs"
-    return now * gang / snap.gang[row], "assuming that speed falls in proportion to the gang"
+    return now * gang / snap.gang[row], "assuming speed in proportion to the gang"
 
 
 def _weight(snap: Snapshot, rows: IntArray, tenant: int) -> Iterator[Change]:
-    """Yield twice the weight, of the jobs and of their tenant: policies differ in which counts."""
+    """Yield doubled weights of the jobs and of their tenant; policies differ in which they use."""
     weight = 2.0 * snap.weight[rows]
     whose = "its weight" if len(rows) == 1 else "the weight of each of its jobs"
     yield Change(
@@ -170,12 +170,12 @@ def _weight(snap: Snapshot, rows: IntArray, tenant: int) -> Iterator[Change]:
 
 
 def _measured(snap: Snapshot, workload: str, gang: int) -> FloatArray:
-    kinds = snap.cluster.accelerators
+    accelerators = snap.cluster.accelerators
     assert snap.speeds is not None
     try:
-        return snap.speeds.row(workload, gang, kinds)
-    except InputError:  # the table does not know this workload or gang
-        return np.zeros(len(kinds))
+        return snap.speeds.row(workload, gang, accelerators)
+    except InputError:  # not in the table
+        return np.zeros(len(accelerators))
 
 
 def _workload(snap: Snapshot, row: int) -> str:

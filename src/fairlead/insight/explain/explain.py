@@ -1,4 +1,4 @@
-"""Why a job or tenant has the speed it has, and what would raise it."""
+"""Explanation of a job's or tenant's speed, and of changes that would raise it."""
 
 import math
 from collections.abc import Collection
@@ -22,28 +22,29 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError, SolveError
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.tenants.tree import TenantTree
 from fairlead.policies.base import Policy, WarmStart, allocate
 
 MIN_GAIN_REPORTED = 0.01
-"""a change is a way to raise a speed if it raises it by this part"""
+"""smallest relative gain of a reported change"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a change does, found by solving again with it."""
+    """Effect of a change, computed by solving again."""
 
     change: Change
     speed: float
     gain: float
-    """relative to the speed now; infinite for who has none"""
+    """relative to the current speed; infinite if that is 0"""
     others: float
-    """greatest relative loss of another job (or tenant), 0 or less"""
+    """largest relative loss of another job or tenant, 0 or less"""
     marginal: float | None
-    """relative gain that the prices foretell, None where they cannot"""
+    """relative gain predicted by the prices; None if they do not apply"""
 
     @property
     def linear(self) -> bool | None:
-        """Whether the prices foretell the gain to a tenth of it; None where they cannot."""
+        """Whether the prices predict the gain within a tenth; None if they do not apply."""
         if self.marginal is None or not math.isfinite(self.gain):
             return None
         return abs(self.marginal - self.gain) <= 0.1 * max(abs(self.gain), 1e-6)
@@ -51,38 +52,38 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """The standing of a job or tenant, what binds it, and what would change it."""
+    """Current speed of a job or tenant, its binding constraints, and effects of changes."""
 
     policy: str
     subject: Subject
     snap: Snapshot
     allocation: Allocation
     speed: float
-    """steps per second of a job, normalised speed of a tenant"""
+    """steps per second of a job, or normalised speed of a tenant"""
     normal: float
     """normalised speed"""
     devices: FloatArray
-    """accelerators → devices it holds on average"""
+    """accelerators → average number of devices held"""
     prices: Prices | None
-    """None when the policy gives none"""
+    """None if the policy has none"""
     binding: tuple[Binding, ...]
     outcomes: tuple[Outcome, ...]
-    """the cheapest change that helps first; then by effort and gain"""
+    """effective changes first; then by effort and gain"""
 
     @property
     def cheapest(self) -> Outcome | None:
-        """The change that takes least of others and of money, if any raises the speed."""
+        """The effective change with the least effort, if any."""
         return next((o for o in self.outcomes if o.gain >= MIN_GAIN_REPORTED), None)
 
     @property
     def largest(self) -> Outcome | None:
-        """The change that raises the speed most, if any does."""
+        """The change with the highest gain, if any is effective."""
         best = max(self.outcomes, key=lambda o: o.gain, default=None)
         return best if best is not None and best.gain >= MIN_GAIN_REPORTED else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as the command line's JSON document."""
-        kinds = self.snap.cluster.accelerators
+        accelerators = self.snap.cluster.accelerators
         cheapest, prices = self.cheapest, self.prices
         return {
             "policy": self.policy,
@@ -91,10 +92,12 @@ class Explanation:
             "of_job": self.subject.of_job,
             "speed": self.speed,
             "normalised_speed": self.normal,
-            "devices": dict(zip(kinds, self.devices.tolist(), strict=True)),
-            "prices": prices and dict(zip(kinds, prices.price.tolist(), strict=True)),
+            "devices": dict(zip(accelerators, self.devices.tolist(), strict=True)),
+            "prices": prices and dict(zip(accelerators, prices.price.tolist(), strict=True)),
             "price_per_speed": prices
-            and {k: v for k, v in zip(kinds, prices.per_speed, strict=True) if v is not None},
+            and {
+                k: v for k, v in zip(accelerators, prices.per_speed, strict=True) if v is not None
+            },
             "part_of_worth": prices and prices.part,
             "binding": [{"what": b.what, "why": b.why, "on": b.on} for b in self.binding],
             "cheapest": None if cheapest is None else _as_dict(cheapest),
@@ -118,14 +121,14 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def explain(
-    snap: Snapshot, policy: Policy, who: str, *, name: str = "", tenant: bool = False
+    snap: Snapshot, policy: Policy, subject_id: str, *, name: str = "", tenant: bool = False
 ) -> Explanation:
-    """Return why ``who`` has its speed, and what each possible change would do to it.
+    """Return the explanation of a job's or tenant's speed and the effect of each possible change.
 
-    ``tenant`` asks for the tenant even if a job has the same id. The gain of every
-    change is that of solving again with it.
+    ``tenant`` selects the tenant even if a job has the same id. The gain of every change is
+    computed by solving again.
     """
-    subject = find(snap, who, tenant=tenant)
+    subject = find(snap, subject_id, tenant=tenant)
     warm = WarmStart()
     allocation = allocate(policy, snap, warm)
     if allocation.rows == "tenants" and not subject.is_tenant:
@@ -171,35 +174,35 @@ def explain(
     )
 
 
-def find(snap: Snapshot, who: str, *, tenant: bool = False) -> Subject:
-    """Return the job or tenant of that id; InputError names those with similar ids."""
+def find(snap: Snapshot, subject_id: str, *, tenant: bool = False) -> Subject:
+    """Return the job or tenant with this id; the InputError names similar ids."""
     jobs = {snap.ids[int(number)]: row for row, number in enumerate(snap.job)}
     tenants = {t.id: i for i, t in enumerate(snap.tenants) if (snap.tenant == i).any()}
-    if who in jobs and not tenant:
-        row = jobs[who]
-        return Subject(who, int(snap.tenant[row]), np.array([row]), is_tenant=False)
-    if who in tenants:
-        index = tenants[who]
-        return Subject(who, index, np.flatnonzero(snap.tenant == index), is_tenant=True)
-    if inner := _descendants_with_jobs(snap, who, tenants):
+    if subject_id in jobs and not tenant:
+        row = jobs[subject_id]
+        return Subject(subject_id, int(snap.tenant[row]), np.array([row]), is_tenant=False)
+    if subject_id in tenants:
+        index = tenants[subject_id]
+        return Subject(subject_id, index, np.flatnonzero(snap.tenant == index), is_tenant=True)
+    if inner := _descendants_with_jobs(snap, subject_id, tenants):
         raise InputError(
-            f"tenant {who!r} has no jobs of its own, only the tenants inside it",
-            fix=f"ask about one of these: {', '.join(inner)}",
+            f"no jobs of tenant {subject_id!r} itself, only of its descendants",
+            fix=f"expected one of {', '.join(inner)}",
             field="JOB|TENANT",
         )
-    near = get_close_matches(who, [*jobs, *tenants], n=5, cutoff=0.5) or [*jobs, *tenants][:5]
+    near = (
+        get_close_matches(subject_id, [*jobs, *tenants], n=5, cutoff=0.5) or [*jobs, *tenants][:5]
+    )
     raise InputError(
-        f"there is no job or tenant {who!r} with jobs here",
-        fix=f"name one of them, such as {', '.join(near)}" if near else "give some jobs",
+        f"no job or tenant with jobs: {subject_id!r}",
+        fix=f"expected an id such as {', '.join(near)}" if near else "expected some jobs",
         field="JOB|TENANT",
     )
 
 
 def _descendants_with_jobs(snap: Snapshot, outer: str, having: Collection[str]) -> list[str]:
-    """Return those of the tenants ``having`` jobs that stand inside another one, however deep."""
-    inside = {outer}
-    while more := {t.id for t in snap.tenants if t.parent in inside} - inside:
-        inside |= more
+    """Return the descendants of a tenant among the tenants ``having`` jobs."""
+    inside = TenantTree(snap.tenants).descendants(outer)
     return [name for name in having if name in inside]
 
 
@@ -212,7 +215,7 @@ def _outcome(
     change: Change,
     prices: Prices | None,
 ) -> Outcome | None:
-    """Return what a change does; None where it leaves no allocation."""
+    """Return the effect of a change; None if no allocation exists with it."""
     try:
         after = allocate(policy, change.snap, warm)
     except (SolveError, InputError):
@@ -229,5 +232,5 @@ def _outcome(
         is_,
         (is_ - was) / was if was > 0 else math.inf if is_ > 0 else 0.0,
         float(lost.min(initial=0.0)),
-        None if prices is None else prices.foretell(change),
+        None if prices is None else prices.predicted_gain(change),
     )

@@ -1,4 +1,4 @@
-"""Where a job or tenant stands in an allocation: its speed, its devices and what they cost."""
+"""Subject of an explanation: speed and devices of a job or tenant in an allocation."""
 
 from dataclasses import dataclass
 
@@ -12,31 +12,31 @@ from fairlead.model.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """Whom an explanation is about: a job, or a tenant with its jobs."""
+    """The job, or the tenant with its jobs, that is explained."""
 
     name: str
     tenant: int
     rows: IntArray
-    """its jobs"""
+    """rows of its jobs in the snapshot"""
     is_tenant: bool
     of_job: str | None = None
-    """the job that was asked for, where its tenant is explained instead"""
+    """the requested job, if its tenant is explained instead"""
 
 
 def speeds(snap: Snapshot, allocation: Allocation) -> FloatArray:
-    """Return what speeds are compared in: jobs → steps/s, or tenants → normalised speed."""
+    """Return jobs → steps/s, or tenants → normalised speed, by the rows of the allocation."""
     if allocation.rows == "jobs":
         return job_speeds(snap, allocation)
-    found = np.zeros(len(snap.tenants))
-    given = np.zeros(len(allocation.share)) if allocation.speed is None else allocation.speed
-    np.add.at(found, allocation.members[:, 0], given)
-    return found
+    total = np.zeros(len(snap.tenants))
+    speed = np.zeros(len(allocation.share)) if allocation.speed is None else allocation.speed
+    np.add.at(total, allocation.members[:, 0], speed)
+    return total
 
 
 def speed_of(subject: Subject, snap: Snapshot, speed: FloatArray, rows: str) -> float:
-    """Return the subject's speed: of a job in steps/s, of a tenant normalised.
+    """Return the subject's speed: steps/s of a job, normalised speed of a tenant.
 
-    ``snap`` is the snapshot whose normalisation counts, also for speeds in another one.
+    ``snap`` provides the normalisation, also for speeds in a changed snapshot.
     """
     if rows == "tenants":
         return float(speed[subject.tenant])
@@ -46,19 +46,19 @@ def speed_of(subject: Subject, snap: Snapshot, speed: FloatArray, rows: str) -> 
 
 
 def devices_of(subject: Subject, snap: Snapshot, allocation: Allocation) -> FloatArray:
-    """Return accelerators → devices that the subject holds on average."""
+    """Return accelerators → average number of devices that the subject holds."""
     if allocation.rows == "jobs":
         held: FloatArray = job_devices(snap, allocation)[subject.rows].sum(axis=0)
         return held
     held = np.zeros(len(snap.capacity))
-    mine = allocation.share[allocation.members[:, 0] == subject.tenant].sum(axis=0)
-    for column, devices in zip(allocation.columns, mine.tolist(), strict=True):
+    share = allocation.share[allocation.members[:, 0] == subject.tenant].sum(axis=0)
+    for column, devices in zip(allocation.columns, share.tolist(), strict=True):
         held[column.accelerator] += devices
     return held
 
 
-def used(snap: Snapshot, allocation: Allocation) -> FloatArray:
-    """Return accelerators → devices that all hold together."""
+def devices_in_use(snap: Snapshot, allocation: Allocation) -> FloatArray:
+    """Return accelerators → number of devices in use."""
     if allocation.rows == "jobs":
         total: FloatArray = job_devices(snap, allocation).sum(axis=0)
         return total

@@ -1,1 +1,1 @@
-"""The virtual cluster: progress, partners, copies, interference and measurements of jobs."""
+"""Virtual cluster: progress, device sharing, copies and measurements of jobs."""

@@ -1,86 +1,88 @@
-"""A virtual cluster: carries out the scheduler's commands in virtual time."""
+"""Virtual cluster that executes the scheduler's commands in virtual time."""
 
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch, Renew
-from fairlead.model.events import LeasesEnded, Measured, Outcome, Progress
-from fairlead.sim.cluster.accounting import Ledger
-from fairlead.sim.cluster.copies import Copies
-from fairlead.sim.cluster.interference import Sharing
-from fairlead.sim.cluster.measurements import Gauge
+from fairlead.model.events import LeasesEnded, Measured, Progress
+from fairlead.model.lease_outcome import LoggedOutcome
+from fairlead.sim.cluster.accounting import ProgressLedger
+from fairlead.sim.cluster.copies import CopyLeases
+from fairlead.sim.cluster.interference import DeviceSharing
+from fairlead.sim.cluster.measurements import SelfMeasurement
 from fairlead.sim.cluster.progress import JobProgress
 from fairlead.sim.cluster.speed_changes import SpeedChanges
-from fairlead.sim.physics.true_speeds import Truth
-from fairlead.sim.record import Record, Use
+from fairlead.sim.physics.true_speeds import TrueSpeeds
+from fairlead.sim.record import Record, UtilizationLog
 
 
 class VirtualCluster:
-    """Jobs that progress at their true speed while they hold devices.
+    """Jobs that progress at their true speeds while they hold devices.
 
-    A job that starts again after it was stopped first spends ``restore_cost_s`` on its devices
-    without progress. A job that leaves or finishes has checkpointed; one that is lost falls
-    back to its last checkpoint, of which it makes one every ``checkpoint_s``. Jobs that share
-    devices run at the speed they have beside their partners, from the moment one starts until it
-    ends. Physics adds what starting costs, and what neighbours on other devices do.
+    A restarted job first spends ``restore_cost_s`` on its devices without progress. A job that
+    leaves or finishes has checkpointed; a lost job restarts from its last regular checkpoint, one
+    per ``checkpoint_s``. Jobs that share devices run at their packed speed while they share.
+    Physics adds transition costs and the effects of neighbours on other devices.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        truth: Truth,
+        true_speeds: TrueSpeeds,
         record: Record,
         *,
         restore_cost_s: float,
         checkpoint_s: float,
     ) -> None:
-        self._truth = truth
-        self._laws = truth.laws
+        self._true_speeds = true_speeds
+        self._physics = true_speeds.physics_model
         self._record = record
-        if self._laws is not None:
-            record.use = Use()
+        if self._physics is not None:
+            record.utilization_log = UtilizationLog()
         self._restore_cost_s = restore_cost_s
         self._checkpoint_s = checkpoint_s
-        jobs, laws = record.jobs, truth.laws
-        leave_s = np.zeros(len(jobs)) if laws is None else laws.leave_s()
+        jobs, physics = record.jobs, self._physics
+        leave_s = np.zeros(len(jobs)) if physics is None else physics.leave_s()
         self._leaving_takes_time = bool(leave_s.any())
-        self._pace = JobProgress(jobs, leave_s, slots=2 * len(cluster.node_of))
-        self._gauge = Gauge(truth, self._pace, record)
-        self._ledger = Ledger(cluster, self._pace, record, self._gauge)
-        self._settling = SpeedChanges(self._pace, self._ledger, checkpoint_s=checkpoint_s)
-        self._sharing = Sharing(truth, self._pace, self._settling, checkpoint_s=checkpoint_s)
-        self._copies = Copies(
-            truth,
-            self._pace,
+        self._progress = JobProgress(jobs, leave_s, slots=2 * len(cluster.node_of))
+        self._measurement = SelfMeasurement(true_speeds, self._progress, record)
+        self._ledger = ProgressLedger(cluster, self._progress, record, self._measurement)
+        self._speed_changes = SpeedChanges(self._progress, self._ledger, checkpoint_s=checkpoint_s)
+        self._sharing = DeviceSharing(
+            true_speeds, self._progress, self._speed_changes, checkpoint_s=checkpoint_s
+        )
+        self._copies = CopyLeases(
+            true_speeds,
+            self._progress,
             record,
             restore_cost_s=restore_cost_s,
             checkpoint_s=checkpoint_s,
         )
 
     def next_finish_at(self) -> float:
-        """Return when the next job finishes, infinite if none does under its present lease.
+        """Return the time of the next completion; infinite if no job finishes under its lease.
 
-        To be asked after all that happens at one instant, before time goes on.
+        Call it after all events of one instant, before the clock advances.
         """
         self._sharing.update_speeds()
-        at = self._pace.next_finish_at()
+        at = self._progress.next_finish_at()
         return min(at, self._copies.next_at()) if len(self._copies) else at
 
     def finish(self, at: float) -> tuple[int | None, LeasesEnded]:
-        """End the lease of the job that finishes now; return its number with the event.
+        """End the lease of the job that finishes now; return its number and the event.
 
-        Where only a copy has made its part, no job has finished.
+        The number is None if only copies have made their steps.
         """
         if len(self._copies) and self._copies.next_at() <= at:
             return self._copies.finish(at)
-        job, lease = self._pace.pop_next_finish()
+        job, lease = self._progress.pop_next_finish()
         self._record.finished_at[job] = at
         return job, self._end(np.array([lease]), at, "finished")
 
     def launch(self, command: Launch, at: float) -> None:
         """Start jobs on their devices."""
-        units, pace = command.on, self._pace
+        units, progress = command.on, self._progress
         if np.count_nonzero(units.copy):
             copy = units.copy > 0
             self._copies.launch(Launch(command.lease[copy], units.where(copy), command.until), at)
@@ -88,56 +90,56 @@ class VirtualCluster:
                 return
             command = Launch(command.lease[~copy], units.where(~copy), command.until)
             units = command.on
-        job, entry = units.job, self._truth.entry(units)
-        rate = self._truth.speed(units, entry)
-        pace.hold(job, command.lease)
-        pace.entry[job] = entry
-        pace.size[job] = pace.portion[job] = 1 if units.single else units.size
+        job, entry = units.job, self._true_speeds.entry(units)
+        rate = self._true_speeds.speed(units, entry)
+        progress.set_leases(job, command.lease)
+        progress.entry[job] = entry
+        progress.size[job] = progress.portion[job] = 1 if units.single else units.size
         if not units.single:
-            self._ledger.note_gangs(units)
-        pace.held_from[job] = at
-        pace.works_from[job] = works_from = self._note_start(job, units.first, at)
-        if self._laws is None:
-            pace.rate[job] = rate
-            time = (pace.total[job] - pace.done[job]) / rate
+            self._ledger.record_mixed_gangs(units)
+        progress.held_from[job] = at
+        progress.progress_from[job] = progress_from = self._record_start(job, units.first, at)
+        if self._physics is None:
+            progress.rate[job] = rate
+            time = (progress.total[job] - progress.done[job]) / rate
         else:
-            pace.rate[job] = rate * self._laws.working(job, self._checkpoint_s)
-            time = pace.time_left(job)
-        pace.finish_at[job] = works_from + time
-        pace.until = command.until
-        pace.expect(job, command.until)
+            progress.rate[job] = rate * self._physics.working_fraction(job, self._checkpoint_s)
+            time = progress.time_left(job)
+        progress.finish_at[job] = progress_from + time
+        progress.until = command.until
+        progress.schedule_finish(job, command.until)
         self._sharing.start(command, at)
 
-    def _note_start(self, job: IntArray, first: IntArray, at: float) -> FloatArray | float:
-        """Note where jobs start; return when they begin to work."""
-        record, before = self._record, self._pace.first[job]
-        self._pace.first[job] = first
+    def _record_start(self, job: IntArray, first: IntArray, at: float) -> FloatArray | float:
+        """Record starts and migrations; return the time at which progress begins."""
+        record, before = self._record, self._progress.first[job]
+        self._progress.first[job] = first
         record.migrations[job] += before != first
         restored_at = at + self._restore_cost_s
-        if before[before.argmin()] >= 0 and self._laws is None:
+        if before[before.argmin()] >= 0 and self._physics is None:
             return restored_at
         fresh = before < 0
         record.started_at[job[fresh]] = at
         record.migrations[job[fresh]] = 0
-        works_from = np.where(fresh, at, restored_at)
-        if self._laws is not None:
-            works_from += self._laws.start_s(job, before, first)
-        return works_from
+        progress_from = np.where(fresh, at, restored_at)
+        if self._physics is not None:
+            progress_from += self._physics.start_s(job, before, first)
+        return progress_from
 
     def renew(self, command: Renew) -> None:
-        """Let leases go on."""
+        """Renew leases."""
         lease = command.lease
-        self._pace.until = command.until
+        self._progress.until = command.until
         if len(self._copies):
             lease = lease[~self._copies.is_copy(lease)]
-        self._pace.expect(self._pace.jobs_of(lease), command.until)
+        self._progress.schedule_finish(self._progress.jobs_of(lease), command.until)
 
-    def suspend(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
-        """Stop leases that are still open; they have left, or were lost."""
+    def end_leases(self, lease: IntArray, at: float, outcome: LoggedOutcome) -> LeasesEnded:
+        """End open leases with the outcome left or lost."""
         if not len(self._copies):
             return self._end(lease, at, outcome)
         copy = self._copies.is_copy(lease)
-        ended = self._copies.suspend(lease[copy], at, outcome)
+        ended = self._copies.end_leases(lease[copy], at, outcome)
         if copy.all():
             return ended
         rest = self._end(lease[~copy], at, outcome)
@@ -146,68 +148,68 @@ class VirtualCluster:
 
     @property
     def frees_devices_at_once(self) -> bool:
-        """Whether devices are free the moment that their leases are told to leave.
+        """Whether preempted leases free their devices at once.
 
-        They are where jobs are forked: merging takes no time of its own.
+        Always the case for forked jobs: merging takes no extra time.
         """
         return not self._leaving_takes_time or len(self._copies) > 0
 
-    def leave(self, lease: IntArray, at: float) -> list[tuple[float, IntArray]]:
-        """Let leases make no more steps; return when which of them give up their devices.
+    def start_leaving(self, lease: IntArray, at: float) -> list[tuple[float, IntArray]]:
+        """Stop the progress of leases; return (time, leases) at which they free their devices.
 
-        Whoever has made all steps finishes by itself instead.
+        Jobs that have made all their steps finish normally instead.
         """
-        pace = self._pace
-        job = pace.jobs_of(lease)
-        made = pace.finish_at[job] - pace.leave_s[job] <= at
-        pace.expect(job[made], np.inf)
+        progress = self._progress
+        job = progress.jobs_of(lease)
+        made = progress.finish_at[job] - progress.leave_s[job] <= at
+        progress.schedule_finish(job[made], np.inf)
         lease, job = lease[~made], job[~made]
         if not len(job):
             return []
-        self._settling.leave(job, at)
-        free_at = at + pace.leave_s[job]
+        self._speed_changes.start_leaving(job, at)
+        free_at = at + progress.leave_s[job]
         return [(float(when), lease[free_at == when]) for when in np.unique(free_at)]
 
-    def settle(self, at: float) -> None:
-        """Enter into the record what jobs have done and held until now under open leases."""
-        running = self._pace.running()
+    def credit_running(self, at: float) -> None:
+        """Credit running jobs with their steps and device time so far."""
+        running = self._progress.running()
         if len(running):
-            self._settling.settle(running, at)
-        self._copies.settle(at)
+            self._speed_changes.record_progress(running, at)
+        self._copies.credit_running(at)
 
-    def _end(self, lease: IntArray, at: float, outcome: Outcome) -> LeasesEnded:
-        pace = self._pace
-        job = pace.jobs_of(lease)
+    def _end(self, lease: IntArray, at: float, outcome: LoggedOutcome) -> LeasesEnded:
+        progress = self._progress
+        job = progress.jobs_of(lease)
         if outcome == "finished":
-            after = pace.total[job]
+            after = progress.total[job]
         else:
             self._record.preemptions[job] += 1
-            worked = np.maximum(at - pace.works_from[job], 0.0)
+            worked = np.maximum(at - progress.progress_from[job], 0.0)
             if outcome == "lost":
                 worked = np.floor(worked / self._checkpoint_s) * self._checkpoint_s
-            after = pace.done[job] + worked * pace.rate[job]
+            after = progress.done[job] + worked * progress.rate[job]
             if outcome == "lost":
-                self._settling.restore_checkpointed_steps(job, at, after)
-        self._ledger.enter(job, at, after)
+                self._speed_changes.restore_checkpointed_steps(job, at, after)
+        self._ledger.credit(job, at, after)
         if self._record.intervals is not None:
-            began = self._settling.held_from(job)
-            self._record.intervals.add(job, pace.first[job], pace.size[job], began, at)
-        pace.lease[job] = -1
-        self._settling.forget(job)
+            began = self._speed_changes.held_from(job)
+            self._record.intervals.add(job, progress.first[job], progress.size[job], began, at)
+        progress.lease[job] = -1
+        self._speed_changes.forget(job)
         self._sharing.end(job, at)
         return LeasesEnded(at, lease, after, outcome)
 
     def progress(self, at: float) -> Progress | None:
-        """Return how far the running jobs are."""
-        job = self._pace.running()
+        """Return the steps of the running jobs; None if none runs."""
+        job = self._progress.running()
         if not len(job) and not len(self._copies):
             return None
-        lease, steps = self._pace.lease[job], self._pace.made(job, at)
+        lease, steps = self._progress.lease[job], self._progress.steps_at(job, at)
         if len(self._copies):
             copies, made = self._copies.progress(at)
             lease, steps = np.concatenate([lease, copies]), np.concatenate([steps, made])
         return Progress(at, lease, steps)
 
     def measured(self, at: float) -> list[Measured]:
-        """Return what running jobs have measured of themselves by now."""
-        return self._gauge.measured(at)
+        """Return the measurements of all running jobs."""
+        return self._measurement.measured(at)

@@ -1,8 +1,8 @@
-"""The physics of the virtual cluster: all that makes a job slower than its row of the speeds.
+"""Physical effects of the virtual cluster that make a job slower than the speeds table.
 
-The table says how fast a whole gang runs on good devices with nobody near. Everything else is
-here, in one place: each effect by its name, each to be switched on or off, with what it is for
-each workload. Without physics the table alone decides.
+The table holds the speed of a gang on consolidated devices without neighbours. All other effects
+are defined here: each has a name, can be switched on or off, and has parameters per workload.
+Without physics, the table alone determines speeds.
 """
 
 from collections.abc import Mapping
@@ -12,57 +12,57 @@ from types import MappingProxyType
 from fairlead.model.errors import UsageError
 
 EFFECTS = ("costs", "locality", "switch", "network", "packing", "memory")
-"""the effects that can be switched:
+"""effects that can be switched on and off:
 
 - ``costs``: time without progress at starts, resumes, migrations, merges, checkpoints and ends
 - ``locality``: gangs across PCIe switches, sockets, nodes and racks
 - ``switch``: neighbours on the same PCIe switch
 - ``network``: spread gangs that share a node's network card
 - ``packing``: jobs on the same devices, where the speeds table has not measured the pair
-- ``memory``: what does not fit does not run
+- ``memory``: jobs that exceed the device memory do not run
 """
 
-OTHERS = "*"
-"""stands for all workloads not listed"""
+OTHER_WORKLOADS = "*"
+"""name for all workloads that are not listed"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class TransitionCosts:
     """Seconds for which a job holds its devices without making progress."""
 
     resume_s: float = 0.0
-    """to be suspended and to go on later on the same node"""
+    """to be preempted and restarted on the same node"""
     migrate_s: float = 0.0
-    """to go on on another node"""
+    """to be restarted on another node"""
     preload_s: float = 0.0
-    """to be loaded for its very first start"""
+    """to load for the first start"""
     merge_s: float = 0.0
-    """for a copy of a forked job to load what the copies have merged"""
+    """for a copy of a forked job to load the merged state"""
     checkpoint_s: float = 0.0
     """to write one of its regular checkpoints"""
     leave_s: float = 0.0
-    """to give up its devices after its last step, done or told to leave; others wait for that"""
+    """to free the devices after the last step, at completion or preemption; successors wait"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locality:
-    """The part of its speed that a gang keeps when its devices are ...; the worst one counts."""
+    """Fraction of its speed that a gang keeps when it spans …; the widest span counts."""
 
     switches: float = 1.0
-    """on several PCIe switches of one socket"""
+    """several PCIe switches of one socket"""
     sockets: float = 1.0
-    """on several sockets of one node"""
+    """several sockets of one node"""
     nodes: float = 1.0
-    """on several nodes of one rack; where the speeds table has a spread speed, that holds"""
+    """several nodes of one rack; a spread speed in the speeds table takes precedence"""
     racks: float = 1.0
-    """in several racks"""
+    """several racks"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contention:
-    """How a job and its neighbours disturb each other on something that they share.
+class ContentionProfile:
+    """Contention between a job and its neighbours on a shared resource.
 
-    A job loses ``sensitivity`` × the loads of all its neighbours, which count 1 at most.
+    A job loses ``sensitivity`` × the total load of its neighbours, capped at 1.
     """
 
     sensitivity: float = 0.0
@@ -71,25 +71,25 @@ class Contention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPhysics:
-    """What physics does to the jobs of one workload."""
+    """Parameters of the effects for the jobs of one workload."""
 
-    costs: Costs = Costs()
+    costs: TransitionCosts = TransitionCosts()
     locality: Locality = Locality()
-    switch: Contention = Contention()
-    network: Contention = Contention()
+    switch: ContentionProfile = ContentionProfile()
+    network: ContentionProfile = ContentionProfile()
     packed: float = 1.0
-    """the most that jobs like this one, packed on one device, reach of the speed of one alone"""
+    """highest total speed of packed jobs of this workload, relative to one job alone"""
     scaling: float = 1.0
-    """an elastic gang of n times its size runs n to this power as fast"""
+    """exponent of elastic gangs: n times the devices give n ** scaling times the speed"""
     utilization: float | None = None
-    """how busy one alone keeps its devices, 0 to 1, where the job does not say so itself"""
+    """utilization of the devices by one job alone, 0 to 1; a job's own value takes precedence"""
     memory_gib: float | None = None
-    """what it needs on every device, where the job does not say so itself"""
+    """memory needed on every device; a job's own value takes precedence"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """How the devices of a node are wired, in their order."""
+    """Wiring of a node's devices, in order of their numbers."""
 
     per_switch: int = 2
     """devices on one PCIe switch"""
@@ -99,25 +99,29 @@ class Topology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Physics:
-    """The effects that are switched on, and what they are for each workload."""
+    """Enabled effects and their parameters per workload."""
 
     effects: frozenset[str] = frozenset(EFFECTS)
-    natures: Mapping[str, WorkloadPhysics] = field(default_factory=lambda: MappingProxyType({}))
-    """workload → what physics does to it; ``*`` for all others"""
+    by_workload: Mapping[str, WorkloadPhysics] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """workload → parameters; ``*`` for all others"""
     topology: Topology = Topology()
 
     def __post_init__(self) -> None:
         unknown = sorted(self.effects - set(EFFECTS))
         if unknown:
-            raise UsageError(f"no effect is called {unknown[0]!r}; there are {', '.join(EFFECTS)}")
+            raise UsageError(
+                f"effects: unknown: {unknown[0]!r}: expected some of {', '.join(EFFECTS)}"
+            )
 
     def of(self, workload: str) -> WorkloadPhysics:
-        """Return what physics does to jobs of a workload."""
-        found = self.natures.get(workload)
-        return found if found is not None else self.natures.get(OTHERS, _PLAIN)
+        """Return the parameters of a workload."""
+        listed = self.by_workload.get(workload)
+        return listed if listed is not None else self.by_workload.get(OTHER_WORKLOADS, _PLAIN)
 
     def without(self, *effects: str) -> "Physics":
-        """Return the same physics with some effects switched off."""
+        """Return the same physics without some effects."""
         return replace(self, effects=self.effects - set(effects))
 
 

@@ -1,7 +1,7 @@
-"""The physics that Gandiva's paper measured (OSDI 2018, §3, §6.1; P40 and P100 servers of four).
+"""Physics measured in the Gandiva paper (OSDI 2018, §3, §6.1; P40 and P100 servers of four).
 
-Figures are those printed in the text; docs/design/physics.md tells them from the few that had to
-be assumed.
+The values are those printed in the paper, except for a few assumptions that
+docs/design/physics.md lists.
 """
 
 from dataclasses import replace
@@ -9,47 +9,49 @@ from functools import cache
 
 from fairlead.files.bundled import gandiva_packing
 from fairlead.sim.physics.effects import (
-    OTHERS,
-    Contention,
-    Costs,
+    OTHER_WORKLOADS,
+    ContentionProfile,
     Locality,
     Physics,
     Topology,
+    TransitionCosts,
     WorkloadPhysics,
 )
 
-_IMAGES = Costs(resume_s=0.1, migrate_s=1.0)
-"""§6.1: image models are suspended and resumed within 100 ms, most migrate within a second"""
-_LANGUAGE = Costs(resume_s=1.0, migrate_s=2.0)
+_IMAGES = TransitionCosts(resume_s=0.1, migrate_s=1.0)
+"""§6.1: image models suspend and resume within 100 ms; most migrate within a second"""
+_LANGUAGE = TransitionCosts(resume_s=1.0, migrate_s=2.0)
 """§4.1: large language models take up to a second"""
-_SPEECH = Costs(resume_s=1.0, migrate_s=3.5)
+_SPEECH = TransitionCosts(resume_s=1.0, migrate_s=3.5)
 """§6.1: the largest checkpoint, 1.4 GB, migrates in about 3.5 s"""
 
 _WORKLOAD_PHYSICS = {
-    OTHERS: WorkloadPhysics(costs=_IMAGES),
+    OTHER_WORKLOADS: WorkloadPhysics(costs=_IMAGES),
     "VGG16": WorkloadPhysics(
         costs=_IMAGES, locality=Locality(switches=0.8, sockets=0.6, nodes=0.5)
     ),
     "ResNet-50": WorkloadPhysics(
         costs=_IMAGES,
         locality=Locality(nodes=0.9),
-        network=Contention(sensitivity=0.47),
-        switch=Contention(load=0.0),
+        network=ContentionProfile(sensitivity=0.47),
+        switch=ContentionProfile(load=0.0),
     ),
     "InceptionV3": WorkloadPhysics(
-        costs=_IMAGES, locality=Locality(nodes=0.8), network=Contention(sensitivity=0.30)
+        costs=_IMAGES, locality=Locality(nodes=0.8), network=ContentionProfile(sensitivity=0.30)
     ),
-    "DeepSpeech": WorkloadPhysics(costs=_SPEECH, network=Contention(sensitivity=0.05)),
-    "LanguageModel": WorkloadPhysics(costs=_LANGUAGE, switch=Contention(sensitivity=0.19)),
-    "GNMT": WorkloadPhysics(costs=_LANGUAGE, switch=Contention(sensitivity=0.10)),
+    "DeepSpeech": WorkloadPhysics(costs=_SPEECH, network=ContentionProfile(sensitivity=0.05)),
+    "LanguageModel": WorkloadPhysics(costs=_LANGUAGE, switch=ContentionProfile(sensitivity=0.19)),
+    "GNMT": WorkloadPhysics(costs=_LANGUAGE, switch=ContentionProfile(sensitivity=0.10)),
 }
 
 
 @cache
 def gandiva_physics() -> Physics:
-    """Return all effects switched on, with Table 1's utilisation and gains of packing."""
-    natures = dict(_WORKLOAD_PHYSICS)
+    """Return physics with all effects, and the utilization and packing gains of Table 1."""
+    by_workload = dict(_WORKLOAD_PHYSICS)
     for workload, packing in gandiva_packing().items():
-        known = natures.get(workload, natures[OTHERS])
-        natures[workload] = replace(known, packed=packing.ratio, utilization=packing.utilization)
-    return Physics(natures=natures, topology=Topology(per_switch=2, per_socket=2))
+        known = by_workload.get(workload, by_workload[OTHER_WORKLOADS])
+        by_workload[workload] = replace(
+            known, packed=packing.ratio, utilization=packing.utilization
+        )
+    return Physics(by_workload=by_workload, topology=Topology(per_switch=2, per_socket=2))

@@ -1,4 +1,4 @@
-"""Physics at work on one cluster and its jobs: from where jobs are to how fast they go."""
+"""Physics applied to one cluster and its jobs: from placements to speed factors."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,15 +11,15 @@ from fairlead.sim.physics.effects import Physics, WorkloadPhysics
 
 
 class PhysicsModel:
-    """What physics makes of placements, partners and neighbours."""
+    """Speed factors and time costs of jobs, by placement, partners and neighbours."""
 
     def __init__(self, physics: Physics, cluster: Cluster, jobs: Sequence[Job]) -> None:
         self.effects = physics.effects
-        self.crowded = bool(self.effects & {"switch", "network"})
-        """whether jobs on other devices of a node matter"""
+        self.has_neighbour_effects = bool(self.effects & {"switch", "network"})
+        """whether jobs on other devices of a node affect a job's speed"""
         self._cluster = cluster
         self._jobs = jobs
-        self._nature = [physics.of(job.workload) for job in jobs]
+        self._workload_physics = [physics.of(job.workload) for job in jobs]
         self._node = cluster.node_of
         racks = {rack: i for i, rack in enumerate(dict.fromkeys(n.rack for n in cluster.nodes))}
         rack_of_node = np.array([racks[node.rack] for node in cluster.nodes])
@@ -32,117 +32,125 @@ class PhysicsModel:
         self._socket = self._node * wide + place // physics.topology.per_socket
         self._on_node = [np.flatnonzero(self._node == n) for n in range(len(sizes))]
 
-    def nature(self, job: int) -> WorkloadPhysics:
-        """Return what physics does to a job."""
-        return self._nature[job]
+    def workload_physics(self, job: int) -> WorkloadPhysics:
+        """Return the effect parameters of a job."""
+        return self._workload_physics[job]
 
     # -- speeds ---------------------------------------------------------------------------------
 
     def locality(self, job: int, devices: IntArray, *, spread_known: bool) -> float:
-        """Return the part of its speed that a gang keeps on these devices.
+        """Return the fraction of its speed that a gang keeps on these devices.
 
-        ``spread_known``: the speed that is multiplied by it is that of a spread gang already.
+        ``spread_known``: the base speed is already that of a spread gang.
         """
         if len(devices) == 1 or "locality" not in self.effects:
             return 1.0
-        keeps = self._nature[job].locality
-        if _several(self._rack[devices]):
+        keeps = self._workload_physics[job].locality
+        if _spans_several(self._rack[devices]):
             return keeps.racks
-        if _several(self._node[devices]):
+        if _spans_several(self._node[devices]):
             return 1.0 if spread_known else keeps.nodes
-        if _several(self._socket[devices]):
+        if _spans_several(self._socket[devices]):
             return keeps.sockets
-        return keeps.switches if _several(self._switch[devices]) else 1.0
+        return keeps.switches if _spans_several(self._switch[devices]) else 1.0
 
     def packed(self, unit: Sequence[int]) -> float:
-        """Return the part of its speed alone that every job of a unit keeps.
+        """Return the fraction of its solo speed that every job of a unit keeps.
 
-        One job at full speed takes 1 / ``packed`` of a device, so that n like jobs together reach
-        ``packed`` times the speed of one, and different ones take turns in proportion.
+        One job at full speed takes 1 / ``packed`` of a device, so n equal jobs together reach
+        ``packed`` times the speed of one; different jobs share the device in proportion.
         """
-        wanted = sum(1.0 / self._nature[job].packed for job in unit)
+        wanted = sum(1.0 / self._workload_physics[job].packed for job in unit)
         return 1.0 / max(wanted, 1.0)
 
     def fits(self, unit: Iterable[int], devices: IntArray) -> bool:
-        """Tell whether the memory of these devices holds all jobs of a unit."""
+        """Return whether the memory of these devices holds all jobs of a unit."""
         if "memory" not in self.effects:
             return True
         wanted = sum(self.memory_gib(job) or 0.0 for job in unit)
         there = self._cluster.memory_gib[self._cluster.accelerator_of[devices]]
         return bool(wanted <= there.min())
 
-    def crowd(self, job: int, devices: IntArray, others: Iterable[tuple[int, IntArray]]) -> float:
-        """Return the part of its speed that a job keeps beside neighbours on other devices."""
+    def contention_factor(
+        self, job: int, devices: IntArray, others: Iterable[tuple[int, IntArray]]
+    ) -> float:
+        """Return the fraction of its speed that a job keeps with neighbours on other devices."""
         keeps = 1.0
         listed = list(others)
         if "switch" in self.effects:
-            mine = set(self._switch[devices].tolist())
-            near = [other for other, on in listed if mine & set(self._switch[on].tolist())]
-            load = sum(self._nature[other].switch.load for other in near)
-            keeps *= 1.0 - self._nature[job].switch.sensitivity * min(load, 1.0)
-        if "network" in self.effects and _several(self._node[devices]):
+            switches = set(self._switch[devices].tolist())
+            near = [other for other, on in listed if switches & set(self._switch[on].tolist())]
+            load = sum(self._workload_physics[other].switch.load for other in near)
+            keeps *= 1.0 - self._workload_physics[job].switch.sensitivity * min(load, 1.0)
+        if "network" in self.effects and _spans_several(self._node[devices]):
             nodes = set(self._node[devices].tolist())
             near = [
                 other
                 for other, on in listed
-                if _several(self._node[on]) and nodes & set(self._node[on].tolist())
+                if _spans_several(self._node[on]) and nodes & set(self._node[on].tolist())
             ]
-            load = sum(self._nature[other].network.load for other in near)
-            keeps *= 1.0 - self._nature[job].network.sensitivity * min(load, 1.0)
+            load = sum(self._workload_physics[other].network.load for other in near)
+            keeps *= 1.0 - self._workload_physics[job].network.sensitivity * min(load, 1.0)
         return keeps
 
-    def around(self, devices: IntArray) -> IntArray:
-        """Return all devices of the nodes to which these belong."""
+    def devices_on_same_nodes(self, devices: IntArray) -> IntArray:
+        """Return all devices of the nodes that hold these devices."""
         nodes = np.unique(self._node[devices]).tolist()
         return np.concatenate([self._on_node[node] for node in nodes])
 
-    # -- time and use ---------------------------------------------------------------------------
+    # -- time and utilization -------------------------------------------------------------------
 
     def start_s(self, job: IntArray, before: IntArray, first: IntArray) -> FloatArray:
-        """Return the seconds without progress with which jobs start on their first device.
+        """Return jobs → seconds without progress at their start on these first devices.
 
-        ``before`` is the device on which each started last, -1 for none.
+        ``before`` is the first device of each job's previous start, -1 for none.
         """
         if "costs" not in self.effects:
             return np.zeros(len(job))
-        found = []
+        seconds = []
         for number, was, now in zip(job.tolist(), before.tolist(), first.tolist(), strict=True):
-            costs = self._nature[number].costs
+            costs = self._workload_physics[number].costs
             if was < 0:
-                found.append(costs.preload_s)
+                seconds.append(costs.preload_s)
             elif self._node[was] == self._node[now]:
-                found.append(costs.resume_s)
+                seconds.append(costs.resume_s)
             else:
-                found.append(costs.migrate_s)
-        return np.array(found)
+                seconds.append(costs.migrate_s)
+        return np.array(seconds)
 
     def leave_s(self) -> FloatArray:
-        """Return jobs → seconds from its last step until its devices are free."""
+        """Return jobs → seconds between the last step and free devices."""
         on = "costs" in self.effects
-        return np.array([nature.costs.leave_s if on else 0.0 for nature in self._nature])
+        return np.array(
+            [physics.costs.leave_s if on else 0.0 for physics in self._workload_physics]
+        )
 
     def merge_s(self, job: IntArray) -> FloatArray:
-        """Return the seconds without progress with which copies of jobs start again."""
+        """Return jobs → seconds without progress when their copies restart."""
         on = "costs" in self.effects
-        return np.array([self._nature[j].costs.merge_s if on else 0.0 for j in job.tolist()])
+        return np.array(
+            [self._workload_physics[j].costs.merge_s if on else 0.0 for j in job.tolist()]
+        )
 
-    def working(self, job: IntArray, every_s: float) -> FloatArray:
-        """Return jobs → part of its time that it does not spend on regular checkpoints."""
+    def working_fraction(self, job: IntArray, every_s: float) -> FloatArray:
+        """Return jobs → fraction of time not spent on regular checkpoints."""
         if "costs" not in self.effects:
             return np.ones(len(job))
-        cost = np.array([self._nature[number].costs.checkpoint_s for number in job.tolist()])
+        cost = np.array(
+            [self._workload_physics[number].costs.checkpoint_s for number in job.tolist()]
+        )
         return every_s / (every_s + cost)
 
     def utilization(self, job: int) -> float | None:
-        """Return how busy a job alone keeps its devices; None where nobody says."""
+        """Return the utilization of its devices by a job alone; None if unknown."""
         own = self._jobs[job].utilization
-        return own if own is not None else self._nature[job].utilization
+        return own if own is not None else self._workload_physics[job].utilization
 
     def memory_gib(self, job: int) -> float | None:
-        """Return what a job needs on every device; None where nobody says."""
+        """Return the memory that a job needs on every device; None if unknown."""
         own = self._jobs[job].memory_gib
-        return own if own is not None else self._nature[job].memory_gib
+        return own if own is not None else self._workload_physics[job].memory_gib
 
 
-def _several(places: IntArray) -> bool:
+def _spans_several(places: IntArray) -> bool:
     return bool((places != places[0]).any())

@@ -1,1 +1,1 @@
-"""What a comparison came to, for people and for programs: one page of HTML and two tables."""
+"""Reports of a comparison: one HTML page and two CSV tables."""

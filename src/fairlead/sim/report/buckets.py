@@ -1,4 +1,4 @@
-"""Timelines in buckets of time: how busy devices were, who had them, who was entitled to them."""
+"""Timelines in time buckets: device time held, and entitled shares of tenants."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ MAX_BUCKETS = 80
 
 
 def edges(begin: float, until: float) -> FloatArray:
-    """Return the bounds of at most MAX_BUCKETS buckets of a length that people count in."""
+    """Return the bounds of at most MAX_BUCKETS buckets of a round length, such as 10 minutes."""
     span = max(until - begin, 1.0)
     step = next((s for s in _STEPS_S if span / s <= MAX_BUCKETS), span / MAX_BUCKETS)
     bounds = begin + step * np.arange(int(np.ceil(span / step)) + 1, dtype=np.float64)
@@ -21,7 +21,7 @@ def edges(begin: float, until: float) -> FloatArray:
 
 
 def held_s(timeline: Timeline, group: IntArray, n_groups: int, bounds: FloatArray) -> FloatArray:
-    """Return buckets × groups → device-seconds held, ``group`` being that of each holding."""
+    """Return buckets × groups → device-seconds held; ``group`` is the group of each holding."""
     until = [
         np.bincount(
             group,
@@ -35,32 +35,32 @@ def held_s(timeline: Timeline, group: IntArray, n_groups: int, bounds: FloatArra
 
 
 def entitled(timeline: Timeline, tenants: Sequence[str], bounds: FloatArray) -> FloatArray:
-    """Return buckets × tenants → part of the weights of unfinished jobs, averaged over time.
+    """Return buckets × tenants → fraction of the weights of unfinished jobs, averaged over time.
 
-    Not a number in buckets during which there was no job.
+    NaN in buckets without jobs.
     """
-    number = {tenant: i for i, tenant in enumerate(tenants)}
+    number = {name: i for i, name in enumerate(tenants)}
     arrival = np.array([job.arrival_at for job in timeline.jobs])
     weight = np.array([job.weight for job in timeline.jobs])
     last = np.where(np.isnan(timeline.finished_at), bounds[-1], timeline.finished_at)
     here = arrival < last
-    who = np.array([number[job.tenant] for job in timeline.jobs])[here]
+    tenant = np.array([number[job.tenant] for job in timeline.jobs])[here]
     at = np.concatenate([arrival[here], last[here]])
     change = np.zeros((len(at), len(tenants)))
-    change[np.arange(len(at)), np.concatenate([who, who])] = np.concatenate(
+    change[np.arange(len(at)), np.concatenate([tenant, tenant])] = np.concatenate(
         [weight[here], -weight[here]]
     )
     order = at.argsort(kind="stable")
     at, present = at[order], change[order].cumsum(axis=0)
     total = present.sum(axis=1, keepdims=True)
-    # Sums of weights leave dust when all have gone.
+    # Rounding errors remain in the sums after the last job has finished.
     some = total > 1e-9 * weight.sum()
     part = np.divide(present, total, out=np.zeros_like(present), where=some)
     return _averages(at, np.hstack([part, some]), bounds)
 
 
 def _averages(at: FloatArray, level: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the mean per bucket of levels that begin ``at``; the last column is time counted."""
+    """Return the mean per bucket of levels that start ``at``; the last column counts the time."""
     area = np.vstack(
         [np.zeros(level.shape[1]), (level[:-1] * np.diff(at)[:, None]).cumsum(axis=0)]
     )

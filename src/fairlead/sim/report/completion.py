@@ -1,4 +1,4 @@
-"""Figures of completion: how long jobs took, by load, and against a fair share of time."""
+"""Figures of completion times: distribution, by load, and finish-time fairness."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,23 +11,23 @@ from fairlead.sim.report.means import AVERAGE_JCT, load_text, mean, outcomes_by_
 from fairlead.sim.report.style import Figure, Palette, View, axis, log_ticks, picture
 
 MAX_POINTS = 600
-"""of a distribution's curve; more would be under a pixel apart"""
+"""points of a distribution's curve; more would be less than a pixel apart"""
 
 
 def jct_distribution(
     comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette
 ) -> Figure:
-    """Return the distribution of completion times, a view for each load."""
+    """Return the distribution of completion times, one view per load."""
 
     def hours(jobs: JobColumns) -> FloatArray:
         return jobs.jct_s / 3600
 
     return Figure(
         "jct-distribution",
-        "How long jobs take",
-        "For each completion time (from arrival to finish, log scale), the part of all jobs done"
-        f" within it{_pooled(comparison)}: further left and higher is better. A curve that ends"
-        " below 100 % leaves jobs unfinished.",
+        "Completion times",
+        "Fraction of all jobs that finish within a completion time (from arrival to finish, log"
+        f" scale){_pooled(comparison)}. Further left and higher is better. A curve that ends"
+        " below 100 % has unfinished jobs.",
         _by_load(
             comparison, outcomes, palette, values=hours, label="completion time (h)", unit="h"
         ),
@@ -38,7 +38,7 @@ def jct_distribution(
 def fairness_distribution(
     comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette
 ) -> Figure:
-    """Return the distribution of finish-time fairness, a view for each load."""
+    """Return the distribution of finish-time fairness, one view per load."""
     views = _by_load(
         comparison,
         outcomes,
@@ -52,16 +52,17 @@ def fairness_distribution(
     return Figure(
         "finish-time-fairness",
         "Finish-time fairness",
-        "ρ is a job's completion time over what it would be with 1/n of the cluster to itself, n"
-        f" the jobs beside it{_pooled(comparison)}. Left of the dotted line (ρ < 1) sharing pays"
-        " for the job; a long tail to the right means that some jobs are treated badly.",
+        "ρ is a job's completion time divided by its completion time on an exclusive 1/n of the"
+        f" cluster, where n is the number of concurrent jobs{_pooled(comparison)}. Jobs left of"
+        " the dotted line (ρ < 1) benefit from sharing; a long tail to the right shows jobs that"
+        " are treated badly.",
         views,
         chosen=comparison.loads.index(comparison.chosen_load),
     )
 
 
 def _pooled(comparison: Comparison) -> str:
-    return f", of {len(comparison.seeds)} seeds together" if len(comparison.seeds) > 1 else ""
+    return f", pooled over {len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else ""
 
 
 def _by_load(
@@ -75,14 +76,14 @@ def _by_load(
 ) -> tuple[View, ...]:
     views = []
     for load in comparison.loads:
-        found = {
+        values_of = {
             policy: np.concatenate([values(o.jobs) for o in runs])
             for policy, runs in outcomes_by_policy(outcomes, load).items()
         }
-        seen = np.concatenate(list(found.values()))
+        seen = np.concatenate(list(values_of.values()))
         seen = seen[np.isfinite(seen) & (seen > 0)]
         low, high = (seen.min(), seen.max()) if len(seen) else (0.1, 10.0)
-        lines = [_curve(policy, found[policy], palette, unit) for policy in found]
+        lines = [_curve(policy, values_of[policy], palette, unit) for policy in values_of]
         views.append(
             View(
                 load_text(load),
@@ -100,7 +101,7 @@ def _by_load(
 
 def _curve(policy: str, values: FloatArray, palette: Palette, unit: str) -> go.Scatter:
     done = np.sort(values[np.isfinite(values)])
-    # Unfinished jobs count in the whole, so that leaving jobs behind never looks like speed.
+    # Unfinished jobs count in the total, so that a policy cannot look fast by starving jobs.
     part = np.arange(1, len(done) + 1) / max(len(values), 1) * 100
     if len(done) > MAX_POINTS:
         kept = np.unique(np.linspace(0, len(done) - 1, MAX_POINTS).round().astype(np.int64))
@@ -116,12 +117,12 @@ def _curve(policy: str, values: FloatArray, palette: Palette, unit: str) -> go.S
 
 
 def jct_by_load(comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette) -> Figure:
-    """Return average completion times against the load, or as bars where there is one load."""
+    """Return average completion times against the load, or as bars if there is one load."""
     several = len(comparison.loads) > 1
     traces = (_lines if several else _bars)(comparison, outcomes, palette)
     top = max((t for t in map(_top, traces) if t is not None), default=1.0)
     spread = len(comparison.seeds) > 1
-    drawn = picture(
+    chart = picture(
         traces,
         height=430,
         xaxis=axis("load (jobs arriving per hour)", tickvals=list(comparison.loads))
@@ -131,15 +132,13 @@ def jct_by_load(comparison: Comparison, outcomes: Sequence[Outcome], palette: Pa
         showlegend=several,
         hovermode="x unified" if several else "closest",
     )
-    caption = "Average over all finished jobs: lower is better."
+    caption = "Average over all finished jobs; lower is better."
     if several:
-        caption += (
-            " A curve that turns upwards shows the load the cluster no longer keeps up with."
-        )
+        caption += " A curve bends upwards at the load that exceeds the cluster's capacity."
     if spread:
-        caption += f" Bars are ± one standard deviation over {len(comparison.seeds)} seeds."
+        caption += f" Error bars show ± one standard deviation over {len(comparison.seeds)} seeds."
     title = "Average completion time" + (" against load" if several else "")
-    return Figure("jct-by-load", title, caption, (View("all loads", drawn),))
+    return Figure("jct-by-load", title, caption, (View("all loads", chart),))
 
 
 def _lines(
@@ -169,12 +168,12 @@ def _lines(
 def _bars(comparison: Comparison, outcomes: Sequence[Outcome], palette: Palette) -> list[go.Bar]:
     traces = []
     for policy, runs in outcomes_by_policy(outcomes, comparison.chosen_load).items():
-        found = mean(runs, AVERAGE_JCT)
+        average = mean(runs, AVERAGE_JCT)
         traces.append(
             go.Bar(
                 x=[policy],
-                y=[found.value],
-                error_y=_error([found.deviation]),
+                y=[average.value],
+                error_y=_error([average.deviation]),
                 name=policy,
                 width=0.55,
                 marker={"color": palette.policies[policy]["color"]},

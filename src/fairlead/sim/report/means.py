@@ -1,4 +1,4 @@
-"""The key figures of a comparison: means over seeds, with their deviation."""
+"""Key figures of a comparison: means over seeds with standard deviations."""
 
 import math
 import statistics
@@ -10,7 +10,7 @@ from fairlead.sim.compare import Outcome
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """A figure of a result as people read it."""
+    """A figure of a result with its label, unit and precision."""
 
     field: str
     label: str
@@ -44,13 +44,13 @@ KEY_FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over seeds; its deviation is None when there is one seed only."""
+    """A mean over seeds; the deviation is None with a single seed."""
 
     value: float | None
     deviation: float | None
 
     def text(self, quantity: KeyFigure) -> str:
-        """Return the mean, with ± its standard deviation over seeds if there are several."""
+        """Return the mean, with ± its standard deviation if there are several seeds."""
         text = quantity.text(self.value)
         return text if self.deviation is None else f"{text} ± {quantity.text(self.deviation)}"
 
@@ -61,29 +61,29 @@ class Row:
 
     policy: str
     means: tuple[Mean, ...]
-    """one for each key figure"""
+    """one per key figure"""
     ratios: tuple[float | None, ...]
-    """each mean over that of the first policy"""
+    """each mean divided by that of the first policy"""
     unfinished: int
-    """jobs of all seeds that did not finish"""
+    """unfinished jobs of all seeds"""
     jobs: int
     cpu_s: float
-    """measured, so never twice the same"""
+    """measured, so it differs between runs"""
 
 
 def outcomes_by_policy(
     outcomes: Iterable[Outcome], load: float | None
 ) -> dict[str, list[Outcome]]:
     """Return policy → its outcomes at a load, by seed."""
-    found: dict[str, list[Outcome]] = {}
+    by_policy: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.run.load == load:
-            found.setdefault(outcome.run.policy, []).append(outcome)
-    return found
+            by_policy.setdefault(outcome.run.policy, []).append(outcome)
+    return by_policy
 
 
 def mean(outcomes: Sequence[Outcome], quantity: KeyFigure) -> Mean:
-    """Return the mean of a figure over the runs that have it."""
+    """Return the mean of a figure over the runs in which it is defined."""
     values = [value for o in outcomes if (value := quantity.of(o)) is not None]
     return Mean(
         statistics.fmean(values) if values else None,
@@ -111,10 +111,10 @@ def key_rows(outcomes: Iterable[Outcome], load: float | None) -> list[Row]:
 
 
 def ratio(value: float | None, base: float | None) -> float | None:
-    """Return value over base, None where that says nothing."""
+    """Return value divided by base; None if undefined."""
     return value / base if value is not None and base else None
 
 
 def load_text(load: float | None) -> str:
-    """Return a load in words."""
+    """Return the text of a load."""
     return "all jobs" if load is None else f"{load:g} jobs/h"

@@ -1,4 +1,4 @@
-// Draws each figure, switches its views, and follows the reader's light or dark theme.
+// Draws the figures, switches their views, and follows the light or dark theme.
 (() => {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -23,7 +23,7 @@
 
   const draw = (id) => {
     const { views, chosen } = figures[id];
-    // The buttons are listed, not excluded: some versions of plotly add one that uploads the data.
+    // An explicit list of buttons: some versions of plotly add one that uploads the data.
     const config = { responsive: true, displaylogo: false, plotlyServerURL: "",
       modeBarButtons: [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
       toImageButtonOptions: { format: "svg", filename: id } };

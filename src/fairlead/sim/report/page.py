@@ -1,4 +1,4 @@
-"""The report: one page of HTML that needs nothing but a browser."""
+"""HTML report of a comparison: one self-contained page."""
 
 import html
 import json
@@ -8,31 +8,30 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from fairlead import __version__
 from fairlead.sim.compare import Comparison, Outcome
-from fairlead.sim.report import completion, timeline
-from fairlead.sim.report import utilization as use
+from fairlead.sim.report import completion, timeline, utilization
 from fairlead.sim.report.means import KEY_FIGURES, Row, key_rows, load_text
-from fairlead.sim.report.parameters import Asked
+from fairlead.sim.report.parameters import ComparisonOptions
 from fairlead.sim.report.style import Figure, Palette
-from fairlead.sim.report.summary import listed, summary
+from fairlead.sim.report.summary import join_with_and, summary
+from fairlead.version import __version__
 
 _NO_TIMELINES = (
-    "<p class='note'>There are no figures over time: this mechanism gives fractions of devices,"
-    " so no job ever holds one.</p>"
+    "<p class='note'>No figures over time: this mechanism gives jobs fractions of devices, not"
+    " whole devices.</p>"
 )
 
 
-def report(comparison: Comparison, outcomes: Sequence[Outcome], asked: Asked) -> str:
-    """Return the page; the same outcomes give the same page, apart from measured times."""
+def report(comparison: Comparison, outcomes: Sequence[Outcome], options: ComparisonOptions) -> str:
+    """Return the page; equal outcomes give equal pages, apart from measured times."""
     figures = figures_of(comparison, outcomes)
     parts = [
         page_head(_title(comparison.policies)),
         f"<p class='lead'>{html.escape(summary(comparison, outcomes))}</p>",
-        _setting(asked),
+        _setting(options),
         "<h2>Key figures</h2>",
         _tables(comparison, outcomes),
-        *map(drawn, figures),
+        *map(figure_html, figures),
         "" if any(o.timeline for o in outcomes) else _NO_TIMELINES,
         f"<footer>Made by fairlead {__version__}.</footer></main>",
         f"<script>{get_plotlyjs()}</script>",
@@ -43,9 +42,9 @@ def report(comparison: Comparison, outcomes: Sequence[Outcome], asked: Asked) ->
 
 
 def figures_of(comparison: Comparison, outcomes: Sequence[Outcome]) -> list[Figure]:
-    """Return the figures in the order in which they are read."""
+    """Return the figures in reading order."""
     timelines = {o.run.policy: o.timeline for o in outcomes if o.timeline is not None}
-    tenants = use.tenants_of(timelines)
+    tenants = utilization.tenants_of(timelines)
     palette = Palette.of(comparison.policies, tenants)
     figures = [
         completion.jct_distribution(comparison, outcomes, palette),
@@ -53,17 +52,17 @@ def figures_of(comparison: Comparison, outcomes: Sequence[Outcome]) -> list[Figu
         completion.fairness_distribution(comparison, outcomes, palette),
     ]
     if timelines:
-        which = _which(comparison)
+        shown_run = _shown_run(comparison)
         cluster = comparison.cluster
         figures += [
-            use.utilization(timelines, cluster, palette, which),
-            use.tenant_shares(timelines, palette, which, tenants),
-            timeline.devices_over_time(timelines, cluster, palette, which, tenants),
+            utilization.utilization(timelines, cluster, palette, shown_run),
+            utilization.tenant_shares(timelines, palette, shown_run, tenants),
+            timeline.devices_over_time(timelines, cluster, palette, shown_run, tenants),
         ]
     return figures
 
 
-def _which(comparison: Comparison) -> str:
+def _shown_run(comparison: Comparison) -> str:
     if comparison.recipe is None:
         return ""
     load = comparison.chosen_load
@@ -77,12 +76,12 @@ def _title(policies: Sequence[str]) -> str:
         return f"Simulation of {html.escape(first)}"
     if len(others) > 3:
         return f"Comparison of {len(policies)} policies"
-    return html.escape(f"{first} against {listed(others)}")
+    return html.escape(f"{first} against {join_with_and(others)}")
 
 
 def page_head(title: str) -> str:
-    """Return the beginning of a page of this house."""
-    # The policy makes the promise that nothing is loaded from elsewhere one the browser keeps.
+    """Return the opening HTML of a Fairlead page, up to its heading."""
+    # The browser enforces by this policy that the page loads nothing from elsewhere.
     return (
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none';"
@@ -93,25 +92,25 @@ def page_head(title: str) -> str:
     )
 
 
-def _setting(asked: Asked) -> str:
+def _setting(options: ComparisonOptions) -> str:
     rows = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
-        for name, text in asked.descriptions().items()
+        for name, text in options.descriptions().items()
     )
     return (
-        f"<section class='setting'><h2>What was run</h2><dl>{rows}</dl>"
-        f"<p>To run it again:</p><pre><code>{html.escape(asked.command())}</code></pre></section>"
+        f"<section class='setting'><h2>Parameters</h2><dl>{rows}</dl><p>Command:</p>"
+        f"<pre><code>{html.escape(options.command())}</code></pre></section>"
     )
 
 
 def _tables(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     several = len(comparison.seeds) > 1
-    said = "Means over all seeds ± standard deviation over seeds" if several else "One run each"
+    averaging = "Mean ± standard deviation over all seeds" if several else "One run per policy"
     caption = (
-        f"{said}; below each figure its ratio to the first policy. JCT: completion time, from"
-        " arrival to finish. Makespan: from the first arrival to the last finish. ρ: finish-time"
-        " fairness, below 1 is better than 1/n of the cluster. CPU time is measured, that of the"
-        " simulation included."
+        f"{averaging}, with the ratio to the first policy below each figure. JCT: job completion"
+        " time, from arrival to finish. Makespan: from the first arrival to the last finish. ρ:"
+        " finish-time fairness; below 1 is better than an exclusive 1/n of the cluster. CPU: time"
+        " of the whole simulation, as measured."
     )
     tables = [_table(load, key_rows(outcomes, load)) for load in comparison.loads]
     return f"<p class='caption'>{caption}</p>" + "".join(tables)
@@ -138,13 +137,13 @@ def _row(row: Row, unfinished: bool, *, base: bool) -> str:
         cells.append(f"<td>{mean.text(quantity)}{times}</td>")
     cells.append(f"<td><span class='measured'>{row.cpu_s:.1f}</span></td>")
     if unfinished:
-        kind = " class='bad'" if row.unfinished else ""
-        cells.append(f"<td{kind}>{row.unfinished} of {row.jobs}</td>")
+        mark = " class='bad'" if row.unfinished else ""
+        cells.append(f"<td{mark}>{row.unfinished} of {row.jobs}</td>")
     return f"<tr><th>{html.escape(row.policy)}</th>{''.join(cells)}</tr>"
 
 
-def drawn(figure: Figure) -> str:
-    """Return the place where a figure is drawn, with a button for each of its views."""
+def figure_html(figure: Figure) -> str:
+    """Return the element in which a figure is drawn, with one button per view."""
     buttons = "".join(
         f"<button type='button' data-view='{i}' aria-pressed='false'>"
         f"{html.escape(view.name)}</button>"
@@ -160,19 +159,19 @@ def drawn(figure: Figure) -> str:
 
 
 def figures_json(figures: Sequence[Figure]) -> str:
-    """Return what the page's script draws, safe inside a script element."""
+    """Return the data of the figures as JSON that is safe inside a script element."""
     shown: dict[str, Any] = {
         figure.id: {
             "chosen": figure.chosen,
-            # The engine is named because another one, if installed, writes other bytes.
+            # A fixed engine: another one, if installed, would write other bytes.
             "views": [json.loads(view.picture.to_json(engine="json")) for view in figure.views],
         }
         for figure in figures
     }
-    # A name in a trace could hold </script>.
+    # A name in a trace could contain </script>.
     return json.dumps(shown, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def resource(name: str) -> str:
-    """Return a file that lies beside this one."""
+    """Return the text of a resource file of this package."""
     return files("fairlead.sim.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,33 +1,33 @@
-"""What a comparison was asked for: in words for the reader, and as a command to run it again."""
+"""Parameters of a comparison, as text for the report and as a command line."""
 
 import shlex
 from dataclasses import dataclass
 
 from fairlead.sim.compare import split_policies
-from fairlead.sim.generate import Kind
+from fairlead.sim.generate import GeneratorKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generated:
-    """Which traces to generate."""
+class GeneratedTraces:
+    """Parameters of the generated traces."""
 
-    kind: Kind
+    kind: GeneratorKind
     jobs: int
     tenants: int
     duration_factor: float
     seeds: int
-    """how many; they are 0, 1, …"""
+    """number of seeds: 0, 1, …"""
     loads: tuple[float, ...]
-    """arrivals per hour; none where all jobs are there at the start"""
+    """arrivals per hour; empty if all jobs arrive at the start"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The options of a comparison that its results depend on, names and files as given."""
+class ComparisonOptions:
+    """Options that determine the results of a comparison, with names and files as given."""
 
     policies: tuple[str, ...]
-    traces: Generated | str
-    """what to generate, or the file to read"""
+    traces: GeneratedTraces | str
+    """generator parameters, or the trace file"""
     cluster: str
     speeds: str
     mechanism: str | None = None
@@ -36,22 +36,24 @@ class Asked:
     window: str | None = None
 
     def descriptions(self) -> dict[str, str]:
-        """Return each thing that was run → what it was."""
-        said = {"policies": "; ".join(self.policies), "cluster": self.cluster}
-        said["speeds"] = self.speeds
+        """Return parameter → its value as text."""
+        rows = {"policies": "; ".join(self.policies), "cluster": self.cluster}
+        rows["speeds"] = self.speeds
         if isinstance(self.traces, str):
-            said["trace"] = self.traces
+            rows["trace"] = self.traces
         else:
-            said |= _traces_in_words(self.traces)
-        said["mechanism"] = self.mechanism or "each policy's own"
-        said["round"] = "the mechanism's own" if self.round_s is None else f"{self.round_s:g} s"
-        said["restore cost"] = f"{self.restore_cost_s:g} s whenever a job starts again"
+            rows |= _traces_in_words(self.traces)
+        rows["mechanism"] = self.mechanism or "default of each policy"
+        rows["round"] = (
+            "default of the mechanism" if self.round_s is None else f"{self.round_s:g} s"
+        )
+        rows["restore cost"] = f"{self.restore_cost_s:g} s per restart of a job"
         if self.window is not None:
-            said["window"] = f"only jobs {self.window} are reported"
-        return said
+            rows["window"] = f"only jobs {self.window} are counted"
+        return rows
 
     def command(self) -> str:
-        """Return the command line that gives the same results."""
+        """Return the command line that reproduces the results."""
         joined = ",".join(self.policies)
         together = split_policies([joined]) == self.policies
         words = ["fairlead", "compare"]
@@ -72,18 +74,18 @@ class Asked:
         return shlex.join(words)
 
 
-def _traces_in_words(traces: Generated) -> dict[str, str]:
+def _traces_in_words(traces: GeneratedTraces) -> dict[str, str]:
     seeds = "seed 0" if traces.seeds == 1 else f"seeds 0 to {traces.seeds - 1}"
-    said = {
+    rows = {
         "traces": f"{traces.kind}, {traces.jobs} jobs of {traces.tenants} tenants, Gavel's"
         f" durations × {traces.duration_factor:g}, {seeds}; the same for every policy"
     }
     if traces.loads:
-        said["loads"] = f"{', '.join(map(_text, traces.loads))} jobs per hour"
-    return said
+        rows["loads"] = f"{', '.join(map(_text, traces.loads))} jobs per hour"
+    return rows
 
 
-def _trace_options(traces: Generated | str) -> dict[str, object]:
+def _trace_options(traces: GeneratedTraces | str) -> dict[str, object]:
     if isinstance(traces, str):
         return {"--trace": traces}
     return {

@@ -1,4 +1,4 @@
-"""How the figures of a report look: colours, axes, and the parts a figure is made of."""
+"""Style of the report's figures: colours, axes and layout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-# Okabe and Ito's colours, which people with any colour vision tell apart. Black and yellow are
-# left to the end: each vanishes on one of the two backgrounds.
+# Okabe and Ito's colours, distinguishable with any colour vision. Black and yellow are replaced
+# and come last: each vanishes on one of the two backgrounds.
 _POLICY_COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -19,7 +19,7 @@ _POLICY_COLOURS = (
     "#B8A900",
 )
 _DASHES = ("solid", "dash", "dot", "dashdot")
-# Paul Tol's light scheme, made for areas; none of them is a policy's colour.
+# Paul Tol's light scheme for areas; none of these is a policy's colour.
 _TENANT_COLOURS = (
     "#77AADD",
     "#EE8866",
@@ -32,12 +32,12 @@ _TENANT_COLOURS = (
 )
 _NEUTRAL = "#999999"
 REFERENCE = "reference"
-"""marks a line to compare others with, which the page draws in the colour of its text"""
+"""marker of reference lines, which the page draws in its text colour"""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One of the pictures that a figure shows, chosen by its name."""
+    """One of a figure's charts, selected by name."""
 
     name: str
     picture: go.Figure
@@ -45,29 +45,29 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A titled figure with a line that says how to read it."""
+    """A titled figure with a caption that explains how to read it."""
 
     id: str
     title: str
     caption: str
     views: tuple[View, ...]
     chosen: int = 0
-    """the view that is shown first"""
+    """index of the initial view"""
     note: str = ""
-    """what is missing from it, if anything"""
+    """data that the figure omits, if any"""
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The same look for a policy or tenant in every figure."""
+    """Consistent colours of policies and tenants in all figures."""
 
     policies: Mapping[str, dict[str, str]]
-    """policy → plotly's line: colour, and a dash once the colours repeat"""
+    """policy → plotly line style: colour, and a dash once the colours repeat"""
     tenants: Mapping[str, str]
 
     @classmethod
     def of(cls, policies: Sequence[str], tenants: Sequence[str]) -> "Palette":
-        """Return looks for all policies, and for as many tenants as there are colours."""
+        """Return line styles for all policies and colours for the first tenants."""
         n = len(_POLICY_COLOURS)
         lines = {
             policy: {"color": _POLICY_COLOURS[i % n], "dash": _DASHES[i // n % len(_DASHES)]}
@@ -77,14 +77,14 @@ class Palette:
         return cls(lines, dict(zip(coloured, _TENANT_COLOURS, strict=False)))
 
     def tenant(self, name: str) -> tuple[str, str]:
-        """Return a tenant's colour and legend; those beyond the palette share one in grey."""
+        """Return a tenant's colour and legend; tenants beyond the palette share a grey entry."""
         if name in self.tenants:
             return self.tenants[name], name
         return _NEUTRAL, "other tenants"
 
 
 def picture(traces: Sequence[Any], *, height: int, **layout: Any) -> go.Figure:
-    """Return traces in the report's layout; the page adds the colours of its theme."""
+    """Return traces in the report's layout; the page adds its theme colours."""
     look: dict[str, Any] = {
         "template": "none",
         "height": height,
@@ -99,12 +99,12 @@ def picture(traces: Sequence[Any], *, height: int, **layout: Any) -> go.Figure:
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """Return an axis with a title that gives the unit."""
+    """Return an axis whose title includes the unit."""
     return {"title": {"text": title}, "automargin": True, "showgrid": True, **more}
 
 
 def log_ticks(low: float, high: float) -> dict[str, Any]:
-    """Return ticks at 1, 2 and 5 of every decade between two positive values."""
+    """Return log-scale ticks at 1, 2 and 5 of every decade between two positive values."""
     ticks = [m * 10.0**e for e in range(-6, 10) for m in (1, 2, 5)]
     shown = [tick for tick in ticks if low / 2.5 <= tick <= high * 2.5]
     return {"type": "log", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}

@@ -1,4 +1,4 @@
-"""What a comparison shows, said in words."""
+"""Text summary of a comparison."""
 
 from collections.abc import Sequence
 
@@ -14,21 +14,21 @@ from fairlead.sim.report.means import (
 )
 
 NEGLIGIBLE_DIFFERENCE = 0.02
-"""means that differ by less than this part are called equal"""
+"""relative difference of means below which they are called equal"""
 
 
 def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
-    """Return a paragraph computed from the results: who is faster, fairer, busier, and by what."""
+    """Return a paragraph that compares speed, fairness and utilization of the policies."""
     load = comparison.chosen_load
     runs = outcomes_by_policy(outcomes, load)
     first, *others = comparison.policies
     where = "On the given trace" if load is None else f"At {load_text(load)}"
     if load is None and comparison.recipe is not None:
-        where = "With all jobs there at the start"
+        where = "With all jobs submitted at the start"
     sentences = [_unfinished(comparison, outcomes)]
     if others:
-        said = [_speed(runs[first], runs[other], other) for other in others]
-        sentences.append(f"{where}, {first} completes jobs {listed(said)}.")
+        ratios = [_speed(runs[first], runs[other], other) for other in others]
+        sentences.append(f"{where}, {first} completes jobs {join_with_and(ratios)}.")
         sentences.append(_highest_load(comparison, outcomes))
     sentences.append(
         _best(runs, FAIRNESS, "Finish-time fairness ρ is best (lowest) under", high=False)
@@ -38,7 +38,7 @@ def summary(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
 
 
 def _speed(first: Sequence[Outcome], other: Sequence[Outcome], name: str) -> str:
-    """Say how much faster the first policy is on average than another."""
+    """Return the clause that compares the first policy's average completion time."""
     a, b = mean(first, AVERAGE_JCT).value, mean(other, AVERAGE_JCT).value
     if not a or not b:
         return f"incomparably with {name}"
@@ -53,7 +53,7 @@ def _speed(first: Sequence[Outcome], other: Sequence[Outcome], name: str) -> str
 
 
 def _agreement(first: Sequence[Outcome], other: Sequence[Outcome]) -> str:
-    """Say in how many seeds the first policy was the faster one, when there are several."""
+    """Return the number of seeds in which the first policy was faster, if there are several."""
     pairs = [
         (a, b)
         for a, b in zip(map(AVERAGE_JCT.of, first), map(AVERAGE_JCT.of, other), strict=True)
@@ -66,18 +66,18 @@ def _agreement(first: Sequence[Outcome], other: Sequence[Outcome]) -> str:
 
 
 def _highest_load(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
-    """Say how the first policy compares at the highest load, if that is another one."""
+    """Return the sentence on the highest load, if it is not the chosen load."""
     highest = max((load for load in comparison.loads if load is not None), default=None)
     if highest is None or highest == comparison.chosen_load:
         return ""
     runs = outcomes_by_policy(outcomes, highest)
     base = mean(runs[comparison.policies[0]], AVERAGE_JCT).value
-    said = [f"{AVERAGE_JCT.text(base)} h under {comparison.policies[0]}"]
+    averages = [f"{AVERAGE_JCT.text(base)} h under {comparison.policies[0]}"]
     for policy in comparison.policies[1:]:
         value = mean(runs[policy], AVERAGE_JCT).value
         if base and value:
-            said.append(f"{AVERAGE_JCT.text(value)} h ({value / base:.2f}×) under {policy}")
-    return f"At the highest load, {load_text(highest)}, the average is {listed(said)}."
+            averages.append(f"{AVERAGE_JCT.text(value)} h ({value / base:.2f}×) under {policy}")
+    return f"At the highest load, {load_text(highest)}, the average is {join_with_and(averages)}."
 
 
 def _best(
@@ -88,24 +88,24 @@ def _best(
         return ""
     order = sorted(values, key=values.__getitem__, reverse=high)
     shown = [f"{policy} ({quantity.text(values[policy])}{unit})" for policy in order]
-    return f"{lead} {shown[0]}, then {listed(shown[1:])}."
+    return f"{lead} {shown[0]}, then {join_with_and(shown[1:])}."
 
 
 def _unfinished(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
-    said = []
+    counts = []
     for policy in comparison.policies:
-        mine = [o for o in outcomes if o.run.policy == policy]
-        left = sum(o.figures.unfinished for o in mine)
+        runs = [o for o in outcomes if o.run.policy == policy]
+        left = sum(o.figures.unfinished for o in runs)
         if left:
-            said.append(f"{policy} left {left} of {sum(len(o.jobs.id) for o in mine)}")
-    if not said:
+            counts.append(f"{policy} left {left} of {sum(len(o.jobs.id) for o in runs)}")
+    if not counts:
         return ""
     return (
-        f"Some jobs never finished, and completion times count only those that did:"
-        f" {listed(said)}."
+        f"Some jobs did not finish, and completion times count finished jobs only:"
+        f" {join_with_and(counts)}."
     )
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Return parts as people list them: a, b and c."""
+def join_with_and(parts: Sequence[str]) -> str:
+    """Return parts joined as text: a, b and c."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,6 +1,6 @@
-"""A comparison as tables for programs: one row a run, one row a job of a run.
+"""CSV tables of a comparison: one row per run, and one row per job and run.
 
-Measured times are left out, so that the same input gives the same bytes.
+Measured times are omitted, so that equal input gives equal bytes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,31 +45,31 @@ JOB_COLUMNS = (
 
 
 def results_csv(outcomes: Sequence[Outcome]) -> str:
-    """Return one row a run: policy, seed, load (jobs per hour) and every scalar figure."""
-    kinds = list(outcomes[0].figures.busy_share)
+    """Return one row per run: policy, seed, load (jobs per hour) and every scalar figure."""
+    accelerators = list(outcomes[0].figures.busy_share)
     header = (
         "policy",
         "seed",
         "load",
         "jobs",
         *FIGURES,
-        *(f"busy_share_{kind}" for kind in kinds),
+        *(f"busy_share_{name}" for name in accelerators),
     )
-    return format_table(header, (_run_row(outcome, kinds) for outcome in outcomes))
+    return format_table(header, (_run_row(outcome, accelerators) for outcome in outcomes))
 
 
-def _run_row(outcome: Outcome, kinds: Iterable[str]) -> list[str]:
+def _run_row(outcome: Outcome, accelerators: Iterable[str]) -> list[str]:
     figures = outcome.figures
     return [
         *_run_cells(outcome),
         str(len(outcome.jobs.id)),
         *(_cell(getattr(figures, name)) for name in FIGURES),
-        *(_cell(figures.busy_share[kind]) for kind in kinds),
+        *(_cell(figures.busy_share[name]) for name in accelerators),
     ]
 
 
 def jobs_csv(outcomes: Iterable[Outcome]) -> str:
-    """Return one row a job of a run; a cell is empty where the job never came to it."""
+    """Return one row per job and run; cells without a value are empty."""
     return format_table(JOB_COLUMNS, (row for outcome in outcomes for row in _job_rows(outcome)))
 
 
@@ -100,5 +100,5 @@ def _known(values: FloatArray) -> list[float | None]:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    # Twelve digits tell any two figures apart, and not the last bits in which machines differ.
+    # Twelve digits distinguish any two figures but not rounding errors between machines.
     return f"{value:.12g}" if isinstance(value, float) else str(value)

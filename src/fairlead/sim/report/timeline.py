@@ -1,4 +1,4 @@
-"""The figure of devices over time: which job holds which device, one row a device."""
+"""Figure of devices over time: the job on each device, one row per device."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,23 +13,23 @@ from fairlead.sim.report.style import Figure, Palette, View, axis, picture
 
 MAX_HOURS = 24.0
 MAX_BARS = 8000
-"""of all policies together: about a megabyte of the report, and as much as a browser draws well"""
+"""bars of all policies together: about a megabyte, and as many as a browser draws well"""
 MAX_DEVICES = 128
 _SHADES = (1.0, 0.8, 1.4)
-"""neighbouring jobs of one tenant differ in shade"""
+"""brightness factors that distinguish the jobs of one tenant"""
 
 
 def devices_over_time(
     timelines: Mapping[str, Timeline],
     cluster: Cluster,
     palette: Palette,
-    which: str,
+    shown_run: str,
     tenants: Sequence[str],
 ) -> Figure:
-    """Return which job holds which device in the first day, a view for each policy.
+    """Return the jobs on each device during the first day, one view per policy.
 
-    All views show the same hours: fewer where a day would take too many bars, and then the
-    figure says so.
+    All views show the same hours. If a day takes too many bars, they show fewer hours and the
+    figure has a note.
     """
     merged = {policy: _merge(timeline) for policy, timeline in timelines.items()}
     hours = _shown_hours(merged, timelines, MAX_BARS // max(len(timelines), 1))
@@ -44,9 +44,9 @@ def devices_over_time(
     ]
     return Figure(
         "devices-over-time",
-        "Which job holds which device",
-        f"{which} One row a device, grouped by node; colour is the tenant, and shades tell its"
-        " jobs apart; gaps are idle. Short bars are preemptions; a gang shows as equal bars in"
+        "Jobs on devices",
+        f"{shown_run} One row per device, grouped by node. Colours show tenants, shades their"
+        " jobs; gaps are idle time. Short bars are preemptions; a gang shows as equal bars in"
         " several rows.",
         tuple(views),
         note=_note(timelines, cluster, hours),
@@ -55,22 +55,22 @@ def devices_over_time(
 
 def _note(timelines: Mapping[str, Timeline], cluster: Cluster, hours: float) -> str:
     whole = max(t.until - t.begin for t in timelines.values()) / 3600
-    said = []
+    notes = []
     if hours < min(whole, MAX_HOURS) - 1e-9:
-        said.append(f"Cut after {hours:.1f} h of {whole:.1f} h, so that the file stays small.")
+        notes.append(f"The first {hours:.1f} h of {whole:.1f} h, to keep the file small.")
     elif hours < whole:
-        said.append(f"The first {hours:.0f} h of {whole:.1f} h.")
+        notes.append(f"The first {hours:.0f} h of {whole:.1f} h.")
     n = len(cluster.node_of)
     if n > MAX_DEVICES:
-        said.append(f"The first {MAX_DEVICES} of {n} devices.")
-    return " ".join(said)
+        notes.append(f"The first {MAX_DEVICES} of {n} devices.")
+    return " ".join(notes)
 
 
 Bars = tuple[IntArray, IntArray, FloatArray, FloatArray]
 
 
 def _merge(timeline: Timeline) -> Bars:
-    """Return job, device, start and end in hours, leases that follow each other made one."""
+    """Return job, device, start and end in hours, with consecutive leases merged."""
     order = np.lexsort((timeline.start, timeline.device))
     order = order[timeline.device[order] < MAX_DEVICES]
     job, device = timeline.job[order], timeline.device[order]
@@ -83,12 +83,12 @@ def _merge(timeline: Timeline) -> Bars:
 
 
 def _shown_hours(
-    merged: Mapping[str, Bars], timelines: Mapping[str, Timeline], most: int
+    merged: Mapping[str, Bars], timelines: Mapping[str, Timeline], max_bars: int
 ) -> float:
     hours = min(MAX_HOURS, max((t.until - t.begin) / 3600 for t in timelines.values()))
     for _, _, start, _ in merged.values():
-        if len(start) > most:
-            hours = min(hours, float(np.sort(start)[most]))
+        if len(start) > max_bars:
+            hours = min(hours, float(np.sort(start)[max_bars]))
     return hours
 
 
@@ -106,9 +106,11 @@ def _gantt(
     labels = _labels(cluster)
     traces: list[go.Bar] = []
     for tenant in sorted(tenants):
-        mine = np.array([timeline.jobs[number].tenant == tenant for number in job.tolist()], bool)
-        if mine.any():
-            held = job[mine], device[mine], start[mine], end[mine]
+        of_tenant = np.array(
+            [timeline.jobs[number].tenant == tenant for number in job.tolist()], bool
+        )
+        if of_tenant.any():
+            held = job[of_tenant], device[of_tenant], start[of_tenant], end[of_tenant]
             colour, legend = palette.tenant(tenant)
             if not any(trace.name == legend for trace in traces):
                 traces.append(_legend_entry(legend, colour, labels[0]))
@@ -164,13 +166,13 @@ def _tenant_bars(
 
 
 def _gangs(job: Job) -> str:
-    """Return the devices that a job needs at once: 1, or 1 (k80: 2) where these differ."""
-    others = ", ".join(f"{kind}: {count}" for kind, count in job.gangs.items())
+    """Return the text of a job's gang: 1, or 1 (k80: 2) if it differs by accelerator."""
+    others = ", ".join(f"{name}: {count}" for name, count in job.gangs.items())
     return f"{job.gang} ({others})" if others else str(job.gang)
 
 
 def _legend_entry(legend: str, colour: str, label: str) -> go.Bar:
-    """Return an empty bar: the legend would else show the shade of the first job."""
+    """Return an empty bar for the legend, which would otherwise show the first job's shade."""
     return go.Bar(
         orientation="h",
         name=legend,
@@ -191,11 +193,11 @@ def _labels(cluster: Cluster) -> list[str]:
     return labels[:MAX_DEVICES]
 
 
-def _shade(colour: str, part: float) -> str:
-    """Return a colour darkened for a part below 1, lightened for one above."""
+def _shade(colour: str, factor: float) -> str:
+    """Return a colour darkened by a factor below 1 or lightened by one above."""
     channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    if part <= 1:
-        mixed = [channel * part for channel in channels]
+    if factor <= 1:
+        mixed = [channel * factor for channel in channels]
     else:
-        mixed = [channel + (255 - channel) * (part - 1) for channel in channels]
+        mixed = [channel + (255 - channel) * (factor - 1) for channel in channels]
     return "#" + "".join(f"{round(channel):02x}" for channel in mixed)

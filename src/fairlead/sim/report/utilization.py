@@ -1,4 +1,4 @@
-"""Figures of use: what tenants received against their entitlement, and how busy devices were."""
+"""Figures of utilization and of received against entitled shares of tenants."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ MAX_TENANTS = 6
 
 
 def tenants_of(timelines: Mapping[str, Timeline]) -> list[str]:
-    """Return the tenants, those that held most device time over all policies first."""
+    """Return the tenants by device time held over all policies, largest first."""
     held: dict[str, float] = {}
     for timeline in timelines.values():
         names = [job.tenant for job in timeline.jobs]
@@ -30,9 +30,9 @@ def tenants_of(timelines: Mapping[str, Timeline]) -> list[str]:
 
 
 def tenant_shares(
-    timelines: Mapping[str, Timeline], palette: Palette, which: str, tenants: Sequence[str]
+    timelines: Mapping[str, Timeline], palette: Palette, shown_run: str, tenants: Sequence[str]
 ) -> Figure:
-    """Return each tenant's share of device time over time, a view for each policy."""
+    """Return each tenant's share of device time over time, one view per policy."""
     shown = sorted(tenants[:MAX_TENANTS])
     views = [
         View(policy, _shares(timeline, palette, shown, tenants))
@@ -41,12 +41,12 @@ def tenant_shares(
     left = len(tenants) - len(shown)
     return Figure(
         "tenant-shares",
-        "What tenants receive, and what they are entitled to",
-        f"{which} Area: the tenant's part of all device time used. Dashed: its part of the"
-        " weights of all unfinished jobs. An area that stays below its dashed line while the"
-        " cluster is full shows a tenant that gets less than it is entitled to.",
+        "Received and entitled shares of tenants",
+        f"{shown_run} Area: the tenant's fraction of the device time used. Dashed: its fraction of"
+        " the weights of all unfinished jobs. An area below the dashed line while the cluster is"
+        " full shows a tenant that receives less than its entitlement.",
         tuple(views),
-        note=f"The {len(shown)} tenants with most device time; {left} more are not drawn."
+        note=f"The {len(shown)} tenants with the most device time; {left} others are omitted."
         if left
         else "",
     )
@@ -95,19 +95,19 @@ def _shares(
 
 
 def utilization(
-    timelines: Mapping[str, Timeline], cluster: Cluster, palette: Palette, which: str
+    timelines: Mapping[str, Timeline], cluster: Cluster, palette: Palette, shown_run: str
 ) -> Figure:
-    """Return how busy each accelerator is over time, all policies in one picture."""
-    kinds, counts = cluster.accelerators, cluster.counts
+    """Return the utilization of each accelerator over time, all policies in one chart."""
+    accelerators, counts = cluster.accelerators, cluster.counts
     begin = min(timeline.begin for timeline in timelines.values())
     bounds = edges(begin, max(timeline.until for timeline in timelines.values()))
     hour = _middles(bounds)
     length = np.diff(bounds)[:, None]
     traces = []
     for policy, timeline in timelines.items():
-        kind = cluster.accelerator_of[timeline.device]
-        busy = held_s(timeline, kind, len(kinds), bounds) / (length * counts) * 100
-        for row in range(len(kinds)):
+        on = cluster.accelerator_of[timeline.device]
+        busy = held_s(timeline, on, len(accelerators), bounds) / (length * counts) * 100
+        for row in range(len(accelerators)):
             traces.append(
                 go.Scatter(
                     x=hour,
@@ -119,23 +119,23 @@ def utilization(
                     showlegend=row == 0,
                     mode="lines",
                     line={**palette.policies[policy], "width": 2, "shape": "hvh"},
-                    hovertemplate=f"%{{y:.1f}} % of {kinds[row]} at %{{x:.1f}} h"
+                    hovertemplate=f"%{{y:.1f}} % of {accelerators[row]} at %{{x:.1f}} h"
                     f"<extra>{policy}</extra>",
                 )
             )
-    labels = [f"{kind} ({n})" for kind, n in zip(kinds, counts.tolist(), strict=True)]
+    labels = [f"{name} ({n})" for name, n in zip(accelerators, counts.tolist(), strict=True)]
     return Figure(
         "utilization",
-        "How busy each accelerator is",
-        f"{which} Part of an accelerator's devices (their number in brackets) that some job"
-        " holds. After the last arrival the cluster drains: an early fall means that the work was"
-        " done sooner.",
+        "Utilization of accelerators",
+        f"{shown_run} Fraction of an accelerator's devices (their number in brackets) that jobs"
+        " hold. After the last arrival the cluster empties: an earlier fall means that the work"
+        " finished sooner.",
         (View("all policies", _stacked(traces, labels, "devices held (%)")),),
     )
 
 
 def _stacked(traces: Sequence[go.Scatter], labels: Sequence[str], title: str) -> go.Figure:
-    """Return one row a label, the first on top, over a common time axis."""
+    """Return one row per label, the first on top, over a common time axis."""
     n = len(labels)
     gap = 0.12 / n
     axes: dict[str, object] = {}
@@ -145,20 +145,20 @@ def _stacked(traces: Sequence[go.Scatter], labels: Sequence[str], title: str) ->
             label, range=[0, 102], nticks=5, domain=[max(top - 1 / n + gap, 0), top]
         )
     last = f"y{n if n > 1 else ''}"
-    drawn = picture(
+    chart = picture(
         traces,
         height=130 + 130 * n,
         xaxis=axis("time since the first arrival (h)", anchor=last, rangemode="tozero"),
         hovermode="closest",
         **axes,
     )
-    drawn.update_layout(margin={"t": 60})
-    drawn.add_annotation(
+    chart.update_layout(margin={"t": 60})
+    chart.add_annotation(
         text=title, x=0, xref="paper", y=1, yref="paper", yanchor="bottom", xanchor="left",
         showarrow=False, font={"size": 12},
     )  # fmt: skip
-    drawn.update_layout(legend={"y": 1.0 + 30 / (130 * n)})
-    return drawn
+    chart.update_layout(legend={"y": 1.0 + 30 / (130 * n)})
+    return chart
 
 
 def _middles(bounds: FloatArray) -> FloatArray:

@@ -1,0 +1,159 @@
+"""Python API for notebooks and scripts: simulate policies and look at the results as tables.
+
+```python
+import fairlead
+
+run = fairlead.simulate("max-min", cluster="v100=8,p100=8,k80=16")
+run.summary["avg_jct_s"]
+run.jobs["jct_s"]                  # one list per column; run.jobs.to_pandas() for a DataFrame
+fairlead.compare(["max-min", "fifo"], cluster="v100=8,k80=16")
+```
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
+from fairlead.model.errors import UsageError
+from fairlead.sim.metrics import JobResult, Result, TenantResult
+from fairlead.sim.runs import SimulationOptions, run_scenario, scenario_of
+
+FIGURES = (
+    "avg_jct_s",
+    "median_jct_s",
+    "p90_jct_s",
+    "p99_jct_s",
+    "makespan_s",
+    "utilization",
+    "finish_time_fairness",
+    "preemptions",
+    "migrations",
+    "cost_usd",
+    "slo_violations",
+    "unfinished",
+    "rounds",
+    "solves",
+)
+"""figures of a run that are plain numbers"""
+_MAX_ROWS_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows with named columns; notebooks render it as a table."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, column: str) -> list[Any]:
+        """Return the values of a column, one per row."""
+        if column not in self.columns:
+            raise UsageError(
+                f"{column}: no such column: expected one of {', '.join(self.columns)}"
+            )
+        at = self.columns.index(column)
+        return [row[at] for row in self.rows]
+
+    def as_dicts(self) -> Iterator[dict[str, Any]]:
+        """Yield each row as column → value."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas DataFrame; needs pandas."""
+        import pandas  # noqa: PLC0415  # optional, and slow to import
+
+        return pandas.DataFrame(list(self.rows), columns=list(self.columns))
+
+    def _repr_html_(self) -> str:
+        def line(cells: Sequence[Any], tag: str) -> str:
+            return "".join(f"<{tag}>{escape(_text(cell))}</{tag}>" for cell in cells)
+
+        body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in self.rows[:_MAX_ROWS_SHOWN])
+        more = len(self.rows) - _MAX_ROWS_SHOWN
+        note = f"<p>{more} more rows</p>" if more > 0 else ""
+        return f"<table><tr>{line(self.columns, 'th')}</tr>{body}</table>{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The result of one simulated run."""
+
+    policy: str
+    result: Result
+    """every figure, as ``fairlead simulate --json`` writes it (``result.as_dict()``)"""
+
+    @property
+    def summary(self) -> dict[str, float | int | None]:
+        """The figures that are plain numbers, by name."""
+        return {name: getattr(self.result, name) for name in FIGURES}
+
+    @property
+    def jobs(self) -> Table:
+        """One row per job."""
+        return _table(JobResult, self.result.jobs)
+
+    @property
+    def tenants(self) -> Table:
+        """One row per tenant: entitled and received shares."""
+        return _table(TenantResult, self.result.tenants)
+
+    def _repr_html_(self) -> str:
+        return Table(("figure", "value"), tuple(self.summary.items()))._repr_html_()
+
+
+def simulate(
+    policy: str = "max-min",
+    *,
+    cluster: str = DEFAULT_CLUSTER,
+    trace: str | None = None,
+    speeds: str = DEFAULT_SPEEDS,
+    mechanism: str | None = None,
+    round_s: float | None = None,
+    restore_cost_s: float = 0.0,
+    physics: str = "none",
+    believed: str | None = None,
+    window: tuple[int, int] | None = None,
+    tenants_file: str | Path | None = None,
+) -> Simulation:
+    """Run a trace through the scheduler in virtual time.
+
+    The parameters are the options of ``fairlead simulate``: ``cluster`` is a specification such
+    as ``"v100=8,k80=16"`` or a YAML file, ``trace`` and ``speeds`` are files or bundled names.
+    """
+    options = SimulationOptions(
+        cluster=cluster,
+        speeds=speeds,
+        policy=policy,
+        trace=trace,
+        mechanism=mechanism,
+        round_s=round_s,
+        restore_cost_s=restore_cost_s,
+        physics=physics,
+        believed=believed,
+        window=None if window is None else f"{window[0]}:{window[1]}",
+        tenants_file=None if tenants_file is None else Path(tenants_file),
+    )
+    result, _, _ = run_scenario(policy, scenario_of(options))
+    return Simulation(policy, result)
+
+
+def compare(policies: Sequence[str], **options: Any) -> Table:
+    """Simulate each policy with the same options; return one row of figures per policy."""
+    runs = [simulate(policy, **options) for policy in policies]
+    rows = tuple((run.policy, *run.summary.values()) for run in runs)
+    return Table(("policy", *FIGURES), rows)
+
+
+def _table(row_type: type[JobResult] | type[TenantResult], rows: Sequence[Any]) -> Table:
+    names = tuple(row_type.__slots__)
+    return Table(names, tuple(tuple(getattr(row, name) for name in names) for row in rows))
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

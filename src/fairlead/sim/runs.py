@@ -1,0 +1,118 @@
+"""Builds scenarios from named inputs, runs them and summarises the results."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairlead.core import Scheduler
+from fairlead.files import (
+    TenantsFile,
+    check_trace,
+    read_cluster,
+    read_node_events,
+    read_speeds,
+    read_tenants,
+    read_trace,
+)
+from fairlead.files.parsing.fields import whole_number
+from fairlead.mechanisms.base import FluidMechanism, SupportsTrades
+from fairlead.mechanisms.factory import create_mechanism
+from fairlead.model.capabilities import capabilities_of
+from fairlead.model.errors import InputError, UsageError
+from fairlead.model.instance import Instance
+from fairlead.sim.driver import simulate
+from fairlead.sim.generate import default_trace
+from fairlead.sim.metrics import Result, summarise
+from fairlead.sim.physics.reader import read_physics
+from fairlead.sim.physics.true_speeds import TrueSpeeds
+from fairlead.sim.record import Record
+from fairlead.sim.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions:
+    """Inputs of a simulation: files, policy, mechanism and numbers."""
+
+    cluster: str
+    speeds: str
+    policy: str
+    trace: str | None = None
+    mechanism: str | None = None
+    round_s: float | None = None
+    restore_cost_s: float = 0.0
+    physics: str = "none"
+    believed: str | None = None
+    failures: Path | None = None
+    window: str | None = None
+    tenants_file: Path | None = None
+    seed: int = 0
+    intervals: bool = False
+
+
+def scenario_of(setup: SimulationOptions) -> Scenario:
+    """Read the files that the options name, check them against each other, return the scenario."""
+    mechanism = create_mechanism(setup.policy, setup.mechanism, setup.round_s)
+    physics = read_physics(setup.physics)
+    if physics is not None and isinstance(mechanism, FluidMechanism):
+        raise UsageError("--physics: not supported by fluid mechanisms: expected none")
+    cluster = read_cluster(setup.cluster)
+    speeds = read_speeds(setup.speeds)
+    trace = read_trace(setup.trace) if setup.trace else default_trace()
+    check_trace(trace, speeds, cluster, capabilities_of(mechanism))
+    window = parse_window(setup.window, len(trace))
+    tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else TenantsFile()
+    return Scenario(
+        cluster=cluster,
+        speeds=speeds,
+        jobs=trace.jobs,
+        mechanism=mechanism,
+        believed=read_speeds(setup.believed) if setup.believed else None,
+        tenants=Instance(cluster, tenants=tenancy.tenants).tenants,
+        history=tenancy.history,
+        restore_cost_s=setup.restore_cost_s,
+        physics=physics,
+        node_events=read_node_events(setup.failures, cluster) if setup.failures else (),
+        window=window,
+        intervals=setup.intervals,
+    )
+
+
+def parse_window(text: str | None, n_jobs: int) -> tuple[int, int] | None:
+    """Return (A, B) of the text ``A:B``, B exclusive; reject an empty window."""
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    try:
+        window = whole_number(first or 0), whole_number(last) if last else n_jobs
+    except InputError:
+        window = 0, 0
+    if not colon or not 0 <= window[0] < window[1] <= n_jobs:
+        raise UsageError(
+            f"--window: not a range of jobs: {text!r}: expected A:B with 0 <= A < B <= {n_jobs}"
+        )
+    return window
+
+
+def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Scheduler[Any] | None]:
+    """Simulate a scenario; return the figures, the record and the scheduler in its last state."""
+    started, cpu = time.perf_counter(), time.process_time()
+    record, scheduler = simulate(scenario)
+    whole_number = scenario.whole_cluster
+    result = summarise(
+        record,
+        whole_number,
+        TrueSpeeds(whole_number, scenario.speeds, scenario.jobs).solo_speeds(),
+        policy=name,
+        tenants=scenario.tenants,
+        window=scenario.window,
+        cpu_s=time.process_time() - cpu,
+        wall_s=time.perf_counter() - started,
+    )
+    mechanism = scenario.mechanism
+    if scheduler is not None and isinstance(mechanism, SupportsTrades):
+        made = mechanism.trades(
+            scheduler.memory, scheduler.jobs.tenants, whole_number.accelerators
+        )
+        result = replace(result, trades=made)
+    return result, record, scheduler
