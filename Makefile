@@ -28,9 +28,10 @@ demo: setup  ## compare policies in a report, then run a small live cluster
 	$(BIN)/fairlead demo --engine $(ENGINE)
 	@echo "Open out/demo/report.html in a browser."
 
-lint: setup  ## style, types and layers
+lint: setup  ## style, language, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/language/check.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
