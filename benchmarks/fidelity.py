@@ -1,11 +1,11 @@
-"""The demo's jobs on the emulated cluster against the simulator: when does each finish?
+"""The demo's jobs on the emulated cluster against the simulator: errors of predicted finish times.
 
     python -m benchmarks.fidelity [--jobs 21] [--json]
 
-Real training processes under a real server; the simulator is told when jobs arrived and what a
-lease cost beside its steps, both as this server measured them, and nothing else. Limits are those
-of ranges.toml (``fidelity``); a broken one makes the exit status 1. They are not applied where
-leases cost more than half a round: on a machine that busy an average says too little.
+Real training processes run under a real server; the simulator gets only the arrival times and the
+overhead of a lease, both as measured by this server. Limits are those of ranges.toml
+(``fidelity``); a broken one makes the exit status 1. They do not apply if leases cost more than
+half a round: on such a busy machine an average is not meaningful.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from fairlead.server.config.scheduling import plan_lead_s
 
 
 def run(jobs: list[DemoJob]) -> tuple[list[dict[str, Any]], float, float]:
-    """Run the jobs; return them as they ended, and what a start and an end cost."""
+    """Run the jobs; return their final states and the cost of a start and an end."""
     with tempfile.TemporaryDirectory(prefix="fairlead-fidelity-") as name:
         data, port = Path(name), free_port()
         server = demo.start(data, port)
@@ -49,13 +49,13 @@ def run(jobs: list[DemoJob]) -> tuple[list[dict[str, Any]], float, float]:
 
 
 def compared(count: int) -> dict[str, float]:
-    """Return how far the live run and the simulated one are apart, as parts of the latter."""
+    """Return the differences of the live run relative to the simulated one."""
     jobs = demo_jobs(count)
-    found, start_s, end_s = run(jobs)
-    first = min(job["submitted_at"] for job in found)
-    arrivals = np.array([job["submitted_at"] - first for job in found])
-    live = np.array([job["ended_at"] - first for job in found])
-    told = predicted(
+    finished, start_s, end_s = run(jobs)
+    first = min(job["submitted_at"] for job in finished)
+    arrivals = np.array([job["submitted_at"] - first for job in finished])
+    live = np.array([job["ended_at"] - first for job in finished])
+    simulated = predicted(
         jobs,
         arrivals.tolist(),
         "max-min",
@@ -63,17 +63,17 @@ def compared(count: int) -> dict[str, float]:
         end_s=end_s,
         plan_lead_s=plan_lead_s(ROUND_S),
     )
-    means = float((live - arrivals).mean()), float((told - arrivals).mean())
+    means = float((live - arrivals).mean()), float((simulated - arrivals).mean())
     return {
         "start, s": start_s,
         "end, s": end_s,
         "average JCT live, s": means[0],
         "average JCT simulated, s": means[1],
         "makespan live, s": float(live.max()),
-        "makespan simulated, s": float(told.max()),
+        "makespan simulated, s": float(simulated.max()),
         "average JCT, error": abs(means[0] / means[1] - 1),
-        "makespan, error": abs(float(live.max() / told.max()) - 1),
-        "finish of a job, median error": float(np.median(np.abs(live / told - 1))),
+        "makespan, error": abs(float(live.max() / simulated.max()) - 1),
+        "finish of a job, median error": float(np.median(np.abs(live / simulated - 1))),
     }
 
 
@@ -89,8 +89,8 @@ def main() -> int:
         print(json.dumps(figures))
     busy = figures["start, s"] + figures["end, s"] > ROUND_S / 2
     if busy:
-        said = "The machine is too busy to tell: leases cost more than half a round."
-        print(said, file=sys.stderr)
+        warning = "machine too busy: leases cost more than half a round; limits not applied"
+        print(warning, file=sys.stderr)
     broken = 0
     for name, value in figures.items():
         limit = limits.get(name, {})

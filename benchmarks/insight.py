@@ -1,7 +1,7 @@
-"""How long an audit of 20 tenants takes, in CPU seconds of one core, for each tenant policy.
+"""CPU seconds of an audit of 20 tenants on one core, for each tenant policy.
 
-Timed is ``audit(snap, policy)`` with its default search for lies, best of several runs; with it
-how many times it solved. Limits are read from ranges.toml (table ``insight``, if there is one); a
+Times ``audit(snap, policy)`` with its default search for misreports, best of several runs, and
+counts its solves. Limits are read from ranges.toml (table ``insight``, if there is one); a
 broken one makes the exit status 1.
 
     python -m benchmarks.insight [--quick] [--json]
@@ -23,7 +23,7 @@ from fairlead.insight.explain.explain import explain
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
-from fairlead.policies.rules.priority import policy_named
+from fairlead.policies.rules.priority import create_policy
 
 AUDITED = ("oef", "oef-cooperative", "trading", "tenant-max-min", "max-min")
 EXPLAINED = ("max-min", "oef")
@@ -40,40 +40,40 @@ class Row:
 
 
 def tenants(count: int, seed: int = 0) -> Snapshot:
-    """Distinct tenants with one job each on eight devices of each of three accelerators."""
+    """Return distinct tenants with one job each on eight devices of each of three accelerators."""
     rng = np.random.default_rng(seed)
     low, high = rng.uniform(1.2, 3, count), rng.uniform(1.5, 6, count)
     speed = np.sort(np.column_stack([np.ones(count), low, high]), axis=1)
-    kinds = ("k80", "p100", "v100")
+    accelerators = ("k80", "p100", "v100")
     jobs = tuple(
         InstanceJob(
             id=f"job-{i}",
             tenant=f"team-{i}",
             workload=f"w{i}",
-            speeds=dict(zip(kinds, row, strict=True)),
+            speeds=dict(zip(accelerators, row, strict=True)),
         )
         for i, row in enumerate(speed.tolist())
     )
-    return snapshot_of(Instance(Cluster.of(dict.fromkeys(kinds, 8)), jobs))
+    return snapshot_of(Instance(Cluster.of(dict.fromkeys(accelerators, 8)), jobs))
 
 
 def audited(name: str, snap: Snapshot, repeats: int) -> Row:
     best, solves = np.inf, 0
     for _ in range(repeats):
         start = process_time()
-        found = audit(snap, policy_named(name), name=name)
+        result = audit(snap, create_policy(name), name=name)
         best = min(best, process_time() - start)
-        solves = found.lies.solves if found.lies else 0
-    return Row(f"audit of {len(found.parties)} tenants", name, best, solves)
+        solves = result.misreports.solves if result.misreports else 0
+    return Row(f"audit of {len(result.participants)} tenants", name, best, solves)
 
 
 def explained(name: str, snap: Snapshot, repeats: int) -> Row:
     best, solves = np.inf, 0
     for _ in range(repeats):
         start = process_time()
-        found = explain(snap, policy_named(name), "job-3", name=name)
+        explanation = explain(snap, create_policy(name), "job-3", name=name)
         best = min(best, process_time() - start)
-        solves = 1 + len(found.outcomes)
+        solves = 1 + len(explanation.outcomes)
     return Row(f"explain one of {len(snap.job)} jobs", name, best, solves)
 
 

@@ -1,4 +1,4 @@
-"""Kill servers, keepers, jobs and databases for long, with real processes; nothing may be lost."""
+"""Kill real servers, keepers, jobs and databases many times; nothing may be lost."""
 
 import argparse
 import random
@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.kills.deployment import Site
+from tests.kills.deployment import KillSite
 from tests.kills.rig import KillRig, needs
 from tests.support import postgres
 
@@ -20,17 +20,17 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    given = parser.parse_args()
+    options = parser.parse_args()
     for what in needs():
-        print(f"not tried: {what}")
+        print(f"skipped: {what}")
     began = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="fairlead-kills-"))
-    server = postgres.Postgres() if given.database == "postgresql" else None
-    site = Site(home, server.database() if server is not None else None)
+    server = postgres.Postgres() if options.database == "postgresql" else None
+    site = KillSite(home, server.database() if server is not None else None)
     run = KillRig(
         site,
-        random.Random(given.seed),
-        given.kills,
+        random.Random(options.seed),
+        options.kills,
         server,
         say=lambda text: print(f"\r{text}, {time.monotonic() - began:.0f} s ", end="", flush=True),
     )
@@ -40,17 +40,17 @@ def main() -> int:
         site.clean_up()
         if server is not None:
             server.stop()
-    print(f"\n{run.kills} kills in {time.monotonic() - began:.0f} s on {given.database}:")
+    print(f"\n{run.kills} kills in {time.monotonic() - began:.0f} s on {options.database}:")
     for what, count in sorted(run.counts.items()):
         print(f"    {count:4} {what}")
     for point in failpoints.POINTS:
         print(f"    {run.points[point]:4} died at {point}")
-    print(f"{len(site.known)} jobs, {site.starts} starts of the server, {run.looks} looks at it,")
-    print(f"{run.watch.commits} checkpoints, {len(problems)} problems")
+    print(f"{len(site.known)} jobs, {site.starts} starts of the server, {run.polls} checks of it,")
+    print(f"{run.monitor.commits} checkpoints, {len(problems)} problems")
     for problem in problems:
         print(f"    {problem}")
     if problems:
-        print(f"all of it is kept in {home}")
+        print(f"all files are kept in {home}")
         return 1
     shutil.rmtree(home)
     return 0

@@ -1,11 +1,11 @@
-"""The whole control plane at full size: a real server, leases that start and stop, renewals.
+"""The whole control plane at full scale: a real server, launches, preemptions and renewals.
 
     python -m benchmarks.rehearsal [--nodes 1000] [--jobs 5000] [--round 60] [--json] [--check]
     python -m benchmarks.rehearsal --engine slurm --nodes 60 --jobs 120
 
-With the engine ``rehearsal`` nodes are not there and jobs do no work, but the server, its store,
-its decisions, the engine's protocol and every renewal over HTTP are those of a real cluster. With
-``slurm`` a private Slurm is started with as many node daemons, and jobs are processes. All jobs
+With the engine ``rehearsal`` nodes and jobs are simulated, but the server, its store, its
+decisions, the engine's protocol and every renewal over HTTP are those of a real cluster. With
+``slurm`` a private Slurm is started with that many node daemons, and jobs are processes. All jobs
 are submitted at the start; the run ends when all have finished.
 """
 
@@ -36,14 +36,14 @@ from fairlead.model.cluster import Node
 from fairlead.private_clusters.slurm import SlurmCluster
 
 GANGS = (1,) * 14 + (2,) * 2 + (4,) * 3 + (8,)  # Gavel's mix: 70 %, 10 %, 15 %, 5 %
-KINDS = {"v100": 0.3, "p100": 0.3, "k80": 0.4}
+NODE_SHARES = {"v100": 0.3, "p100": 0.3, "k80": 0.4}
 TENANTS = 20
 USERS = 16
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Server:
-    """``fairlead serve`` in a directory of its own, and what it uses."""
+    """``fairlead serve`` in a temporary directory, with its resource usage."""
 
     def __init__(self, root: Path, options: list[str], *, profile: bool = False) -> None:
         self.data = root / "data"
@@ -65,14 +65,14 @@ class Server:
         until = time.monotonic() + 60
         while time.monotonic() < until and self.process.poll() is None:
             with contextlib.suppress(OSError, ServerError):
-                found = Client(self.url, (self.data / "admin.token").read_text())
-                found.get("/v1/jobs")
-                return found
+                client = Client(self.url, (self.data / "admin.token").read_text())
+                client.get("/v1/jobs")
+                return client
             time.sleep(0.1)
         sys.exit(self.log.read_text()[-2000:])
 
     def used(self) -> tuple[float, float]:
-        """Return its CPU seconds and its greatest memory in MB."""
+        """Return its CPU seconds and its peak memory in MB."""
         stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         most = re.search(r"VmHWM:\s+(\d+)", status)
@@ -88,7 +88,7 @@ class Server:
 
 
 class Answers(threading.Thread):
-    """Asks twice a second for something small: how long do users wait meanwhile?"""
+    """Measures the latency of a small request twice per second."""
 
     def __init__(self, url: str, token: str) -> None:
         super().__init__(daemon=True)
@@ -104,7 +104,7 @@ class Answers(threading.Thread):
 
 
 def draw(jobs: int, seconds: float, seed: int, most: int) -> Iterator[dict[str, Any]]:
-    """Yield jobs that take half of ``seconds`` to one and a half alone on a v100."""
+    """Yield jobs that take 0.5 to 1.5 times ``seconds`` alone on a v100."""
     speeds = read_speeds(DEFAULT_SPEEDS)
     rng = random.Random(seed)
     for _ in range(jobs):
@@ -117,28 +117,30 @@ def draw(jobs: int, seconds: float, seed: int, most: int) -> Iterator[dict[str, 
 
 
 @contextlib.contextmanager
-def started(given: argparse.Namespace, root: Path) -> Iterator[Server]:
-    timing = ["--round", str(given.round), "--policy", given.policy]
-    if given.engine == "rehearsal":
+def started(options: argparse.Namespace, root: Path) -> Iterator[Server]:
+    timing = ["--round", str(options.round), "--policy", options.policy]
+    if options.engine == "rehearsal":
         parts = []
-        for kind, part in KINDS.items():
-            parts.append(f"{kind}={int(given.nodes * part) * given.devices}/{given.devices}")
-        options = ["--engine", "rehearsal", "--emulate", ",".join(parts)]
-        server = Server(root, [*options, *timing], profile=given.profile)
+        for accelerator, part in NODE_SHARES.items():
+            count = int(options.nodes * part) * options.devices
+            parts.append(f"{accelerator}={count}/{options.devices}")
+        flags = ["--engine", "rehearsal", "--emulate", ",".join(parts)]
+        server = Server(root, [*flags, *timing], profile=options.profile)
         try:
             yield server
         finally:
             server.stop()
         return
-    kinds = [kind for kind, part in KINDS.items() for _ in range(int(10 * part))]
+    accelerators = [name for name, part in NODE_SHARES.items() for _ in range(int(10 * part))]
     nodes = [
-        Node(f"n{i}", (kinds[i % 10],) * given.devices, f"r{i // 16}") for i in range(given.nodes)
+        Node(f"n{i}", (accelerators[i % 10],) * options.devices, f"r{i // 16}")
+        for i in range(options.nodes)
     ]
     cluster = SlurmCluster(root / "slurm", nodes, patience_s=600.0)
     try:
         began = time.monotonic()
         cluster.start()
-        print(f"Slurm with {given.nodes} node daemons: {time.monotonic() - began:.1f} s")
+        print(f"Slurm with {options.nodes} node daemons: {time.monotonic() - began:.1f} s")
         os.environ.update(cluster.environment)
         engine = "slurm:emulate,start-within-s=600,silence-s=60"
         server = Server(root, ["--engine", engine, *timing])
@@ -150,18 +152,18 @@ def started(given: argparse.Namespace, root: Path) -> Iterator[Server]:
         cluster.stop()
 
 
-def measure(given: argparse.Namespace, root: Path) -> dict[str, float]:
+def measure(options: argparse.Namespace, root: Path) -> dict[str, float]:
     figures: dict[str, float] = {}
-    command = ["sleep", str(given.seconds)]  # which a rehearsal does not run
-    most = given.devices * (8 if given.engine == "rehearsal" else 1)
-    with started(given, root) as server:
+    command = ["sleep", str(options.seconds)]  # a rehearsal does not run it
+    most = options.devices * (8 if options.engine == "rehearsal" else 1)
+    with started(options, root) as server:
         client = server.client
         asking = Answers(server.url, (server.data / "admin.token").read_text())
         began = time.monotonic()
-        _submit(server, command, list(draw(given.jobs, given.seconds, given.seed, most)))
-        figures["jobs submitted a second"] = given.jobs / (time.monotonic() - began)
+        _submit(server, command, list(draw(options.jobs, options.seconds, options.seed, most)))
+        figures["jobs submitted a second"] = options.jobs / (time.monotonic() - began)
         asking.start()
-        _wait(client, given, began)
+        _wait(client, options, began)
         figures["seconds until all have finished"] = time.monotonic() - began
         asking.over.set()
         asking.join()
@@ -173,7 +175,7 @@ def measure(given: argparse.Namespace, root: Path) -> dict[str, float]:
 
 
 def _submit(server: Server, command: list[str], jobs: list[dict[str, Any]]) -> None:
-    """Submit jobs as many users do who ask at once: their jobs share transactions."""
+    """Submit jobs concurrently, as many users would: their jobs share transactions."""
     token = (server.data / "admin.token").read_text()
 
     def submit(mine: list[dict[str, Any]]) -> None:
@@ -185,8 +187,8 @@ def _submit(server: Server, command: list[str], jobs: list[dict[str, Any]]) -> N
         list(users.map(submit, (jobs[i::USERS] for i in range(USERS))))
 
 
-def _wait(client: Client, given: argparse.Namespace, began: float) -> None:
-    while time.monotonic() - began < given.patience:
+def _wait(client: Client, options: argparse.Namespace, began: float) -> None:
+    while time.monotonic() - began < options.patience:
         time.sleep(2.0)
         text = client.raw("GET", "/metrics")[2].decode()
         now = {n: _metric(text, f"fairlead_jobs_{n}") for n in ("queued", "running")}
@@ -194,13 +196,13 @@ def _wait(client: Client, given: argparse.Namespace, began: float) -> None:
             print(f"\r{now['queued']:.0f} queued, {now['running']:.0f} run   ", end="", flush=True)
         if not any(now.values()):
             return
-    sys.exit(f"not all jobs have finished within {given.patience} s")
+    sys.exit(f"not all jobs have finished within {options.patience} s")
 
 
 def _metric(text: str, name: str) -> float:
-    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
-    assert found is not None, name
-    return float(found[1])
+    match = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+    assert match is not None, name
+    return float(match[1])
 
 
 def _read(server: Server, asking: Answers) -> dict[str, float]:
@@ -247,17 +249,17 @@ def main() -> int:
     parser.add_argument("--profile", action="store_true", help="write rehearsal.prof")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true", help="hold it to ranges.toml")
-    given = parser.parse_args()
+    options = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(prefix="fairlead-rehearsal-") as name:
-        figures = measure(given, Path(name))
-    if given.json:
+        figures = measure(options, Path(name))
+    if options.json:
         print(json.dumps(figures, indent=1))
     else:
         for what, value in figures.items():
             print(f"{what:40} {value:12,.4g}")
-    return check(figures) if given.check else 0
+    return check(figures) if options.check else 0
 
 
 def check(figures: dict[str, float]) -> int:

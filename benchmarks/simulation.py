@@ -1,10 +1,10 @@
-"""Whole simulations: CPU time and memory on one core, and what fairness to speeds is worth.
+"""CPU time and memory of whole simulations on one core, and the gain of heterogeneity awareness.
 
     python -m benchmarks.simulation [--quick] [--json]
 
 Uses Gavel's speeds when the reference data is beside the checkout (``../shared`` or
-``$FAIRLEAD_SHARED``), else the bundled ones; limits apply to the former. Each run is a process
-of its own, so that its memory and CPU time are all of it, start-up included.
+``$FAIRLEAD_SHARED``), else the bundled ones; limits apply to the former. Each run is a
+separate process, so that memory and CPU time include the start-up.
 """
 
 import argparse
@@ -24,7 +24,7 @@ GAVEL = SHARED / "data/gavel/simulation_throughputs.json.gz"
 
 
 def fairlead(*args: object) -> tuple[dict[str, Any], float, float]:
-    """Run a command; return its JSON, its CPU seconds and its greatest memory in MB."""
+    """Run a command; return its JSON, its CPU seconds and its peak memory in MB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     program = (
         "import resource, sys; from fairlead.cli.main import app;"
@@ -38,8 +38,8 @@ def fairlead(*args: object) -> tuple[dict[str, Any], float, float]:
         sys.exit(f"{' '.join(map(str, args))}: {done.stderr.strip()}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-    return found, cpu, int(done.stderr.split()[-1]) / 1000
+    result = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    return result, cpu, int(done.stderr.split()[-1]) / 1000
 
 
 def trace(

@@ -1,14 +1,14 @@
-"""Ten jobs of two tenants on a private Slurm against the simulator: how long do they take?
+"""Error of the simulated makespan of ten jobs of two tenants on a private Slurm.
 
     python -m benchmarks.slurm_prediction [--policies max-min,hadar] [--runs 2] [--records DIR]
 
-Real training processes, gangs over nodes, under a real server, as root. The simulator is told when
-jobs and nodes came and what a lease cost beside its steps on average, and nothing else; with
---records each run leaves a file with all leases, live and simulated, side by side. Limits are
-those of ranges.toml (``slurm-prediction``); a broken one makes the exit status 1. They are not
-applied where leases cost more than a third of a round: on a machine that busy an average says too
-little. A run takes three to four minutes: a job that ends just after its round costs a whole one,
-so a round must be well below what may be missed.
+Real training processes, with gangs over nodes, run under a real server as root. The simulator gets
+only the arrival times of jobs and nodes and the mean overhead of a lease; with --records each run
+writes a file with all leases, live and simulated, side by side. Limits are
+those of ranges.toml (``slurm-prediction``); a broken one makes the exit status 1. They do not
+apply if leases cost more than a third of a round: on such a busy machine an average is not
+meaningful. A run takes three to four minutes: a job that ends just after its round costs a whole
+round, so a round must be much shorter than the permitted error.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _POLICIES = "max-min,gandiva-fair,hadar"
 def compared(
     slurm: SlurmCluster, root: Path, policy: str, records: Path | None
 ) -> dict[str, float]:
-    """Return how far a live run and the simulated one are apart, as a part of the former."""
+    """Return the error of the simulated run relative to the live one."""
     load = os.getloadavg()[0]
     server = SlurmServer(root, slurm)
     try:
@@ -40,15 +40,15 @@ def compared(
         run = course(server, policy, _ROUND_S)
     finally:
         server.stop()
-    said = run.predicted_s(records)
+    predicted_s = run.predicted_s(records)
     return {
         "took, s": run.took_s,
-        "predicted, s": said,
-        "error": said / run.took_s - 1,
+        "predicted, s": predicted_s,
+        "error": predicted_s / run.took_s - 1,
         "leases": len(run.leases),
         "a lease, s": run.lease_s,
-        "its end, s": sum(one.ends_s for one in run.leases) / len(run.leases),
-        "steps late, s a lease": sum(one.late_s for one in run.leases) / len(run.leases),
+        "its end, s": sum(lease.ends_s for lease in run.leases) / len(run.leases),
+        "steps late, s a lease": sum(lease.late_s for lease in run.leases) / len(run.leases),
         "load average before": load,
         "load average": os.getloadavg()[0],
     }
@@ -80,10 +80,10 @@ def main() -> int:
                     busy = figures["a lease, s"] > _ROUND_S / 3
                     bad = not busy and abs(figures["error"]) > limit["most"]
                     broken += bad
-                    said = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
-                    verdict = "  too busy to tell" if busy else "  BROKEN" if bad else ""
+                    line = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
+                    verdict = "  machine too busy" if busy else "  BROKEN" if bad else ""
                     print(json.dumps({"policy": policy, **figures}) if options.json else
-                          f"{policy}: {said}{verdict}", flush=True)  # fmt: skip
+                          f"{policy}: {line}{verdict}", flush=True)  # fmt: skip
         finally:
             slurm.stop()
     return 1 if broken else 0

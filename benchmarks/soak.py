@@ -1,4 +1,4 @@
-"""Fault simulation for long: many seeds on all cores, with progress; failing seeds are printed."""
+"""Run many seeds of the fault simulation on all cores; print progress and failing seeds."""
 
 import argparse
 import multiprocessing
@@ -12,7 +12,7 @@ _CHUNK = 50
 
 
 def run_chunk(first: int) -> tuple[int, int, list[tuple[int, str, str]]]:
-    """Run some seeds; return how many, their events, and those that broke a promise."""
+    """Run some seeds; return their number, their events, and the violations."""
     events, broken = 0, []
     for seed in range(first, first + _CHUNK):
         result = run(seed)
@@ -27,16 +27,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     began = time.monotonic()
     done = events = 0
     broken: list[tuple[int, str, str]] = []
-    chunks = range(given.first, given.first + given.seeds, _CHUNK)
-    with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
-        for count, more, found in pool.imap_unordered(run_chunk, chunks):
+    chunks = range(options.first, options.first + options.seeds, _CHUNK)
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        for count, more, failed in pool.imap_unordered(run_chunk, chunks):
             done, events = done + count, events + more
-            broken += found
-            for _, violation, command in found:
+            broken += failed
+            for _, violation, command in failed:
                 print(f"\n{command}\n    {violation}")
             took = time.monotonic() - began
             left = (len(chunks) * _CHUNK - done) * took / done

@@ -1,11 +1,11 @@
-"""How fast max-min is solved, against cvxpy with its default solver in the same run.
+"""Speed of max-min against cvxpy with its default solver in the same run.
 
-Timed are whole calls, as a user would make them:
+Times whole calls, as a user would make them:
 
 - "first level": the plain max-min program, ``solve_least_level(problem)`` against
   ``cvxpy.Problem.solve()`` of the same program, compilation included;
 - "all levels": ``solve_max_min(problem)``, the full lexicographic order that the policies use,
-  with merging and the tie rule; its ratio is still to cvxpy's time for the first level.
+  with merging and the tie rule; its ratio also refers to cvxpy's time for the first level.
 
 Certificates are recomputed outside the timed part. Limits are read from ranges.toml; a broken
 one makes the exit status 1.
@@ -34,7 +34,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.max_min import MaxMin
 from fairlead.solve import MaxMinProblem, MaxMinSolver, solve_least_level, solve_max_min
 
-cp: Any = cvxpy  # its types cover only part of it
+cp: Any = cvxpy  # its types are incomplete
 
 LOADS = {"heavy": 2.0, "balanced": 1.0, "light": 0.5}
 DEVICES = np.array([36.0, 36.0, 36.0])
@@ -56,7 +56,7 @@ class Row:
 
 
 def instance(classes: int, width: int, load: float, seed: int) -> MaxMinProblem:
-    """Distinct classes of one member; ``load`` is the devices they ask for per device."""
+    """Return classes of one member; ``load`` is requested devices per available device."""
     rng = np.random.default_rng(seed)
     gain = rng.uniform(0.2, 2.0, (classes, width)) * np.linspace(1.0, 3.0, width)
     gain /= gain.mean(axis=1, keepdims=True)
@@ -98,22 +98,22 @@ def distinct(classes: int, width: int, load: str, *, peer: bool, repeats: int) -
 
 
 def merged(load: str, repeats: int) -> list[Row]:
-    """100,000 jobs of 104 profiles, as the scheduler meets them: allocated by the policy."""
-    kinds = instance(104, 3, 1.0, seed=104)
-    kind = np.random.default_rng(1).integers(0, 104, 100_000)
-    devices = int(kinds.size[kind].sum() / LOADS[load] / 3)
-    snap = crowd(kinds, kind, devices)
+    """Measure the allocation of 100,000 jobs of 104 profiles by the policy."""
+    profiles_problem = instance(104, 3, 1.0, seed=104)
+    profile_of = np.random.default_rng(1).integers(0, 104, 100_000)
+    devices = int(profiles_problem.size[profile_of].sum() / LOADS[load] / 3)
+    snap = crowd(profiles_problem, profile_of, devices)
     ms = best_ms(lambda: MaxMin().allocate(snap), repeats)
     allocation = MaxMin().allocate(snap)
     assert allocation.prove is not None
     return [Row("100000 jobs, 104 classes", load, ms, None, allocation.prove().gap)]
 
 
-def crowd(kinds: MaxMinProblem, kind: IntArray, devices: int) -> Snapshot:
-    """Many jobs of few profiles on so many devices of each of three accelerators."""
-    n = len(kind)
-    size = kinds.size.astype(np.int64)
-    profiles = Profiles(kinds.gain, size, np.ones(len(size)), np.zeros_like(size))
+def crowd(profiles_problem: MaxMinProblem, profile_of: IntArray, devices: int) -> Snapshot:
+    """Return many jobs of few profiles on ``devices`` devices of each of three accelerators."""
+    n = len(profile_of)
+    size = profiles_problem.size.astype(np.int64)
+    profiles = Profiles(profiles_problem.gain, size, np.ones(len(size)), np.zeros_like(size))
     cluster = Cluster.of(dict.fromkeys(("a", "b", "c"), devices))
     none = np.full(n, -1)
     return Snapshot(
@@ -125,7 +125,7 @@ def crowd(kinds: MaxMinProblem, kind: IntArray, devices: int) -> Snapshot:
         tenants=(),
         profiles=profiles,
         job=np.arange(n),
-        profile=kind,
+        profile=profile_of,
         arrival_at=np.zeros(n),
         total_steps=np.ones(n),
         steps=np.zeros(n),
@@ -139,7 +139,7 @@ def crowd(kinds: MaxMinProblem, kind: IntArray, devices: int) -> Snapshot:
 
 
 def warm(members: int, steps: int) -> Row:
-    """26 classes on 108 devices; a member comes or goes between two solves: mean of all solves."""
+    """Measure 26 classes on 108 devices; a member arrives or leaves between two solves."""
     rng = np.random.default_rng(members)
     gain = rng.uniform(0.3, 2.0, (26, 3))
     gain /= gain.mean(axis=1, keepdims=True)
@@ -173,8 +173,8 @@ def measure(quick: bool) -> list[Row]:
 
 
 def broken(rows: list[Row], limits: list[dict[str, Any]]) -> list[str]:
-    """Return a line for every limit that some row breaks."""
-    found = []
+    """Return a line for every limit that a row breaks."""
+    lines = []
     for limit in limits:
         for row in rows:
             if limit.get("case", row.case) != row.case:
@@ -185,8 +185,8 @@ def broken(rows: list[Row], limits: list[dict[str, Any]]) -> list[str]:
             below, above = limit.get("at_most", np.inf), limit.get("at_least", -np.inf)
             if value is None or not above <= value <= below:
                 bound = f"at most {below}" if "at_most" in limit else f"at least {above}"
-                found.append(f"{row.case}, {row.load}: {limit['figure']} {value:.3g}, not {bound}")
-    return found
+                lines.append(f"{row.case}, {row.load}: {limit['figure']} {value:.3g}, not {bound}")
+    return lines
 
 
 def show(rows: list[Row]) -> None:

@@ -1,4 +1,4 @@
-"""How property tests run everywhere, and one private Ray for all tests of a process.
+"""Settings of property tests, and one private Ray for all tests of a process.
 
 Slow machines are no failure; CI tries the same examples, and tests of real processes are tried a
 second time when they fail, with what went wrong the first time shown.

@@ -1,10 +1,10 @@
-"""What one live server on one core can answer: submissions, renewals, reads, and plans meanwhile.
+"""Throughput of one live server on one core: submissions, renewals, reads, and plans.
 
     python -m benchmarks.live [--quick] [--json]
 
-A real ``fairlead serve`` on SQLite is held to one core; its engine is a plug-in that starts no
-processes, so that a thousand devices can be had (live_engine.py). Rates are given for a second of
-wall time and for one of the server's CPU time, which a busy machine changes less. Limits are
+A real ``fairlead serve`` on SQLite is pinned to one core; its engine is a plug-in that starts no
+processes, so that it can have a thousand devices (engine.py). Rates are per second of wall time
+and per second of CPU time of the server, which varies less on a busy machine. Limits are
 those of ranges.toml; a broken one makes the exit status 1.
 """
 
@@ -91,14 +91,14 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def decisions_s(self) -> tuple[float, float]:
-        """Return the median and greatest of recent decisions' times."""
+        """Return the median and the 99th percentile of recent decision times."""
         _, _, text = self.client.raw("GET", "/metrics")
-        found = {
+        quantiles = {
             line.split('"')[1]: float(line.split()[-1])
             for line in text.decode().splitlines()
             if line.startswith("fairlead_decision_seconds{")
         }
-        return found["0.5"], found["0.99"]
+        return quantiles["0.5"], quantiles["0.99"]
 
     def stop(self) -> None:
         self.client.close()
@@ -109,11 +109,11 @@ class Server:
 @contextlib.contextmanager
 def server(*, devices: int, round_s: float) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="fairlead-live-") as name:
-        found = Server(Path(name), devices=devices, round_s=round_s)
+        running = Server(Path(name), devices=devices, round_s=round_s)
         try:
-            yield found
+            yield running
         finally:
-            found.stop()
+            running.stop()
 
 
 def new_jobs(token: str) -> Iterator[Ask]:
@@ -131,26 +131,26 @@ def new_jobs(token: str) -> Iterator[Ask]:
 
 
 def renewals(data: Path) -> Iterator[Ask]:
-    """Yield renewals of all leases that were started, over and over."""
+    """Yield renewals of all started leases, repeatedly."""
     lines = (data / LEASES).read_text().splitlines()
     leases = {job: (lease, token) for lease, token, job in (line.split() for line in lines)}
     for step in itertools.count(1):
-        told = {"rank": 0, "started": step, "steps": step, "steps_per_s": 2.5}
+        body = {"rank": 0, "started": step, "steps": step, "steps_per_s": 2.5}
         for lease, token in leases.values():
-            yield Ask("POST", f"/v1/leases/{lease}/renew", token, told)
+            yield Ask("POST", f"/v1/leases/{lease}/renew", token, body)
 
 
 def rate(server: Server, asks: Iterator[Ask], count: int) -> tuple[float, float]:
-    """Return requests for a second of wall time and for one of the server's CPU time."""
+    """Return requests per second of wall time and per second of the server's CPU time."""
     began, used = time.perf_counter(), server.cpu_s
     all_of(server.url, itertools.islice(asks, count), connections=8)
     return count / (time.perf_counter() - began), count / (server.cpu_s - used)
 
 
 def reads(server: Server, name: str, path: str, count: int) -> dict[str, float]:
-    """Return the time within which 99 of 100 reads are answered, and the server's for each.
+    """Return the 99th percentile of the latency of reads, and the server's CPU time per read.
 
-    Others use the machine, too: of three tries the quietest counts.
+    The machine may be shared: the best of three tries counts.
     """
     p99, cpu_s = [], []
     for _ in range(3):
@@ -163,32 +163,32 @@ def reads(server: Server, name: str, path: str, count: int) -> dict[str, float]:
 
 
 def answering(quick: bool) -> dict[str, float]:
-    """Return what is measured with many jobs and no plan under way."""
+    """Return the figures with many jobs and no plan in progress."""
     jobs = JOBS // 5 if quick else JOBS
     figures: dict[str, float] = {}
-    with server(devices=DEVICES, round_s=3600) as found:
-        asks = new_jobs(found.token)
-        wall, cpu = rate(found, asks, jobs)
+    with server(devices=DEVICES, round_s=3600) as running:
+        asks = new_jobs(running.token)
+        wall, cpu = rate(running, asks, jobs)
         figures["submissions/s"], figures["submissions/CPU s"] = wall, cpu
         time.sleep(1.0)
-        best = [rate(found, renewals(found.data), 2_000) for _ in range(1 if quick else 3)]
+        best = [rate(running, renewals(running.data), 2_000) for _ in range(1 if quick else 3)]
         figures["renewals/s"] = max(wall for wall, _ in best)
         figures["renewals/CPU s"] = max(cpu for _, cpu in best)
         for name, path in READS.items():
-            figures |= reads(found, name, path.format(after=jobs // 2), 20 if quick else 100)
+            figures |= reads(running, name, path.format(after=jobs // 2), 20 if quick else 100)
     return figures
 
 
 def planning(quick: bool) -> dict[str, float]:
-    """Return how long plans take, and reads meanwhile, as hundreds of devices change hands."""
+    """Return the times of plans, and of reads meanwhile, as hundreds of devices are reassigned."""
     seconds = 12.0 if quick else 30.0
-    with server(devices=DEVICES, round_s=2.0) as found:
-        all_of(found.url, itertools.islice(new_jobs(found.token), PLANNED), connections=8)
+    with server(devices=DEVICES, round_s=2.0) as running:
+        all_of(running.url, itertools.islice(new_jobs(running.token), PLANNED), connections=8)
         time.sleep(3.0)
         paths = ("/v1/jobs/j77", "/v1/shares", "/v1/jobs?limit=100", "/v1/nodes")
-        asks = itertools.cycle(Ask("GET", path, found.token) for path in paths)
-        took = paced(found.url, asks, per_s=20.0, seconds=seconds)
-        median, worst = found.decisions_s()
+        asks = itertools.cycle(Ask("GET", path, running.token) for path in paths)
+        took = paced(running.url, asks, per_s=20.0, seconds=seconds)
+        median, worst = running.decisions_s()
     return {
         "plan of 2,000 jobs on 1,000 devices, s": median,
         "plan of 2,000 jobs on 1,000 devices, p99 s": worst,

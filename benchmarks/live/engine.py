@@ -1,7 +1,7 @@
-"""An engine that starts nothing: its leases last until they are told to stop.
+"""Engine that starts no processes: its leases last until they are stopped.
 
-It lets a server of a thousand devices be measured without a thousand processes. The live
-benchmark makes it a plug-in of the name ``still``.
+It allows measuring a server of a thousand devices without a thousand processes. The live
+benchmark registers it as plug-in ``still``.
 """
 
 import asyncio
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.base import Ended, Order, Report, Started
+from fairlead.engines.base import Ended, LaunchOrder, Report, Started
 from fairlead.engines.plugin import OpenedEngine, Site
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.model.cluster import Cluster, Node
 
-KINDS = ("v100", "p100", "k80")
+ACCELERATORS = ("v100", "p100", "k80")
 PER_NODE = 8
 LEASES = "leases.txt"
-"""lease, its token and its job, a line for each start"""
+"""file with one line per start: lease, token, job"""
 
 
 @dataclass
 class StillEngine:
-    """As many devices as are asked for, eight a node, of three kinds in turn."""
+    """Cluster of ``devices`` devices, eight per node, of three accelerators in turn."""
 
     data: Path
     devices: int = 1000
@@ -35,18 +35,21 @@ class StillEngine:
         count = -(-self.devices // PER_NODE)
         sizes = [PER_NODE] * (count - 1) + [self.devices - PER_NODE * (count - 1)]
         return Cluster(
-            tuple(Node(f"n{i}", (KINDS[i % len(KINDS)],) * n) for i, n in enumerate(sizes))
+            tuple(
+                Node(f"n{i}", (ACCELERATORS[i % len(ACCELERATORS)],) * n)
+                for i, n in enumerate(sizes)
+            )
         )
 
-    async def launch(self, order: Order) -> None:
-        """Say that the lease has started."""
+    async def launch(self, order: LaunchOrder) -> None:
+        """Report the start of the lease."""
         with (self.data / LEASES).open("a", encoding="utf-8") as file:
             file.write(f"{order.lease} {order.environment['FAIRLEAD_JOB_TOKEN']} {order.job}\n")
         self._running.add(order.lease)
         self._reports.put_nowait(Started(order.lease))
 
     async def stop(self, lease: int) -> None:
-        """Say that the lease has left with nothing saved."""
+        """Report that the lease has left without a checkpoint."""
         if lease in self._running:
             self._running.discard(lease)
             self._reports.put_nowait(Ended(lease, "left", None))
@@ -56,7 +59,7 @@ class StillEngine:
         return frozenset(self._running)
 
     async def adopt(self, leases: Collection[int]) -> None:
-        """Take all of them for running."""
+        """Treat all leases as running."""
         self._running.update(leases)
 
     def reports(self) -> AsyncIterator[Report]:
@@ -68,11 +71,11 @@ class StillEngine:
             yield await self._reports.get()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class StillPlugin:
-    """Makes the engine known to the server under test."""
+    """Plug-in of the engine for the server under test."""
 
     options = StillEngine
     runs_here = True
@@ -82,7 +85,7 @@ class StillPlugin:
         return OpenedEngine(StillEngine(data=site.data, **options), True)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
-        """Find nothing."""
+        """Yield no findings."""
         del site, options
         yield from ()
 

@@ -1,4 +1,4 @@
-"""Load on an HTTP server from a few connections, cheap enough to leave the server the machine."""
+"""Load generator for an HTTP server with a few connections and little CPU time."""
 
 import asyncio
 import json
@@ -19,14 +19,14 @@ class Ask:
 
 
 class Connection:
-    """One connection that stays open, one request at a time."""
+    """Persistent connection for one request at a time."""
 
     def __init__(self, url: str) -> None:
         self._at = urlsplit(url)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, ask: Ask) -> tuple[float, bytes]:
-        """Return how many seconds the answer took, and its body; only success is accepted."""
+        """Return the latency in seconds and the body of the answer; raise unless successful."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(
                 self._at.hostname, self._at.port, limit=1 << 24
@@ -42,11 +42,11 @@ class Connection:
         writer.write(head.encode() + body)
         first, *headers = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
         length = next(int(h[15:]) for h in headers if h.lower().startswith(b"content-length"))
-        found = await reader.readexactly(length)
+        answer = await reader.readexactly(length)
         took = time.perf_counter() - began
         if int(first.split()[1]) >= 400:
-            raise RuntimeError(f"{ask.method} {ask.path}: {first!r} {found[:300]!r}")
-        return took, found
+            raise RuntimeError(f"{ask.method} {ask.path}: {first!r} {answer[:300]!r}")
+        return took, answer
 
     def close(self) -> None:
         if self._streams is not None:
@@ -54,48 +54,48 @@ class Connection:
 
 
 def all_of(url: str, asks: Iterable[Ask], *, connections: int) -> list[float]:
-    """Make all requests as fast as so many connections get answers; return how long each took."""
+    """Make all requests as fast as possible over some connections; return their latencies."""
     return asyncio.run(_all_of(url, iter(asks), connections))
 
 
 async def _all_of(url: str, asks: Iterator[Ask], connections: int) -> list[float]:
-    found: list[float] = []
+    times_s: list[float] = []
 
     async def work() -> None:
         connection = Connection(url)
         for ask in asks:
-            found.append((await connection.ask(ask))[0])
+            times_s.append((await connection.ask(ask))[0])
         connection.close()
 
     await asyncio.gather(*(work() for _ in range(connections)))
-    return found
+    return times_s
 
 
 def paced(url: str, asks: Iterable[Ask], *, per_s: float, seconds: float) -> list[float]:
-    """Make requests at a steady rate, late or not; return how long each took.
+    """Make requests at a steady rate; return their latencies.
 
-    A request that waits for the one before it counts from when it was due, so that a server that
-    stands still is not measured by the few requests it kept waiting.
+    The latency counts from the due time of a request, so that a stalled server is not measured by
+    the few requests in flight only.
     """
     return asyncio.run(_paced(url, iter(asks), per_s, seconds))
 
 
 async def _paced(url: str, asks: Iterator[Ask], per_s: float, seconds: float) -> list[float]:
-    found: list[float] = []
+    times_s: list[float] = []
     began, free = time.perf_counter(), [Connection(url)]
 
-    async def one(ask: Ask, due: float) -> None:
+    async def send(ask: Ask, due: float) -> None:
         connection = free.pop() if free else Connection(url)
         await connection.ask(ask)
-        found.append(time.perf_counter() - due)
+        times_s.append(time.perf_counter() - due)
         free.append(connection)
 
     waiting = []
     for i in range(int(per_s * seconds)):
         due = began + i / per_s
         await asyncio.sleep(max(due - time.perf_counter(), 0.0))
-        waiting.append(asyncio.create_task(one(next(asks), due)))
+        waiting.append(asyncio.create_task(send(next(asks), due)))
     await asyncio.gather(*waiting)
     for connection in free:
         connection.close()
-    return found
+    return times_s

@@ -1,9 +1,8 @@
-"""How fast whole allocations are, policy by policy, against the limits of ranges.toml.
+"""Time of whole allocations for each policy, against the limits of ranges.toml.
 
-Times are milliseconds of process CPU, the best of several calls; cvxpy's, where it can answer at
-all, are of the same program in the same run and stand beside. A broken limit makes the exit
-status 1. What is timed is described in policies_levels.py (hierarchical, finish-time),
-policies_units.py (packed) and policies_tenants.py (OEF, trading).
+Times are milliseconds of process CPU, the best of several calls; cvxpy's, where it finds a
+solution, are of the same program in the same run. A broken limit makes the exit status 1. See
+levels.py (hierarchical, finish-time), units.py (packed) and tenants.py (OEF, trading).
 
     python -m benchmarks.policies [--quick]
 """
@@ -22,24 +21,24 @@ from fairlead.files import read_speeds
 
 def measured(quick: bool) -> dict[str, tuple[float, float | None]]:
     """Return name → our milliseconds and the peer's."""
-    found: dict[str, tuple[float, float | None]] = {}
+    times_ms: dict[str, tuple[float, float | None]] = {}
     levels = policies_levels.figures()
     for name, seconds in levels.items():
         policy, _, load = name.rpartition("-")
         if policy != "cvxpy-plain":
             peer = 1e3 * levels[f"cvxpy-plain-{load}"]
-            found[f"{policy}, 2048 distinct, {load}"] = (1e3 * seconds, peer)
+            times_ms[f"{policy}, 2048 distinct, {load}"] = (1e3 * seconds, peer)
     if policies_units.GAVEL.is_file():
         table = read_speeds(policies_units.GAVEL)
         for jobs in (512,) if quick else (512, 2048):
             for load in policies_units.LOADS:
                 row = policies_units.measure(table, jobs, load, 3 if quick else 7)
-                found[f"{row.case}, {load}"] = (row.ms, row.peer_ms)
+                times_ms[f"{row.case}, {load}"] = (row.ms, row.peer_ms)
     else:
         print("packed: not measured, the reference speeds are not here (FAIRLEAD_SHARED)")
     for line in policies_tenants.rows(quick):
-        found[line.case] = (line.ms, line.peer_ms)
-    return found
+        times_ms[line.case] = (line.ms, line.peer_ms)
+    return times_ms
 
 
 def main() -> int:
@@ -51,8 +50,8 @@ def main() -> int:
     broken = 0
     print(f"{'case':46} {'ms':>8} {'at most':>8} {'cvxpy ms':>9}")
     for name, (ms, peer) in measured(quick).items():
-        kind = next((key for key in limits if name.startswith(key)), None)
-        most = limits[kind]["most"] if kind else None
+        key = next((prefix for prefix in limits if name.startswith(prefix)), None)
+        most = limits[key]["most"] if key else None
         beside = "" if peer is None else f"{peer:.0f}"
         verdict = "  BROKEN" if most is not None and ms > most else ""
         broken += bool(verdict)

@@ -1,4 +1,4 @@
-"""Policies whose levels climb a path, with all jobs distinct, beside one plain LP in cvxpy."""
+"""Policies that fill levels along a path, with all jobs distinct, beside one plain LP in cvxpy."""
 
 import time
 from collections.abc import Callable
@@ -9,20 +9,20 @@ import numpy as np
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.hierarchical import Hierarchical
 
 JOBS = 2048
 ENTITIES = 10
 LOADS = {"heavy": 3.0, "balanced": 1.0, "light": 0.6}
-"""devices wanted for each device there is"""
+"""requested devices per available device"""
 _KINDS = {"v100": 4.0, "p100": 2.5, "k80": 1.0}
 
 
 def snapshot(load: float, seed: int = 0) -> Snapshot:
-    """Return distinct jobs of ten entities on as many devices as the load leaves."""
+    """Return distinct jobs of ten entities on a cluster sized for the load."""
     rng = np.random.default_rng(seed)
     gang = rng.choice([1, 1, 1, 1, 1, 2, 4], JOBS)
     speed = rng.uniform(0.3, 1.0, (JOBS, len(_KINDS))) * np.array(list(_KINDS.values()))
@@ -46,7 +46,7 @@ def snapshot(load: float, seed: int = 0) -> Snapshot:
 
 
 def plain_lp(snap: Snapshot) -> float:
-    """Return the greatest least level by cvxpy: one plain LP of the same size."""
+    """Return the maximum least level by cvxpy: one plain LP of the same size."""
     mean = (snap.speed * snap.capacity).sum(axis=1) / snap.capacity.sum()
     gain = snap.speed * (snap.gang / mean)[:, None]
     share = cp.Variable(gain.shape, nonneg=True)
@@ -67,15 +67,15 @@ def best_s(solve: Callable[[Snapshot], Any], snap: Snapshot, times: int = 5) -> 
 
 def figures() -> dict[str, float]:
     """Return name → process seconds of each policy and load, and of the plain LP."""
-    found: dict[str, float] = {}
+    times_s: dict[str, float] = {}
     for name, load in LOADS.items():
         snap = snapshot(load)
         fair, queues = Hierarchical(), Hierarchical(inner="fifo")
-        found[f"hierarchical-fairness-{name}"] = best_s(fair.allocate, snap)
-        found[f"hierarchical-fifo-{name}"] = best_s(queues.allocate, snap)
-        found[f"finish-time-{name}"] = best_s(FinishTime().allocate, snap)
-        found[f"cvxpy-plain-{name}"] = best_s(plain_lp, snap, 2)
-    return found
+        times_s[f"hierarchical-fairness-{name}"] = best_s(fair.allocate, snap)
+        times_s[f"hierarchical-fifo-{name}"] = best_s(queues.allocate, snap)
+        times_s[f"finish-time-{name}"] = best_s(FinishTime().allocate, snap)
+        times_s[f"cvxpy-plain-{name}"] = best_s(plain_lp, snap, 2)
+    return times_s
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How fast tenants' rows are solved, against cvxpy with its default solver in the same run.
+"""Speed of tenant-level policies against cvxpy with its default solver in the same run.
 
-Timed are whole allocations of a snapshot, as a round would make them: jobs to virtual tenants,
+Times whole allocations of a snapshot, as in a round: jobs to virtual tenants,
 normalisation, merging, solving. The peer solves the same program, written as in the paper, with
-compilation included, over distinct tenants only where merging is what makes it feasible at all.
+compilation included, over distinct tenants only where it is infeasible without merging.
 Times are milliseconds of process CPU, the best of several; certificates are made outside the
 timed part.
 
@@ -29,7 +29,7 @@ from fairlead.policies.oef import Oef
 from fairlead.policies.oef_cooperative import OefCooperative
 from fairlead.policies.trading import Trading
 
-cp: Any = cvxpy  # its types cover only part of it
+cp: Any = cvxpy  # its types are incomplete
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Row:
     peer_ms: float | None
     gap: float | None
     apart: float | None
-    """how far the peer's objective is from ours, relative to it"""
+    """relative difference of the peer's objective"""
 
     @property
     def ratio(self) -> float | None:
@@ -50,7 +50,7 @@ class Row:
 
 
 def speedups(tenants: int, width: int, seed: int, *, noise: float = 0.05) -> FloatArray:
-    """Distinct tenants over the slowest accelerator: a common trend, and each its own way."""
+    """Return speedups of distinct tenants over the slowest accelerator: a trend with noise."""
     rng = np.random.default_rng(seed)
     trend = np.linspace(0.0, 1.5, width) * rng.uniform(0.7, 1.3, (tenants, 1))
     table = np.exp(trend + noise * rng.normal(size=(tenants, width)))
@@ -59,12 +59,12 @@ def speedups(tenants: int, width: int, seed: int, *, noise: float = 0.05) -> Flo
 
 
 def snapshot(table: FloatArray, devices: int) -> Snapshot:
-    kinds = [f"gpu{j}" for j in range(table.shape[1])]
+    accelerators = [f"gpu{j}" for j in range(table.shape[1])]
     jobs = tuple(
-        InstanceJob(id=f"j{i}", tenant=f"u{i}", speeds=dict(zip(kinds, row, strict=True)))
+        InstanceJob(id=f"j{i}", tenant=f"u{i}", speeds=dict(zip(accelerators, row, strict=True)))
         for i, row in enumerate(table.tolist())
     )
-    return snapshot_of(Instance(Cluster.of(dict.fromkeys(kinds, devices)), jobs))
+    return snapshot_of(Instance(Cluster.of(dict.fromkeys(accelerators, devices)), jobs))
 
 
 def best_ms(call: Callable[[], Any], repeats: int) -> float:
@@ -91,10 +91,10 @@ def peer_equal(table: FloatArray, capacity: FloatArray) -> float:
 def peer_envy_free(table: FloatArray, capacity: FloatArray, weight: FloatArray) -> float:
     """OEF's program 10 over distinct tenants; ``share`` is per unit of weight."""
     share = cp.Variable(table.shape, nonneg=True)
-    mine = cp.sum(cp.multiply(table, share), axis=1)
+    own = cp.sum(cp.multiply(table, share), axis=1)
     others = table @ share.T
-    envy = others <= cp.reshape(mine, (len(table), 1), order="C") @ np.ones((1, len(table)))
-    problem = cp.Problem(cp.Maximize(weight @ mine), [weight @ share <= capacity, envy])
+    envy = others <= cp.reshape(own, (len(table), 1), order="C") @ np.ones((1, len(table)))
+    problem = cp.Problem(cp.Maximize(weight @ own), [weight @ share <= capacity, envy])
     problem.solve()
     return float(problem.value)
 
@@ -108,23 +108,23 @@ def measure(
     peer: Callable[[], float] | None = None,
 ) -> Row:
     ms = best_ms(lambda: policy.allocate(snap), repeats)
-    found = policy.allocate(snap)
-    gap = found.prove().gap if found.prove else None
+    allocation = policy.allocate(snap)
+    gap = allocation.prove().gap if allocation.prove else None
     if peer is None:
         return Row(case, ms, at_most, None, gap, None)
     start = process_time()
     theirs = peer()
     peer_ms = 1e3 * (process_time() - start)
-    ours = found.objective
+    ours = allocation.objective
     assert ours is not None
     return Row(case, ms, at_most, peer_ms, gap, abs(theirs / ours - 1))
 
 
 def rows(quick: bool) -> list[Row]:
-    found = []
+    rows = []
     table = speedups(1000, 10, seed=1)
     capacity = np.full(10, 100.0)
-    found.append(
+    rows.append(
         measure(
             "oef, 1000 distinct × 10",
             Oef(),
@@ -135,25 +135,25 @@ def rows(quick: bool) -> list[Row]:
         )
     )
     for width in (3, 10):
-        kinds = speedups(26, width, seed=width)
-        kind = np.random.default_rng(width).integers(0, 26, 1000)
-        count, devices = np.bincount(kind, minlength=26).astype(float), np.full(width, 100.0)
-        found.append(
+        classes = speedups(26, width, seed=width)
+        class_of = np.random.default_rng(width).integers(0, 26, 1000)
+        count, devices = np.bincount(class_of, minlength=26).astype(float), np.full(width, 100.0)
+        rows.append(
             measure(
                 f"oef-cooperative, 1000 of 26 profiles × {width}",
                 OefCooperative(),
-                snapshot(kinds[kind], 100),
+                snapshot(classes[class_of], 100),
                 40.0,
                 5,
-                partial(peer_envy_free, kinds, devices, count),
+                partial(peer_envy_free, classes, devices, count),
             )
         )
     for width in (3, 10):
         distinct = speedups(300, width, seed=width)
         devices = np.full(width, 30.0)
-        # With three accelerators the peer takes half a minute; with ten it is left out.
+        # The peer takes half a minute with three accelerators and is skipped with ten.
         peer = partial(peer_envy_free, distinct, devices, np.ones(300))
-        found.append(
+        rows.append(
             measure(
                 f"oef-cooperative, 300 distinct × {width}",
                 OefCooperative(),
@@ -163,8 +163,8 @@ def rows(quick: bool) -> list[Row]:
                 None if quick or width > 3 else peer,
             )
         )
-    found.append(measure("trading, 300 distinct × 10", Trading(), snapshot(distinct, 30), None, 3))
-    return found
+    rows.append(measure("trading, 300 distinct × 10", Trading(), snapshot(distinct, 30), None, 3))
+    return rows
 
 
 def show(table: list[Row]) -> None:

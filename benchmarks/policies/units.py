@@ -1,9 +1,9 @@
-"""How fast packed max-min is solved, against cvxpy on the same class program in the same run.
+"""Speed of packed max-min against cvxpy on the same class program in the same run.
 
-Timed is the whole policy call on a snapshot of jobs drawn from Gavel's 26 workloads and gangs of
+Times the whole policy call on a snapshot of jobs drawn from Gavel's 26 workloads and gangs of
 1, 2, 4 and 8: merging jobs, building options, all levels, the tie rule, and the shares of units.
 cvxpy solves the first level of the class program only, from finished arrays. CPU time, best of
-several; the first call, which also reads the pairs off the speeds table, stands beside it.
+several; the first call, which also reads the pairs from the speed table, is reported separately.
 
     python -m benchmarks.policies.units [--quick] [--json]
 
@@ -33,9 +33,9 @@ from fairlead.solve import OptionProblem
 
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED", Path(__file__).parents[3] / "shared"))
 GAVEL = SHARED / "data/gavel/simulation_throughputs.json.gz"
-KINDS = ("v100", "p100", "k80")
+ACCELERATORS = ("v100", "p100", "k80")
 LOADS = {"light": 0.5, "even": 1.0, "full": 2.0, "crowded": 8.0}
-"""jobs' devices wanted, about, over those there are"""
+"""approximate ratio of requested to available devices"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Row:
     peer_ms: float
     gap: float
     difference: float
-    """of the objective from cvxpy's, relative"""
+    """relative difference of the objective from cvxpy's"""
 
     @property
     def ratio(self) -> float:
@@ -56,18 +56,22 @@ class Row:
 
 def snapshot(table: SpeedTable, jobs: int, load: float) -> Snapshot:
     rng = np.random.default_rng(0)
-    found: list[InstanceJob] = []
-    while len(found) < jobs:
+    drawn: list[InstanceJob] = []
+    while len(drawn) < jobs:
         gang = int(rng.choice([1, 2, 4, 8], p=[0.7, 0.1, 0.15, 0.05]))
         workload = table.workloads[rng.integers(len(table.workloads))]
         if gang in table.gangs[workload]:
-            speeds = dict(zip(KINDS, table.row(workload, gang, KINDS).tolist(), strict=True))
-            found.append(
-                InstanceJob(id=str(len(found)), workload=workload, gang=gang, speeds=speeds)
+            speeds = dict(
+                zip(ACCELERATORS, table.row(workload, gang, ACCELERATORS).tolist(), strict=True)
             )
-    wanted = sum(job.gang for job in found)
-    cluster = Cluster.of({kind: max(8, round(wanted / load / len(KINDS))) for kind in KINDS})
-    return replace(snapshot_of(Instance(cluster, tuple(found))), speeds=table)
+            drawn.append(
+                InstanceJob(id=str(len(drawn)), workload=workload, gang=gang, speeds=speeds)
+            )
+    wanted = sum(job.gang for job in drawn)
+    cluster = Cluster.of(
+        {name: max(8, round(wanted / load / len(ACCELERATORS))) for name in ACCELERATORS}
+    )
+    return replace(snapshot_of(Instance(cluster, tuple(drawn))), speeds=table)
 
 
 def class_program(snap: Snapshot) -> OptionProblem:
@@ -78,22 +82,25 @@ def class_program(snap: Snapshot) -> OptionProblem:
     return table.problem(scale)
 
 
-def by_cvxpy(asked: OptionProblem) -> float:
-    """Return the greatest least level, as a user of cvxpy would write it."""
-    options, classes = len(asked.resource), asked.classes
+def by_cvxpy(program: OptionProblem) -> float:
+    """Return the maximum least level, as a user of cvxpy would write it."""
+    options, classes = len(program.resource), program.classes
     gain, memberships = np.zeros((classes, options)), np.zeros((classes, options))
-    held = np.zeros((len(asked.capacity), options))
+    held = np.zeros((len(program.capacity), options))
     at = np.arange(options)
-    held[asked.resource, at] = asked.size
-    for member, own in ((asked.first, asked.gain_first), (asked.second, asked.gain_second)):
+    held[program.resource, at] = program.size
+    for member, own in (
+        (program.first, program.gain_first),
+        (program.second, program.gain_second),
+    ):
         there = member >= 0
         np.add.at(gain, (member[there], at[there]), own[there])
         np.add.at(memberships, (member[there], at[there]), 1.0)
     y = cvxpy.Variable(options, nonneg=True)
-    level = cvxpy.multiply(gain @ y, 1.0 / asked.count)
-    rows = [memberships @ y <= asked.count, held @ y <= asked.capacity]
-    found: float = cvxpy.Problem(cvxpy.Maximize(cvxpy.min(level)), rows).solve()
-    return found
+    level = cvxpy.multiply(gain @ y, 1.0 / program.count)
+    rows = [memberships @ y <= program.count, held @ y <= program.capacity]
+    least: float = cvxpy.Problem(cvxpy.Maximize(cvxpy.min(level)), rows).solve()
+    return least
 
 
 def measure(table: SpeedTable, jobs: int, load: str, repeats: int) -> Row:
@@ -101,18 +108,18 @@ def measure(table: SpeedTable, jobs: int, load: str, repeats: int) -> Row:
     policy, spent = MaxMin(packed=True), []
     for _ in range(repeats):
         started = process_time()
-        found = policy.allocate(snap)
+        allocation = policy.allocate(snap)
         spent.append(1e3 * (process_time() - started))
-    assert found.prove is not None
-    assert found.objective is not None
-    asked = class_program(snap)
+    assert allocation.prove is not None
+    assert allocation.objective is not None
+    program = class_program(snap)
     peers = []
     for _ in range(2):
         started = process_time()
-        least = by_cvxpy(asked)
+        least = by_cvxpy(program)
         peers.append(1e3 * (process_time() - started))
-    difference = (found.objective - least) / least
-    gap = found.prove().gap
+    difference = (allocation.objective - least) / least
+    gap = allocation.prove().gap
     return Row(
         f"packed max-min, {jobs} jobs", load, min(spent), spent[0], min(peers), gap, difference
     )

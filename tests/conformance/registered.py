@@ -1,9 +1,9 @@
-"""The registered mechanisms that place jobs on devices, by name."""
+"""Registered mechanisms that place jobs on devices, by name."""
 
 from dataclasses import fields
 from typing import Any
 
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.registry import available
 
 REALISES = {
@@ -13,14 +13,14 @@ REALISES = {
     "tenants": "oef",
     "rounding": "oef",
 }
-"""mechanisms that realise a policy's shares, each with such a policy"""
+"""mechanisms that realise a policy's shares → such a policy"""
 FLUID = {"ideal"}
 NAMES = [name for name in available("mechanisms") if name not in FLUID]
 
 
-def made(name: str) -> Any:
-    """Return the mechanism of this name."""
-    kind = available("mechanisms")[name].load()
-    if "policy" in {field.name for field in fields(kind)}:
-        return realise(REALISES[name], name)
-    return realise(name)
+def make_mechanism(name: str) -> Any:
+    """Return a new mechanism of this name."""
+    constructor = available("mechanisms")[name].load()
+    if "policy" in {field.name for field in fields(constructor)}:
+        return create_mechanism(REALISES[name], name)
+    return create_mechanism(name)

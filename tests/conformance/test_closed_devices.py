@@ -1,4 +1,4 @@
-"""Cordoned nodes and devices that others hold: nothing new starts there, what runs goes on."""
+"""Nothing new starts on cordoned nodes and taken devices; running leases continue."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conformance.registered import NAMES, made
+from tests.conformance.registered import NAMES, make_mechanism
 
 from fairlead.core import Scheduler, load_state, replay, save_state, state_bytes
 from fairlead.core.event_log import encode_event
@@ -14,7 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.commands import Command, Launch, Preempt
 from fairlead.model.errors import ProtocolError
 from fairlead.sim.driver import simulate
-from fairlead.testing.mechanisms.checked import watched
+from fairlead.testing.mechanisms.checked import checked_mechanism
 from fairlead.testing.mechanisms.scenarios import nodes_come_and_go
 
 CORDONS: Sequence[ev.NodeEvent] = (
@@ -43,7 +43,7 @@ TAKEN: Sequence[ev.NodeEvent] = (
 
 
 class Observed:
-    """Looks at every command that a scheduler gives while devices are closed."""
+    """Checks every command of a scheduler while devices are closed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.launched_elsewhere = 0
@@ -51,21 +51,21 @@ class Observed:
         self.log: list[str] = []
         handle = Scheduler.handle
 
-        def watching(scheduler: Scheduler[Any], event: ev.Event) -> list[Command]:
+        def checked_handle(scheduler: Scheduler[Any], event: ev.Event) -> list[Command]:
             self.log.append(encode_event(event))
-            before = self._leases_there(scheduler)
+            before = self._leases_on_closed(scheduler)
             commands = handle(scheduler, event)
             self._check(scheduler, event, commands, before)
             return commands
 
-        monkeypatch.setattr(Scheduler, "handle", watching)
+        monkeypatch.setattr(Scheduler, "handle", checked_handle)
 
-    def _leases_there(self, scheduler: Scheduler[Any]) -> set[int]:
-        """Return the leases that hold closed devices, before an event."""
-        leases, shut = scheduler.leases, self._shut(scheduler)
-        return set(leases.lease[leases.on_devices(shut)].tolist())
+    def _leases_on_closed(self, scheduler: Scheduler[Any]) -> set[int]:
+        """Return the leases that hold closed devices."""
+        leases, closed = scheduler.leases, self._closed(scheduler)
+        return set(leases.lease[leases.on_devices(closed)].tolist())
 
-    def _shut(self, scheduler: Scheduler[Any]) -> Any:
+    def _closed(self, scheduler: Scheduler[Any]) -> Any:
         nodes = scheduler.nodes
         return nodes.taken | np.isin(scheduler.cluster.node_of, sorted(nodes.cordoned))
 
@@ -76,25 +76,25 @@ class Observed:
         commands: Sequence[Command],
         before: set[int],
     ) -> None:
-        shut = self._shut(scheduler)
+        closed = self._closed(scheduler)
         decided = isinstance(event, ev.PlanReady | ev.RoundEnd | ev.PlanDue)
         for command in commands:
-            if isinstance(command, Launch) and shut.any():
-                assert not shut[command.on.device].any(), event
+            if isinstance(command, Launch) and closed.any():
+                assert not closed[command.on.device].any(), event
                 self.launched_elsewhere += len(command.lease)
             if isinstance(command, Preempt) and decided:
-                told = set(command.lease.tolist()) & before
-                assert not told, event
+                preempted = set(command.lease.tolist()) & before
+                assert not preempted, event
         if decided:
             self.stayed += len(before)
 
 
 @pytest.mark.parametrize("events", [CORDONS, TAKEN], ids=["cordoned", "taken"])
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_starts_on_a_closed_device_and_what_runs_there_goes_on(
+def test_closed_devices_keep_their_leases_and_get_no_new_ones(
     name: str, events: Sequence[ev.NodeEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario = nodes_come_and_go(made(name))
+    scenario = nodes_come_and_go(make_mechanism(name))
     jobs = [
         replace(job, arrival_at=job.arrival_at / 5, total_steps=3 * job.total_steps)
         for job in scenario.jobs
@@ -102,7 +102,7 @@ def test_nothing_starts_on_a_closed_device_and_what_runs_there_goes_on(
     scenario = replace(
         scenario,
         jobs=jobs,
-        mechanism=watched(scenario.mechanism, jobs),
+        mechanism=checked_mechanism(scenario.mechanism, jobs),
         node_events=events,
     )
     observed = Observed(monkeypatch)
@@ -112,49 +112,49 @@ def test_nothing_starts_on_a_closed_device_and_what_runs_there_goes_on(
     assert observed.stayed > 0
     monkeypatch.undo()
     assert scheduler is not None
-    fresh = Scheduler(scenario.cluster, scenario.speeds, made(name))
+    fresh = Scheduler(scenario.cluster, scenario.speeds, make_mechanism(name))
     assert state_bytes(replay(fresh, observed.log)) == state_bytes(scheduler)
 
 
-def test_a_cordon_survives_saving_and_loading() -> None:
-    scenario = nodes_come_and_go(made("shares"))
-    scheduler = Scheduler(scenario.cluster, scenario.speeds, made("shares"))
+def test_cordon_survives_saving_and_loading() -> None:
+    scenario = nodes_come_and_go(make_mechanism("shares"))
+    scheduler = Scheduler(scenario.cluster, scenario.speeds, make_mechanism("shares"))
     scheduler.handle(ev.NodeCordoned(0.0, "v100-0"))
     scheduler.handle(ev.JobSubmitted(0.0, scenario.jobs[0]))
-    again = Scheduler(scenario.cluster, scenario.speeds, made("shares"))
-    load_state(again, save_state(scheduler))
-    assert again.nodes.cordoned == scheduler.nodes.cordoned == {0}
-    snap = again.snapshot(0.0, 0.0)
+    restored = Scheduler(scenario.cluster, scenario.speeds, make_mechanism("shares"))
+    load_state(restored, save_state(scheduler))
+    assert restored.nodes.cordoned == scheduler.nodes.cordoned == {0}
+    snap = restored.snapshot(0.0, 0.0)
     assert snap.capacity.tolist() == [2, 4, 4]
     assert 0 not in snap.usable
 
 
-def test_devices_of_others_are_not_shared_out_and_are_remembered() -> None:
-    scenario = nodes_come_and_go(made("shares"))
-    scheduler = Scheduler(scenario.cluster, scenario.speeds, made("shares"))
+def test_taken_devices_are_not_allocated_and_are_persisted() -> None:
+    scenario = nodes_come_and_go(make_mechanism("shares"))
+    scheduler = Scheduler(scenario.cluster, scenario.speeds, make_mechanism("shares"))
     scheduler.handle(ev.DevicesTaken(0.0, "v100-1", (0,)))
     scheduler.handle(ev.DevicesTaken(0.0, "p100-0", (0, 1)))
     scheduler.handle(ev.JobSubmitted(0.0, scenario.jobs[0]))
-    again = Scheduler(scenario.cluster, scenario.speeds, made("shares"))
-    load_state(again, save_state(scheduler))
-    assert state_bytes(again) == state_bytes(scheduler)
-    assert again.nodes.taken_on("v100-1") == (0,)
-    snap = again.snapshot(0.0, 0.0)
+    restored = Scheduler(scenario.cluster, scenario.speeds, make_mechanism("shares"))
+    load_state(restored, save_state(scheduler))
+    assert state_bytes(restored) == state_bytes(scheduler)
+    assert restored.nodes.taken_on("v100-1") == (0,)
+    snap = restored.snapshot(0.0, 0.0)
     assert snap.capacity.tolist() == snap.devices.tolist() == [3, 2, 4]
     assert set(range(12)) - set(snap.usable.tolist()) == {2, 4, 5}
-    again.handle(ev.DevicesTaken(1.0, "p100-0", ()))
-    assert again.snapshot(1.0, 1.0).capacity.tolist() == [3, 4, 4]
+    restored.handle(ev.DevicesTaken(1.0, "p100-0", ()))
+    assert restored.snapshot(1.0, 1.0).capacity.tolist() == [3, 4, 4]
 
 
-def test_a_device_that_a_node_does_not_have_cannot_be_taken() -> None:
-    scenario = nodes_come_and_go(made("shares"))
-    scheduler = Scheduler(scenario.cluster, scenario.speeds, made("shares"))
+def test_unknown_device_cannot_be_taken() -> None:
+    scenario = nodes_come_and_go(make_mechanism("shares"))
+    scheduler = Scheduler(scenario.cluster, scenario.speeds, make_mechanism("shares"))
     with pytest.raises(ProtocolError, match="has 2 devices"):
         scheduler.handle(ev.DevicesTaken(0.0, "v100-0", (2,)))
 
 
-def test_a_cluster_that_is_cordoned_whole_runs_what_it_runs_to_the_end() -> None:
-    scenario = nodes_come_and_go(made("shares"))
+def test_fully_cordoned_cluster_finishes_its_running_jobs() -> None:
+    scenario = nodes_come_and_go(make_mechanism("shares"))
     nodes = [node.id for node in scenario.cluster.nodes]
     jobs = [replace(job, arrival_at=0.0, gang=1) for job in scenario.jobs]
     assert len(jobs) == 14 > len(scenario.cluster.node_of) == 12

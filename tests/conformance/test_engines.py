@@ -1,4 +1,4 @@
-"""Every engine keeps what the engine suite asks of it, and the suite bites."""
+"""Every engine passes the conformance suite, and the suite detects violations."""
 
 import asyncio
 import os
@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 
-from fairlead.engines.base import Ended, Order, Report
+from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.engines.ray.engine import RayEngine
 from fairlead.engines.slurm.engine import SlurmEngine
 from fairlead.model.cluster import Cluster, Node
 from fairlead.private_clusters.ray import RayCluster
 from fairlead.private_clusters.slurm import SlurmCluster, missing
-from fairlead.testing.contract import BrokenPromiseError
-from fairlead.testing.engines import ends as engines_ends
-from fairlead.testing.engines import launches as engines_starts
-from fairlead.testing.engines import restarts as engines_lasts
-from fairlead.testing.engines.bench import Rig
+from fairlead.testing.contract import ContractViolationError
+from fairlead.testing.engines import ends, launches, restarts
+from fairlead.testing.engines.harness import EngineFixture
 from fairlead.testing.engines.suite import CHECKS
 
 LOCAL = Cluster(
@@ -40,7 +38,11 @@ def by_name(check: Any) -> str:
 
 @pytest.mark.parametrize("check", CHECKS, ids=by_name)
 def test_local_engine_conforms(check: Any, tmp_path: Path) -> None:
-    check(Rig(make=lambda: LocalEngine(tmp_path / "data", LOCAL), root=tmp_path, cluster=LOCAL))
+    check(
+        EngineFixture(
+            make=lambda: LocalEngine(tmp_path / "data", LOCAL), root=tmp_path, cluster=LOCAL
+        )
+    )
 
 
 # -- Slurm --------------------------------------------------------------------------------------
@@ -57,20 +59,20 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
         cluster.stop()
 
 
-def slurm_rig(slurm: SlurmCluster, root: Path) -> Rig:
+def slurm_fixture(slurm: SlurmCluster, root: Path) -> EngineFixture:
     async def lose(node: str) -> None:
         await asyncio.to_thread(slurm.kill_node, node)
 
-    async def give_back(node: str) -> None:
+    async def return_node(node: str) -> None:
         slurm.start_node(node)
 
-    return Rig(
+    return EngineFixture(
         make=lambda: SlurmEngine(root / "data"),
         root=root,
         cluster=slurm.cluster,
-        leftovers=lambda: slurm.run("squeue", "--noheader", "--format=%j %T").splitlines(),
+        orphans=lambda: slurm.run("squeue", "--noheader", "--format=%j %T").splitlines(),
         lose=lose,
-        give_back=give_back,
+        return_node=return_node,
     )
 
 
@@ -80,34 +82,34 @@ def test_slurm_engine_conforms(
     check: Any, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    slurm.wait_idle()  # to this engine, what the last check's has just stopped is others'
-    check(slurm_rig(slurm, tmp_path))
+    slurm.wait_idle()  # jobs of the previous check would count as taken devices
+    check(slurm_fixture(slurm, tmp_path))
 
 
 # -- Ray ----------------------------------------------------------------------------------------
 
 
-def ray_rig(ray: RayCluster, root: Path) -> Rig:
+def ray_fixture(ray: RayCluster, root: Path) -> EngineFixture:
     async def lose(node: str) -> None:
         await asyncio.to_thread(ray.kill_node, node)
 
-    async def give_back(node: str) -> None:
+    async def return_node(node: str) -> None:
         await asyncio.to_thread(ray.start_node, node)
 
-    return Rig(
+    return EngineFixture(
         make=lambda: RayEngine(root / "data", **ray.options),
         root=root,
         cluster=ray.cluster,
-        leftovers=ray.groups,
+        orphans=ray.groups,
         lose=lose,
-        give_back=give_back,
+        return_node=return_node,
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=by_name)
 def test_ray_engine_conforms(check: Any, ray: RayCluster, tmp_path: Path) -> None:
-    check(ray_rig(ray, tmp_path))
+    check(ray_fixture(ray, tmp_path))
 
 
 # -- the suite itself ---------------------------------------------------------------------------
@@ -115,17 +117,17 @@ def test_ray_engine_conforms(check: Any, ray: RayCluster, tmp_path: Path) -> Non
 
 class ForgetsRacks(LocalEngine):
     async def inventory(self) -> Cluster:
-        found = await super().inventory()
-        return Cluster(tuple(replace(node, rack="") for node in found.nodes))
+        cluster = await super().inventory()
+        return Cluster(tuple(replace(node, rack="") for node in cluster.nodes))
 
 
 class CrowdsOneDevice(LocalEngine):
-    async def launch(self, order: Order) -> None:
+    async def launch(self, order: LaunchOrder) -> None:
         await super().launch(replace(order, devices=(order.devices[0],) * len(order.devices)))
 
 
 class RunsAgain(LocalEngine):
-    async def launch(self, order: Order) -> None:
+    async def launch(self, order: LaunchOrder) -> None:
         shutil.rmtree(self._root / str(order.lease), ignore_errors=True)
         await super().launch(order)
 
@@ -136,7 +138,7 @@ class KillsAtOnce(LocalEngine):
             signal.pidfd_send_signal(self._pidfds[lease], signal.SIGKILL)
 
 
-class SaysNothing(LocalEngine):
+class HidesOutcomes(LocalEngine):
     def reports(self) -> AsyncIterator[Report]:
         return self._only_starts()
 
@@ -147,12 +149,12 @@ class SaysNothing(LocalEngine):
 
 
 class IgnoresTheFence(LocalEngine):
-    async def launch(self, order: Order) -> None:
+    async def launch(self, order: LaunchOrder) -> None:
         await super().launch(replace(order, checkpoint_dir=order.checkpoint_dir + "-other"))
 
 
 class LeavesFilesOpen(LocalEngine):
-    async def launch(self, order: Order) -> None:
+    async def launch(self, order: LaunchOrder) -> None:
         await super().launch(order)
         OPEN.append(os.open("/dev/null", os.O_RDONLY))
 
@@ -161,37 +163,41 @@ OPEN: list[int] = []
 
 
 @pytest.mark.parametrize(
-    ("kind", "check", "said"),
+    ("engine", "check", "message"),
     [
         (
             ForgetsRacks,
-            engines_starts.check_inventory_says_types_counts_nodes_and_racks,
+            launches.check_inventory_is_complete,
             "inventory",
         ),
-        (CrowdsOneDevice, engines_starts.check_gang_over_nodes_meets, "use"),
-        (RunsAgain, engines_starts.check_calls_can_be_repeated, "in vain|ran|starts|differ"),
-        (KillsAtOnce, engines_ends.check_stop_lets_members_save_and_kills_the_deaf, "ended lost"),
-        (SaysNothing, engines_ends.check_ends_are_told_as_they_were, "in vain for the end"),
+        (CrowdsOneDevice, launches.check_gang_over_nodes_connects, "use"),
+        (RunsAgain, launches.check_calls_are_idempotent, "timed out|ran|starts|differ"),
+        (KillsAtOnce, ends.check_stop_grants_the_grace_period_before_killing, "ended lost"),
+        (
+            HidesOutcomes,
+            ends.check_outcomes_are_reported,
+            "timed out after .* waiting for the end",
+        ),
         (
             IgnoresTheFence,
-            engines_ends.check_launch_behind_the_fence_starts_nothing,
-            "in vain|ended",
+            ends.check_fenced_launch_starts_nothing,
+            "timed out|ended",
         ),
         (
             LeavesFilesOpen,
-            engines_lasts.check_fifty_launches_and_stops_leave_nothing_behind,
+            restarts.check_repeated_launches_leak_nothing,
             "open",
         ),
     ],
 )
-def test_suite_finds_what_an_engine_must_not_do(
-    kind: type[LocalEngine], check: Any, said: str, tmp_path: Path
+def test_suite_detects_broken_engines(
+    engine: type[LocalEngine], check: Any, message: str, tmp_path: Path
 ) -> None:
-    rig = Rig(
-        make=lambda: kind(tmp_path / "data", LOCAL), root=tmp_path, cluster=LOCAL, patience_s=4.0
+    fixture = EngineFixture(
+        make=lambda: engine(tmp_path / "data", LOCAL), root=tmp_path, cluster=LOCAL, patience_s=4.0
     )
-    settings = {"rounds": 8} if kind is LeavesFilesOpen else {}
-    with pytest.raises(BrokenPromiseError, match=said):
-        check(rig, **settings)
+    settings = {"rounds": 8} if engine is LeavesFilesOpen else {}
+    with pytest.raises(ContractViolationError, match=message):
+        check(fixture, **settings)
     while OPEN:
         os.close(OPEN.pop())

@@ -1,4 +1,4 @@
-"""Limits under every mechanism: no tenant ever holds more, and what it may not hold others do."""
+"""Tenant limits hold under every mechanism, and other tenants use the rest."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,17 +6,18 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.conformance.registered import NAMES, made
+from tests.conformance.registered import NAMES, make_mechanism
 
 from fairlead.core import Scheduler
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, ComputePlan, Launch
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
-from fairlead.testing.mechanisms.checked import watched
+from fairlead.testing.mechanisms.checked import checked_mechanism
 from fairlead.testing.mechanisms.scenarios import SPEEDS
 
 CLUSTER = Cluster.of({"v100": 8, "p100": 8, "k80": 4}, per_node=4)
@@ -47,50 +48,50 @@ def jobs() -> list[Job]:
     ]
 
 
-def held(scheduler: Scheduler[Any], tenants: Sequence[str], kind: str) -> float:
-    """Return the devices of a kind that tenants' leases hold, parts of packed ones as parts.
+def held(scheduler: Scheduler[Any], tenants: Sequence[str], accelerator: str) -> float:
+    """Return the devices of an accelerator that tenants' leases hold, packed ones in parts.
 
-    Whoever waits for a device that is being vacated has his part of it already.
+    Jobs that wait for a device count as holders of their part.
     """
     leases, cluster = scheduler.leases, scheduler.cluster
-    mine = np.array(
+    slots = np.array(
         [
             slot
-            for slot in leases.staying
+            for slot in leases.active_slots
             if scheduler.jobs.jobs[leases.job[slot]].tenant in tenants
         ]
     )
-    stays = np.isin(leases.holder, leases.staying)
+    stays = np.isin(leases.holder, leases.active_slots)
     shared_by = stays.sum(axis=0)
     np.add.at(shared_by, scheduler.waiting.device, 1)
-    part = np.isin(leases.holder, mine).sum(axis=0) / np.maximum(shared_by, 1)
-    return float(part[cluster.accelerator_of == cluster.accelerators.index(kind)].sum())
+    part = np.isin(leases.holder, slots).sum(axis=0) / np.maximum(shared_by, 1)
+    return float(part[cluster.accelerator_of == cluster.accelerators.index(accelerator)].sum())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_tenant_holds_more_than_its_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    most_seen = most_held(made(name), jobs(), monkeypatch)
+    most_seen = most_held(make_mechanism(name), jobs(), monkeypatch)
     assert most_seen["red", "v100"] == 3.0
 
 
 @pytest.mark.parametrize("name", ["shares", "units", "capacity"])
-def test_limits_count_what_jobs_need_on_each_accelerator(
+def test_limits_count_devices_of_per_accelerator_gangs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs: dict[str, Any] = {"gang": 1, "accelerators": ("v100", "p100"), "gangs": {"p100": 2}}
     listed = [replace(job, **needs) if job.tenant == "red" else job for job in jobs()]
-    most_seen = most_held(made(name), listed, monkeypatch)
+    most_seen = most_held(make_mechanism(name), listed, monkeypatch)
     assert most_seen["red", "p100"] == 2.0
 
 
 def most_held(
     mechanism: Any, listed: Sequence[Job], monkeypatch: pytest.MonkeyPatch
 ) -> dict[tuple[str, str], float]:
-    """Return the most that tenants with a limit ever hold of it, after checking that they may."""
+    """Return the maximum that limited tenants ever hold; assert that it is within the limit."""
     most_seen: dict[tuple[str, str], float] = {}
     handle = Scheduler.handle
 
-    def watching(scheduler: Scheduler[Any], event: ev.Event) -> list[Command]:
+    def checked_handle(scheduler: Scheduler[Any], event: ev.Event) -> list[Command]:
         commands = handle(scheduler, event)
         launched = {
             scheduler.jobs.jobs[job].tenant
@@ -99,38 +100,39 @@ def most_held(
             for job in command.on.job.tolist()
         }
         for tenants, limit in MOST.items():
-            # One whose partner on a device has gone holds all of it, until the next plan.
-            for kind, most in limit.items() if launched & set(tenants) else ():
-                found = held(scheduler, tenants, kind)
-                assert found <= most + 1e-9, f"{tenants} hold {found} {kind}, not {most}"
-                most_seen[tenants[0], kind] = max(most_seen.get((tenants[0], kind), 0.0), found)
+            # A job whose partner has left holds the whole device until the next plan.
+            for accelerator, most in limit.items() if launched & set(tenants) else ():
+                devices = held(scheduler, tenants, accelerator)
+                assert devices <= most + 1e-9, f"{tenants} hold {devices} of {most} {accelerator}"
+                key = tenants[0], accelerator
+                most_seen[key] = max(most_seen.get(key, 0.0), devices)
         return commands
 
-    monkeypatch.setattr(Scheduler, "handle", watching)
+    monkeypatch.setattr(Scheduler, "handle", checked_handle)
     record, _ = simulate(
         Scenario(
             cluster=CLUSTER,
             speeds=SPEEDS,
             jobs=listed,
             tenants=LIMITED,
-            mechanism=watched(mechanism, listed),
+            mechanism=checked_mechanism(mechanism, listed),
         )
     )
     assert not np.isnan(record.finished_at).any()
     return most_seen
 
 
-def test_lowered_limit_takes_the_youngest_leases_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lowered_limit_preempts_the_youngest_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     after: list[float] = []
     handle = Scheduler.handle
 
-    def watching(scheduler: Scheduler[Any], event: ev.Event) -> list[Command]:
+    def checked_handle(scheduler: Scheduler[Any], event: ev.Event) -> list[Command]:
         commands = handle(scheduler, event)
         if isinstance(event, ev.PlanReady) and event.at > 2000.0:
             after.append(held(scheduler, ("blue",), "v100"))
         return commands
 
-    monkeypatch.setattr(Scheduler, "handle", watching)
+    monkeypatch.setattr(Scheduler, "handle", checked_handle)
     listed = [replace(job, tenant="blue", arrival_at=0.0) for job in jobs()]
     listed = [replace(job, id=str(i)) for i, job in enumerate(listed)]
     simulate(
@@ -138,7 +140,7 @@ def test_lowered_limit_takes_the_youngest_leases_back(monkeypatch: pytest.Monkey
             cluster=CLUSTER,
             speeds=SPEEDS,
             jobs=listed,
-            mechanism=made("gandiva-fair"),
+            mechanism=make_mechanism("gandiva-fair"),
             node_events=cast(Any, [ev.TenantChanged(1000.0, Tenant("blue", limit={"v100": 1.0}))]),
         )
     )
@@ -146,7 +148,7 @@ def test_lowered_limit_takes_the_youngest_leases_back(monkeypatch: pytest.Monkey
     assert max(after) <= 1.0
 
 
-def test_what_waits_for_devices_minds_a_limit_that_came_meanwhile() -> None:
+def test_waiting_jobs_respect_a_new_limit() -> None:
     cluster = Cluster.of({"v100": 2}, per_node=2)
     scheduler: Scheduler[Any] = Scheduler(cluster, SPEEDS, Srtf())
     for name, steps in (("long", 9000.0), ("longer", 9900.0)):
@@ -165,8 +167,8 @@ def test_what_waits_for_devices_minds_a_limit_that_came_meanwhile() -> None:
 
 
 def decide(scheduler: Scheduler[Any], at: float) -> None:
-    """Ask for a plan and apply it."""
+    """Compute a plan and apply it."""
     commands = scheduler.handle(ev.PlanDue(at))
-    (asked,) = (one for one in commands if isinstance(one, ComputePlan))
-    plan, memory = scheduler.mechanism.plan(asked.snapshot, asked.memory)
-    scheduler.handle(ev.PlanReady(at, asked.version, plan, memory))
+    (request,) = (command for command in commands if isinstance(command, ComputePlan))
+    plan, memory = scheduler.mechanism.plan(request.snapshot, request.memory)
+    scheduler.handle(ev.PlanReady(at, request.version, plan, memory))

@@ -1,11 +1,13 @@
-"""Every policy and mechanism tells truly whether tenants' weights count under it."""
+"""Every policy and mechanism declares correctly whether tenant weights matter."""
 
 import pytest
 from tests.conformance.registered import FLUID, REALISES
 
-from fairlead.mechanisms.factory import divides_among_tenants, realise
+from fairlead.mechanisms.factory import create_mechanism
+from fairlead.model.capabilities import capabilities_of
 from fairlead.model.cluster import Accelerator, Cluster
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.registry import available
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
@@ -30,19 +32,19 @@ JOBS = [
 
 
 def finished_at(policy: str, weight: float) -> list[float]:
-    """Return when jobs finish with a tenant of this weight beside one of weight 1."""
+    """Return the jobs' finish times for a tenant of this weight beside one of weight 1."""
     scenario = Scenario(
         cluster=CLUSTER,
         speeds=SPEEDS,
         jobs=JOBS,
-        mechanism=realise(policy),
+        mechanism=create_mechanism(policy),
         tenants=(Tenant("red", weight=weight), Tenant("blue")),
     )
-    found: list[float] = simulate(scenario)[0].finished_at.tolist()
-    return found
+    finished: list[float] = simulate(scenario)[0].finished_at.tolist()
+    return finished
 
 
 @pytest.mark.parametrize("policy", DECIDES)
-def test_tenants_weights_count_where_it_is_said_so(policy: str) -> None:
+def test_tenant_weights_matter_where_declared(policy: str) -> None:
     counts = finished_at(policy, 1.0) != finished_at(policy, 4.0)
-    assert counts == divides_among_tenants(realise(policy))
+    assert counts == capabilities_of(create_mechanism(policy)).divides_among_tenants

@@ -1,4 +1,4 @@
-"""Rules with which a server cannot go on: it must say so, and leave the data as they are."""
+"""Scheduling configs that a server must refuse without changing its data."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,51 +7,53 @@ from typing import Any, NoReturn
 from tests.faults.checks.checks import Checks
 
 from fairlead.core.jobs import JobState
-from fairlead.live.driver import Live, Setting
+from fairlead.live.config import LiveConfig
+from fairlead.live.driver import Live
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
-_NO_SPEEDS = SpeedTable({SpeedKey("unheard of", 1, "v100"): 1.0})
+_NO_SPEEDS = SpeedTable({SpeedKey("unknown", 1, "v100"): 1.0})
 
 
-def refuse(open_store: Callable[[], Any], setting: Setting, checks: Checks) -> None:
-    """Try to start under other rules: the old cannot be made any more, or the new run no job."""
-    other = replace(setting.rules, text="other rules")
-    _try(open_store, replace(setting, rules=other, remake=_cannot), checks, lambda _: True)
-    unable = replace(setting.rules, text="no speeds", beliefs=_NO_SPEEDS)
-    _try(open_store, replace(setting, rules=unable), checks, _has_jobs)
+def check_refusals(open_store: Callable[[], Any], config: LiveConfig, checks: Checks) -> None:
+    """Try two unusable configs: the old one cannot be loaded, or the new one runs no job."""
+    other = replace(config.scheduling, text="other config")
+    unloadable = replace(config, scheduling=other, load_scheduling=_fail_to_load)
+    _try(open_store, unloadable, checks, lambda _: True)
+    without_speeds = replace(config.scheduling, text="no speeds", beliefs=_NO_SPEEDS)
+    _try(open_store, replace(config, scheduling=without_speeds), checks, _has_jobs)
 
 
-def _cannot(text: str) -> NoReturn:
-    raise InputError(f"there is no policy {text!r}", fix="install it", field="policy")
+def _fail_to_load(text: str) -> NoReturn:
+    raise InputError(f"unknown: {text!r}", fix="expected an installed policy", field="policy")
 
 
 def _has_jobs(live: Live) -> bool:
     jobs = live.scheduler.jobs
-    waits = (JobState.ACTIVE, JobState.HELD)
-    return any(state in waits for state in jobs.state[: len(jobs)].tolist())
+    waiting = (JobState.ACTIVE, JobState.HELD)
+    return any(state in waiting for state in jobs.state[: len(jobs)].tolist())
 
 
 def _try(
     open_store: Callable[[], Any],
-    setting: Setting,
+    config: LiveConfig,
     checks: Checks,
     must_refuse: Callable[[Live], bool],
 ) -> None:
     store = open_store()
     try:
-        token = store.acquire("a server under other rules")
+        token = store.acquire("a server with another config")
         assert token is not None
         if store.load_state() is None:
-            return  # nothing is written that would have to be read
-        live = Live(store, None, setting, token)  # type: ignore[arg-type]  # it starts nothing
-        live._rebuild()
-        must = must_refuse(live)
-        if must:
-            live._go_by_rules()
+            return  # no persisted state to read
+        live = Live(store, None, config, token)  # type: ignore[arg-type]  # needs no engine
+        live._recover()
+        must_fail = must_refuse(live)
+        if must_fail:
+            live._switch_config()
     except UsageError as error:
-        checks.note(f"a server is refused: {error}")
+        checks.note(f"config refused: {error}")
     else:
-        checks.require(not must, "a server goes on under rules with which it cannot")
+        checks.require(not must_fail, "an unusable scheduling config was accepted")
     finally:
         store.close()

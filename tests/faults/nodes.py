@@ -1,81 +1,103 @@
-"""The nodes of the simulated cluster: cut off, missing, exchanged, joining, used by others."""
+"""Nodes of the simulated cluster: unreachable, missing, replaced, joining, partly taken."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+from tests.faults.checks.checks import Checks
+from tests.faults.machine.machine import Machine
+from tests.faults.machine.virtual_time import VirtualLoop
+from tests.faults.system.jobs import Jobs
+from tests.faults.system.server import Server
 
 from fairlead.model.cluster import Cluster, Node
 
-if TYPE_CHECKING:
-    from tests.faults.world import World
+
+class NodeContext(Protocol):
+    """Parts of the simulated world that node faults affect."""
+
+    loop: VirtualLoop
+    machine: Machine
+    checks: Checks
+    jobs: Jobs
+    quiet: bool
+
+    @property
+    def server(self) -> Server | None:
+        """The running server, None while it is down."""
+
+    def touch(self) -> None:
+        """Mark all running leases as disturbed."""
 
 
 class SimulatedNodes:
-    """What becomes of nodes, and what the engine of the server that is up says of it."""
+    """Changes nodes and reports the changes through the running server's engine."""
 
-    def __init__(self, world: "World", cluster: Cluster) -> None:
+    def __init__(self, world: NodeContext, cluster: Cluster) -> None:
         self._world, self._machine = world, world.machine
         self.cluster = cluster
-        """all that have ever joined, as they were then"""
+        """all nodes that ever joined, with their original devices"""
         self.absent: dict[str, Node | None] = {}
-        """nodes that the engine does not have → what it has under that name, if anything"""
+        """nodes missing from the engine's inventory → replacement of the same name, or None"""
         self.taken_at = 0.0
-        """when others last came or went"""
+        """time of the last change of taken devices"""
         self.cut_until: dict[str, float] = {}
-        """node → when it was last found again"""
+        """node → time of its last reconnection"""
 
-    def has(self) -> Cluster:
-        """Return what the engine has now."""
-        now = (self.absent.get(node.id, node) for node in self.cluster.nodes)
-        return Cluster(tuple(node for node in now if node is not None), self.cluster.details)
+    def inventory(self) -> Cluster:
+        """Return the cluster that the engine reports now."""
+        present = (self.absent.get(node.id, node) for node in self.cluster.nodes)
+        return Cluster(tuple(node for node in present if node is not None), self.cluster.details)
 
     def join_like(self, name: str) -> str:
-        """Have a node join with another's devices; servers that start later find it there."""
+        """Add a node with the devices of another; later servers have it in their inventory."""
         nodes = self.cluster.nodes
-        alike = next(node for node in nodes if node.id == name)
-        node = replace(alike, id=f"{name}-{len(nodes)}")
+        template = next(node for node in nodes if node.id == name)
+        node = replace(template, id=f"{name}-{len(nodes)}")
         self.cluster = self.cluster.with_node(node)
-        self._tell(node)
+        self._announce(node)
         return node.id
 
-    def miss(self, name: str, for_s: float, *, exchanged: bool) -> None:
-        """Have the engine be without a node, or with another of its name, when it starts next."""
-        away = self._machine.cut | self._world.checks.may_be_removed | set(self.absent)
-        there = {node.id: node for node in self.cluster.nodes if node.id not in away}
-        if name not in there or len(there) < 2 or self._world.quiet:
-            return  # without a node that it knows a server does not start
-        node = there[name]
+    def hide_node(self, name: str, for_s: float, *, replaced: bool) -> None:
+        """Hide a node, or replace it by another of its name, at the engine's next start."""
+        unavailable = (
+            self._machine.unreachable | self._world.checks.may_be_removed | set(self.absent)
+        )
+        available = {node.id: node for node in self.cluster.nodes if node.id not in unavailable}
+        if name not in available or len(available) < 2 or self._world.quiet:
+            return  # a server needs at least one known node to start
+        node = available[name]
         other = replace(node, devices=(*node.devices, node.devices[0]))
-        self.absent[name] = other if exchanged else None
+        self.absent[name] = other if replaced else None
         self._world.loop.call_later(for_s, self.unhide_node, name)
 
     def unhide_node(self, name: str) -> None:
-        """Have the engine find a node that it was without."""
+        """Return a hidden node to the engine's inventory."""
         if name in self.absent:
             del self.absent[name]
-            self._tell(next(node for node in self.cluster.nodes if node.id == name))
+            self._announce(next(node for node in self.cluster.nodes if node.id == name))
 
-    def _tell(self, node: Node) -> None:
+    def _announce(self, node: Node) -> None:
         if self._world.server is not None:
-            self._world.server.absent.discard(node.id)  # it may not have asked yet who is there
+            self._world.server.absent.discard(node.id)  # its inventory may still be pending
             self._world.server.engine.join(node)
 
     def take(self, name: str, numbers: tuple[int, ...]) -> None:
-        """Have others hold these devices of a node, and none of its others."""
+        """Set the devices of a node that users outside Fairlead hold."""
         self._machine.taken[name] = numbers
         self.taken_at = self._world.loop.time()
         if self._world.server is not None:
             self._world.server.engine.take(name, numbers)
 
     def cut(self, name: str, for_s: float) -> None:
-        """Have nobody reach a node for a while; the engine gives up what runs there."""
+        """Disconnect a node for a while; the engine reports its leases as lost."""
         world = self._world
-        if name in self._machine.cut or name in self.absent or world.quiet:
+        if name in self._machine.unreachable or name in self.absent or world.quiet:
             return
         world.touch()
-        self._machine.cut.add(name)
-        # The engine ends the parts of gangs that it reaches; those that did not begin never do.
-        members = [one for one in world.jobs.members() if name in one.nodes]
-        begun = {one.lease for one in members}
+        self._machine.unreachable.add(name)
+        # The engine kills reachable members of affected gangs; gangs that have not begun never do.
+        members = [member for member in world.jobs.members() if name in member.nodes]
+        begun = {member.lease for member in members}
         for keeper in world.jobs.keepers():
             if name in keeper.nodes and len(keeper.nodes) > 1 and keeper.lease not in begun:
                 self._machine.kill(keeper)
@@ -87,20 +109,20 @@ class SimulatedNodes:
         world.loop.call_later(for_s, self.find, name)
 
     def find(self, name: str) -> None:
-        """Reach a node again: the engine ends what it gave up there, then reports it."""
-        if name not in self._machine.cut:
+        """Reconnect a node: the engine stops its lost leases, then reports the node."""
+        if name not in self._machine.unreachable:
             return
         world = self._world
         world.touch()
-        self._machine.cut.discard(name)
+        self._machine.unreachable.discard(name)
         self.cut_until[name] = world.loop.time()
         if world.server is not None:
-            world.server.engine.cut.discard(name)
+            world.server.engine.unreachable.discard(name)
             world.loop.call_soon(world.server.engine.find, name)
 
     def heal(self) -> None:
-        """Have all nodes there, and all their devices to itself."""
-        for name in sorted(self._machine.cut):
+        """Reconnect and unhide all nodes, and release all taken devices."""
+        for name in sorted(self._machine.unreachable):
             self.find(name)
         for name in sorted(self.absent):
             self.unhide_node(name)

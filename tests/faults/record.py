@@ -1,4 +1,4 @@
-"""What has really happened in a run, against which all that is claimed is held."""
+"""Ground truth of a run, against which the checks compare the server's claims."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -8,12 +8,12 @@ from functools import cache
 from tests.faults.machine.machine import Process
 
 CHECKPOINT_S = 2.5
-"""how often jobs of one member save their state"""
+"""seconds between checkpoints of single-member jobs"""
 
 
 @cache
 def chain(steps: int) -> int:
-    """Return a number that only these steps, each made once and in order, lead to."""
+    """Return a number that proves these steps were made once each and in order."""
     value = 0
     for i in range(steps):
         value = (value * 1_103_515_245 + i + 12_345) & 0x7FFF_FFFF
@@ -21,98 +21,98 @@ def chain(steps: int) -> int:
 
 
 @dataclass
-class Truth:
-    """What has really become of one job."""
+class JobTruth:
+    """True state of one job."""
 
     total: int
     gang: int
     accelerators: Mapping[str, int] | None
-    """those it may use → devices that it needs there; None: its gang of any"""
+    """allowed accelerators → devices needed there; None: its gang on any"""
     train: bool
-    """it uses the library"""
+    """whether it uses the job library"""
     committed: int = 0
-    """steps in the checkpoint in force"""
+    """steps in the committed checkpoint"""
     committed_by: int = -1
     committed_ranks: int = 0
-    """members that have saved their part of it"""
+    """number of members with a part in that checkpoint"""
     committed_at: float = 0.0
     fence: int = -1
     counted: float = 0.0
     """steps that the scheduler counts as saved"""
-    written: float = 0.0
-    """the same, as far as the store has it"""
+    persisted: float = 0.0
+    """the same, as persisted in the store"""
     crashes: int = 0
-    """how often its processes were made to fail, or could not start"""
+    """number of injected crashes and failed starts"""
 
 
 @dataclass
-class Record:
-    """The truth as the simulation knows it, and the first promise that it shows to be broken."""
+class RunRecord:
+    """Ground truth of the simulated cluster, and the first violation."""
 
     stop: Callable[[], None]
     now: Callable[[], float]
     violation: str | None = None
     events: int = 0
-    truth: dict[str, Truth] = field(default_factory=dict)
+    truth: dict[str, JobTruth] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     may_be_cancelled: set[str] = field(default_factory=set)
-    """whose cancellation was asked for; the answer may have been lost"""
+    """jobs with a cancel request; its answer may have been lost"""
     held: set[str] = field(default_factory=set)
     may_be_held: set[str] = field(default_factory=set)
     drained: set[str] = field(default_factory=set)
     cordoned: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
-    """nodes that an operator has given up for good"""
+    """nodes that an operator has removed"""
     may_be_removed: set[str] = field(default_factory=set)
     down: set[str] = field(default_factory=set)
-    """nodes that the engine does not reach, as far as the scheduler was told"""
-    down_written: set[str] = field(default_factory=set)
-    """the same, as far as the store holds it"""
+    """nodes reported to the scheduler as unreachable"""
+    down_persisted: set[str] = field(default_factory=set)
+    """the same, as persisted in the store"""
     missing: set[str] = field(default_factory=set)
-    """nodes that the engine did not have when the scheduler was last told of all"""
+    """nodes absent from the last inventory"""
     undone: Counter[str] = field(default_factory=Counter)
-    """job or node → how often its release or return was asked for"""
-    turned: set[str] = field(default_factory=set)
-    """nodes that an operator has ever wanted down"""
+    """job or node → number of resume or return requests"""
+    ever_closed: set[str] = field(default_factory=set)
+    """nodes that an operator has ever drained or cordoned"""
     taken: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """node → which of its devices others hold, as far as the scheduler was told"""
-    taken_written: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """the same, as far as the store holds it"""
+    """node → its taken devices, as reported to the scheduler"""
+    taken_persisted: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """the same, as persisted in the store"""
     weights: dict[str, float] = field(default_factory=dict)
     made: dict[int, int] = field(default_factory=dict)
     """lease → steps in the memory of its first rank"""
     disk_was_full: bool = False
     times: dict[int, tuple[str, float, float]] = field(default_factory=dict)
-    """lease → its job, when it was launched, and when it ended"""
+    """lease → job, launch time, end time"""
     touched: set[int] = field(default_factory=set)
-    """leases during whose life something went wrong"""
+    """leases disturbed by a fault"""
     crashed: set[int] = field(default_factory=set)
-    """leases of which a member was made to die, if it did not leave in that moment"""
+    """leases with a killed member, unless it was just leaving"""
     died: set[int] = field(default_factory=set)
-    """those of which one did die, before any had left"""
+    """leases of which a member died before any had left"""
     left: set[int] = field(default_factory=set)
     """leases of which a member had left before any died"""
-    parting: dict[int, dict[int, int]] = field(default_factory=dict)
-    """leases whose gangs leave → rank → after how many steps, as it has told the others"""
+    leaving_gangs: dict[int, dict[int, int]] = field(default_factory=dict)
+    """leases whose gangs leave → rank → last step that the rank announced"""
     not_started: dict[int, str] = field(default_factory=dict)
-    """leases of which a member could not start → whether the job failed or only is lost"""
+    """leases with a member that failed to start → expected outcome"""
     broken_at: dict[int, float] = field(default_factory=dict)
-    """lease → when the first member of its gang was gone before its time"""
+    """lease → time when the first member of its gang ended prematurely"""
     devices: dict[tuple[str, int], Process] = field(default_factory=dict)
     trace: list[tuple[float, *tuple[object, ...]]] = field(default_factory=list)
-    """what happened, and what followed from it"""
+    """time, event, and the commands that followed"""
 
     def require(self, holds: object, problem: str) -> None:
-        """Note the first violation and end the run."""
+        """Record the first violation and end the run."""
         if not holds and self.violation is None:
             self.violation = f"at {self.now():.3f} s: {problem}"
             self.stop()
 
     def note(self, *what: object) -> None:
-        """Remember what happened, for whoever replays this run."""
+        """Append to the trace that a replay prints."""
         self.trace.append((self.now(), *what))
 
     def touch(self, leases: Iterable[int]) -> None:
-        """Note that something went wrong for these leases."""
+        """Mark these leases as disturbed by a fault."""
         self.touched.update(leases)

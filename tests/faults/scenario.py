@@ -1,4 +1,4 @@
-"""From a seed to a small cluster, its jobs, and all that goes wrong."""
+"""Derives a small cluster, its jobs and its faults from a seed."""
 
 import random
 from dataclasses import dataclass, field
@@ -7,28 +7,29 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairlead.live.job_spec import JobSpec
-from fairlead.live.scheduling_config import Rules
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.mechanisms.capacity import Capacity
 from fairlead.mechanisms.shares import Shares
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.mechanisms.tiresias import Tiresias
 from fairlead.model.arrays import IntArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
-from fairlead.placement import move
+from fairlead.placement import plan_moves
 from fairlead.policies.isolated import Isolated
 
-KINDS = ("v100", "k80")
+ACCELERATORS = ("v100", "k80")
 SPEEDS = SpeedTable(
     {
-        SpeedKey(name, gang, kind): speed * gang**0.5
+        SpeedKey(name, gang, accelerator): speed * gang**0.5
         for name, row in {"big": (4.0, 1.0), "small": (3.0, 2.0)}.items()
         for gang in (1, 2)
-        for kind, speed in zip(KINDS, row, strict=True)
+        for accelerator, speed in zip(ACCELERATORS, row, strict=True)
     }
 )
 _OTHER_SPEEDS = SpeedTable(dict.fromkeys(SPEEDS.steps_per_s, 2.0))
@@ -36,15 +37,21 @@ _ROUNDS_S = (2.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0, 30.0)
 FAULTS = (
     *("server dies", "server dies", "server dies at a gate", "server dies at a gate"),
     *("server stops", "store fails", "power fails", "member dies", "member dies"),
-    *("keeper dies", "gang dies", "job is cut off", "node is cut off", "node is cut off"),
-    *("others come", "others come", "server dies at a stop", "keeper begins late"),
+    *(
+        "keeper dies",
+        "gang dies",
+        "job is disconnected",
+        "node is disconnected",
+        "node is disconnected",
+    ),
+    *("devices are taken", "devices are taken", "server dies at a stop", "keeper begins late"),
     *("process dies at a point", "process dies at a point", "node joins"),
     *("file is damaged", "node is back before the server", "no descriptor is left"),
     *("disk is full", "clock jumps", "time stalls", "job is slow", "job cannot start"),
     *("job cannot start", "server dies as a keeper begins", "another server starts"),
     *("node blinks", "node blinks", "node is missing", "node is missing", "server is refused"),
     *(
-        "node is taken back too early",
+        "node is returned too early",
         "planner fails",
         "node closes as a plan is made",
         "node closes as a plan is made",
@@ -64,45 +71,45 @@ ENDLESS = JobSpec(
     retries=1000,
     grace_s=5.0,
 )
-"""a job without the library that goes on until it is cancelled"""
+"""a job without the job library that runs until it is cancelled"""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong or that somebody does, and for how long."""
+    """One injected fault or operator action."""
 
     at: float
     what: str
     for_s: float
     pick: float
-    """in [0, 1): whom it hits"""
+    """number in [0, 1) that selects the target"""
 
 
 @dataclass
 class Scenario:
-    """All that a seed decides beforehand."""
+    """Everything that a seed determines in advance."""
 
     seed: int
     cluster: Cluster
-    rules: tuple[Rules, ...]
-    """what servers go by, each of them by the next"""
+    configs: tuple[SchedulingConfig, ...]
+    """scheduling configs of consecutive servers, used in turn"""
     round_s: float
     limits: dict[str, dict[str, float]]
-    """tenant → accelerator → devices of which it never holds more"""
+    """tenant → accelerator → maximum devices"""
     jobs: list[tuple[float, JobSpec]]
-    happenings: list[Fault]
+    faults: list[Fault]
     trouble: float
-    """how likely calls and messages are late, lost or doubled"""
+    """probability that a call or message is late, lost or duplicated"""
     slow_disk: float
     events_per_state: int
     quiet_at: float
-    """from then on nothing goes wrong any more"""
+    """time after which no fault is injected"""
     real_store: bool
     rng: random.Random = field(repr=False)
 
 
 def scenario(seed: int) -> Scenario:
-    """Return what happens under a seed, always the same."""
+    """Return the scenario of a seed; equal seeds give equal scenarios."""
     rng = random.Random(seed)
     mechanism = _mechanism(rng, round_s := rng.choice(_ROUNDS_S))
     limits = {"red": {"v100": 1.0}} if rng.random() < 0.2 else {}
@@ -112,7 +119,7 @@ def scenario(seed: int) -> Scenario:
             (rng.choice((0.0, rng.uniform(0.0, 8.0))), _job(rng, counts, mechanism, limits))
             for _ in range(_few(rng))
         ),
-        key=lambda one: one[0],
+        key=lambda job: job[0],
     )
     if rng.random() < 0.15:
         jobs.insert(0, (0.0, ENDLESS))
@@ -121,21 +128,21 @@ def scenario(seed: int) -> Scenario:
     n_faults = rng.choice((0, 1, 1, 2, 3, 4))
     whats = [rng.choice(FAULTS) for _ in range(n_faults)]
     whats += [rng.choice(ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
-    happenings = sorted(
+    faults = sorted(
         (
             Fault(rng.uniform(0.0, quiet_at), what, rng.uniform(0.5, 8.0), rng.random())
             for what in whats
         ),
-        key=lambda one: one.at,
+        key=lambda fault: fault.at,
     )
     plan = Scenario(
         seed=seed,
         cluster=Cluster.of(counts, per_node=rng.choice((1, 1, 2))),
-        rules=(),
+        configs=(),
         round_s=round_s,
         limits=limits,
         jobs=jobs,
-        happenings=happenings,
+        faults=faults,
         trouble=0.0 if calm else rng.choice((0.02, 0.2)),
         slow_disk=0.0 if calm else rng.choice((0.0, 0.2)),
         events_per_state=rng.choice((7, 25, 10_000)),
@@ -143,26 +150,32 @@ def scenario(seed: int) -> Scenario:
         real_store=seed % 25 == 7,
         rng=rng,
     )
-    plan.rules = _rules(seed, mechanism, round_s * rng.choice((0.0, 0.25)))
+    plan.configs = _configs(seed, mechanism, round_s * rng.choice((0.0, 0.25)))
     return plan
 
 
-def _rules(seed: int, mechanism: Any, plan_lead_s: float) -> tuple[Rules, ...]:
-    """Return what servers go by: mostly the same, now and then another mechanism or other speeds.
+def _configs(seed: int, mechanism: Any, plan_lead_s: float) -> tuple[SchedulingConfig, ...]:
+    """Return the servers' configs: mostly one, sometimes a second mechanism or speed table.
 
-    What keeps nothing of its work is moved no more often than under the first.
+    Jobs without checkpoints are moved no more often than under the first config.
     """
     rng = random.Random(f"rules of {seed}")
-    made = [(SPEEDS, mechanism)]
+    choices = [(SPEEDS, mechanism)]
     if rng.random() < 0.25:
         round_s = mechanism.round_s
-        others = [Srtf(round_s), Tiresias(round_s=round_s, threshold_s=3.0), Capacity(round_s)]
-        if isinstance(mechanism, Turns | Shares):
-            others += [Turns(round_s), Shares(policy=Isolated(), round_s=round_s)]
-        made.append((rng.choice((SPEEDS, _OTHER_SPEEDS)), rng.choice(others)))
+        alternatives = [
+            Srtf(round_s),
+            Tiresias(round_s=round_s, threshold_s=3.0),
+            Capacity(round_s),
+        ]
+        if isinstance(mechanism, LeastServedFirst | Shares):
+            alternatives += [LeastServedFirst(round_s), Shares(policy=Isolated(), round_s=round_s)]
+        choices.append((rng.choice((SPEEDS, _OTHER_SPEEDS)), rng.choice(alternatives)))
     return tuple(
-        Rules(beliefs=speeds, mechanism=one, plan_lead_s=plan_lead_s, text=str(number))
-        for number, (speeds, one) in enumerate(made)
+        SchedulingConfig(
+            beliefs=speeds, mechanism=chosen, plan_lead_s=plan_lead_s, text=str(number)
+        )
+        for number, (speeds, chosen) in enumerate(choices)
     )
 
 
@@ -173,20 +186,22 @@ def _few(rng: random.Random) -> int:
 def _job(
     rng: random.Random, counts: dict[str, int], mechanism: Any, limits: dict[str, Any]
 ) -> JobSpec:
-    # Some gangs would never fit into the limits.
+    # Gangs of two might never fit into a tenant's limits.
     gang = 2 if not limits and max(counts.values()) > 1 and rng.random() < 0.3 else 1
-    fits = [kind for kind in KINDS if counts[kind] >= gang]
+    fits = [accelerator for accelerator in ACCELERATORS if counts[accelerator] >= gang]
     only: tuple[str, ...] | None = (rng.choice(fits),) if rng.random() < 0.15 else None
     if gang == 1 and not limits and max(counts.values()) > 1 and rng.random() < 0.12:
-        # One device of one kind does as much for it as two of another.
-        kind = rng.choice([kind for kind in KINDS if counts[kind] > 1])
-        only = (*(one for one in KINDS if one != kind), f"{kind}=2")
+        # The job needs one device of one accelerator or two of the other.
+        double = rng.choice([name for name in ACCELERATORS if counts[name] > 1])
+        only = (*(name for name in ACCELERATORS if name != double), f"{double}=2")
     steps = rng.randint(10, 30) if rng.random() < 0.2 else rng.randint(3, 14)
     shell = rng.random() < 0.15
-    # What keeps nothing of its work must not be moved again and again.
-    lasts_s = 1.0 if isinstance(mechanism, Turns | Shares) else rng.choice((2.0, 40.0))
+    # A job without checkpoints must not be moved repeatedly.
+    duration_s = (
+        1.0 if isinstance(mechanism, LeastServedFirst | Shares) else rng.choice((2.0, 40.0))
+    )
     return JobSpec(
-        command=("shell", f"{lasts_s:g}") if shell else ("train",),
+        command=("shell", f"{duration_s:g}") if shell else ("train",),
         tenant=rng.choice(("red", "blue")),
         workload=rng.choice(("big", "small")),
         gang=gang,
@@ -200,36 +215,36 @@ def _job(
 
 
 def _mechanism(rng: random.Random, round_s: float) -> Any:
-    kind = rng.random()
-    if kind < 0.6:
-        return Turns(round_s=round_s)
-    if kind < 0.75:
+    draw = rng.random()
+    if draw < 0.6:
+        return LeastServedFirst(round_s=round_s)
+    if draw < 0.75:
         return Srtf(round_s=round_s)
-    if kind < 0.85:
+    if draw < 0.85:
         return Tiresias(round_s=round_s, threshold_s=3.0)
-    if kind < 0.92:
+    if draw < 0.92:
         return Capacity(round_s=round_s)
     return Shares(policy=Isolated(), round_s=round_s)
 
 
 @dataclass(frozen=True)
-class Turns:
-    """Runs those who have had least time so far: jobs stop and move in nearly every round."""
+class LeastServedFirst:
+    """Serves the jobs with the least device time first; jobs move in nearly every round."""
 
-    takes_alternatives: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True)
     round_s: float
 
     def initial(self) -> None:
-        """Return nothing: the time that jobs have had is all it goes by."""
+        """Return no memory: the received time in the snapshot suffices."""
 
     def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
-        """Return the jobs that have had least time."""
+        """Return a plan that runs the jobs with the least device time."""
         until = snap.starts_at + self.round_s
         wanted = serve_preemptively(snap, _least_served(snap), fastest=True)
-        return Plan(*move(snap, wanted), until, until), memory
+        return Plan(*plan_moves(snap, wanted), until, until), memory
 
     def refill(self, snap: Snapshot, memory: None, idle: IntArray) -> Placements:
-        """Return waiting jobs in the same order for devices that have fallen idle."""
+        """Return waiting jobs in the same order for idle devices."""
         del memory
         return serve_idle_devices(snap, _least_served(snap), idle, fastest=True)
 

@@ -1,120 +1,91 @@
-"""The world of one run: a machine, its disk and network, and servers that come and go."""
+"""One simulated cluster: machine, disk, network, nodes, and servers that crash and restart."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.faults.bad_config import refuse
 from tests.faults.checks.checks import Checks
 from tests.faults.injection import FAULT_HANDLERS
-from tests.faults.liveness import Watch
+from tests.faults.liveness import LivenessChecker
 from tests.faults.machine.disk import Disk
 from tests.faults.machine.machine import Machine, Process
 from tests.faults.machine.network import Network
 from tests.faults.machine.virtual_time import StalledError, VirtualLoop
 from tests.faults.nodes import SimulatedNodes
-from tests.faults.operators import (
-    cancel,
-    give_back,
-    release,
-    set_tenant,
-    submit,
-)
-from tests.faults.record import CHECKPOINT_S
-from tests.faults.scenario import (
-    ENDLESS,
-    SPEEDS,
-    Fault,
-    Scenario,
-)
+from tests.faults.operators import cancel, resume, return_node, set_tenant, submit
+from tests.faults.scenario import ENDLESS, Fault, Scenario
+from tests.faults.servers import ServerLifecycle
 from tests.faults.system.jobs import Jobs
 from tests.faults.system.patches import on_simulated_machine
 from tests.faults.system.server import Server, ServerDiedError
-from tests.faults.system.store import Memory, MemoryStore
 
 from fairlead.core.jobs import JobState
-from fairlead.live.driver import Setting
-from fairlead.live.job_spec import JobSpec
-from fairlead.model.errors import FairleadError, ProtocolError
-from fairlead.model.lease import SLOTS
-from fairlead.server.access.rate_limits import Limits, RateLimiters
-from fairlead.server.access.tokens import AuthError, Tokens
-from fairlead.server.api.renewals import renewed
-from fairlead.server.api.schemas import Renewal
-from fairlead.store import Store
+from fairlead.model.lease import SLOT_LIMIT
 
-_LONGEST_S = 2000.0
-"""of virtual time until all jobs must have ended"""
-_TIDIES_S = 2.0
-"""in which a server clears away what is left of leases that have ended"""
-_RETURNS_S = 60
-"""in which all nodes are used again"""
-_SOON_S = 1.5
-"""in which a member finds a server that is up again"""
+_MAX_RUN_S = 2000.0
+"""virtual seconds after which all jobs must have ended"""
+_CLEANUP_S = 2.0
+"""seconds within which a server removes the files of ended leases"""
+_NODES_RETURN_S = 60
+"""seconds after the last fault within which all nodes are used again"""
 _EPOCH = 1_700_000_000.0
 
 
-class World:
-    """One simulated cluster and what happens to it."""
+class FaultWorld:
+    """Runs one scenario: starts the server, submits the jobs, injects the faults, checks."""
 
     def __init__(self, plan: Scenario, home: Path) -> None:
         self.plan = plan
         self.rng = plan.rng
+        self.home = home
         self.loop = VirtualLoop()
         self.machine = Machine(self.loop, self.rng)
         self.checks = Checks(self.loop.stop, self.loop.time)
         self.network = Network(self.machine, self.rng)
         self.disk = Disk(self.machine, self.rng)
         self.jobs = Jobs(self.machine, self.checks, self.rng)
-        self.memory = Memory()
-        self.home = home
         self.wall_offset = _EPOCH
-        self.server: Server | None = None
-        self._last: Server | None = None
-        self._tokens = Tokens({}, b"a secret")
-        self._tried: set[int] = set()
-        """leases of which a renewal with a wrong token was tried"""
-        self._gates = RateLimiters(Limits(), self.loop.time)
         self.background: set[asyncio.Task[None]] = set()
         self.quiet = False
-        self.nodes = SimulatedNodes(self, plan.cluster)
-        self._watch = Watch(self)
+        """whether fault injection has stopped"""
         self.dies_at_begin: float | None = None
-        """for how long the server is away when the next keeper has begun, and started nobody"""
-        self.tries_other_configs = False
-        """whether somebody tries to start the next server under rules that it must refuse"""
+        """downtime of the server after it is killed as the next keeper begins"""
+        self.refuse_next_config = False
+        """whether a start with unusable scheduling configs precedes the next server"""
         self.dies_at_point: int | None = None
-        """how many more named points keepers and jobs pass before one dies there"""
-        self.setting = Setting(
-            cluster=plan.cluster,
-            rules=plan.rules[0],
-            remake=lambda text: next(one for one in plan.rules if one.text == text),
-            data=home,
-            environment=self._environment,
-        )
-        self.disk.slow = plan.slow_disk
-        self.network.trouble = plan.trouble
+        """named points that keepers and jobs pass before one of them is killed there"""
+        self.nodes = SimulatedNodes(self, plan.cluster)
+        self.servers = ServerLifecycle(self)
+        self._liveness = LivenessChecker(self)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Set initial delays and route the callbacks of disk, network, machine and jobs."""
+        self.disk.slow = self.plan.slow_disk
+        self.network.trouble = self.plan.trouble
         self.disk.on_replace = lambda path: self.checks.jobs.replaced(path, self.machine.me)
         self.disk.on_write = lambda path: self.checks.jobs.written(path, self.machine.me)
-        self.network.on_trouble = self.disk.on_full = self._touch_one
+        self.network.on_trouble = self.disk.on_full = self._touch_process
         self.disk.on_server = self._gate
-        self.machine.on_missed_stop = lambda one: self.checks.require(
-            False, f"{one.name} was not told that it is to stop"
+        self.machine.on_missed_stop = lambda member: self.checks.require(
+            False, f"{member.name}: the stop signal was not forwarded"
         )
-        self.jobs.asked = self._asked
+        self.jobs.leave_requested = self._leave_requested
         self.jobs.cut_node = lambda node, for_s: self.loop.call_soon(self.nodes.cut, node, for_s)
         self.jobs.cancel = lambda job, after_s: self.loop.call_later(
             after_s, self.client, cancel, job
         )
         self.loop.set_exception_handler(self._unexpected)
 
+    @property
+    def server(self) -> Server | None:
+        """The running server, None while it is down."""
+        return self.servers.server
+
     def run(self) -> None:
-        """Let everything happen."""
-        shims = on_simulated_machine(
+        """Run the scenario to its end or to the first violation."""
+        patches = on_simulated_machine(
             self.machine,
             self.disk,
             self.network,
@@ -124,12 +95,12 @@ class World:
             events_per_state=self.plan.events_per_state,
         )
         asyncio.set_event_loop(self.loop)
-        with shims:
+        with patches:
             try:
                 main = self.loop.create_task(self._main())
                 self.loop.run_until_complete(main)
             except StalledError as error:
-                self.loop.count_anew()
+                self.loop.reset_turns()
                 self.checks.require(False, str(error))
             except RuntimeError:  # the loop was stopped at a violation
                 assert self.checks.violation is not None
@@ -140,13 +111,13 @@ class World:
         self.touch()
         self.machine.end_all()
         if self.server is not None:
-            self._drop_server()
+            self.servers.drop()
         pending = asyncio.all_tasks(self.loop)
         for task in pending:
             task.cancel()
         self.checks.stop = lambda: None
         self.loop.call_soon(self.loop.stop)
-        self.loop.run_forever()  # whether it was to stop or not, it has now
+        self.loop.run_forever()  # consumes a pending stop request
         self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         asyncio.set_event_loop(None)
@@ -154,56 +125,60 @@ class World:
 
     async def _main(self) -> None:
         plan, loop = self.plan, self.loop
-        self._start_server()
+        self.servers.start()
         for name in sorted(plan.limits):
             self.client(set_tenant, name, 1.0)
         for at, spec in plan.jobs:
             loop.call_at(at, self.client, submit, spec)
-        for happening in plan.happenings:
-            loop.call_at(happening.at, self._happen, happening)
-        self._watch.look()
+        for fault in plan.faults:
+            loop.call_at(fault.at, self._inject, fault)
+        self._liveness.check()
         await asyncio.sleep(plan.quiet_at)
         self._heal()
         while not (self._all_ended() and self._all_known()):
-            if loop.time() > _LONGEST_S:
+            if loop.time() > _MAX_RUN_S:
                 assert self.server is not None
                 self.checks.require(not self.server.clients, "a call was never answered")
-                self.checks.server.ended(self.server.live, self._known())
+                self.checks.server.ended(self.server.live, self._node_ids())
                 return
             await asyncio.sleep(1.0)
             self._cancel_endless()
         server = self.server
         assert server is not None
-        self.checks.server.ended(server.live, self._known())
-        await asyncio.sleep(_TIDIES_S)
-        await self._all_used()
+        self.checks.server.ended(server.live, self._node_ids())
+        await asyncio.sleep(_CLEANUP_S)
+        await self._check_all_used()
         if self.server is server:
-            keepers = self.machine.keepers.values()
-            late = loop.time() - _TIDIES_S
-            there = {one.lease for one in keepers if one.alive or one.ended_at > late}
-            there |= server.engine.given_up | set(server.live.leases)
-            mine = [one for one in keepers if one.started_by == server.number]
-            self.checks.server.nothing_left(self.home / "leases", there, mine)
+            self._check_clean(server)
 
-    def _known(self) -> set[str]:
+    def _check_clean(self, server: Server) -> None:
+        """Require that ended leases have left no files and no unreaped keepers."""
+        keepers = self.machine.keepers.values()
+        late = self.loop.time() - _CLEANUP_S
+        allowed = {keeper.lease for keeper in keepers if keeper.alive or keeper.ended_at > late}
+        allowed |= server.engine.lost_leases | set(server.live.leases)
+        children = [keeper for keeper in keepers if keeper.started_by == server.number]
+        self.checks.server.nothing_left(self.home / "leases", allowed, children)
+
+    def _node_ids(self) -> set[str]:
         return {node.id for node in self.nodes.cluster.nodes}
 
     def _all_known(self) -> bool:
         assert self.server is not None
         known = {node.id for node in self.server.live.scheduler.cluster.nodes}
-        return self._known() <= known
+        return self._node_ids() <= known
 
-    async def _all_used(self) -> None:
-        """Require that no node is lost for ever: all are used again soon."""
-        for _ in range(_RETURNS_S):
+    async def _check_all_used(self) -> None:
+        """Require that all nodes are used again soon."""
+        for _ in range(_NODES_RETURN_S):
             server = self.server
             if server is not None and server.started and self.checks.server.all_used(server.live):
                 return
             await asyncio.sleep(1.0)
-        self.checks.require(False, "a node that is there is never used again")
+        self.checks.require(False, "an available node is never used again")
 
     def _cancel_endless(self) -> None:
-        """End the jobs that would never do so themselves."""
+        """Cancel the jobs that would never end."""
         if self.server is None or not self.server.started:
             return
         live = self.server.live
@@ -214,20 +189,20 @@ class World:
             if live.scheduler.jobs.state[number] in (JobState.ACTIVE, JobState.HELD):
                 self.client(cancel, job_id)
 
-    def _happen(self, happening: Fault) -> None:
-        self.checks.note(happening)
-        FAULT_HANDLERS[happening.what](self, happening)
+    def _inject(self, fault: Fault) -> None:
+        self.checks.note(fault)
+        FAULT_HANDLERS[fault.what](self, fault)
 
     def _all_ended(self) -> bool:
         server = self.server
         if server is None or not server.started or server.clients:
             return False
         jobs = server.live.scheduler.jobs
-        waits = (JobState.ACTIVE, JobState.HELD)
-        return not any(state in waits for state in jobs.state[: len(jobs)].tolist())
+        waiting = (JobState.ACTIVE, JobState.HELD)
+        return not any(state in waiting for state in jobs.state[: len(jobs)].tolist())
 
     def _heal(self) -> None:
-        """Let nothing go wrong from now on, and undo what operators have asked for."""
+        """Stop fault injection and undo suspensions, drains and cordons."""
         self.quiet = True
         self.disk.full = False
         self.disk.slow = self.network.trouble = 0.0
@@ -241,156 +216,54 @@ class World:
             self.server.dies_at = self.server.next_write = None
             self.server.dies_at_stop, self.server.plans_fail = False, 0
             self.server.on_moves = None
-        # Also those whose release or return was under way when a server died.
-        for node in sorted(self.checks.turned):
-            self.client(give_back, node)
+        # Includes jobs and nodes whose resume or return was in flight when a server died.
+        for node in sorted(self.checks.ever_closed):
+            self.client(return_node, node)
         for job_id in sorted(self.checks.may_be_held):
-            self.client(release, job_id)
+            self.client(resume, job_id)
 
-    # -- the server -----------------------------------------------------------------------------
-
-    def _environment(self, lease: int, spec: JobSpec, kinds: tuple[str, ...]) -> dict[str, str]:
-        return {
-            "FAIRLEAD_URL": "http://simulated",
-            "FAIRLEAD_JOB_TOKEN": self._tokens.lease_token(lease),
-            "FAIRLEAD_LEASE_S": f"{2 * self.plan.round_s:g}",
-            "FAIRLEAD_EMULATED_STEPS_PER_S": f"{SPEEDS.speed(spec.workload, kinds):.17g}",
-            "FAIRLEAD_CHECKPOINT_S": f"{CHECKPOINT_S:g}",
-        }
-
-    def _start_server(self) -> None:
-        if self.server is not None:
-            return
-        if self.tries_other_configs:
-            self.tries_other_configs = False
-            refuse(self._open_store, self.setting, self.checks)
-        store = self._open_store()
-        self.checks.note("a server starts")
-        self.machine.servers += 1
-        trouble = 0.0 if self.quiet else self.plan.trouble
-        rules = self.plan.rules[(self.machine.servers - 1) % len(self.plan.rules)]
-        self.setting = replace(self.setting, rules=rules, cluster=self.nodes.has())
-        server = Server(store, self.setting, self.checks, self.rng, trouble=trouble)
-        self.server = server
-        server.starts_at = self.loop.time()
-        server.number = self.machine.servers
-        server.on_death = lambda _: self.kill_server(self.rng.uniform(0.1, 6.0))
-        server.engine.cut = set(self.machine.cut)
-        server.engine.taken = dict(self.machine.taken)
-        server.absent = set(self.nodes.absent)
-        for node in self.checks.missing - server.absent:
-            self.checks.server.found(node)
-        if self._last is not None:
-            self._last.write_late()
-            server.live.before = self._last.live
-        self._last = server
-        server.watch(self.loop.create_task(self._boot(server)))
-
-    async def _boot(self, server: Server) -> None:
-        try:
-            server.gate()
-            await server.live.start()
-        except ServerDiedError:
-            return
-        server.started, server.started_at = True, self.loop.time()
-        self.checks.note("the server is up")
-        self.checks.server.log_is_short(server.store, self.plan.events_per_state)
-        self.checks.server.took_over(server.live)
-        ended = {
-            keeper.lease
-            for keeper in self.machine.keepers.values()
-            if keeper.ended_at > server.starts_at
-        }
-        ended |= {member.lease for member in self.jobs.members()}  # whose keepers have died
-        self.checks.server.adopted(server.live, self.home / "leases", ended)
-        for member in self.jobs.members():
-            if member.valid_until < self.loop.time() + _SOON_S:  # it may have left, or will
-                self.checks.touch([member.lease])
-        self.network.server = partial(self._renew, server)
-
-    def start_another(self) -> None:
-        """Have another server try to start beside the one that is up."""
-        if self.server is not None and self.server.up:
-            store = self._open_store()
-            self.checks.require(store.acquire("another") is None, "two servers hold the store")
-            store.close()
-
-    def _open_store(self) -> Any:
-        if self.plan.real_store:
-            return Store(f"sqlite:///{self.home / 'fairlead.db'}")
-        return MemoryStore(self.memory)
-
-    def _renew(
-        self, server: Server, lease: int, token: str, told: dict[str, object]
-    ) -> tuple[int, dict[str, object]]:
-        status, answer = 200, None
-        said = Renewal.model_validate(told)
-        if lease not in self._tried:  # somebody else's token is good for nothing
-            self._tried.add(lease)
-            other = self._tokens.lease_token(lease + 1)
-            with suppress(AuthError):
-                renewed(server.live, self._tokens, self._gates, lease, other, said)
-                self.checks.require(False, f"lease {lease} was renewed with another's token")
-        try:
-            answer = renewed(server.live, self._tokens, self._gates, lease, token, said)
-        except FairleadError as error:
-            status = 409 if isinstance(error, ProtocolError) else 401
-        self.checks.server.renewed(server.live, lease, told, answer)
-        return status, answer or {}
-
-    def kill_server(self, down_s: float) -> None:
-        """End the server where it stands; another one starts after a while."""
-        if self.server is not None:
-            self.touch_leaving()
-            self._drop_server()
-        self.loop.call_later(down_s, self._start_server)
-
-    def _drop_server(self) -> None:
-        server, self.server = self.server, None
-        assert server is not None
-        self.network.server = None
-        server.die()
+    # -- callbacks of the simulated parts -------------------------------------------------------
 
     def _point(self, name: str) -> None:
-        """Pass a named point: the server has a gate there, others may die."""
+        """Pass a named point: the server has a gate there, other processes may be killed."""
         me = self.machine.me
         if name == "keeper.exit.before" and me is not None:
-            there = [one.name for one in me.children if one.alive]
-            self.checks.require(not there, f"{me.name} says that all is over, but for {there}")
+            alive = [child.name for child in me.children if child.alive]
+            self.checks.require(not alive, f"{me.name} reports the end while {alive} are alive")
         if me is None:
             self._gate()
         elif name == "keeper.begins" and me.lease in self.jobs.slow_to_begin:
-            self.machine.fibres.sleep(self.jobs.slow_to_begin[me.lease])
+            self.machine.threads.sleep(self.jobs.slow_to_begin[me.lease])
         elif name == "keeper.begins" and self.dies_at_begin is not None:
-            away_s, self.dies_at_begin = self.dies_at_begin, None
-            self._touch_one(me)
-            self.loop.call_soon(self.kill_server, away_s)
-            self.machine.fibres.sleep(2.0 * away_s)
+            down_s, self.dies_at_begin = self.dies_at_begin, None
+            self._touch_process(me)
+            self.loop.call_soon(self.kill_server, down_s)
+            self.machine.threads.sleep(2.0 * down_s)
         elif name == "keeper.begins" and self.network.trouble:
-            self.machine.fibres.sleep(self.rng.choice((0.0, 0.0, 0.3)))
-        elif name == "job.commit.locked" and me.nodes & self.machine.cut:
-            # Its lease may have been given up: the next one's fence comes just now, or must wait.
-            self.machine.fibres.sleep(self.rng.uniform(0.0, 3.0))
+            self.machine.threads.sleep(self.rng.choice((0.0, 0.0, 0.3)))
+        elif name == "job.commit.locked" and me.nodes & self.machine.unreachable:
+            # The lease may be lost: the next lease raises the fence now, or waits for the lock.
+            self.machine.threads.sleep(self.rng.uniform(0.0, 3.0))
         elif self.dies_at_point is not None:
             self.dies_at_point -= 1
             if self.dies_at_point < 0:
                 self.dies_at_point = None
-                self._touch_one(me)
+                self._touch_process(me)
                 if me.rank >= 0:
                     self.checks.crashed.add(me.lease)
                 self.machine.kill(me)
-                self.machine.fibres.pause()
+                self.machine.threads.pause()
 
     def _gate(self) -> None:
         if self.server is not None:
             self.server.gate()
 
-    def _asked(self, lease: int) -> bool | None:
+    def _leave_requested(self, lease: int) -> bool | None:
         if self.server is None or not self.server.started:
             return None
-        if lease in self.server.engine.given_up:  # the engine itself stops what it gave up
+        if lease in self.server.engine.lost_leases:  # the engine stops lost leases by itself
             return None
-        leases, slot = self.server.live.scheduler.leases, lease & (SLOTS - 1)
+        leases, slot = self.server.live.scheduler.leases, lease & (SLOT_LIMIT - 1)
         if slot >= len(leases.lease) or leases.lease[slot] != lease:
             return None
         return bool(leases.leaving[slot])
@@ -401,45 +274,53 @@ class World:
             return
         self.checks.require(False, f"unexpected: {context.get('message')}: {error!r}")
 
-    # -- what happenings use --------------------------------------------------------------------
+    def _touch_process(self, process: Process) -> None:
+        self.checks.touch([process.lease])
 
-    def client(self, call: "Callable[..., Awaitable[None]]", *given: Any) -> None:
-        """Make a call to the server; when none is up, a little later."""
+    # -- interface for faults and operator actions ----------------------------------------------
+
+    def kill_server(self, down_s: float) -> None:
+        """Kill the server; another one starts after a delay."""
+        self.servers.kill(down_s)
+
+    def start_another(self) -> None:
+        """Try to start another server beside the running one."""
+        self.servers.start_another()
+
+    def client(self, call: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Call the server; retry later while it is down."""
         server = self.server
         if server is None or not server.started:
-            self.loop.call_later(0.5, self.client, call, *given)
+            self.loop.call_later(0.5, self.client, call, *arguments)
             return
-        server.watch(asyncio.ensure_future(self._call(server, call, *given)))
+        server.watch(asyncio.ensure_future(self._call(server, call, *arguments)))
 
     async def _call(
-        self, server: Server, call: "Callable[..., Awaitable[None]]", *given: Any
+        self, server: Server, call: Callable[..., Awaitable[None]], *arguments: Any
     ) -> None:
         try:
-            await call(self, server, *given)
+            await call(self, server, *arguments)
         except asyncio.CancelledError:
-            if self.quiet:  # no fault is left, so whoever had no answer gets one the next time
-                self.loop.call_later(0.5, self.client, call, *given)
+            if self.quiet:  # no fault is left, so the retry is answered
+                self.loop.call_later(0.5, self.client, call, *arguments)
             raise
 
     def touch(self) -> None:
-        """Note that all that runs now may end otherwise than it would."""
+        """Mark all running leases as disturbed: they may end in another way."""
         self.checks.touch(self.jobs.leases())
         if self.server is not None:
             self.checks.touch(self.server.live.leases)
 
     def touch_leaving(self) -> None:
-        """Note what a server's death means for leases that have just begun or are to leave.
+        """Mark leases that a server crash disturbs: starting or leaving ones.
 
-        The next server takes those for lost whose keeper does not live yet, and members that
-        leave may be killed before they are told. All others go on until they are over; whether
-        they were is seen when a server is up again.
+        The next server considers a lease lost if its keeper is not alive yet, and leaving members
+        may be killed before the request reaches them. All other leases must survive; the checks
+        after the restart verify this.
         """
         if self.server is not None:
-            runs = {member.lease for member in self.jobs.members()}
+            running = {member.lease for member in self.jobs.members()}
             leases = self.server.live.leases.values()
             self.checks.touch(
-                one.number for one in leases if one.leaving or one.number not in runs
+                lease.number for lease in leases if lease.leaving or lease.number not in running
             )
-
-    def _touch_one(self, process: Process) -> None:
-        self.checks.touch([process.lease])

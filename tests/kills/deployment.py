@@ -1,4 +1,4 @@
-"""A real server, its data on a disk of its own, and jobs, for tests that kill all of it."""
+"""A real server with its data on a separate disk and jobs, for tests that kill them."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from tests.kills import shifted_clock, train
 from tests.kills.shifted_clock import ShiftedClock
 
 from fairlead import failpoints
-from fairlead.client import OVER, Client, ServerError
+from fairlead.client import TERMINAL_STATES, Client, ServerError
 from fairlead.engines.keeper import lease_dir
 
 _SPEEDS = """workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s
@@ -37,8 +37,8 @@ TENANTS = ("red", "blue", "green")
 
 
 @dataclass
-class Site:
-    """One directory with a server that is started again whenever it is found dead."""
+class KillSite:
+    """One directory with a server that is restarted whenever it has died."""
 
     home: Path
     database: str | None = None
@@ -48,7 +48,7 @@ class Site:
     starts: int = 0
     submitted: int = 0
     known: dict[str, int] = field(default_factory=dict)
-    """job → its steps, for all whose submission was acknowledged"""
+    """job → total steps, for all acknowledged submissions"""
     clock: ShiftedClock | None = None
     mounted: bool = False
     _client: Client | None = None
@@ -72,13 +72,13 @@ class Site:
 
     @property
     def data(self) -> Path:
-        """The server's own directory; a small disk of its own where that can be had."""
+        """The server's data directory, on a small separate disk where possible."""
         return self.home / "data"
 
     # -- the server -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the server, whether or not it will get far."""
+        """Start the server without waiting for it."""
         command = [sys.executable, "-c", _SERVER, "serve", "--data", str(self.data)]
         command += ["--port", str(self._port), "--round", f"{self.round_s:g}"]
         command += ["--emulate", self.devices, "--speeds", str(self.home / "speeds.csv")]
@@ -96,12 +96,12 @@ class Site:
         return {failpoints.VARIABLE: str(self.home / "crashes"), **shifted}
 
     def supervise(self) -> None:
-        """Start the server again if it has died."""
+        """Restart the server if it has died."""
         if self.process is None or self.process.poll() is not None:
             self.start()
 
     def kill(self) -> bool:
-        """Kill the server where it stands; tell whether it lived."""
+        """Kill the server; return whether it was alive."""
         if self.process is None or self.process.poll() is not None:
             return False
         self.process.kill()
@@ -109,39 +109,39 @@ class Site:
         return True
 
     def wait_until_up(self, timeout_s: float = 60.0) -> None:
-        """Return when the server answers."""
+        """Wait until the server answers."""
         until = time.monotonic() + timeout_s
         while self.jobs() is None:
-            assert time.monotonic() < until, "the server does not come up"
+            assert time.monotonic() < until, "the server does not start"
             self.supervise()
             time.sleep(0.1)
 
-    # -- what users do --------------------------------------------------------------------------
+    # -- clients --------------------------------------------------------------------------------
 
     @property
     def client(self) -> Client:
-        """A client with the admin's token."""
+        """A client with the admin token."""
         if self._client is None:
             token = self.data / "admin.token"
             if not token.exists():
-                raise ServerError("it was never up")
+                raise ServerError("the server has never started")
             self._client = Client(f"http://127.0.0.1:{self._port}", token.read_text())
         return self._client
 
     def jobs(self) -> list[dict[str, Any]] | None:
-        """Return all jobs as the server sees them, None when it does not answer."""
+        """Return all jobs known to the server, None without an answer."""
         try:
-            found: list[dict[str, Any]] = self.client.get("/v1/jobs")
+            jobs: list[dict[str, Any]] = self.client.get("/v1/jobs")
         except ServerError:
             return None
-        return found
+        return jobs
 
     def submit(self, *, steps: int, gang: int, workload: str) -> bool:
-        """Submit a job; tell whether that was acknowledged."""
+        """Submit a job; return whether the server acknowledged it."""
         self.submitted += 1
         job_environment = {"FAIRLEAD_CHECKPOINT_S": "0.4", **self._environment}
         try:
-            made = self.client.submit(
+            job = self.client.submit(
                 [sys.executable, train.__file__, str(self.home), str(steps)],
                 name=f"n{self.submitted}",
                 tenant=TENANTS[self.submitted % len(TENANTS)],
@@ -154,31 +154,31 @@ class Site:
                 environment=job_environment,
             )
         except ServerError:
-            return False  # it may be there all the same: then it must finish like the others
-        self.known[made["id"]] = steps
+            return False  # the job may exist nevertheless, and must then finish
+        self.known[job["id"]] = steps
         return True
 
     def unfinished(self) -> int | None:
-        """Return how many jobs have not ended, None when the server does not answer."""
-        found = self.jobs()
-        return None if found is None else sum(job["state"] not in OVER for job in found)
+        """Return the number of unfinished jobs, None without an answer."""
+        jobs = self.jobs()
+        return None if jobs is None else sum(job["state"] not in TERMINAL_STATES for job in jobs)
 
-    # -- what runs ------------------------------------------------------------------------------
+    # -- processes ------------------------------------------------------------------------------
 
     def running(self) -> list[tuple[int, list[int]]]:
-        """Return the keeper and members of every lease whose keeper lives."""
-        found = []
+        """Return the keeper and members of every lease with a live keeper."""
+        leases = []
         for directory in sorted((self.data / "leases").glob("*")):
             with contextlib.suppress(OSError, ValueError):
                 if (directory / "exit.json").exists() or not lease_dir.is_alive(directory):
                     continue
                 members = lease_dir.read_json(directory / "members.json")
                 if members is not None:
-                    found.append((int(members["keeper"]), [int(m) for m in members["members"]]))
-        return found
+                    leases.append((int(members["keeper"]), [int(m) for m in members["members"]]))
+        return leases
 
     def clean_up(self) -> None:
-        """End all that was started and give back the disk."""
+        """Kill all processes and unmount the disk."""
         self.kill()
         for keeper, _ in self.running():
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What must hold while everything is killed, looked at from outside: files, locks and answers."""
+"""Invariants of a run with kills, checked from outside: files, locks and answers."""
 
 import json
 import threading
@@ -12,12 +12,12 @@ from tests.kills.train import chain
 
 from fairlead.job import checkpoint
 
-_LOOK_S = 0.02
+_POLL_S = 0.02
 
 
 @dataclass
 class _CheckpointState:
-    """What was last seen of a job's checkpoint directory."""
+    """Last observed state of a job's checkpoint directory."""
 
     fence: int = -1
     lease: int = -1
@@ -27,60 +27,60 @@ class _CheckpointState:
 
 @dataclass
 class CheckpointMonitor:
-    """Looks at all checkpoint directories fifty times a second; none may ever go back."""
+    """Polls all checkpoint directories fifty times per second; none may ever regress."""
 
     jobs: Path
-    """the server's directory of jobs"""
+    """the server's job directory"""
     complaints: list[str] = field(default_factory=list)
     seen: dict[str, _CheckpointState] = field(default_factory=dict)
-    _over: threading.Event = field(default_factory=threading.Event)
+    _stopped: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     @property
     def commits(self) -> int:
-        """How many checkpoints were seen to come into force."""
+        """Number of observed commits."""
         return sum(seen.commits for seen in self.seen.values())
 
     def stop(self) -> None:
-        """Look a last time."""
-        self._over.set()
+        """Stop polling after a last check."""
+        self._stopped.set()
         self._thread.join()
-        self._look()
+        self._poll()
 
-    def _watch(self) -> None:
-        while not self._over.wait(_LOOK_S):
-            self._look()
+    def _run(self) -> None:
+        while not self._stopped.wait(_POLL_S):
+            self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for directory in self.jobs.glob("*/checkpoint"):
-            self._look_at(str(directory), directory.parent.name)
+            self._check(str(directory), directory.parent.name)
 
-    def _look_at(self, directory: str, job: str) -> None:
+    def _check(self, directory: str, job: str) -> None:
         before = self.seen.setdefault(job, _CheckpointState())
-        # Before the checkpoint: what is committed after this look is committed behind this fence.
+        # Read the fence before the checkpoint: later commits must respect this fence.
         fence = checkpoint.fence(directory)
-        found = checkpoint.latest(directory)
+        latest = checkpoint.latest(directory)
         if fence < before.fence:
             self.complaints.append(f"{job}: its fence fell from {before.fence} to {fence}")
-        if found is not None and (found.lease, found.steps) != (before.lease, before.steps):
-            what = f"{job}: lease {found.lease} committed step {found.steps}"
-            if found.lease < before.fence:
-                self.complaints.append(f"{what} behind fence {before.fence}")
-            if found.lease < before.lease or found.steps < before.steps:
+        if latest is not None and (latest.lease, latest.steps) != (before.lease, before.steps):
+            what = f"{job}: lease {latest.lease} committed step {latest.steps}"
+            if latest.lease < before.fence:
+                self.complaints.append(f"{what} below fence {before.fence}")
+            if latest.lease < before.lease or latest.steps < before.steps:
                 self.complaints.append(f"{what} after {before.lease} had {before.steps}")
-            before.lease, before.steps = found.lease, found.steps
+            before.lease, before.steps = latest.lease, latest.steps
             before.commits += 1
         before.fence = fence
 
 
 def check_answer(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) -> list[str]:
-    """Return what is wrong with what the server says of its jobs now."""
+    """Return the problems of the server's current list of jobs."""
     wrong = []
-    there = {job["id"] for job in jobs}
-    wrong += [f"{job} was acknowledged and is lost" for job in known if job not in there]
+    listed = {job["id"] for job in jobs}
+    wrong += [f"{job} was acknowledged but is lost" for job in known if job not in listed]
     for job in jobs:
         made = max(
             (steps_made(path) for path in (home / "steps").glob(f"{job['id']}.*")), default=0
@@ -91,7 +91,7 @@ def check_answer(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int
 
 
 def steps_made(path: Path) -> int:
-    """Return how many different steps a member has made."""
+    """Return the number of different steps that a member has made."""
     made = 0
     for line in path.read_text(encoding="ascii").splitlines():
         _, what, number, *_ = line.split()
@@ -101,30 +101,30 @@ def steps_made(path: Path) -> int:
 
 
 def check_end(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) -> list[str]:
-    """Return what is wrong once all jobs should have finished."""
+    """Return the problems after all jobs should have finished."""
     wrong = check_answer(home, jobs, known)
     for job in jobs:
-        who, total = job["id"], int(job["total_steps"])
+        job_id, total = job["id"], int(job["total_steps"])
         if (job["state"], job["steps_done"]) != ("finished", total):
-            wrong.append(f"{who} is {job['state']} with {job['steps_done']} of {total} steps")
+            wrong.append(f"{job_id} is {job['state']} with {job['steps_done']} of {total} steps")
         for rank in range(job["gang"]):
             wrong += [
-                f"{who}, rank {rank}: {what}" for what in _check_rank(home, who, rank, total)
+                f"{job_id}, rank {rank}: {what}" for what in _check_rank(home, job_id, rank, total)
             ]
     return wrong
 
 
 def _check_rank(home: Path, job: str, rank: int, total: int) -> list[str]:
-    """Return what is wrong with the trace of one member over all leases of its job."""
+    """Return the problems of one member's trace over all leases of its job."""
     wrong = []
     result = home / "results" / f"{job}.{rank}"
     if not result.exists():
-        return ["it left no result"]
+        return ["no result file"]
     value = 0
     for step in range(total):
         value = chain(value, step)
     if json.loads(result.read_text(encoding="ascii")) != {"made": total, "chain": value}:
-        wrong.append(f"its state is not that after {total} steps, each made once")
+        wrong.append(f"wrong state after {total} steps")
     last_lease, reached, at = -1, 0, 0
     for line in (home / "steps" / f"{job}.{rank}").read_text(encoding="ascii").splitlines():
         lease_text, what, number, *more = line.split()
@@ -143,12 +143,12 @@ def _check_rank(home: Path, job: str, rank: int, total: int) -> list[str]:
         at += 1
         reached = max(reached, at)
     if at != total:
-        wrong.append(f"its last lease ended after step {at} of {total}")
+        wrong.append(f"the last lease ended after step {at} of {total}")
     return wrong
 
 
 def wait_until(condition: Any, timeout_s: float) -> bool:
-    """Tell whether a condition has come to hold in time."""
+    """Wait for a condition; return whether it held in time."""
     until = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > until:

@@ -1,8 +1,8 @@
-"""Real processes under real faults: servers, keepers, jobs and databases killed again and again.
+"""Repeatedly kill real servers, keepers, jobs and databases, and check the invariants.
 
-Nothing is simulated here. What must hold is looked at from outside (``kills_watch.py``), what is
-killed is started again as a supervisor would, and at the end every job must have made every step
-once. ``benchmarks/kills.py`` runs it for long, ``tests/e2e/test_kills.py`` for a minute.
+Nothing is simulated. ``invariants.py`` checks from outside, killed servers are restarted as a
+supervisor would, and at the end every job must have made every step exactly once.
+``benchmarks/kills.py`` runs it for long, ``tests/e2e/server/test_kills.py`` for a minute.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.kills.deployment import Site
+from tests.kills.deployment import KillSite
 from tests.kills.invariants import (
     CheckpointMonitor,
     check_answer,
@@ -27,37 +27,37 @@ from tests.support.postgres import Postgres
 from fairlead import failpoints
 
 _ACTIVE = 9
-"""jobs that wait or run at any time, on six devices"""
-_TICKET_S = 30.0
-"""how long a process has to pass the point at which it is to die"""
+"""waiting and running jobs at any time, on six devices"""
+_ARMED_S = 30.0
+"""seconds until an armed failpoint is disarmed"""
 _LAST_JOBS_S = 240.0
 
 
 @dataclass
 class KillRig:
-    """One run: so many kills, then peace, then the reckoning."""
+    """One run: a number of kills, then all jobs finish, then the final checks."""
 
-    site: Site
+    site: KillSite
     rng: random.Random
     wanted: int
     postgres: Postgres | None = None
     most_steps: int = 300
-    """of a job"""
+    """maximum steps of a job"""
     say: Callable[[str], None] = lambda _: None
     counts: Counter[str] = field(default_factory=Counter)
-    """what was done → how often"""
+    """fault → number of injections"""
     points: Counter[str] = field(default_factory=Counter)
-    """point → how many processes died there"""
+    """failpoint → number of processes that died there"""
     problems: list[str] = field(default_factory=list)
-    looks: int = 0
-    """how often the server was asked for all jobs and its answer compared"""
+    polls: int = 0
+    """number of checked job lists"""
 
     def __post_init__(self) -> None:
         self._open: dict[str, float] = {}
-        """point → until when a process may die there"""
+        """failpoint → time when it is disarmed"""
         self._deck: list[str] = []
         self._due: list[tuple[float, Callable[[], object]]] = []
-        self.watch = CheckpointMonitor(self.site.data / "jobs")
+        self.monitor = CheckpointMonitor(self.site.data / "jobs")
         self._acts: dict[str, Callable[[], bool]] = {
             "server killed": self._kill_server,
             "server frozen": self._freeze_server,
@@ -70,36 +70,36 @@ class KillRig:
             "disk full": self._fill_disk,
             "clock set": self._set_clock,
         }
-        """what → how it is done; False when there was nobody to do it to"""
+        """fault → handler; returns False without a target"""
 
     @property
     def kills(self) -> int:
-        """How many times something was killed."""
+        """Number of kills."""
         not_kills = ("disk full", "clock set", "server frozen", "job frozen")
         return sum(self.points.values()) + sum(
             count for what, count in self.counts.items() if what not in not_kills
         )
 
     def run(self) -> list[str]:
-        """Kill and start again; return all that was found to be wrong."""
+        """Inject faults and restart; return the problems."""
         site = self.site
         site.start()
         site.wait_until_up()
         while self.kills < self.wanted and not self.problems:
             site.supervise()
             self._collect()
-            up = self._look()
+            up = self._poll()
             self._act(up)
             time.sleep(self.rng.uniform(0.0, 0.4))
         self._stop_faults()
         self._end()
         return self.problems
 
-    # -- what goes wrong ------------------------------------------------------------------------
+    # -- faults ---------------------------------------------------------------------------------
 
     def _act(self, up: bool) -> None:
         if not self._deck:
-            # All points of a kind come up equally often; so does everything else, by its weight.
+            # All failpoints come up equally often, other faults by weight.
             self._deck = [*failpoints.POINTS]
             self._deck += ["server killed"] * 6 + ["member killed", "gang killed"] * 4
             self._deck += ["keeper killed"] * 3 + ["server frozen", "job frozen"] * 2
@@ -111,13 +111,13 @@ class KillRig:
                 self._deck += ["database killed", "database restarted"]
             self.rng.shuffle(self._deck)
         what = self._deck.pop()
-        # A server that is killed over and over before it is up shows little.
+        # Killing a server repeatedly during its start shows little.
         if what.startswith(("server", "database", "disk")) and not up and self.rng.random() < 0.8:
             self._deck.insert(0, what)
         elif what in failpoints.POINTS:
-            kind = what.partition(".")[0]
-            if any(point.startswith(kind) for point in self._open):
-                self._deck.insert(0, what)  # one after the other
+            process = what.partition(".")[0]
+            if any(point.startswith(process) for point in self._open):
+                self._deck.insert(0, what)  # one armed failpoint per process type
             else:
                 self._arm_crash_point(what)
         elif not self._acts[what]():
@@ -127,7 +127,7 @@ class KillRig:
 
     def _arm_crash_point(self, point: str) -> None:
         (self.site.home / "crashes" / point).touch()
-        self._open[point] = time.monotonic() + _TICKET_S
+        self._open[point] = time.monotonic() + _ARMED_S
         if point.startswith("server.start."):
             self.counts["server killed"] += self._kill_server()
 
@@ -142,25 +142,25 @@ class KillRig:
         return self._signal([process.pid], signal.SIGCONT)
 
     def _freeze_job(self) -> bool:
-        """Stop a gang for longer than its lease; it wakes up behind the fence, if at all."""
-        found = self.site.running()
-        if not found:
+        """Freeze a gang for longer than its lease; it wakes up fenced, if at all."""
+        leases = self.site.running()
+        if not leases:
             return False
-        _, members = self.rng.choice(found)
+        _, members = self.rng.choice(leases)
         self._later(self.rng.uniform(3.0, 9.0), lambda: self._signal(members, signal.SIGCONT))
         return self._signal(members, signal.SIGSTOP)
 
     def _kill_member(self) -> bool:
-        found = [pid for _, members in self.site.running() for pid in members]
-        return bool(found) and self._signal([self.rng.choice(found)], signal.SIGKILL)
+        pids = [pid for _, members in self.site.running() for pid in members]
+        return bool(pids) and self._signal([self.rng.choice(pids)], signal.SIGKILL)
 
     def _kill_gang(self) -> bool:
-        found = [members for _, members in self.site.running() if len(members) > 1]
-        return bool(found) and self._signal(self.rng.choice(found), signal.SIGKILL)
+        gangs = [members for _, members in self.site.running() if len(members) > 1]
+        return bool(gangs) and self._signal(self.rng.choice(gangs), signal.SIGKILL)
 
     def _kill_keeper(self) -> bool:
-        found = [keeper for keeper, _ in self.site.running()]
-        return bool(found) and self._signal([self.rng.choice(found)], signal.SIGKILL)
+        keepers = [keeper for keeper, _ in self.site.running()]
+        return bool(keepers) and self._signal([self.rng.choice(keepers)], signal.SIGKILL)
 
     def _kill_database(self) -> bool:
         assert self.postgres is not None
@@ -190,7 +190,7 @@ class KillRig:
         return True
 
     def _signal(self, pids: list[int], number: int) -> bool:
-        """Send a signal to all of these that live; tell whether one does."""
+        """Send a signal to all live processes of these; return whether there is one."""
         reached = False
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -204,7 +204,7 @@ class KillRig:
     # -- between the faults ---------------------------------------------------------------------
 
     def _collect(self) -> None:
-        """Do what is due, and count the processes that have died where they were to."""
+        """Make due calls and count the processes that died at failpoints."""
         now = time.monotonic()
         due = [call for at, call in self._due if at <= now]
         self._due = [(at, call) for at, call in self._due if at > now]
@@ -219,12 +219,12 @@ class KillRig:
                 ticket.unlink(missing_ok=True)
                 del self._open[point]
 
-    def _look(self) -> bool:
-        """Compare what the server says with what was made, and keep it busy; tell if it is up."""
+    def _poll(self) -> bool:
+        """Check the server's job list and submit new jobs; return whether the server answers."""
         site = self.site
         jobs = site.jobs()
         if jobs is not None:
-            self.looks += 1
+            self.polls += 1
             self.problems += check_answer(site.home, jobs, site.known)
             active = sum(job["state"] not in ("finished",) for job in jobs)
             for _ in range(_ACTIVE - active):
@@ -239,10 +239,10 @@ class KillRig:
         return jobs is not None
 
     def _collect_complaints(self) -> None:
-        self.problems += self.watch.complaints
-        self.watch.complaints.clear()
-        found = (self.site.home / "complaints").read_text(encoding="utf-8")
-        self.problems += found.splitlines()
+        self.problems += self.monitor.complaints
+        self.monitor.complaints.clear()
+        text = (self.site.home / "complaints").read_text(encoding="utf-8")
+        self.problems += text.splitlines()
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class KillRig:
         self._due.clear()
         if self.site.clock is not None:
             self.site.clock.shift(0)
-        # A job that was killed often waits for its next try; a restart tries all at once.
+        # Jobs in retry backoff would wait; a restart retries all at once.
         self.site.kill()
 
     def _end(self) -> None:
@@ -262,29 +262,29 @@ class KillRig:
         if not self.problems:
             site.wait_until_up()
 
-            def over() -> bool:
+            def finished() -> bool:
                 site.supervise()
                 return site.unfinished() == 0
 
-            wait_until(over, _LAST_JOBS_S)
+            wait_until(finished, _LAST_JOBS_S)
             self.problems += check_end(site.home, site.jobs() or [], site.known)
-        self.watch.stop()
+        self.monitor.stop()
         self._collect_complaints()
         left = site.running()
         if left and not self.problems:
-            self.problems.append(f"keepers that nobody wants live on: {left}")
+            self.problems.append(f"orphaned keepers are still alive: {left}")
 
 
 def needs() -> list[str]:
-    """Return what cannot be tried here, and why."""
+    """Return the faults that cannot be injected here, with reasons."""
     from tests.kills import shifted_clock  # noqa: PLC0415
     from tests.support import postgres  # noqa: PLC0415
 
-    found = []
+    reasons = []
     if os.geteuid() != 0:
-        found.append(f"a full disk: mounting one needs root ({errno.errorcode[errno.EPERM]})")
+        reasons.append(f"disk full: mounting one needs root ({errno.errorcode[errno.EPERM]})")
     if shifted_clock.missing():
-        found.append(f"clocks that jump: {shifted_clock.missing()}")
+        reasons.append(f"clock jumps: {shifted_clock.missing()}")
     if postgres.missing():
-        found.append(f"databases that die: {postgres.missing()}")
-    return found
+        reasons.append(f"database kills: {postgres.missing()}")
+    return reasons

@@ -1,9 +1,9 @@
-"""A wall clock that jumps for chosen processes only, while they run.
+"""Wall clock that jumps for chosen processes only, while they run.
 
-A machine's clock cannot be set without disturbing everybody on it, and time namespaces shift the
-monotonic clock alone, which never jumps in a running process. So a few lines of C, loaded before
-the C library, add seconds from a shared file to all that asks for the time of day; the monotonic
-clock stays as it is, as when an operator or NTP sets the clock.
+Setting a machine's clock would disturb all its processes, and time namespaces shift only the
+monotonic clock, which never jumps in a running process. Therefore a few lines of C, loaded before
+the C library, add seconds from a shared file to every reading of the time of day; the monotonic
+clock is unchanged, as when an operator or NTP sets the clock.
 """
 
 import shutil
@@ -32,39 +32,39 @@ __attribute__((constructor)) static void begin(void) {
     if (mapped != MAP_FAILED) shift = mapped;
 }
 
-int clock_gettime(clockid_t clock, struct timespec *found) {
+int clock_gettime(clockid_t clock, struct timespec *result) {
     static int (*real)(clockid_t, struct timespec *);
     if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    int failed = real(clock, found);
-    if (!failed && shift && clock == CLOCK_REALTIME) found->tv_sec += *shift;
+    int failed = real(clock, result);
+    if (!failed && shift && clock == CLOCK_REALTIME) result->tv_sec += *shift;
     return failed;
 }
 
-int gettimeofday(struct timeval *found, void *zone) {
+int gettimeofday(struct timeval *result, void *zone) {
     struct timespec now;
     int failed = clock_gettime(CLOCK_REALTIME, &now);
     (void)zone;
-    found->tv_sec = now.tv_sec;
-    found->tv_usec = now.tv_nsec / 1000;
+    result->tv_sec = now.tv_sec;
+    result->tv_usec = now.tv_nsec / 1000;
     return failed;
 }
 
-time_t time(time_t *found) {
+time_t time(time_t *result) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (found) *found = now.tv_sec;
+    if (result) *result = now.tv_sec;
     return now.tv_sec;
 }
 """
 
 
 def missing() -> str:
-    """Return why no clock can be shifted here, empty when it can."""
-    return "" if shutil.which("cc") else "there is no C compiler"
+    """Return the reason why clocks cannot be shifted here, or an empty string."""
+    return "" if shutil.which("cc") else "no C compiler"
 
 
 class ShiftedClock:
-    """The wall clock of all processes that have ``environment`` in theirs."""
+    """Wall clock of all processes whose environment includes ``environment``."""
 
     def __init__(self, home: Path) -> None:
         self._file = home / "clock"
@@ -77,6 +77,6 @@ class ShiftedClock:
         self.environment = {"LD_PRELOAD": str(library), "SHIFTED_CLOCK": str(self._file)}
 
     def shift(self, seconds: int) -> None:
-        """Set the clock to the true time and so many seconds, for processes that run, too."""
+        """Set the clock to the true time plus these seconds, also for running processes."""
         with self._file.open("r+b") as file:
             file.write(struct.pack("=q", seconds))

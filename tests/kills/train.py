@@ -1,8 +1,8 @@
-"""A training job that leaves a trace of every step, for tests that kill it.
+"""Training job that records every step, for tests that kill it.
 
-``python -m tests.kills.train HOME STEPS``: members of a gang meet after every step,
-hold a lock on their device for as long as they live, and complain in ``HOME/complaints`` when
-another one holds it. Needs the standard library only.
+``python -m tests.kills.train HOME STEPS``: members of a gang synchronise after every step, lock
+their device for their lifetime, and write to ``HOME/complaints`` when another process holds the
+lock. Needs the standard library only.
 """
 
 import fcntl
@@ -16,11 +16,11 @@ from fairlead import job
 
 _MEET_S = 20.0
 _EVERY = 20
-"""steps between checkpoints that the script asks for itself"""
+"""steps between explicit checkpoints"""
 
 
 def chain(value: int, step: int) -> int:
-    """Return what a step makes of a number: only all steps, each once and in order, lead there."""
+    """Return the next number of a chain that proves each step was made once and in order."""
     return (value * 1_103_515_245 + step + 12_345) & 0x7FFF_FFFF
 
 
@@ -31,7 +31,7 @@ def _append(path: str, line: str) -> None:
 
 
 def _hold_device(home: str, lease: str) -> None:
-    """Lock this member's device until the process ends; nobody else may hold it."""
+    """Lock this member's device until the process ends; complain if it is locked."""
     local_rank = int(os.environ["FAIRLEAD_LOCAL_RANK"])
     number = os.environ["FAIRLEAD_DEVICES"].split(",")[local_rank]
     device = f"{os.environ['FAIRLEAD_NODE']}.{number}"
@@ -46,7 +46,7 @@ def _hold_device(home: str, lease: str) -> None:
 
 
 class _Gang:
-    """Where members of a gang meet: nobody goes on before all are there."""
+    """Barrier of a gang: each member waits for all others."""
 
     def __init__(self, rank: int, size: int) -> None:
         self._peers: list[socket.socket] = []
@@ -62,13 +62,13 @@ class _Gang:
         self._first = rank == 0
 
     def meet(self) -> None:
-        """Wait for everybody; ConnectionError when one is gone."""
+        """Wait for all members; raise ConnectionError if one has left."""
         for peer in self._peers if self._peers and self._first else ():
-            _hear(peer)
+            _receive(peer)
         for peer in self._peers:
             peer.sendall(b".")
         for peer in self._peers if self._peers and not self._first else ():
-            _hear(peer)
+            _receive(peer)
 
 
 def _connect(address: tuple[str, int]) -> socket.socket:
@@ -82,13 +82,13 @@ def _connect(address: tuple[str, int]) -> socket.socket:
             time.sleep(0.02)
 
 
-def _hear(peer: socket.socket) -> None:
+def _receive(peer: socket.socket) -> None:
     if not peer.recv(1):
-        raise ConnectionError("a member of the gang is gone")
+        raise ConnectionError("a member of the gang has left")
 
 
 def main() -> None:
-    """Train, from wherever the last checkpoint is."""
+    """Train from the last checkpoint."""
     home, steps = sys.argv[1], int(sys.argv[2])
     lease, name = os.environ["FAIRLEAD_LEASE"], os.environ["FAIRLEAD_JOB"]
     _hold_device(home, lease)

@@ -1,4 +1,4 @@
-"""The live system under faults: whatever goes wrong, its promises hold. See testing/faults.py."""
+"""The live system keeps its invariants under injected faults; see tests/faults/run.py."""
 
 import os
 import random
@@ -9,27 +9,28 @@ from typing import Any
 import pytest
 from tests.faults.run import Result, main, run
 from tests.faults.scenario import ACTIONS, FAULTS, scenario
-from tests.faults.system.store import Memory, MemoryStore
+from tests.faults.system.store import MemoryStore, StoredData
 
-from fairlead.core.nodes import Nodes
+from fairlead.core.nodes import NodeTable
 from fairlead.job import lease
 from fairlead.live import driver
+from fairlead.live.inbox import InboxItem
 from fairlead.store import Audit, FencedError, Put, Remove, Store
 
 SEEDS, SHARDS = int(os.environ.get("FAIRLEAD_FAULT_SEEDS", "2000")), 20
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_promises_hold_under_faults(shard: int) -> None:
+def test_invariants_hold_under_faults(shard: int) -> None:
     for seed in range(shard, SEEDS, SHARDS):
         result = run(seed)
         assert result.violation is None, f"{result.violation}\nreplay: {result.command}"
 
 
 def test_runs_are_not_vacuous() -> None:
-    """A few hundred seeds contain every kind of fault, and jobs that really run and move."""
+    """A few hundred seeds contain every fault, and jobs run and move."""
     plans = [scenario(seed) for seed in range(300)]
-    seen = {happening.what for plan in plans for happening in plan.happenings}
+    seen = {fault.what for plan in plans for fault in plan.faults}
     assert seen == {*FAULTS, *ACTIONS}
     results = [run(seed) for seed in range(40)]
     assert sum(result.events for result in results) > 500
@@ -38,68 +39,68 @@ def test_runs_are_not_vacuous() -> None:
         assert text.count(sign) >= 5, sign
 
 
-def test_a_seed_replays_exactly() -> None:
-    def told(result: Result) -> list[str]:
-        return [f"{at} {[str(one) for one in what]}" for at, *what in result.trace]
+def test_seed_replays_exactly() -> None:
+    def lines(result: Result) -> list[str]:
+        return [f"{at} {[str(part) for part in parts]}" for at, *parts in result.trace]
 
     for seed in (3, 57, 111):  # the second uses the real store
         first, second = run(seed), run(seed)
-        assert told(first) == told(second)
+        assert lines(first) == lines(second)
         assert len(first.trace) > 5
 
 
-def _first_found(seeds: int) -> int | None:
+def _first_failing_seed(seeds: int) -> int | None:
     return next((seed for seed in range(seeds) if run(seed).violation), None)
 
 
-def test_a_fence_that_lets_everybody_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_fence_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from fairlead.job import checkpoint  # noqa: PLC0415  # only this test breaks it
 
     monkeypatch.setattr(checkpoint, "fence", lambda _: -1)
-    assert _first_found(300) is not None
+    assert _first_failing_seed(300) is not None
 
 
-def test_a_scheduler_that_forgets_what_others_hold_is_found(
+def test_forgotten_taken_devices_are_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Nodes, "take", lambda *_: None)
-    assert _first_found(300) is not None
+    monkeypatch.setattr(NodeTable, "set_taken", lambda *_: None)
+    assert _first_failing_seed(300) is not None
 
 
-def test_a_lease_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_that_never_expires_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease.Lease, "may_start", lambda self: not self.lost)
-    assert _first_found(300) is not None
+    assert _first_failing_seed(300) is not None
 
 
-def test_a_driver_that_acts_before_it_writes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = driver.Live._take_in
+def test_answer_before_the_commit_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = driver.Live._handle_batch
 
-    async def hasty(self: driver.Live, batch: Any) -> None:
-        for one in batch:
-            if one.answer is not None and not one.answer.done():
-                one.answer.set_result(None)
-        await honest(self, batch)
+    def hasty(self: driver.Live, first: InboxItem) -> Any:
+        batch = original(self, first)
+        for item in batch.items:
+            item.succeed()
+        return batch
 
-    monkeypatch.setattr(driver.Live, "_take_in", hasty)
-    assert _first_found(500) is not None
+    monkeypatch.setattr(driver.Live, "_handle_batch", hasty)
+    assert _first_failing_seed(500) is not None
 
 
-def test_a_failing_seed_is_printed_as_one_command(
+def test_failing_seed_is_printed_as_a_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(lease.Lease, "may_start", lambda self: not self.lost)
-    seed = _first_found(300)
+    seed = _first_failing_seed(300)
     assert seed is not None
     assert run(seed).command == f"python -m tests.faults.run --seed {seed}"
     assert main(["--seed", str(seed)]) == 1
     assert f"seed {seed}: " in capsys.readouterr().out.splitlines()[-1]
 
 
-# -- the store in memory behaves as the real one ------------------------------------------------
+# -- the in-memory store behaves as the real one ------------------------------------------------
 
 
 def _in_memory(_: Path) -> Callable[[], Any]:
-    memory = Memory()
+    memory = StoredData()
     return lambda: MemoryStore(memory)
 
 
@@ -121,17 +122,17 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
         store.close()
 
 
-def _seen(store: Any) -> dict[str, Any]:
+def _contents(store: Any) -> dict[str, Any]:
     return {
         "events": [(record.seq, record.body) for record in store.load_events(0)],
         "late events": [(record.seq, record.body) for record in store.load_events(3)],
         "state": store.load_state(),
-        "documents": {kind: store.documents(kind) for kind in ("job", "hold", "none")},
+        "documents": {name: store.documents(name) for name in ("job", "hold", "none")},
         "audit": store.audit_trail(limit=3),
     }
 
 
-def test_only_one_holds_the_lock(open_store: Callable[[], Any]) -> None:
+def test_lock_has_one_holder(open_store: Callable[[], Any]) -> None:
     first, second = open_store(), open_store()
     token = first.acquire("a")
     assert token == 1
@@ -143,32 +144,32 @@ def test_only_one_holds_the_lock(open_store: Callable[[], Any]) -> None:
         second.append(token, 2, ["late"], [Put("job", "late", "")])
     with pytest.raises(FencedError):
         second.save_state(token, 1, "late")
-    assert _seen(second)["events"] == [(1, "x")]
-    assert _seen(second)["documents"]["job"] == {}
+    assert _contents(second)["events"] == [(1, "x")]
+    assert _contents(second)["documents"]["job"] == {}
 
 
-def test_a_batch_is_written_whole_or_not_at_all(open_store: Callable[[], Any]) -> None:
+def test_batch_is_written_all_or_nothing(open_store: Callable[[], Any]) -> None:
     store = open_store()
     token = store.acquire("a")
     store.append(token, 1, ["a", "b"], [Put("job", "j1", "one"), Audit(1.0, "me", "do", "j1")])
-    before = _seen(store)
+    before = _contents(store)
     with pytest.raises(Exception, match=r".+"):  # each database has its own error for this
         store.append(token, 2, ["again", "c"], [Put("job", "j2", "two")])
-    assert _seen(store) == before
+    assert _contents(store) == before
 
 
-def test_both_stores_tell_the_same_after_the_same_calls(tmp_path: Path) -> None:
+def test_both_stores_agree_after_the_same_calls(tmp_path: Path) -> None:
     for number in range(12):
         rng = random.Random(number)
         (home := tmp_path / str(number)).mkdir()
-        made = [_in_memory(home), _on_disk(home)]
-        stores = [make() for make in made]
+        factories = [_in_memory(home), _on_disk(home)]
+        stores = [make() for make in factories]
         tokens = [store.acquire("a") for store in stores]
         seq = saved = 0
         for _ in range(25):
-            kind = rng.random()
+            draw = rng.random()
             calls: tuple[str, tuple[Any, ...]]
-            if kind < 0.7:
+            if draw < 0.7:
                 bodies = [f"event {rng.random()}" for _ in range(rng.randint(0, 3))]
                 changes = [
                     rng.choice(
@@ -183,19 +184,19 @@ def test_both_stores_tell_the_same_after_the_same_calls(tmp_path: Path) -> None:
                 ]
                 calls = ("append", (seq + 1, bodies, changes))
                 seq += len(bodies)
-            elif kind < 0.85 and seq > saved:
+            elif draw < 0.85 and seq > saved:
                 saved = seq
                 calls = ("save_state", (seq, str(rng.random())))
             else:
                 for store in stores:
                     store.close()
-                stores = [make() for make in made]
+                stores = [make() for make in factories]
                 tokens = [store.acquire("a") for store in stores]
                 continue
-            name, given = calls
+            name, arguments = calls
             for store, token in zip(stores, tokens, strict=True):
-                getattr(store, name)(token, *given)
-            assert _seen(stores[0]) == _seen(stores[1])
+                getattr(store, name)(token, *arguments)
+            assert _contents(stores[0]) == _contents(stores[1])
         assert tokens[0] == tokens[1]
         for store in stores:
             store.close()

@@ -1,4 +1,4 @@
-"""A private PostgreSQL in a directory of its own, for tests: started, restarted, killed."""
+"""Private PostgreSQL server in a temporary directory, for tests that restart or kill it."""
 
 import os
 import shutil
@@ -18,24 +18,24 @@ _USER = "postgres"
 
 
 def missing() -> str:
-    """Return why none can be started here, empty when one can."""
+    """Return the reason why PostgreSQL cannot be started here, or an empty string."""
     if _tools() is None:
         return "PostgreSQL's server is not installed"
     try:
-        import psycopg  # noqa: F401, PLC0415  # only to know whether it is there
+        import psycopg  # noqa: F401, PLC0415  # tests only whether it is installed
     except ImportError:
         return "psycopg is not installed"
     return ""
 
 
 class Postgres:
-    """Listens on a socket of its own and, if a port is given, on the loopback address."""
+    """A server on a private socket and, with a port, on the loopback address."""
 
     def __init__(self, port: int | None = None) -> None:
         tools = _tools()
         assert tools is not None, missing()
         self._tools = tools
-        # Not a test's own directory, which only its user may enter: the server refuses to be root.
+        # Not the test's directory, which only its user may enter: it refuses to run as root.
         self._home = Path(tempfile.mkdtemp(prefix="fairlead-postgres-"))
         self._as_user: list[str] = []
         self._port = port
@@ -47,7 +47,7 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it answers."""
         address = "''" if self._port is None else f"127.0.0.1 -c port={self._port}"
         options = f"-k {self._home} -c listen_addresses={address}"
         log = str(self._home / "log")
@@ -56,7 +56,7 @@ class Postgres:
         )
 
     def kill(self) -> None:
-        """End all of its processes at once, as a crash of the machine would."""
+        """Kill all of its processes at once, as a crash of the machine would."""
         first = int((self._home / "data/postmaster.pid").read_text().splitlines()[0])
         for pid in (first, *_children(first)):
             os.kill(pid, signal.SIGKILL)
@@ -64,16 +64,16 @@ class Postgres:
             time.sleep(0.01)
 
     def restart(self) -> None:
-        """Cut all connections and come back, as an operator does who is in a hurry."""
+        """Restart the server in fast mode, which closes all connections."""
         self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "fast", "-w", "restart")
 
     def stop(self) -> None:
-        """End it and remove all it held."""
+        """Stop the server and remove its data."""
         self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "immediate", "stop")
         shutil.rmtree(self._home)
 
     def database(self) -> str:
-        """Make an empty database; return its address."""
+        """Create an empty database; return its URL."""
         name = f"t{time.monotonic_ns()}"
         admin = sa.create_engine(self._address("postgres"), isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
@@ -86,14 +86,14 @@ class Postgres:
             return f"postgresql+psycopg://fairlead@/{name}?host={self._home}"
         return f"postgresql+psycopg://fairlead@127.0.0.1:{self._port}/{name}"
 
-    def _run(self, tool: str, *given: str) -> None:
-        # Its daemons must not hold on to our pipes, or we would wait for them.
-        with (self._home / "said").open("w") as said:
+    def _run(self, tool: str, *arguments: str) -> None:
+        # The daemons must not inherit our pipes, or we would wait for them.
+        with (self._home / "output").open("w") as output:
             subprocess.run(
-                [*self._as_user, str(self._tools / tool), *given],
+                [*self._as_user, str(self._tools / tool), *arguments],
                 check=True,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 cwd=self._home,
             )
 

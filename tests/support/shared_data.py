@@ -1,4 +1,4 @@
-"""The shared reference data beside the project, for the tests that compare with it."""
+"""Shared reference data beside the project, for tests that compare with it."""
 
 import os
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 
-def _found() -> Path | None:
-    given = os.environ.get("FAIRLEAD_SHARED")
-    path = Path(given) if given else Path(__file__).parents[2].parent / "shared"
+def _shared_path() -> Path | None:
+    configured = os.environ.get("FAIRLEAD_SHARED")
+    path = Path(configured) if configured else Path(__file__).parents[2].parent / "shared"
     return path if path.is_dir() else None
 
 
-SHARED = _found()
+SHARED = _shared_path()
 needs_shared = pytest.mark.skipif(
     SHARED is None,
     reason="the reference data is neither at ../shared nor at $FAIRLEAD_SHARED",

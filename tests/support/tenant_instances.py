@@ -1,4 +1,4 @@
-"""Instances with tenants, written as tables of speeds."""
+"""Snapshots with tenants, built from tables of speeds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.job import Tenant
 from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.model.tenants.tenant import Tenant
 
 
 def tenants(
@@ -17,7 +17,7 @@ def tenants(
     weights: Any = None,
     owner: Sequence[int] | None = None,
 ) -> Snapshot:
-    """One job a row; row i belongs to tenant ``owner[i]``, by default to its own, u0, u1, …"""
+    """Return one job per row; row i belongs to tenant ``owner[i]``, by default to ``u<i>``."""
     devices = cluster or {f"gpu{j + 1}": 1 for j in range(len(rows[0]))}
     owner = list(range(len(rows))) if owner is None else owner
     count = max(owner) + 1
@@ -36,7 +36,7 @@ def tenants(
 
 
 def random_table(rng: np.random.Generator, *, most: int = 6, widest: int = 4) -> Any:
-    """Speedups of distinct tenants over the slowest accelerator, some of them round numbers."""
+    """Return speedups of distinct tenants over the slowest accelerator, some as whole numbers."""
     count, width = int(rng.integers(2, most + 1)), int(rng.integers(2, widest + 1))
     if rng.random() < 0.3:
         table = rng.integers(1, 7, (count, width)).astype(float)
@@ -51,7 +51,7 @@ def random_cluster(rng: np.random.Generator, width: int) -> dict[str, int]:
 
 
 def alike_table(rng: np.random.Generator) -> tuple[Any, dict[str, int]]:
-    """Tenants that are ordered alike in the ratio of every accelerator to the one before."""
+    """Return tenants with the same order in every ratio of consecutive accelerators."""
     count, width = int(rng.integers(2, 7)), int(rng.integers(3, 6))
     ratio = np.sort(rng.uniform(1.05, 2.5, (count, width - 1)), axis=0)
     table = np.cumprod(np.column_stack([np.ones(count), ratio]), axis=1)

@@ -1,4 +1,4 @@
-"""Points at which processes die in tests: all are named once, one file kills once, none costs."""
+"""Failpoints: each is named once, one file kills one process, and none costs time."""
 
 import os
 import re
@@ -28,32 +28,32 @@ def _run(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_every_named_point_is_in_the_code_and_no_other() -> None:
+def test_the_code_has_exactly_the_named_points() -> None:
     home = Path(fairlead.__file__).parent
     text = "\n".join(path.read_text(encoding="utf-8") for path in home.rglob("*.py"))
-    found = re.findall(r"failpoints\.point\(\"([a-z.]+)\"\)", text)
-    assert sorted(found) == sorted(failpoints.POINTS)
+    names = re.findall(r"failpoints\.point\(\"([a-z.]+)\"\)", text)
+    assert sorted(names) == sorted(failpoints.POINTS)
 
 
-def test_a_file_kills_the_first_process_that_passes_its_point_and_no_other(tmp_path: Path) -> None:
+def test_a_file_kills_only_the_first_process_at_its_point(tmp_path: Path) -> None:
     (tmp_path / "job.restored").touch()
-    given = {failpoints.VARIABLE: str(tmp_path)}
-    assert [_run(_PASS, **given).returncode for _ in range(2)] == [-9, 0]
+    variables = {failpoints.VARIABLE: str(tmp_path)}
+    assert [_run(_PASS, **variables).returncode for _ in range(2)] == [-9, 0]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_the_variable_nobody_dies(tmp_path: Path) -> None:
+def test_without_the_variable_no_process_dies(tmp_path: Path) -> None:
     (tmp_path / "job.restored").touch()
     assert _run(_PASS).returncode == 0
 
 
-def test_the_job_library_loads_the_standard_library_only_and_soon() -> None:
+def test_the_job_library_loads_only_the_standard_library_and_fast() -> None:
     code = (
         "import sys, time; before = set(sys.modules); began = time.process_time();"
         "import fairlead.job; took = time.process_time() - began;"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before};"
         "print(took, *sorted(new - set(sys.stdlib_module_names)))"
     )
-    said = [_run(code).stdout.split() for _ in range(3)]
-    assert {tuple(names) for _, *names in said} == {("fairlead",)}
-    assert min(float(took) for took, *_ in said) < 0.03 * machine_slowness()
+    outputs = [_run(code).stdout.split() for _ in range(3)]
+    assert {tuple(names) for _, *names in outputs} == {("fairlead",)}
+    assert min(float(took) for took, *_ in outputs) < 0.03 * machine_slowness()

@@ -93,8 +93,8 @@ def _reference(shared: Path) -> Iterator[list[str]]:
         ("static_single_100_seed0.csv.gz", "v100=6,p100=6,k80=6"),
     ):
         for policy in ("max-min", "makespan", "finish-time", "allox", "max-min:packed"):
-            given = ["--trace", str(gavel / trace), "--cluster", cluster, "--speeds", speeds]
-            yield ["simulate", "--policy", policy, *given]
+            inputs = ["--trace", str(gavel / trace), "--cluster", cluster, "--speeds", speeds]
+            yield ["simulate", "--policy", policy, *inputs]
 
 
 def _run(source: Path, case: list[str]) -> Any:

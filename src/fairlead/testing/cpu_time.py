@@ -1,8 +1,8 @@
-"""CPU time told as on one known machine, so that a slower or a busier one breaks no promise.
+"""CPU time normalised to one reference machine, so that slow or busy hosts pass time limits.
 
-The same processor may take twice as long from one hour to the next when others share its host.
-Fairlead's promises in seconds are about the machine its figures were measured on; elsewhere they
-are held against how long a fixed piece of work takes at that moment.
+The same processor may take twice as long from one hour to the next on a shared host. Fairlead's
+time limits hold on the machine of its published figures; elsewhere measured times are divided by
+the current duration of a fixed piece of work, relative to that machine.
 """
 
 import gc
@@ -13,27 +13,27 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 _YARDSTICK_S = 0.025
-"""What the fixed piece of work takes on the machine of the figures."""
+"""seconds of the fixed piece of work on the reference machine"""
 
 
 def cpu_s(call: Callable[[], _T], *, tries: int = 3) -> tuple[_T, float]:
-    """Return what a call returns and its CPU seconds, of several tries the fastest."""
+    """Return the result of a call and the CPU seconds of the fastest of several tries."""
     fastest_s = float("inf")
     gc.collect()
-    gc.freeze()  # a test's process may hold millions of objects that are none of the call's
+    gc.freeze()  # keep a test process's other objects out of collections
     try:
         for _ in range(tries):
-            slower = machine_slowness()
+            slowness = machine_slowness()
             began = time.process_time()
             result = call()
-            fastest_s = min(fastest_s, (time.process_time() - began) / slower)
+            fastest_s = min(fastest_s, (time.process_time() - began) / slowness)
     finally:
         gc.unfreeze()
     return result, fastest_s
 
 
 def machine_slowness() -> float:
-    """Return how many times as long things take as on the machine of the figures; at least 1."""
+    """Return the current duration of work relative to the reference machine, at least 1."""
     return max(1.0, min(_yardstick_s() for _ in range(2)) / _YARDSTICK_S)
 
 

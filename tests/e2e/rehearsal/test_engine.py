@@ -25,10 +25,10 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 
 def submit(server: LiveServer, count: int, steps: int) -> list[str]:
-    kinds = (("big", 2), ("small", 1), ("big", 1))
+    shapes = (("big", 2), ("small", 1), ("big", 1))
     made = [
         server.client.submit(["no"], directory="/", workload=workload, gang=gang, steps=steps)
-        for workload, gang in (kinds[i % 3] for i in range(count))
+        for workload, gang in (shapes[i % 3] for i in range(count))
     ]
     return [str(job["id"]) for job in made]
 
@@ -39,11 +39,11 @@ def ended(server: LiveServer, ids: list[str]) -> list[dict[str, Any]]:
 
 def test_rehearsed_jobs_finish_with_their_steps_after_moves(server: LiveServer) -> None:
     ids = submit(server, 45, steps=200)
-    found = ended(server, ids)
-    assert [job["state"] for job in found] == ["finished"] * len(ids)
-    assert all(job["steps_done"] == 200 for job in found)
-    assert sum(job["preemptions"] for job in found) > 0, "nobody was ever moved"
-    assert sum(job["failures"] for job in found) == 0
+    results = ended(server, ids)
+    assert [job["state"] for job in results] == ["finished"] * len(ids)
+    assert all(job["steps_done"] == 200 for job in results)
+    assert sum(job["preemptions"] for job in results) > 0, "no job was preempted"
+    assert sum(job["failures"] for job in results) == 0
 
 
 def test_rehearsed_jobs_outlive_the_server_and_are_adopted(server: LiveServer) -> None:
@@ -53,7 +53,7 @@ def test_rehearsed_jobs_outlive_the_server_and_are_adopted(server: LiveServer) -
         time.sleep(0.1)
     server.kill()
     server.start()
-    found = ended(server, ids)
-    assert [job["state"] for job in found] == ["finished"] * len(ids)
-    # Nobody's work was done twice: leases went on, so none was lost to the restart.
+    results = ended(server, ids)
+    assert [job["state"] for job in results] == ["finished"] * len(ids)
+    # The leases survived the restart, so no step was made twice.
     assert "lost" not in (server.root / "server.log").read_text()

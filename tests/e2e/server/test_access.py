@@ -1,4 +1,4 @@
-"""Who may do what: every route of the API against every role."""
+"""Authorization: every route of the API against every role."""
 
 import json
 import stat
@@ -14,10 +14,10 @@ from tests.e2e.support.live_server import LiveServer
 
 from fairlead.client import Client
 
-ROLES = ("admin", "own", "other", "viewer", "lease", "nobody")
+ROLES = ("admin", "own", "other", "viewer", "lease", "invalid")
 OK, DENIED, UNKNOWN, HIDDEN = "ok", 403, 401, 404
 
-# route → what admin, the job's tenant, another tenant, a viewer, a lease's token, nobody get
+# route → status for an admin, the job's tenant, another tenant, a viewer, a lease, a bad token
 EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "POST /v1/jobs": (OK, OK, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/jobs": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
@@ -35,7 +35,7 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /v1/nodes": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/cordon": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/drain": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    # After it was drained, for it takes the node away.
+    # After the drain, since this removes the node.
     "DELETE /v1/nodes/{node}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/return": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
@@ -70,17 +70,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 @pytest.fixture(scope="module")
 def clients(server: LiveServer) -> Iterator[dict[str, Client]]:
     url, admin = f"http://127.0.0.1:{server.port}", server.client
-    found = {"admin": admin}
+    clients = {"admin": admin}
     for role, tenant in (("own", "own"), ("other", "other"), ("viewer", None)):
-        kind = "viewer" if tenant is None else "tenant"
-        made = admin.post("/v1/tokens", {"name": role, "role": kind, "tenant": tenant})
-        found[role] = Client(url, made["token"])
+        token_role = "viewer" if tenant is None else "tenant"
+        made = admin.post("/v1/tokens", {"name": role, "role": token_role, "tenant": tenant})
+        clients[role] = Client(url, made["token"])
     job = admin.submit(["sleep", "60"], workload="small", tenant="own", retries=0)["id"]
     lease = _lease_token(server, job)
-    found["lease"] = Client(url, lease)
-    found["nobody"] = Client(url, "fl_0123_nonsense")
-    yield found
-    for client in found.values():
+    clients["lease"] = Client(url, lease)
+    clients["invalid"] = Client(url, "fl_0123_nonsense")
+    yield clients
+    for client in clients.values():
         client.close()
 
 
@@ -107,11 +107,13 @@ def test_every_route_is_in_the_table(server: LiveServer) -> None:
 
 
 @pytest.mark.parametrize("route", EXPECTED)
-def test_access(server: LiveServer, clients: dict[str, Client], route: str) -> None:
+def test_a_route_answers_each_role_as_in_the_table(
+    server: LiveServer, clients: dict[str, Client], route: str
+) -> None:
     admin = clients["admin"]
     job = admin.submit(["sleep", "60"], workload="small", tenant="own", retries=0)["id"]
     method, _, path = route.partition(" ")
-    got = []
+    statuses = []
     for role in ROLES:
         token = admin.post("/v1/tokens", {"name": "gone", "role": "viewer"})["id"]
         filled = path.format(
@@ -121,19 +123,19 @@ def test_access(server: LiveServer, clients: dict[str, Client], route: str) -> N
             node="node-0" if "{node}" not in path else _node(admin),
             token_id=token,
         )
-        got.append(_ask(clients[role], method, filled, BODIES.get(route)))
+        statuses.append(_request(clients[role], method, filled, BODIES.get(route)))
     admin.raw("POST", f"/v1/jobs/{job}/cancel")
     expected = [status if isinstance(status, int) else 200 for status in EXPECTED[route]]
-    assert got == expected, dict(zip(ROLES, got, strict=True))
+    assert statuses == expected, dict(zip(ROLES, statuses, strict=True))
 
 
 def _node(admin: Client) -> str:
-    found: str = admin.get("/v1/nodes")[0]["id"]
-    return found
+    node: str = admin.get("/v1/nodes")[0]["id"]
+    return node
 
 
-def _ask(client: Client, method: str, path: str, body: dict[str, object] | None) -> int:
-    if path == "/v1/events":  # an answer without an end: its beginning will do
+def _request(client: Client, method: str, path: str, body: dict[str, object] | None) -> int:
+    if path == "/v1/events":  # an endless response: its status suffices
         from http.client import HTTPConnection  # noqa: PLC0415
 
         url = client._url
@@ -147,29 +149,29 @@ def _ask(client: Client, method: str, path: str, body: dict[str, object] | None)
 
 
 def test_tenants_see_their_own_jobs_only(clients: dict[str, Client]) -> None:
-    mine = clients["own"].submit(["true"], workload="small")
-    assert mine["tenant"] == "own"
-    assert {job["tenant"] for job in clients["own"].get("/v1/jobs")} == {"own"}
+    job = clients["own"].submit(["true"], workload="small")
+    assert job["tenant"] == "own"
+    assert {seen["tenant"] for seen in clients["own"].get("/v1/jobs")} == {"own"}
     assert clients["other"].get("/v1/jobs") == []
-    assert mine["id"] in {job["id"] for job in clients["viewer"].get("/v1/jobs")}
+    assert job["id"] in {seen["id"] for seen in clients["viewer"].get("/v1/jobs")}
 
 
-def test_an_admin_may_share_a_tenants_jobs_with_another_to_see_not_to_change(
+def test_a_tenant_can_see_but_not_change_jobs_that_an_admin_shares_with_it(
     server: LiveServer, clients: dict[str, Client]
 ) -> None:
-    mine = clients["own"].submit(["sleep", "60"], workload="small")["id"]
-    said = server.cli("tokens", "make", "friend", "--tenant", "other", "--sees", "own", "--json")
-    made = json.loads(said.stdout)
+    job = clients["own"].submit(["sleep", "60"], workload="small")["id"]
+    shown = server.cli("tokens", "make", "friend", "--tenant", "other", "--sees", "own", "--json")
+    made = json.loads(shown.stdout)
     assert made["sees"] == ["own"]
     friend = Client(f"http://127.0.0.1:{server.port}", made["token"])
-    assert mine in {job["id"] for job in friend.get("/v1/jobs")}
-    assert friend.raw("GET", f"/v1/jobs/{mine}/logs")[0] == 200
-    assert friend.raw("POST", f"/v1/jobs/{mine}/cancel")[0] == 403
+    assert job in {seen["id"] for seen in friend.get("/v1/jobs")}
+    assert friend.raw("GET", f"/v1/jobs/{job}/logs")[0] == 200
+    assert friend.raw("POST", f"/v1/jobs/{job}/cancel")[0] == 403
     friend.close()
-    clients["own"].post(f"/v1/jobs/{mine}/cancel")
+    clients["own"].post(f"/v1/jobs/{job}/cancel")
 
 
-def test_a_revoked_and_an_expired_token_are_useless(
+def test_revoked_and_expired_tokens_are_refused(
     server: LiveServer, clients: dict[str, Client]
 ) -> None:
     admin, url = clients["admin"], f"http://127.0.0.1:{server.port}"
@@ -184,7 +186,7 @@ def test_a_revoked_and_an_expired_token_are_useless(
         client.close()
 
 
-def test_a_stream_of_events_ends_when_its_token_is_revoked(
+def test_an_event_stream_ends_when_its_token_is_revoked(
     server: LiveServer, clients: dict[str, Client]
 ) -> None:
     admin, seen = clients["admin"], list[str]()
@@ -207,15 +209,22 @@ def test_a_stream_of_events_ends_when_its_token_is_revoked(
 
 
 @pytest.mark.parametrize(("count", "status"), [(1000, 409), (1001, 422)])
-def test_a_member_may_tell_a_thousand_metrics_at_once(
+def test_a_renewal_holds_at_most_a_thousand_metrics(
     server: LiveServer, clients: dict[str, Client], count: int, status: int
 ) -> None:
-    told = {"rank": 0, "started": 0, "steps": 0, "metrics": {f"m{i}": 1.0 for i in range(count)}}
-    answer = clients["lease"].raw("POST", f"/v1/leases/{server.lease}/renew", told)
+    renewal = {
+        "rank": 0,
+        "started": 0,
+        "steps": 0,
+        "metrics": {f"m{i}": 1.0 for i in range(count)},
+    }
+    answer = clients["lease"].raw("POST", f"/v1/leases/{server.lease}/renew", renewal)
     assert answer[0] == status, answer
 
 
-def test_secrets_stay_secret(server: LiveServer, clients: dict[str, Client]) -> None:
+def test_secrets_appear_in_no_listing_log_or_process_list(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
     secrets = [(server.data / "admin.token").read_text(), clients["own"]._token]
     secrets.append(clients["lease"]._token)
     shown = subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True).stdout
@@ -240,10 +249,10 @@ def test_every_change_is_in_the_audit_trail(clients: dict[str, Client]) -> None:
     assert {"who": "own", "action": "submit", "subject": job}.items() <= lines[0].items()
 
 
-def test_it_refuses_to_listen_elsewhere_without_tls(tmp_path: Path) -> None:
+def test_serve_refuses_to_listen_beyond_loopback_without_tls(tmp_path: Path) -> None:
     server = LiveServer(tmp_path)
-    said = server.cli(
+    refused = server.cli(
         "serve", "--host", "0.0.0.0", "--data", server.data, "--emulate", "v100=1"
     )  # fmt: skip
-    assert said.returncode == 2
-    assert "tls" in said.stderr
+    assert refused.returncode == 2
+    assert "tls" in refused.stderr

@@ -1,4 +1,4 @@
-"""A job that runs on one V100 or on two K80, on real processes and emulated devices."""
+"""A job that runs on one V100 or on two K80, with real processes and emulated devices."""
 
 import json
 import sys
@@ -20,14 +20,16 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
     made.clean_up()
 
 
-def when(server: LiveServer, job: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return the job as soon as it is as wanted."""
+def wait_for(
+    server: LiveServer, job: str, holds: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """Wait for a condition of a job and return the job."""
     until = time.monotonic() + 60
-    while not holds(found := server.client.job(job)):
-        assert time.monotonic() < until, json.dumps(found)
-        assert found["state"] in ("queued", "running"), found
+    while not holds(view := server.client.job(job)):
+        assert time.monotonic() < until, json.dumps(view)
+        assert view["state"] in ("queued", "running"), view
         time.sleep(0.1)
-    return found
+    return view
 
 
 def test_a_job_moves_from_one_v100_to_two_k80_and_back_and_loses_no_step(
@@ -41,18 +43,18 @@ def test_a_job_moves_from_one_v100_to_two_k80_and_back_and_loses_no_step(
     assert made.returncode == 0, made.stderr
     job = made.stdout.strip()
 
-    def on(kind: str, steps: float) -> Callable[[dict[str, Any]], bool]:
-        return lambda found: found["accelerator"] == kind and found["steps_done"] >= steps
+    def on(accelerator: str, steps: float) -> Callable[[dict[str, Any]], bool]:
+        return lambda view: view["accelerator"] == accelerator and view["steps_done"] >= steps
 
-    first = when(server, job, on("v100", 50))
+    first = wait_for(server, job, on("v100", 50))
     assert (first["devices"], first["gang"]) == (1, 1)
     assert server.cli("nodes", "drain", "v100-0").returncode == 0
-    second = when(server, job, on("k80", first["steps_done"] + 20))
+    second = wait_for(server, job, on("k80", first["steps_done"] + 20))
     assert second["devices"] == 2
     shares = json.loads(server.cli("shares", "--json").stdout)
     assert shares[0]["received"] == pytest.approx(2 / 3)
     assert server.cli("nodes", "return", "v100-0").returncode == 0
-    third = when(server, job, on("v100", second["steps_done"] + 1))
+    third = wait_for(server, job, on("v100", second["steps_done"] + 1))
     assert third["devices"] == 1
     done = server.client.wait(job, timeout_s=60)
     assert (done["state"], done["steps_done"], done["devices"]) == ("finished", STEPS, 0)

@@ -1,4 +1,4 @@
-"""A real server started again under another policy, with other rounds or other speeds."""
+"""A real server restarted with another policy, round length or speeds table."""
 
 import sys
 import time
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.server.test_live import check_result
 from tests.e2e.support.live_server import SPEEDS, LiveServer
+from tests.e2e.support.trained_line import check_result
 
 pytestmark = pytest.mark.slow
 
@@ -19,11 +19,11 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
     made.clean_up()
 
 
-def submitted(server: LiveServer, count: int, steps: int) -> list[str]:
+def submit(server: LiveServer, count: int, steps: int) -> list[str]:
     train = str(server.root / "train.py")
     ids = []
     for number in range(count):
-        said = server.client.post(
+        job = server.client.post(
             "/v1/jobs",
             {
                 "command": [sys.executable, train, str(steps), str(server.root / f"out{number}")],
@@ -31,19 +31,19 @@ def submitted(server: LiveServer, count: int, steps: int) -> list[str]:
                 "steps": steps,
             },
         )
-        ids.append(said["id"])
+        ids.append(job["id"])
     return ids
 
 
-def test_every_start_may_have_another_policy_and_jobs_go_on(server: LiveServer) -> None:
+def test_jobs_continue_when_each_start_uses_another_policy(server: LiveServer) -> None:
     server.extra = ("--policy", "gandiva-fair")
     server.start()
-    ids = submitted(server, 4, 400)
+    ids = submit(server, 4, 400)
     for round_s, policy in ((3.0, "max-min"), (2.0, "hadar"), (2.0, "gandiva")):
-        before = sum(server.client.job(one)["steps_done"] for one in ids)
+        before = sum(server.client.job(job)["steps_done"] for job in ids)
         until = time.monotonic() + 60
-        while sum(server.client.job(one)["steps_done"] for one in ids) < before + 40:
-            assert time.monotonic() < until, "nothing goes on"
+        while sum(server.client.job(job)["steps_done"] for job in ids) < before + 40:
+            assert time.monotonic() < until, "no progress"
             time.sleep(0.1)
         server.kill()
         server.round_s, server.extra = round_s, ("--policy", policy)
@@ -55,18 +55,20 @@ def test_every_start_may_have_another_policy_and_jobs_go_on(server: LiveServer) 
         check_result(server.root / f"out{number}.0", 400)
 
 
-def test_speeds_that_an_unfinished_job_has_not_are_refused(server: LiveServer) -> None:
+def test_a_speeds_table_without_the_workload_of_an_unfinished_job_is_refused(
+    server: LiveServer,
+) -> None:
     server.start()
-    (job_id,) = submitted(server, 1, 3000)
+    (job_id,) = submit(server, 1, 3000)
     server.kill()
     speeds = server.root / "speeds.csv"
     speeds.write_text("\n".join(line for line in SPEEDS.splitlines() if "big" not in line))
     server.launch()
     assert server.process is not None
     assert server.process.wait(30) == 2
-    said = (server.root / "server.log").read_text().splitlines()[-1]
-    assert "no workload 'big'" in said
-    assert "cancel it" in said
+    message = (server.root / "server.log").read_text().splitlines()[-1]
+    assert "no workload 'big'" in message
+    assert "cancel" in message
     speeds.write_text(SPEEDS)
     server.start()
     assert server.client.job(job_id)["state"] in ("queued", "running")

@@ -1,4 +1,4 @@
-"""Operators and engines disagree about nodes; what is left of leases goes away."""
+"""Nodes drained, returned and removed by an operator, and the removal of lease directories."""
 
 import asyncio
 import json
@@ -14,7 +14,8 @@ from fairlead.engines.base import NodeDown, NodeUp
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.files import parse_cluster, read_speeds
-from fairlead.live.driver import Live, Setting
+from fairlead.live.config import LiveConfig
+from fairlead.live.driver import Live
 from fairlead.server.config.scheduling import build_scheduling_config, load_scheduling_config
 from fairlead.store import Store
 
@@ -26,15 +27,16 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
     made.clean_up()
 
 
-def nodes(server: LiveServer) -> dict[str, str]:
-    found = json.loads(server.cli("nodes", "--json").stdout)
+def node_states(server: LiveServer) -> dict[str, str]:
+    nodes = json.loads(server.cli("nodes", "--json").stdout)
     return {
-        one["id"]: "drained" if one["drained"] else "up" if one["up"] else "down" for one in found
+        node["id"]: "drained" if node["drained"] else "up" if node["up"] else "down"
+        for node in nodes
     }
 
 
-def test_a_node_is_removed_for_good_but_not_under_running_jobs(server: LiveServer) -> None:
-    fast, slow = sorted(nodes(server), reverse=True)
+def test_a_node_with_running_jobs_can_be_removed_only_after_a_drain(server: LiveServer) -> None:
+    fast, slow = sorted(node_states(server), reverse=True)
     job = server.client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
     until = time.monotonic() + 30
     while server.client.job(job)["state"] != "running":
@@ -46,14 +48,11 @@ def test_a_node_is_removed_for_good_but_not_under_running_jobs(server: LiveServe
     assert server.cli("nodes", "drain", fast).stdout == f"{fast}: drained\n"
     removed = server.cli("nodes", "remove", fast)
     assert removed.returncode == 0
-    assert (
-        f"1 job can run on no other node, and will wait for such devices or to be cancelled: {job}"
-        in removed.stderr
-    )
-    assert nodes(server) == {slow: "up"}
+    assert f"1 job can run on no other node; add such devices or cancel: {job}" in removed.stderr
+    assert node_states(server) == {slow: "up"}
     server.kill()
     server.start()  # with the same devices: the machine still has them
-    assert nodes(server) == {slow: "up"}
+    assert node_states(server) == {slow: "up"}
     assert server.cli("nodes", "return", fast).returncode == 1
     refused = server.cli("submit", "--workload", "big", "--accelerators", "v100", "--", "true")
     assert refused.returncode == 1
@@ -61,20 +60,20 @@ def test_a_node_is_removed_for_good_but_not_under_running_jobs(server: LiveServe
     assert server.client.wait(done, timeout_s=30)["state"] == "finished"
 
 
-def test_directories_of_settled_leases_go_and_those_of_living_keepers_stay(
+def test_directories_of_ended_leases_are_removed_and_those_of_live_keepers_stay(
     server: LiveServer,
 ) -> None:
     python, train = sys.executable, str(server.root / "train.py")
-    stays = server.client.submit(["sleep", "60"], workload="small", accelerators=["k80"])["id"]
+    running = server.client.submit(["sleep", "60"], workload="small", accelerators=["k80"])["id"]
     command = [python, train, "50", str(server.root / "out")]
     job = server.client.submit(command, workload="big", steps=50, accelerators=["v100"])["id"]
     assert server.client.wait(job, timeout_s=60)["state"] == "finished"
     until = time.monotonic() + 30
-    while server.client.job(stays)["state"] != "running" or len(leases(server)) != 1:
+    while server.client.job(running)["state"] != "running" or len(leases(server)) != 1:
         assert time.monotonic() < until, leases(server)
         time.sleep(0.1)
     server.kill()
-    (server.data / "leases" / "99").mkdir()  # of a server that died before it could clear away
+    (server.data / "leases" / "99").mkdir()  # left by a server that died before the cleanup
     server.start()
     (left,) = leases(server)
     assert lease_dir.is_alive(left)
@@ -98,16 +97,16 @@ def test_a_node_that_comes_back_stays_drained_until_an_operator_returns_it(
         store = Store(f"sqlite:///{tmp_path / 'fairlead.db'}")
         token = store.acquire("test")
         assert token is not None
-        setting = Setting(
+        config = LiveConfig(
             cluster=cluster,
-            rules=build_scheduling_config(
+            scheduling=build_scheduling_config(
                 "max-min", None, 2.0, read_speeds(str(tmp_path / "speeds.csv"))
             ),
-            remake=load_scheduling_config,
+            load_scheduling=load_scheduling_config,
             data=tmp_path,
             environment=lambda *_: {},
         )
-        live = Live(store, LocalEngine(tmp_path, cluster), setting, token)
+        live = Live(store, LocalEngine(tmp_path, cluster), config, token)
         await live.start()
         await live.write([])
         return live
@@ -116,27 +115,27 @@ def test_a_node_that_comes_back_stays_drained_until_an_operator_returns_it(
         await live.stop()
         live.store.close()
 
-    async def told(live: Live, report: NodeDown | NodeUp) -> set[int]:
+    async def down_after(live: Live, report: NodeDown | NodeUp) -> set[int]:
         live._report(report)
         await live.write([])
         return live.scheduler.nodes.down
 
     async def scene() -> None:
         live = await begin()
-        assert await told(live, NodeDown(node)) == {0}
-        assert await told(live, NodeUp(node)) == set()
+        assert await down_after(live, NodeDown(node)) == {0}
+        assert await down_after(live, NodeUp(node)) == set()
         await live.nodes.drain(node, "operator")
-        assert await told(live, NodeDown(node)) == {0}
-        assert await told(live, NodeUp(node)) == {0}
+        assert await down_after(live, NodeDown(node)) == {0}
+        assert await down_after(live, NodeUp(node)) == {0}
         await end(live)
         live = await begin()
-        assert await told(live, NodeUp(node)) == {0}  # drains outlast the server
-        assert await told(live, NodeDown(node)) == {0}
-        await live.nodes.take_back(node, "operator")
-        assert live.scheduler.nodes.down == {0}  # the engine does not have it yet
-        assert await told(live, NodeUp(node)) == set()
+        assert await down_after(live, NodeUp(node)) == {0}  # a drain survives a restart
+        assert await down_after(live, NodeDown(node)) == {0}
+        await live.nodes.return_node(node, "operator")
+        assert live.scheduler.nodes.down == {0}  # the engine does not report it yet
+        assert await down_after(live, NodeUp(node)) == set()
         await live.nodes.drain(node, "operator")
-        await live.nodes.take_back(node, "operator")
+        await live.nodes.return_node(node, "operator")
         assert live.scheduler.nodes.down == set()
         await end(live)
 

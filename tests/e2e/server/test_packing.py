@@ -1,4 +1,4 @@
-"""Gandiva on a live cluster: jobs measure themselves, and by that alone they are packed."""
+"""Gandiva on a live cluster packs jobs by their own measurements alone."""
 
 import json
 import sys
@@ -56,7 +56,7 @@ def test_gandiva_packs_two_jobs_on_one_device_in_overload_and_both_finish_exactl
         assert [job["steps_done"] for job in jobs] == [STEPS, STEPS]
         for name in ("one", "two"):
             assert json.loads((tmp_path / name).read_text())["steps"] == list(range(STEPS))
-        # Both held the one device for long enough to measure what that costs them.
+        # Both shared the device long enough to measure the slowdown.
         assert any(0 < speed < 85 for speed in together), together
     finally:
         server.clean_up()

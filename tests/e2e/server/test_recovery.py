@@ -1,4 +1,4 @@
-"""A killed server is back soon: itself with thousands of jobs, or the one that stood by."""
+"""Recovery time of a killed server with thousands of jobs, and of its standby."""
 
 import sys
 import time
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.server.test_live import check_result
 from tests.e2e.support.live_server import LiveServer
+from tests.e2e.support.trained_line import check_result
 from tests.support import postgres
 from tests.support.postgres import Postgres
 
@@ -21,23 +21,23 @@ BACK_S, TAKES_OVER_S = 3.0, 10.0
 
 
 def _fill(server: LiveServer) -> None:
-    """Write what a server writes that has taken in many jobs."""
+    """Write the store of a server with many submitted jobs."""
     server.data.mkdir()
     store = Store(f"sqlite:///{server.data / 'fairlead.db'}")
     token = store.acquire("test")
     assert token is not None
-    made = [
+    specs = [
         JobSpec(command=("sleep", "60"), workload=("big", "small")[n % 2], steps=10**6, id=f"j{n}")
         for n in range(1, JOBS + 1)
     ]
     at = time.time()
-    events = [encode_event(ev.JobSubmitted(at, spec.job(at))) for spec in made]
-    store.append(token, 1, events, [Put("job", spec.id, spec.document()) for spec in made])
+    events = [encode_event(ev.JobSubmitted(at, spec.job(at))) for spec in specs]
+    store.append(token, 1, events, [Put("job", spec.id, spec.document()) for spec in specs])
     store.close()
 
 
 def _waited_s(pid: int) -> float:
-    """Return how long a process was ready to run while others had the cores."""
+    """Return the time that a process waited for a core."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
@@ -50,7 +50,7 @@ def test_a_killed_server_with_two_thousand_jobs_is_back_within_three_seconds(
     try:
         server.start()
         for _ in range(3):
-            time.sleep(2.0)  # rounds go by, and with them plans for all of these jobs
+            time.sleep(2.0)  # several rounds with plans for all of these jobs
             server.kill()
             began = time.monotonic()
             server.start()
@@ -71,7 +71,7 @@ def database() -> Iterator[str]:
     made.stop()
 
 
-def test_the_server_that_stands_by_takes_over_and_jobs_do_not_notice(
+def test_a_standby_server_takes_over_without_disturbing_jobs(
     tmp_path: Path, database: str
 ) -> None:
     first = LiveServer(tmp_path)

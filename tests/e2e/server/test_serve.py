@@ -1,4 +1,4 @@
-"""A real server as its operator sees it: settings, logs, its end, what it refuses."""
+"""A real server from the operator's view: settings, logs, shutdown and errors."""
 
 import json
 import signal
@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from tests.e2e.support.live_server import LiveServer, said
+from tests.e2e.support.live_server import LiveServer, json_output
 
 from fairlead.client import Client, ServerError, UnreachableError
 from fairlead.store import Store
@@ -21,7 +21,7 @@ def test_settings_come_from_file_environment_and_flags(own_server: LiveServer) -
     own_server.extra = ("--log-level", "debug")
     own_server.start()
     assert own_server.client.get("/v1/about")["policy"] == "fifo"
-    checked = said(own_server, "config", "check")["settings"]
+    checked = json_output(own_server, "config", "check")["settings"]
     assert checked["policy"]["value"] == "fifo"
     assert checked["policy"]["origin"].endswith("fairlead.toml:1")
     assert checked["port"] == {"value": 8642, "origin": "default"}
@@ -34,7 +34,7 @@ def test_logs_are_json_with_an_entry_for_each_request_and_no_secrets(
     own_server.start()
     admin = own_server.client
     made = admin.post("/v1/tokens", {"name": "eve", "role": "viewer"})
-    assert admin.raw("DELETE", f"/v1/tokens/{made['token']}")[0] == 404  # not the id
+    assert admin.raw("DELETE", f"/v1/tokens/{made['token']}")[0] == 404  # the token is not its id
     own_server.stop()
     lines = (own_server.root / "server.log").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
@@ -46,7 +46,7 @@ def test_logs_are_json_with_an_entry_for_each_request_and_no_secrets(
     assert (own_server.data / "admin.token").read_text() not in "\n".join(lines)
 
 
-def test_sigterm_ends_the_server_at_once_though_somebody_follows_events_and_jobs_go_on(
+def test_sigterm_stops_the_server_despite_an_event_stream_and_jobs_keep_running(
     own_server: LiveServer,
 ) -> None:
     own_server.start()
@@ -66,20 +66,20 @@ def test_sigterm_ends_the_server_at_once_though_somebody_follows_events_and_jobs
     began = time.monotonic()
     own_server.process.send_signal(signal.SIGTERM)
     assert own_server.process.wait(10) == 0
-    assert time.monotonic() - began < 8.0  # a stream that is not ended lasts 15 s
+    assert time.monotonic() - began < 8.0  # a stream that the server does not end lasts 15 s
     follower.join(5)
     assert last[-1] == "server.stopping"
     store = Store(f"sqlite:///{own_server.data}/fairlead.db")
     state = store.load_state()
     assert state is not None
-    assert list(store.load_events(state[0])) == []  # whatever version starts next replays nothing
+    assert list(store.load_events(state[0])) == []  # the next version replays nothing
     store.close()
     own_server.start()
-    found = own_server.client.wait(job, timeout_s=30)
-    assert (found["state"], found["leases"], found["preemptions"]) == ("finished", 1, 0)
+    ended = own_server.client.wait(job, timeout_s=30)
+    assert (ended["state"], ended["leases"], ended["preemptions"]) == ("finished", 1, 0)
 
 
-def test_who_waits_for_a_job_goes_on_waiting_while_the_server_is_restarted(
+def test_waiting_for_a_job_survives_a_restart_of_the_server(
     own_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_server.extra = ("--log-format", "json")
@@ -99,12 +99,12 @@ def test_who_waits_for_a_job_goes_on_waiting_while_the_server_is_restarted(
         shown = waiting.communicate(timeout=20)[0]
     assert (waiting.returncode, json.loads(shown)["state"]) == (0, "finished")
     own_server.stop()
-    monkeypatch.setattr("fairlead.client._AWAY_S", 0.5)
+    monkeypatch.setattr("fairlead.client._RECONNECT_S", 0.5)
     with pytest.raises(UnreachableError):
         client.wait(job)
 
 
-def test_who_waits_for_a_job_of_a_server_that_was_never_there_is_told_at_once() -> None:
+def test_waiting_for_a_job_fails_at_once_without_a_server() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         began = time.monotonic()
@@ -114,14 +114,18 @@ def test_who_waits_for_a_job_of_a_server_that_was_never_there_is_told_at_once() 
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "says"),
+    ("flag", "value", "message"),
     [
         ("--data", "speeds.csv", "data: "),
-        ("--database", "postgresql+psycopg://u:hunter2@127.0.0.1:1/x", "database: it can"),
+        (
+            "--database",
+            "postgresql+psycopg://u:hunter2@127.0.0.1:1/x",
+            "database: cannot be opened",
+        ),
     ],
 )
-def test_a_store_that_cannot_be_opened_is_one_clear_line(
-    own_server: LiveServer, flag: str, value: str, says: str
+def test_a_store_that_cannot_be_opened_is_reported_in_one_line(
+    own_server: LiveServer, flag: str, value: str, message: str
 ) -> None:
     value = str(own_server.root / value) if flag == "--data" else value
     refused = own_server.cli(
@@ -130,11 +134,11 @@ def test_a_store_that_cannot_be_opened_is_one_clear_line(
     )  # fmt: skip
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
-    assert refused.stderr.startswith(f"fairlead: {says}")
+    assert refused.stderr.startswith(f"fairlead: {message}")
     assert "hunter2" not in refused.stderr
 
 
-def test_who_asks_too_often_is_told_when_to_come_back_and_others_are_not_hindered(
+def test_a_rate_limited_client_gets_retry_after_and_other_clients_are_not_limited(
     own_server: LiveServer,
 ) -> None:
     own_server.extra = ("--requests-per-s", "2", "--requests-burst", "12")
@@ -147,13 +151,15 @@ def test_who_asks_too_often_is_told_when_to_come_back_and_others_are_not_hindere
     assert 12 <= statuses.count(200) <= 14
     status, headers, text = answers[-1]
     assert (status, headers["retry-after"]) == (429, "1")
-    assert json.loads(text)["error"]["code"] == "busy"
+    error = json.loads(text)["error"]
+    assert error["code"] == "busy"
+    assert error["message"].startswith("rate limit exceeded; retry in ")
     assert admin.raw("GET", "/v1/nodes")[0] == 200
-    assert eager.get("/v1/nodes")  # the client waits as it is told
-    stranger = Client(f"http://127.0.0.1:{own_server.port}", "fl_0123_nonsense")
-    assert 429 in [stranger.raw("GET", "/v1/nodes")[0] for _ in range(400)]
+    assert eager.get("/v1/nodes")  # the client honours Retry-After
+    invalid = Client(f"http://127.0.0.1:{own_server.port}", "fl_0123_nonsense")
+    assert 429 in [invalid.raw("GET", "/v1/nodes")[0] for _ in range(400)]
     eager.close()
-    stranger.close()
+    invalid.close()
 
 
 def test_a_body_above_the_limit_is_refused(own_server: LiveServer) -> None:

@@ -1,4 +1,4 @@
-"""A server that speaks TLS, with a certificate that its jobs and clients trust or do not."""
+"""A server with TLS, whose certificate its jobs and clients trust or do not trust."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.support.certificates import make_certificate
 from tests.e2e.support.live_server import LiveServer
 
-from fairlead.client import Client, UntrustedError
+from fairlead.client import Client, UntrustedCertificateError
 
 
 def submit(server: LiveServer, steps: int) -> str:
@@ -26,42 +26,46 @@ def test_a_job_that_trusts_the_certificate_reports_steps_while_it_runs(
     own_server.start()
     job = submit(own_server, 100_000)
     until = time.monotonic() + 20
-    while not (found := own_server.client.job(job))["steps_done"]:
+    while not (running := own_server.client.job(job))["steps_done"]:
         assert time.monotonic() < until, own_server.cli("logs", job).stdout
         time.sleep(0.05)
-    assert found["state"] == "running"
+    assert running["state"] == "running"
     assert "certificate" not in own_server.cli("logs", job).stdout
     own_server.client.close()
 
 
-def test_who_does_not_trust_the_certificate_is_told_so_and_what_to_do(
+def test_an_untrusted_certificate_is_reported_with_the_remedy(
     own_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_server.extra = make_certificate(own_server.root, "127.0.0.1")
     own_server.round_s = 2.0
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    own_server.launch()  # nor do its jobs have it
+    own_server.launch()  # its jobs do not trust the certificate either
     monkeypatch.setenv("SSL_CERT_FILE", str(own_server.root / "tls.crt"))
     own_server.wait_until_up()
     job = submit(own_server, 150)
     assert own_server.client.wait(job, timeout_s=30)["state"] == "finished"
-    (said,) = [
+    (message,) = [
         line for line in own_server.cli("logs", job).stdout.splitlines() if "certificate" in line
     ]
-    assert said.startswith("fairlead: no progress is reported: ")
-    assert "is not trusted (self" in said
-    assert "set SSL_CERT_FILE" in said
-    with pytest.raises(UntrustedError, match=r"is not valid for localhost .*; give the server"):
+    assert message.startswith("fairlead: no progress is reported: ")
+    assert "is not trusted (self" in message
+    assert "set SSL_CERT_FILE" in message
+    with pytest.raises(
+        UntrustedCertificateError, match=r"is not valid for localhost .*; give the server"
+    ):
         Client(f"https://localhost:{own_server.port}", "fl_0_0").get("/v1/about")
 
     monkeypatch.delenv("SSL_CERT_FILE")
-    told = own_server.cli("jobs")
-    assert told.returncode == 1
-    assert "is not trusted" in told.stderr
-    assert "set SSL_CERT_FILE" in told.stderr
-    assert "does not answer" not in told.stderr
+    refused = own_server.cli("jobs")
+    assert refused.returncode == 1
+    assert "is not trusted" in refused.stderr
+    assert "set SSL_CERT_FILE" in refused.stderr
+    assert "does not answer" not in refused.stderr
     doctor = own_server.cli("doctor", "--json")
-    (server,) = [one for one in json.loads(doctor.stdout)["findings"] if one["what"] == "server"]
+    (server,) = [
+        finding for finding in json.loads(doctor.stdout)["findings"] if finding["what"] == "server"
+    ]
     assert (doctor.returncode, server["level"]) == (1, "wrong")
     assert "is not trusted" in server["found"]
     assert server["fix"].startswith("set SSL_CERT_FILE")

@@ -1,4 +1,4 @@
-"""``fairlead serve`` on a real cluster, and jobs that say when they made steps."""
+"""``fairlead serve`` on a real cluster, and jobs that record the times of their steps."""
 
 import contextlib
 import json
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.e2e.support.certificates import make_certificate
-from tests.e2e.support.live_server import LINE
+from tests.e2e.support.trained_line import LINE
 
 from fairlead.client import Client, ServerError
 from fairlead.engines.keeper import lease_dir
 
-# Besides, it writes a line for each lease that it ran under: when its first step began …
+# The job also writes a line per lease with the times of its first and last step.
 TRAIN = (
     LINE
     + """
@@ -40,27 +40,27 @@ with open(f"{sys.argv[2]}.{run.rank}", "w") as file:
 )
 
 SPEEDS = "workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s\n" + "".join(
-    f"{workload},{gang},{kind},,,{speed * (1 + gang) / 2:g},\n"
+    f"{workload},{gang},{accelerator},,,{speed * (1 + gang) / 2:g},\n"
     for workload, speeds in {
         "big": {"v100": 100, "p100": 50, "k80": 20},
         "small": {"v100": 100, "p100": 90, "k80": 60},
         "uneven": {"v100": 100, "p100": 25, "k80": 110},
     }.items()
-    for kind, speed in speeds.items()
+    for accelerator, speed in speeds.items()
     for gang in (1, 2, 3)
 )
 
 
-def note(what: str) -> None:
-    """Say what was measured; ``pytest -s`` shows it."""
-    sys.stdout.write(f"{what}\n")
+def note(text: str) -> None:
+    """Print a measurement; ``pytest -s`` shows it."""
+    sys.stdout.write(f"{text}\n")
 
 
 class ClusterServer:
-    """A server in a directory of its own."""
+    """A server in a separate directory."""
 
     engine: str
-    """what it is started with unless a test says otherwise"""
+    """default value of ``--engine``"""
 
     def __init__(self, root: Path, host: str = "127.0.0.1") -> None:
         self.root, self.data, self.host = root, root / "data", host
@@ -102,12 +102,12 @@ class ClusterServer:
         return self._client
 
     def with_certificate(self) -> Self:
-        """Let it speak TLS, which is wanted where it listens elsewhere than on loopback."""
+        """Use TLS, which the server requires beyond loopback."""
         self.tls = make_certificate(self.root, self.host)
         return self
 
     def submit(self, name: str, steps: int, *ballast: int, **settings: Any) -> str:
-        """Submit a job that trains a line, and carries so many bytes in its checkpoints."""
+        """Submit a job that trains a line, with ``ballast`` bytes in its checkpoints."""
         command = [sys.executable, str(self.root / "train.py"), str(steps), str(self.root / name)]
         command += map(str, ballast)
         return str(self.client.submit(command, name=name, steps=steps, **settings)["id"])
@@ -116,19 +116,19 @@ class ClusterServer:
         return bool(self.client.job(job)["state"] == state)
 
     def leases(self) -> dict[str, list[str]]:
-        """job → nodes on which it runs now, by the lease directories."""
-        found = {}
+        """Return job → nodes on which it runs now, by the lease directories."""
+        nodes_of = {}
         for path in (self.data / "leases").glob("*"):
-            with contextlib.suppress(FileNotFoundError):  # it may be cleared away meanwhile
+            with contextlib.suppress(FileNotFoundError):  # the directory may be removed meanwhile
                 order = lease_dir.read_order(path)
                 parts = list(path.glob("[0-9]*"))
                 running = all((part / "members.json").exists() for part in parts)
                 if running and not (path / "exit.json").exists():
-                    found[order.job] = sorted({node for node, _ in order.devices})
-        return found
+                    nodes_of[order.job] = sorted({node for node, _ in order.devices})
+        return nodes_of
 
     def until(self, holds: Callable[[], bool], what: str, patience_s: float = 60.0) -> float:
-        """Wait for what must come to pass; return how long that took."""
+        """Wait until a condition holds; return the seconds that it took."""
         began = time.monotonic()
         while not holds():
             assert time.monotonic() < began + patience_s, f"{what}\n{self.log()}"
@@ -139,15 +139,15 @@ class ClusterServer:
         return (self.root / "server.log").read_text()[-6000:]
 
     def made(self, name: str) -> list[dict[str, Any]]:
-        """Return what rank 0 of a job wrote of its leases: when steps began and ended."""
+        """Return the records of rank 0 of a job, one per lease, with the times of its steps."""
         lines = (self.root / f"{name}.0.leases").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
-    def said(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines of the server's log about this."""
+    def log_events(self, event: str) -> list[dict[str, Any]]:
+        """Return the entries of the server's log with this event."""
         lines = (self.root / "server.log").read_text().splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        return [one for one in found if one.get("event") == event]
+        entries = [json.loads(line) for line in lines if line.startswith("{")]
+        return [entry for entry in entries if entry.get("event") == event]
 
     def kill(self) -> None:
         assert self.process is not None

@@ -1,17 +1,19 @@
-"""A node that is cut off while the server is killed, and whose jobs go on there: on any engine."""
+"""A node that is cut off while the server is killed, and whose jobs keep running: any engine."""
 
 import json
 import time
 
-from tests.e2e.server.test_live import check_result
 from tests.e2e.support.cluster_server import ClusterServer, note
-from tests.support.namespaces import Apart
+from tests.e2e.support.trained_line import check_result
+from tests.support.namespaces import IsolatedNode
 
 
 class CutOff:
-    """A gang over *n2* and a job on it; *n3* has room for both; *n2* is far and is cut off."""
+    """A gang partly on *n2* and a job on *n2*, which is cut off; *n3* has space for both."""
 
-    def __init__(self, server: ClusterServer, far: Apart, gang_steps: int, steps: int) -> None:
+    def __init__(
+        self, server: ClusterServer, far: IsolatedNode, gang_steps: int, steps: int
+    ) -> None:
         self.server, self.far = server, far
         server.start(round_s=40.0)
         server.client.post("/v1/nodes/n3/cordon")
@@ -28,9 +30,9 @@ class CutOff:
         server.client.post("/v1/nodes/n3/return")
 
     def cut(self) -> tuple[float, float]:
-        """Take network, data directory and server away at once; start the server again.
+        """Cut network and data directory and kill the server at once; restart the server.
 
-        Returns after how many seconds it was back, and both jobs ran elsewhere.
+        Return the seconds until the server was back, and until both jobs ran elsewhere.
         """
         server = self.server
         began = time.monotonic()
@@ -45,7 +47,7 @@ class CutOff:
         return restarted, taken
 
     def let_it_try_to_save(self) -> None:
-        """See that the old job, slow as it is, has gone on, and that what it saves is refused."""
+        """Check that the old job is still running, and that its next checkpoint is refused."""
         saved = next(self.server.data.glob(f"jobs/{self.alone}/checkpoint/latest.json"))
         steps = json.loads(saved.read_text())["steps"]
         assert "no checkpoint at step" in self._old.read_text()
@@ -56,7 +58,7 @@ class CutOff:
         assert steps > 0
 
     def finish(self) -> None:
-        """See both jobs end with exactly their steps, each under one more lease."""
+        """Check that both jobs finish with exactly their steps, each under one more lease."""
         for job_id, name, steps, ranks in self._made:
             job = self.server.client.wait(job_id, timeout_s=120)
             assert (job["state"], job["steps_done"], job["leases"]) == ("finished", steps, 2)

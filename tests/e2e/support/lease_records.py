@@ -1,6 +1,6 @@
-"""What became of every lease of a run, by its events: live and simulated ones side by side.
+"""Records of all leases of a run, reconstructed from its events, live and simulated alike.
 
-Both go through the same core, so the same events say of both who was given which devices when.
+Both runs use the same core, so the same events describe the placement of each lease.
 """
 
 import csv
@@ -27,33 +27,33 @@ class LeaseRecord:
     devices: tuple[int, ...]
     asked_at: float
     saved_before: float
-    """steps that its job had made when it began"""
-    told_at: float | None = None
-    """to leave; None: it ended by itself"""
+    """steps of its job when the lease began"""
+    preempted_at: float | None = None
+    """time of its preemption; None if it ended by itself"""
     left_at: float | None = None
     steps: float = 0.0
     outcome: str = ""
 
 
 def lease_records(events: Iterable[Event], core: Scheduler[Any]) -> dict[int, LeaseRecord]:
-    """Return the leases that a new core opens when these events happen to it."""
-    found: dict[int, LeaseRecord] = {}
+    """Return the leases that a new core opens when it handles these events."""
+    records: dict[int, LeaseRecord] = {}
     for event in events:
         for command in core.handle(event):
             if isinstance(command, Launch):
                 for lease, on in zip(command.lease.tolist(), command.on, strict=True):
                     saved = float(core.jobs.saved_steps[on.job])
                     job = core.jobs.ids[on.job]
-                    found[lease] = LeaseRecord(job, tuple(on.devices), event.at, saved)
+                    records[lease] = LeaseRecord(job, tuple(on.devices), event.at, saved)
             elif isinstance(command, Preempt):
                 for lease in command.lease.tolist():
-                    found[lease].told_at = event.at
+                    records[lease].preempted_at = event.at
         if isinstance(event, LeasesEnded):
             for lease, steps in zip(event.lease.tolist(), event.steps.tolist(), strict=True):
-                record = found[lease]
+                record = records[lease]
                 record.left_at, record.outcome = event.at, event.outcome
                 record.steps = steps - record.saved_before
-    return found
+    return records
 
 
 def write_records(
@@ -61,19 +61,19 @@ def write_records(
     sides: Mapping[str, tuple[float, Mapping[int, LeaseRecord]]],
     steps_at: Mapping[int, tuple[float, float]],
 ) -> None:
-    """Write sides → when time began there, and its leases; seconds since then, by order.
+    """Write the leases of each side, with times in seconds since that side's start.
 
-    ``steps_at`` says when live leases made their first and last steps.
+    ``steps_at`` holds the times of the first and last steps of live leases.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(_COLUMNS)
         for side, (zero, leases) in sides.items():
-            for lease, one in sorted(leases.items(), key=lambda item: item[1].asked_at):
+            for lease, record in sorted(leases.items(), key=lambda item: item[1].asked_at):
                 first, last = steps_at.get(lease, (None, None)) if side == "live" else (None, None)
-                at = (one.asked_at, first, one.told_at, last, one.left_at)
+                at = (record.asked_at, first, record.preempted_at, last, record.left_at)
                 times = ["" if when is None else f"{when - zero:.2f}" for when in at]
-                devices = " ".join(map(str, one.devices))
+                devices = " ".join(map(str, record.devices))
                 rows.writerow(
-                    [side, one.job, lease, devices, *times, f"{one.steps:g}", one.outcome]
+                    [side, record.job, lease, devices, *times, f"{record.steps:g}", record.outcome]
                 )

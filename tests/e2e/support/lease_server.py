@@ -1,4 +1,4 @@
-"""A server that knows leases only: what the job library talks to, without a scheduler."""
+"""A server without a scheduler that only renews leases, for tests of the job library."""
 
 import json
 import threading
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class LeaseServer:
-    """Answers renewals; decides when a lease must leave, as the real server does."""
+    """Answers renewals and decides when a lease must leave, as the real server does."""
 
     def __init__(self) -> None:
         self.leave_from: dict[int, int] = {}
-        """lease → steps from which on it is told to leave"""
-        self.over: set[int] = set()
-        self.deaf_to: set[int] = set()
-        """ranks that get no good answer, as if they could not reach it"""
+        """lease → number of steps from which on it must leave"""
+        self.ended: set[int] = set()
+        self.unreachable_for: set[int] = set()
+        """ranks that get status 503, as if they could not reach the server"""
         self.valid_s = 0.4
         self.renewals: list[dict[str, Any]] = []
         self._final_steps: dict[int, dict[int, int]] = {}
@@ -47,10 +47,10 @@ class LeaseServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, lease: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        if body["rank"] in self.deaf_to:
+        if body["rank"] in self.unreachable_for:
             return 503, {}
         self.renewals.append({"lease": lease, **body})
-        if lease in self.over:
+        if lease in self.ended:
             return 409, {}
         from_steps = self.leave_from.get(lease)
         if from_steps is None or (body["steps"] < from_steps and not self._final_steps.get(lease)):

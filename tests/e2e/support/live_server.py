@@ -1,4 +1,4 @@
-"""A real server on emulated devices, started and killed as an operator or fate would."""
+"""A real server on emulated devices, which tests start, stop and kill."""
 
 import contextlib
 import json
@@ -11,26 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.support.trained_line import LINE
+
 from fairlead.client import Client, ServerError
 from fairlead.engines.keeper import lease_dir
-
-LINE = '''
-import json, os, sys, time
-from fairlead import job
-
-class Line:
-    """A line fitted by gradient descent."""
-    def __init__(self): self.a, self.b = 0.0, 0.0
-    def state_dict(self): return {"a": self.a, "b": self.b}
-    def load_state_dict(self, state): self.a, self.b = state["a"], state["b"]
-    def step(self, i):
-        x = (i * 37 % 101) / 101
-        error = self.a * x + self.b - (3 * x + 1)
-        self.a -= 0.2 * error * x
-        self.b -= 0.2 * error
-        return error * error
-'''
-"""what jobs of tests train"""
 
 TRAIN = (
     LINE
@@ -57,7 +41,7 @@ big,2,k80,,,40,
 
 
 class LiveServer:
-    """``fairlead serve`` in a directory of its own."""
+    """``fairlead serve`` in a separate directory."""
 
     def __init__(self, root: Path, *, devices: str = "v100=1,k80=1", round_s: float = 2.0) -> None:
         self.root, self.data = root, root / "data"
@@ -71,7 +55,7 @@ class LiveServer:
         self.extra: tuple[str, ...] = ()
         self._client: Client | None = None
         self.lease = -1
-        """a lease of which a test has the token"""
+        """lease whose token a test has"""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -99,10 +83,10 @@ class LiveServer:
             time.sleep(0.05)
         raise AssertionError((self.root / "server.log").read_text()[-2000:])
 
-    def restart_anew(self, devices: str) -> None:
-        """Stop, and start with other devices and nothing remembered."""
+    def restart_empty(self, devices: str) -> None:
+        """Stop, and start with other devices and an empty data directory."""
         self.clean_up()
-        self.devices, self.data, self._client = devices, self.root / "anew", None
+        self.devices, self.data, self._client = devices, self.root / "data-2", None
         self.start()
 
     def kill(self) -> None:
@@ -136,21 +120,23 @@ class LiveServer:
         )
 
     def clean_up(self) -> None:
-        """End the server and every keeper it has left."""
+        """Stop the server and kill the keepers that are still alive."""
         self.stop()
         if self._client is not None:
             self._client.close()
         for directory in (self.data / "leases").glob("*"):
             if not lease_dir.is_alive(directory):
-                continue  # its number may be another process's by now
+                continue  # another process may have its PID by now
             with contextlib.suppress(OSError, ValueError):
                 members = json.loads((directory / "members.json").read_text())
                 os.kill(members["keeper"], signal.SIGKILL)
 
 
-def said(server: LiveServer, *arguments: object) -> Any:
-    """Return what a command prints as JSON."""
-    at = 2 if arguments[0] == "config" else 1  # what follows a submitted command is its own
-    found = server.cli(*arguments[:at], "--json", *arguments[at:])
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout)
+def json_output(server: LiveServer, *arguments: object) -> Any:
+    """Return the JSON that a command prints."""
+    at = (
+        2 if arguments[0] == "config" else 1
+    )  # options after a submitted command belong to the command
+    completed = server.cli(*arguments[:at], "--json", *arguments[at:])
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout)

@@ -1,10 +1,10 @@
-"""Jobs that are moved to other nodes by an operator, on any engine."""
+"""Jobs that an operator moves to other nodes, on any engine."""
 
 import time
 from collections.abc import Sequence
 
-from tests.e2e.server.test_live import check_result
 from tests.e2e.support.cluster_server import ClusterServer, note
+from tests.e2e.support.trained_line import check_result
 
 SIZE = 18 << 20
 
@@ -12,7 +12,7 @@ SIZE = 18 << 20
 def check_a_move_to_another_accelerator(
     server: ClusterServer, first: tuple[str, str], then: str
 ) -> None:
-    """See a job with a checkpoint of 18 MiB leave one of two nodes and go on in five seconds."""
+    """Check that a job with a checkpoint of 18 MiB migrates to another node in five seconds."""
     server.start(round_s=20.0)
     job = server.submit("out", 3000, SIZE, workload="small", accelerators=["v100", "k80"])
     server.until(lambda: server.client.job(job)["steps_done"] > 50, "it to run")
@@ -29,34 +29,36 @@ def check_a_move_to_another_accelerator(
     server.client.post(f"/v1/jobs/{job}/cancel")
     server.until(lambda: not server.leases(), "its end")
     there, here = server.made("out")
-    left, went_on = there["ended"] - began, here["began"] - began
-    note(f"it made its last step there after {left:.2f} s, its next after {went_on:.2f} s")
-    assert went_on < 5.0
+    left, resumed = there["ended"] - began, here["began"] - began
+    note(f"it made its last step there after {left:.2f} s, its next after {resumed:.2f} s")
+    assert resumed < 5.0
     assert there["lease"] != here["lease"]
 
 
 def check_checkpoints_are_carried(
-    server: ClusterServer, gang_on: Sequence[str], one_on: str, then: str
+    server: ClusterServer, gang_on: Sequence[str], single_on: str, then: str
 ) -> tuple[str, str]:
-    """See a gang and a job move between nodes that save on disks of their own; return both."""
+    """Check that a gang and a job migrate between nodes with local disks; return both."""
     server.start(round_s=20.0)
     gang = server.submit("gang", 1200, workload="small", gang=3, accelerators=["v100", "k80"])
-    one = server.submit("one", 900, SIZE, workload="small", accelerators=["p100", "k80"])
-    server.until(lambda: server.client.job(one)["steps_done"] > 50, "it to run")
-    server.until(lambda: server.leases() == {gang: [*gang_on], one: [one_on]}, "both to run")
+    single = server.submit("one", 900, SIZE, workload="small", accelerators=["p100", "k80"])
+    server.until(lambda: server.client.job(single)["steps_done"] > 50, "it to run")
+    server.until(lambda: server.leases() == {gang: [*gang_on], single: [single_on]}, "both to run")
     began = time.time()
-    for node in (one_on, *gang_on):
+    for node in (single_on, *gang_on):
         server.client.post(f"/v1/nodes/{node}/drain")
-    server.until(lambda: server.leases() == {gang: [then], one: [then]}, "both to move")
-    for job_id, name, steps, ranks in ((gang, "gang", 1200, 3), (one, "one", 900, 1)):
+    server.until(lambda: server.leases() == {gang: [then], single: [then]}, "both to move")
+    for job_id, name, steps, ranks in ((gang, "gang", 1200, 3), (single, "one", 900, 1)):
         job = server.client.wait(job_id, timeout_s=60)
         assert (job["state"], job["steps_done"], job["leases"]) == ("finished", steps, 2)
         for rank in range(ranks):
             check_result(server.root / f"{name}.{rank}", steps)
-        first, last = [end["steps"] for end in server.said("lease.ended") if end["job"] == job_id]
-        assert 0 < first < last == steps, "it went on from what it had saved elsewhere"
+        first, last = [
+            end["steps"] for end in server.log_events("lease.ended") if end["job"] == job_id
+        ]
+        assert 0 < first < last == steps, "it resumed from the checkpoint of the other node"
         assert "left after step" in server.client.raw("GET", f"/v1/jobs/{job_id}/logs")[2].decode()
-    went_on = server.made("one")[1]["began"] - began
-    note(f"with a checkpoint that had to be carried it made its next step after {went_on:.2f} s")
-    assert went_on < 10.0
-    return gang, one
+    resumed = server.made("one")[1]["began"] - began
+    note(f"with a transferred checkpoint it made its next step after {resumed:.2f} s")
+    assert resumed < 10.0
+    return gang, single

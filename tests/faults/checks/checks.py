@@ -1,4 +1,4 @@
-"""All that must hold whatever goes wrong, checked as things happen against what really did."""
+"""All invariants, checked during a run against its ground truth."""
 
 from collections.abc import Callable
 
@@ -7,16 +7,16 @@ from tests.faults.checks.core import CoreChecks
 from tests.faults.checks.jobs import JobChecks
 from tests.faults.checks.plans import PlanChecks
 from tests.faults.checks.server import ServerChecks
-from tests.faults.record import Record
+from tests.faults.record import RunRecord
 
 
-class Checks(Record):
-    """The record of a run and all that looks at it."""
+class Checks(RunRecord):
+    """The record of a run with all its checks."""
 
     def __init__(self, stop: Callable[[], None], now: Callable[[], float]) -> None:
         super().__init__(stop, now)
         self.jobs = JobChecks(self)
         self.core = CoreChecks(self)
-        self.said = CommandChecks(self)
+        self.commands = CommandChecks(self)
         self.plans = PlanChecks(self)
         self.server = ServerChecks(self)

@@ -1,4 +1,4 @@
-"""What must hold of a server when it has started, answers, and when all is over."""
+"""Invariants of a server after its start, in its answers, and at the end of a run."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,139 +6,140 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.machine.machine import Process
-from tests.faults.record import Record
+from tests.faults.record import RunRecord
 
 from fairlead.core.jobs import JobState
 from fairlead.engines.keeper.lease_dir import is_alive
 from fairlead.model import events as ev
 
 _REAPED_S = 1.0
-"""in which a server takes note of the end of its child"""
-_AT_ONCE = 8
-"""events that may be written together, after the last of which a state is due"""
+"""seconds within which a server reaps its child"""
+_MAX_BATCH = 8
+"""events in one batch, after which a state may be due"""
 
 
 class ServerChecks:
-    """Looks at what a server knows after a restart, and at what it tells members of leases."""
+    """Checks a server's state after a restart and its answers to renewals."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RunRecord) -> None:
         self._record, self._require = record, record.require
         self._unreached: set[str] = set()
 
     def settled(self) -> None:
-        """Note that the store holds all that was handled so far."""
+        """Record that all events so far are persisted."""
         for truth in self._record.truth.values():
-            truth.written = truth.counted
-        self._record.taken_written = dict(self._record.taken)
-        self._record.down_written = set(self._record.down)
+            truth.persisted = truth.counted
+        self._record.taken_persisted = dict(self._record.taken)
+        self._record.down_persisted = set(self._record.down)
 
-    # -- what the engine says of nodes, and when the scheduler takes it in ----------------------
+    # -- the engine's reports on nodes ----------------------------------------------------------
 
     def lost(self, node: str) -> list[ev.Event]:
-        """Note that the scheduler knows of a node that the engine does not reach."""
+        """Record that the scheduler has handled the report of an unreachable node."""
         if node in self._unreached:
             self._record.down.add(node)
         return []
 
     def unreached(self, node: str) -> None:
-        """Note that the engine says that it does not reach a node."""
+        """Record that the engine reports a node as unreachable."""
         self._unreached.add(node)
 
     def reached(self, node: str) -> None:
-        """Note that the engine says that it reaches a node again."""
+        """Record that the engine reports a node as reachable again."""
         self._unreached.discard(node)
         self._record.down.discard(node)
-        self._record.down_written.discard(node)
+        self._record.down_persisted.discard(node)
 
     def found(self, node: str) -> None:
-        """Note that the engine says that it has a node, which it reaches."""
+        """Record that the engine reports a node as present and reachable."""
         self._record.missing.discard(node)
         self.reached(node)
 
     def missed(self, nodes: Iterable[str]) -> list[ev.Event]:
-        """Note which nodes the engine does not have."""
+        """Record the nodes missing from the inventory."""
         self._record.missing.update(nodes)
         return []
 
-    def heard(self, live: Any, taken: Mapping[str, tuple[int, ...]]) -> None:
-        """Require that a server knows which devices others hold."""
+    def knows_taken(self, live: Any, taken: Mapping[str, tuple[int, ...]]) -> None:
+        """Require that a server knows the taken devices."""
         for node, numbers in taken.items():
             known = live.scheduler.nodes.taken_on(node)
-            self._require(known == numbers, f"others hold {numbers} of {node}, not {known}")
+            self._require(known == numbers, f"{numbers} of {node} are taken, not {known}")
 
     def adopted(self, live: Any, root: Path, ended: set[int]) -> None:
-        """Require that a server that has started keeps nothing of leases that were over before.
+        """Require that a started server has removed the files of earlier ended leases.
 
-        Some may have ended meanwhile.
+        ``ended`` are leases that ended during the start.
         """
         for directory in root.iterdir():
             lease = int(directory.name)
             known = lease in live.leases or lease in ended or is_alive(directory)
-            self._require(known, f"{directory.name} is over, and was not cleared away")
+            self._require(known, f"directory of ended lease {directory.name} was not removed")
 
     def rebuilt(self, live: Any) -> None:
-        """Look at what a server knows after a restart."""
+        """Check a server's state after a restart."""
         jobs = live.scheduler.jobs
         for job_id, truth in self._record.truth.items():
             known = job_id in jobs.number
-            self._require(known, f"{job_id} has run and is lost")
+            self._require(known, f"{job_id} has run but is lost")
             if known:
                 truth.counted = float(jobs.saved_steps[jobs.number[job_id]])
-                good = truth.written <= truth.counted
+                good = truth.persisted <= truth.counted
                 self._require(good, f"{job_id} fell back to {truth.counted} steps")
         for job_id in sorted(self._record.acknowledged):
             known = job_id in jobs.number and job_id in live.specs
-            self._require(known, f"{job_id} was acknowledged and is lost")
+            self._require(known, f"{job_id} was acknowledged but is lost")
             if not known:
                 return
             state = jobs.state[jobs.number[job_id]]
             if job_id in self._record.cancelled:
-                self._require(state == JobState.CANCELLED, f"{job_id} is not cancelled any more")
+                self._require(state == JobState.CANCELLED, f"{job_id} is no longer cancelled")
             if job_id in self._record.held:
-                self._require(state != JobState.ACTIVE, f"{job_id} is not held any more")
+                self._require(state != JobState.ACTIVE, f"{job_id} is no longer suspended")
         down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
         drained = self._record.drained - self._record.may_be_removed
         kept = drained <= live.nodes.drained
         self._require(kept, f"of {drained} only {live.nodes.drained} are drained")
-        self._require(drained <= down, f"{drained - down} are not drained any more")
-        lost = self._record.down_written - self._record.may_be_removed - down
-        self._require(not lost, f"{lost} were lost before a restart and are used again")
-        self._record.down = set(self._record.down_written)
+        self._require(drained <= down, f"{drained - down} are no longer drained")
+        lost = self._record.down_persisted - self._record.may_be_removed - down
+        self._require(not lost, f"{lost} were lost before a restart but are used again")
+        self._record.down = set(self._record.down_persisted)
         nodes = live.scheduler.nodes
         cordoned = {live.scheduler.cluster.nodes[node].id for node in nodes.cordoned}
         free = self._record.cordoned - self._record.may_be_removed - cordoned
-        self._require(not free, f"{free} are not cordoned any more")
+        self._require(not free, f"{free} are no longer cordoned")
         removed = {live.scheduler.cluster.nodes[node].id for node in nodes.removed}
         back = self._record.removed - removed
-        self._require(not back, f"{back} were removed and are there again")
+        self._require(not back, f"{back} were removed but are back")
         taken = {node.id: nodes.taken_on(node.id) for node in nodes.cluster.nodes}
-        told = (
+        expected = (
             {node: had.get(node, ()) for node in taken}
-            for had in (self._record.taken_written, self._record.taken)
+            for had in (self._record.taken_persisted, self._record.taken)
         )
-        self._require(taken in told, f"others hold {taken} after a restart")
+        known = any(taken == devices for devices in expected)
+        self._require(known, f"taken devices after a restart: {taken}")
         self._record.taken = taken
         weights = {tenant.id: tenant.weight for tenant in jobs.tenants}
         for tenant, weight in self._record.weights.items():
             self._require(weights.get(tenant) == weight, f"tenant {tenant} lost its weight")
 
-    def nothing_left(self, root: Path, there: set[int], keepers: Iterable[Process]) -> None:
-        """Require that nothing is left of leases that are over, whoever has started them.
+    def nothing_left(self, root: Path, allowed: set[int], keepers: Iterable[Process]) -> None:
+        """Require that ended leases have left no directories and no unreaped keepers.
 
-        Of some there may be something yet.
+        ``allowed`` are leases that may still have a directory.
         """
         for directory in root.iterdir():
-            good = int(directory.name) in there
-            self._require(good, f"{directory.name} was not cleared away")
+            good = int(directory.name) in allowed
+            self._require(good, f"directory of lease {directory.name} was not removed")
         for keeper in keepers:
             late = self._record.now() - keeper.ended_at > _REAPED_S
-            gone = keeper.alive or keeper.reaped or not late
-            self._require(gone, f"{keeper.name} is dead, and nobody has taken note")
+            reaped = keeper.alive or keeper.reaped or not late
+            self._require(reaped, f"{keeper.name} is dead but not reaped")
 
-    def ended(self, live: Any, there: set[str]) -> None:
-        """Require that every job has come to its end, and that every node is known."""
+    def ended(self, live: Any, nodes: set[str]) -> None:
+        """Require that every job has ended and every node is known."""
         known = {node.id for node in live.scheduler.cluster.nodes}
-        self._require(there <= known, f"of the engine's nodes {there - known} are not known")
+        self._require(nodes <= known, f"unknown nodes of the engine: {nodes - known}")
         jobs = live.scheduler.jobs
         for job_id, number in jobs.number.items():
             state = JobState(int(jobs.state[number]))
@@ -149,51 +150,51 @@ class ServerChecks:
                 good.add(JobState.CANCELLED)
             if job_id in self._record.cancelled:
                 good = {JobState.CANCELLED}
-            self._require(state in good, f"{job_id} never came to its end: {state.name}")
+            self._require(state in good, f"{job_id} never ended: {state.name}")
 
     def all_used(self, live: Any) -> bool:
-        """Tell whether every node that was not given up for good is used."""
+        """Return whether every node that was not removed is used."""
         down = {live.scheduler.cluster.nodes[node].id for node in live.scheduler.nodes.down}
         return down <= self._record.may_be_removed and not live.scheduler.nodes.cordoned
 
     def log_is_short(self, store: Any, events_per_state: int) -> None:
-        """Require that states take the place of events, so that no restart replays many."""
+        """Require that saved states replace events, so that no restart replays many."""
         state, kept = store.load_state(), list(store.load_events(0))
         included = bool(state and kept) and kept[0].seq <= state[0]
-        self._require(not included, "events are kept that a state includes")
-        most = events_per_state + _AT_ONCE
-        self._require(len(kept) < most, f"{len(kept)} events, a state is due every {most}")
+        self._require(not included, "the log keeps events that a saved state includes")
+        limit = events_per_state + _MAX_BATCH
+        self._require(len(kept) < limit, f"{len(kept)} events, a state is due every {limit}")
 
     def took_over(self, live: Any) -> None:
-        """Look at the leases of a server that has just started: they are those of the core."""
+        """Require that the leases of a started server are those of the core."""
         scheduler = live.scheduler
         leases, end = scheduler.leases, scheduler.round_end_at
         slots = leases.open.tolist()
         known = {int(leases.lease[slot]): slot for slot in slots}
         self._require(set(live.leases) == set(known), f"leases {set(live.leases)} of {set(known)}")
-        for number, found in live.leases.items():
-            job = scheduler.jobs.number[found.job]
+        for number, lease in live.leases.items():
+            job = scheduler.jobs.number[lease.job]
             slot = known.get(number, 0)
             good = (
                 job == leases.job[slot]
-                and found.ranks == (leases.holder == slot).any(axis=0).sum()
-                and found.until == (math.inf if end is None else end)
-                and found.leaving == leases.leaving[slot]
+                and lease.ranks == (leases.holder == slot).any(axis=0).sum()
+                and lease.until == (math.inf if end is None else end)
+                and lease.leaving == leases.leaving[slot]
             )
-            self._require(good, f"after a restart lease {number} is taken for {found}")
+            self._require(good, f"wrong lease {number} after a restart: {lease}")
 
     def renewed(
-        self, live: Any, lease: int, told: dict[str, object], answer: dict[str, object] | None
+        self, live: Any, number: int, body: dict[str, object], answer: dict[str, object] | None
     ) -> None:
-        """Look at what the server makes of a renewal, and what it answers."""
-        found = live.leases.get(lease)
-        if found is not None:
-            known = found.steps >= float(str(told["steps"]))
-            self._require(known, f"lease {lease} is at {found.steps} steps, but told {told}")
-        if answer is None or answer["leave"] or found is None:
-            self._require((answer is None) == (found is None), f"lease {lease} is told {answer}")
+        """Check the effect of a renewal and its answer."""
+        lease = live.leases.get(number)
+        if lease is not None:
+            known = lease.steps >= float(str(body["steps"]))
+            self._require(known, f"lease {number} is at {lease.steps} steps but sent {body}")
+        if answer is None or answer["leave"] or lease is None:
+            self._require((answer is None) == (lease is None), f"lease {number} got {answer}")
             return
         valid_s = float(str(answer["valid_s"]))
-        left_s = found.until - live.clock.now()
+        left_s = lease.until - live.clock.now()
         good = 0 <= valid_s <= max(left_s, 0.0) + 1e-6 and (valid_s > 0 or left_s <= 1e-6)
-        self._require(good, f"lease {lease} has {left_s} s left and is told {valid_s}")
+        self._require(good, f"lease {number} has {left_s} s left but got {valid_s} s")

@@ -1,4 +1,4 @@
-"""A simulated disk over a real directory: it is slow, full, or cut off in the middle."""
+"""Simulated disk over a real directory: slow, full, or without power."""
 
 import errno
 import fcntl
@@ -13,9 +13,9 @@ from tests.faults.machine.machine import Machine, Process
 
 
 class Disk:
-    """Stands in for ``os``, ``open`` and ``fcntl`` in modules that write files.
+    """Replaces ``os``, ``open`` and ``fcntl`` in modules that write files.
 
-    What was not flushed to the disk is lost when the power goes: content, and names of files.
+    A power failure loses file contents and renames that were not flushed.
     """
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:
@@ -23,32 +23,32 @@ class Disk:
         self._rng = rng
         self.full = False
         self.slow = 0.0
-        """how likely it is that an operation takes a while"""
+        """probability that an operation is slow"""
         self.on_server: Callable[[], None] = lambda: None
-        """called before the server changes a file; it may die there"""
+        """called before the server changes a file; may kill the server"""
         self.on_replace: Callable[[str], None] = lambda _: None
         self.on_write: Callable[[str], None] = lambda _: None
-        """called when a file has been opened to be written"""
+        """called after a file was opened for writing"""
         self.on_full: Callable[[Process], None] = lambda _: None
         self._flushed: dict[int, int] = {}
-        """file → how many bytes of it a loss of power leaves"""
+        """inode → bytes that survive a power failure"""
         self._paths: dict[int, str] = {}
         self._renamed: dict[str, list[tuple[str, bytes | None]]] = {}
-        """directory → the files in it that were replaced, and by what, since it was flushed"""
+        """directory → files replaced since its last flush, with their previous contents"""
         self.path = os.path
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
 
     def getpid(self) -> int:
-        """Return the number of the simulated process."""
+        """Return the pid of the simulated process."""
         me = self._machine.me
         return 1 if me is None else me.pid
 
     def open_file(self, path: str, mode: str = "r", **options: Any) -> Any:
-        """Open a file as ``open`` does; there may be no room for a new one."""
+        """Open a file as ``open`` does; raise OSError for writes to a full disk."""
         if "w" in mode:
-            self._turn()
+            self._yield()
             self._require_room()
         file = open(path, mode, **options)  # noqa: SIM115  # the caller closes it
         if "w" in mode:
@@ -60,17 +60,17 @@ class Disk:
 
     def fsync(self, descriptor: int) -> None:
         """Flush a file or directory to the disk."""
-        self._turn()
+        self._yield()
         self._require_room()
-        found = os.fstat(descriptor)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             self._renamed.pop(os.readlink(f"/proc/self/fd/{descriptor}"), None)
-        elif found.st_ino in self._flushed:
-            self._flushed[found.st_ino] = found.st_size
+        elif status.st_ino in self._flushed:
+            self._flushed[status.st_ino] = status.st_size
 
     def replace(self, old: str, new: str) -> None:
         """Rename a file."""
-        self._turn()
+        self._yield()
         directory = os.path.realpath(os.path.dirname(new))
         before = Path(new).read_bytes() if os.path.exists(new) else None
         self._renamed.setdefault(directory, []).append((new, before))
@@ -79,10 +79,10 @@ class Disk:
         if inode in self._paths:
             self._paths[inode] = new
         self.on_replace(str(new))
-        self._turn()
+        self._yield()
 
     def lose_power(self) -> list[str]:
-        """Undo every rename, and cut every file, that was not flushed; return what was renamed."""
+        """Undo unflushed renames and truncate unflushed files; return the paths of the renames."""
         for inode, size in self._flushed.items():
             path = self._paths[inode]
             if os.path.exists(path) and os.stat(path).st_ino == inode:
@@ -104,24 +104,24 @@ class Disk:
 
     LOCK_EX, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_NB
 
-    def flock(self, file: Any, how: int) -> None:
-        """Lock a file; waiting lets others run."""
+    def flock(self, file: Any, operation: int) -> None:
+        """Lock a file; other threads run during the wait."""
         while True:
             try:
-                fcntl.flock(file, how | fcntl.LOCK_NB)
+                fcntl.flock(file, operation | fcntl.LOCK_NB)
             except BlockingIOError:
-                if how & fcntl.LOCK_NB or self._machine.me is None:
+                if operation & fcntl.LOCK_NB or self._machine.me is None:
                     raise
-                self._machine.fibres.sleep(0.01)
+                self._machine.threads.sleep(0.01)
             else:
                 return
 
-    def _turn(self) -> None:
-        """Let the others have a turn, sometimes."""
+    def _yield(self) -> None:
+        """Pass the server's gate, or sometimes yield to other threads."""
         if self._machine.me is None:
             self.on_server()
         elif self.slow and self._rng.random() < self.slow:
-            self._machine.fibres.sleep(self._rng.choice((0.0, 0.01, 0.1)))
+            self._machine.threads.sleep(self._rng.choice((0.0, 0.01, 0.1)))
 
     def _require_room(self) -> None:
         if self.full:

@@ -1,33 +1,33 @@
-"""A simulated machine: processes that die, signals that come late, devices that are watched."""
+"""Simulated machine: processes, delayed signals and process descriptors."""
 
 import random
 import signal
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tests.faults.machine.virtual_time import Fibres, SimulatedThread, VirtualLoop
+from tests.faults.machine.virtual_time import SimulatedThread, SimulatedThreads, VirtualLoop
 
-from fairlead.engines.base import Order
+from fairlead.engines.base import LaunchOrder
 
 _FIRST_PID = 1 << 30
-"""above all that a real machine gives out, so that none is ever mistaken for it"""
+"""above all real pids, so that no simulated pid is ever mistaken for one"""
 
 
 _DYING_S = 0.3
-_PASSES_ON_S = 0.8
-"""in which a keeper passes on to its members what it was told"""
+_FORWARD_S = 0.8
+"""seconds within which a keeper forwards a stop signal to its members"""
 
 
 class Process:
-    """A simulated process: fibres that live and die together."""
+    """Simulated process: threads that start and end together."""
 
     def __init__(self, pid: int, name: str, parent: "Process | None", nodes: frozenset[str]):
         self.pid = pid
         self.name = name
         self.parent = parent
         self.nodes = nodes
-        """where it runs: cut off when any of these is"""
-        self.fibres: list[SimulatedThread] = []
+        """its nodes; unreachable when any of them is"""
+        self.threads: list[SimulatedThread] = []
         self.children: list[Process] = []
         self.alive = True
         self.returncode: int | None = None
@@ -35,80 +35,80 @@ class Process:
         self.masked = False
         self.pending: list[int] = []
         self.descriptors: list[int] = []
-        self.order: Order | None = None
+        self.order: LaunchOrder | None = None
         self.rank = -1
-        """in its gang; -1 for a keeper"""
+        """rank in its gang; -1 for a keeper"""
         self.valid_until = 0.0
-        """when its lease is over, as far as it was told"""
+        """end of its lease according to the last renewal"""
         self.stuck_until = 0.0
-        """when a call returns that nobody answers"""
-        self.wants_saved = 0
-        """steps that must be saved before it makes another: it has asked for that"""
+        """time when an unanswered call returns"""
+        self.save_requested_at = 0
+        """steps that must be saved before the next step, by an explicit checkpoint call"""
         self.ends_epoch = -1
-        """steps after which it saves because its data has come to an end"""
+        """steps after which it saves at the end of an epoch"""
         self.leave_requested = False
         self.lease_end_announced = False
         self.began_at = 0.0
         self.ended_at = 0.0
         self.stalled_s = 0.0
         self.started_by = 0
-        """the server, of those that came one after the other, whose child it is"""
+        """number of the server whose child it is"""
         self.reaped = False
-        self.asking = False
-        """it waits for the server's answer"""
-        self.asks_by = 0.0
-        """when it is to ask the server again: as it was told, or soon when nobody answered"""
+        self.renewing = False
+        """whether it waits for the server's answer"""
+        self.renews_by = 0.0
+        """latest time of its next renewal"""
         self.woken = False
-        """it was sent the signal to look whether it is to leave while it waited for an answer"""
+        """whether it received the wake-up signal while waiting for an answer"""
         self.stop_requested = False
-        """it was sent the signal to stop"""
-        self.told_steps = -1
-        """of which the server has heard from it"""
+        """whether it received the stop signal"""
+        self.reported_steps = -1
+        """steps in its last renewal that reached the server"""
         self.error: BaseException | None = None
-        """what it died of, if it was not killed"""
+        """the exception that ended it, None if it was killed"""
         self.send_signal: Callable[[int], None]
 
     def poll(self) -> int | None:
-        """Return its exit status, None while it lives."""
+        """Return the exit status, None while the process is alive."""
         return self.returncode
 
     @property
     def node(self) -> str:
-        """The node of its own device."""
+        """The node of its device."""
         assert self.order is not None
         return self.order.devices[self.rank][0]
 
     @property
     def lease(self) -> int:
-        """The lease for which it runs."""
+        """The lease that it belongs to."""
         assert self.order is not None
         return self.order.lease
 
 
 class Machine:
-    """Starts and ends processes and passes signals."""
+    """Starts and ends processes and delivers signals."""
 
     def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
         self.loop = loop
         self.rng = rng
-        self.fibres = Fibres(loop, self._fibre_ended)
+        self.threads = SimulatedThreads(loop, self._thread_ended)
         self.processes: dict[int, Process] = {}
-        """those that live, and those whose end nobody has asked for yet"""
-        self.cut: set[str] = set()
-        """nodes that nobody outside can reach"""
+        """pid → live process"""
+        self.unreachable: set[str] = set()
+        """nodes that are unreachable from outside"""
         self.taken: dict[str, tuple[int, ...]] = {}
-        """node → which of its devices others hold"""
+        """node → its taken devices"""
         self.servers = 0
-        """how many have been started so far"""
+        """number of servers started so far"""
         self.keepers: dict[int, Process] = {}
-        """all that were ever started"""
+        """pid → keeper, for all keepers ever started"""
         self.on_exit: Callable[[Process], None] = lambda _: None
         self.on_missed_stop: Callable[[Process], None] = lambda _: None
-        """told of a member that hears nothing of what its keeper was told"""
+        """called for a member that does not get its keeper's stop signal"""
         self._next_pid = _FIRST_PID
         self._next_descriptor = _FIRST_PID
 
-    # -- life and death -------------------------------------------------------------------------
+    # -- processes ------------------------------------------------------------------------------
 
     def spawn(
         self,
@@ -119,7 +119,7 @@ class Machine:
         nodes: Collection[str] = (),
         after_s: float = 0.0,
     ) -> Process:
-        """Start a process whose main thread makes this call after a while."""
+        """Start a process whose main thread makes this call after a delay."""
         self._next_pid += 1
         process = Process(self._next_pid, name, parent, frozenset(nodes))
         process.send_signal = lambda number: self.send(process, number)
@@ -133,18 +133,18 @@ class Machine:
             self._start(process, main)
         return process
 
-    def _start(self, process: Process, fibre: SimulatedThread) -> None:
+    def _start(self, process: Process, thread: SimulatedThread) -> None:
         if process.alive:
-            self.fibres.start(fibre)
+            self.threads.start(thread)
 
     @property
     def me(self) -> Process | None:
-        """The process that runs now; None when the server does."""
-        fibre = self.fibres.running
-        return None if fibre is None else fibre.process
+        """The current process; None when the server runs."""
+        thread = self.threads.running
+        return None if thread is None else thread.process
 
     def kill(self, process: Process, code: int = -signal.SIGKILL) -> None:
-        """End a process and, as the kernel does for us, the children of a keeper."""
+        """End a process and, as the kernel does, the children of a keeper."""
         self.loop.call_soon(self._end, process, code)
 
     def _end(self, process: Process, code: int) -> None:
@@ -152,11 +152,11 @@ class Machine:
             return
         process.alive = False
         process.returncode, process.ended_at = code, self.loop.time()
-        for fibre in process.fibres:
-            if not fibre.done:
-                self.fibres.kill(fibre)
+        for thread in process.threads:
+            if not thread.done:
+                self.threads.kill(thread)
         for child in process.children:
-            # The kernel kills them at once, but a process may take a while to be gone.
+            # The kernel kills them at once, but a process may take a while to disappear.
             self.loop.call_later(
                 self.rng.uniform(0.0, _DYING_S), self._end, child, -signal.SIGKILL
             )
@@ -172,9 +172,9 @@ class Machine:
         if reader is not None:
             reader()
 
-    def _fibre_ended(self, fibre: SimulatedThread, error: BaseException | None) -> None:
-        process: Process = fibre.process
-        if fibre is not process.fibres[0]:
+    def _thread_ended(self, thread: SimulatedThread, error: BaseException | None) -> None:
+        process: Process = thread.process
+        if thread is not process.threads[0]:
             return
         code = 0
         if isinstance(error, SystemExit):
@@ -185,32 +185,32 @@ class Machine:
         self.kill(process, code)
 
     def end_all(self) -> None:
-        """End every process: the machine loses power, or the run is over."""
+        """End every process, at a power failure or at the end of the run."""
         for process in list(self.processes.values()):
             self._end(process, -signal.SIGKILL)
 
     # -- signals --------------------------------------------------------------------------------
 
     def send(self, process: Process, number: int) -> None:
-        """Send a signal; it arrives when the receiver gets to run."""
+        """Send a signal; it arrives on the receiver's next turn."""
         self.loop.call_soon(self._deliver, process, number)
 
     def send_from_outside(self, process: Process, number: int) -> None:
-        """Send a signal from the server: not to a node that is cut off."""
-        if not process.nodes & self.cut:
+        """Send a signal from the server; processes on unreachable nodes do not get it."""
+        if not process.nodes & self.unreachable:
             self.send(process, number)
 
     def kill_slowly(self, process: Process) -> None:
-        """Kill a process that takes a while to be gone."""
+        """Kill a process that takes a while to disappear."""
         late_s = self.rng.uniform(0.0, 2 * _DYING_S)
         self.loop.call_later(late_s, self._deliver, process, signal.SIGKILL)
 
     def wait_for(self, pid: int) -> None:
-        """Take note of the end of a keeper that the server has started and killed."""
+        """Reap a keeper that the server has started and killed."""
         process = self.keepers[pid]
         if process.started_by != self.servers:
             raise ChildProcessError(pid)
-        self._end(process, -signal.SIGKILL)  # whoever waits blocks until then
+        self._end(process, -signal.SIGKILL)  # the caller blocks until then
         process.reaped = True
 
     def _deliver(self, process: Process, number: int) -> None:
@@ -227,32 +227,32 @@ class Machine:
             if handler == signal.SIG_DFL:
                 self._end(process, -number)
             elif handler != signal.SIG_IGN:
-                # A member that is sent a signal asks at once whether it is to leave.
-                process.woken = process.asking
-                process.asks_by = min(process.asks_by, self.loop.time())
+                # A member renews at once when it receives a signal.
+                process.woken = process.renewing
+                process.renews_by = min(process.renews_by, self.loop.time())
                 handler(number, None)
         if number == signal.SIGTERM:
             for child in process.children:
-                self.expect_told(child)
+                self.expect_stop_forwarded(child)
 
-    def expect_told(self, member: Process) -> None:
-        """Look in a moment whether a member was told to stop as its keeper was.
+    def expect_stop_forwarded(self, member: Process) -> None:
+        """Check soon that a member got its keeper's stop signal.
 
-        Of a gang only those are that listen.
+        Members of a gang get it only if they have a handler.
         """
         assert member.order is not None
         if signal.SIGTERM in member.handlers or len(member.order.devices) == 1:
-            self.loop.call_later(_PASSES_ON_S, self._look_if_told, member, member.stalled_s)
+            self.loop.call_later(_FORWARD_S, self._check_stop_forwarded, member, member.stalled_s)
 
-    def _look_if_told(self, member: Process, stalled_s: float) -> None:
+    def _check_stop_forwarded(self, member: Process, stalled_s: float) -> None:
         keeper = member.parent
         assert keeper is not None
-        whole = keeper.alive and all(one.alive for one in keeper.children)
+        whole = keeper.alive and all(child.alive for child in keeper.children)
         if whole and not member.stop_requested and member.stalled_s == stalled_s:
             self.on_missed_stop(member)
 
     def unmask(self, process: Process) -> None:
-        """Let signals through that have waited."""
+        """Deliver pending signals and unblock new ones."""
         process.masked = False
         pending, process.pending = process.pending, []
         for number in pending:
@@ -260,14 +260,14 @@ class Machine:
             if callable(handler):
                 handler(number, None)
 
-    def listens(self, pid: int) -> bool:
-        """Tell whether a process has a handler for the signal to stop."""
+    def has_stop_handler(self, pid: int) -> bool:
+        """Return whether a process has a handler for the stop signal."""
         return pid not in self.processes or signal.SIGTERM in self.processes[pid].handlers
 
     # -- descriptors ----------------------------------------------------------------------------
 
     def open_descriptor(self, pid: int) -> int:
-        """Return a descriptor of a process that becomes readable at its end."""
+        """Return a process descriptor that becomes readable when the process ends."""
         process = self.processes.get(pid)
         if process is None:
             raise ProcessLookupError(pid)
@@ -276,7 +276,7 @@ class Machine:
         return self._next_descriptor
 
     def open_pipe(self) -> int:
-        """Return a descriptor of a pipe through which nothing comes."""
+        """Return the descriptor of a pipe that stays empty."""
         self._next_descriptor += 1
         return self._next_descriptor
 

@@ -1,4 +1,4 @@
-"""A simulated network between job processes and the server: late, lost, twice, cut."""
+"""Simulated network between job processes and the server: late, lost, duplicate messages."""
 
 import random
 from collections.abc import Callable
@@ -9,58 +9,63 @@ from tests.faults.machine.machine import Machine, Process
 _TIMEOUT_S = 5.0
 
 _RETRY_S = 0.5
-"""after which a member that got no answer asks again"""
+"""seconds after which a member retries an unanswered renewal"""
 
 Renew = Callable[[int, str, dict[str, object]], tuple[int, dict[str, object]]]
-"""(lease, token, what a member tells) → status, answer"""
+"""(lease, token, renewal body) → status, answer"""
 
 
 class Network:
-    """Carries renewals to whichever server is up."""
+    """Carries renewals to the running server."""
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         self._machine = machine
         self._rng = rng
         self.server: Renew | None = None
-        """the server that is up, None when none is"""
+        """the running server, None while it is down"""
         self.trouble = 0.0
-        """how likely it is that a message is late, lost or sent twice"""
+        """probability that a message is late, lost or duplicated"""
         self.on_trouble: Callable[[Process], None] = lambda _: None
         self.cut_jobs: set[str] = set()
         """jobs that cannot reach the server"""
 
     def reaches(self, process: Process) -> bool:
-        """Tell whether the server and a process reach one another."""
+        """Return whether the server and a process can reach each other."""
         assert process.order is not None
-        return process.order.job not in self.cut_jobs and not process.nodes & self._machine.cut
+        return (
+            process.order.job not in self.cut_jobs
+            and not process.nodes & self._machine.unreachable
+        )
 
     def post(self, lease: int, token: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
-        """Renew a lease; OSError when no answer comes."""
+        """Renew a lease; raise OSError without an answer."""
         me = self._machine.me
         assert me is not None
-        me.asking, again_s = True, _RETRY_S
+        me.renewing, next_s = True, _RETRY_S
         try:
-            status, answer = self._ask(me, lease, token, dict(body))
-            again_s = float(str(answer.get("again_s", _RETRY_S)))
+            status, answer = self._renew(me, lease, token, dict(body))
+            next_s = float(str(answer.get("again_s", _RETRY_S)))
         finally:
-            me.asking = False
-            me.asks_by = self._machine.loop.time() + (0.0 if me.woken else again_s)
+            me.renewing = False
+            me.renews_by = self._machine.loop.time() + (0.0 if me.woken else next_s)
             me.woken = False
         return status, answer
 
-    def _ask(
-        self, me: Process, lease: int, token: str, told: dict[str, object]
+    def _renew(
+        self, me: Process, lease: int, token: str, body: dict[str, object]
     ) -> tuple[int, dict[str, Any]]:
         machine, rng = self._machine, self._rng
-        self._travel(me)
+        self._transmit(me)
         server = self.server
         if server is None:
             raise ConnectionRefusedError
-        status, answer = server(lease, token, told)
-        me.told_steps = int(str(told["steps"]))
-        if self.trouble and rng.random() < self.trouble:  # it arrives once more, later
-            machine.loop.call_later(rng.uniform(0.0, 2.0), self._again, server, lease, token, told)
-        self._travel(me)
+        status, answer = server(lease, token, body)
+        me.reported_steps = int(str(body["steps"]))
+        if self.trouble and rng.random() < self.trouble:  # a duplicate arrives later
+            machine.loop.call_later(
+                rng.uniform(0.0, 2.0), self._duplicate, server, lease, token, body
+            )
+        self._transmit(me)
         if self.server is not server:
             raise ConnectionResetError
         if status != 200:
@@ -71,15 +76,17 @@ class Network:
             me.valid_until = machine.loop.time() + float(str(answer["valid_s"]))
         return status, dict(answer)
 
-    def _again(self, server: Renew, lease: int, token: str, told: dict[str, object]) -> None:
+    def _duplicate(self, server: Renew, lease: int, token: str, body: dict[str, object]) -> None:
         if self.server is server:
-            server(lease, token, told)
+            server(lease, token, body)
 
-    def _travel(self, process: Process) -> None:
-        fibres, rng = self._machine.fibres, self._rng
+    def _transmit(self, process: Process) -> None:
+        threads, rng = self._machine.threads, self._rng
         assert process.order is not None
-        if len(process.order.devices) > 1:  # so that its members are told at different times
-            fibres.sleep(rng.uniform(0.0, 0.1))
+        if (
+            len(process.order.devices) > 1
+        ):  # so that its members get their answers at different times
+            threads.sleep(rng.uniform(0.0, 0.1))
         if not self.reaches(process):
             self.on_trouble(process)
             self._time_out(process)
@@ -89,9 +96,9 @@ class Network:
                 self._time_out(process)
             late_s = rng.uniform(0.0, 1.0)
             process.stuck_until = self._machine.loop.time() + late_s
-            fibres.sleep(late_s)
+            threads.sleep(late_s)
 
     def _time_out(self, process: Process) -> None:
         process.stuck_until = self._machine.loop.time() + _TIMEOUT_S
-        self._machine.fibres.sleep(_TIMEOUT_S)
+        self._machine.threads.sleep(_TIMEOUT_S)
         raise TimeoutError

@@ -1,4 +1,4 @@
-"""Virtual time: an event loop that never waits, and threads that run one at a time on it."""
+"""Virtual time: an event loop that never waits, with threads that run one at a time."""
 
 import asyncio
 import heapq
@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_MOST_TURNS = 100_000
-"""of the loop in one run; a few hundred are usual"""
+_MAX_TURNS = 100_000
+"""turns of the loop in one run; a few hundred are usual"""
 
 
 class StalledError(AssertionError):
-    """Nothing would ever happen again."""
+    """The simulation can make no more progress."""
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Selects nothing: to wait is to move the time on."""
+    """Selects nothing; a wait advances the virtual time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -38,10 +38,10 @@ class _VirtualSelector(selectors.BaseSelector):
         return []
 
     def wait(self, for_s: float) -> None:
-        """Move the time on, and count how often."""
+        """Advance the time and count the turn."""
         self.turns += 1
-        if self.turns > _MOST_TURNS:
-            raise StalledError("it never comes to rest")
+        if self.turns > _MAX_TURNS:
+            raise StalledError("the loop does not become idle")
         self.now += for_s
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
@@ -49,9 +49,9 @@ class _VirtualSelector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time; readers wait for the ends of simulated processes."""
+    """Event loop on virtual time; readers wait for simulated processes to end."""
 
-    # What the loop of asyncio is made of.
+    # Private attributes of asyncio's loop.
     _scheduled: list[Any]
     _ready: deque[Any]
     _stopping: bool
@@ -66,16 +66,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time, in seconds from 0."""
         return self._ahead.now
 
-    def count_anew(self) -> None:
-        """Let as many turns be made as in a new loop."""
+    def reset_turns(self) -> None:
+        """Reset the count of turns."""
         self._ahead.turns = 0
 
     def stall(self, for_s: float) -> None:
-        """Let time pass in which nobody gets to run."""
+        """Advance the time without running anything."""
         self._ahead.now += for_s
 
     def skip(self, for_s: float) -> bool:
-        """Let time pass at once if nothing is to happen meanwhile; tell whether nothing was."""
+        """Advance the time if nothing is scheduled meanwhile; return whether it advanced."""
         until = self._ahead.now + for_s
         scheduled = self._scheduled
         if self._ready or self._stopping or (scheduled and scheduled[0]._when <= until):
@@ -84,13 +84,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return True
 
     def _run_once(self) -> None:
-        """Make one turn as the loop that it is made of does, without looking at descriptors."""
+        """Make one turn as asyncio's loop does, without polling descriptors."""
         scheduled, ready, ahead = self._scheduled, self._ready, self._ahead
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
         if not ready and not self._stopping:
             if not scheduled:
-                raise StalledError("nothing is left to happen")
+                raise StalledError("no event is scheduled")
             ahead.wait(max(scheduled[0]._when - ahead.now, 0.0))
         else:
             ahead.wait(0.0)
@@ -105,11 +105,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 handle._run()
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
-        """Call back when the simulated descriptor can be read."""
+        """Call back when the simulated descriptor becomes readable."""
         self.readers[fd] = lambda: callback(*args)
 
     def remove_reader(self, fd: Any) -> bool:
-        """Call back no more."""
+        """Remove the callback of a descriptor."""
         return self.readers.pop(fd, None) is not None
 
 
@@ -118,23 +118,23 @@ class KilledError(BaseException):
 
 
 class SimulatedThread:
-    """A thread of a simulated process: it runs only while the loop waits for it."""
+    """Thread of a simulated process; it runs only while the loop waits for it."""
 
     def __init__(self, process: Any, target: Callable[[], object]) -> None:
         self.process = process
         self.target = target
         self.ticket = 0
-        """counts its pauses, so that nobody wakes it from a later one than he meant"""
+        """number of its pauses; a wake-up applies to one pause only"""
         self.worker: _Worker | None = None
         self.killed = False
         self.done = False
 
 
 class _Worker(threading.Thread):
-    """A thread that runs one fibre after the other."""
+    """Operating-system thread that runs one simulated thread after another."""
 
     def __init__(self) -> None:
-        super().__init__(daemon=True, name="fairlead-fault-fibre")
+        super().__init__(daemon=True, name="fairlead-fault-thread")
         self.go = allocate_lock()
         self.go.acquire()
         self.job: Callable[[], None] | None = None
@@ -149,8 +149,8 @@ class _Worker(threading.Thread):
 _idle: list[_Worker] = []
 
 
-class Fibres:
-    """Passes the baton: at any moment the loop runs, or one fibre."""
+class SimulatedThreads:
+    """Schedules simulated threads: either the loop runs or exactly one thread."""
 
     def __init__(
         self, loop: VirtualLoop, on_end: Callable[[SimulatedThread, BaseException | None], None]
@@ -161,114 +161,114 @@ class Fibres:
         self._back.acquire()
         self.running: SimulatedThread | None = None
 
-    def start(self, fibre: SimulatedThread) -> None:
-        """Have a fibre begin soon."""
-        fibre.process.fibres.append(fibre)
-        self._loop.call_soon(self._begin, fibre)
+    def start(self, thread: SimulatedThread) -> None:
+        """Schedule the start of a thread."""
+        thread.process.threads.append(thread)
+        self._loop.call_soon(self._begin, thread)
 
-    def _begin(self, fibre: SimulatedThread) -> None:
-        if fibre.killed or fibre.done:
+    def _begin(self, thread: SimulatedThread) -> None:
+        if thread.killed or thread.done:
             return
         worker = _idle.pop() if _idle else None
         if worker is None:
             worker = _Worker()
             worker.start()
-        fibre.worker = worker
-        worker.job = lambda: self._run(fibre, worker)
-        self._resume(fibre)
+        thread.worker = worker
+        worker.job = lambda: self._run(thread, worker)
+        self._resume(thread)
 
-    def _run(self, fibre: SimulatedThread, worker: _Worker) -> None:
+    def _run(self, thread: SimulatedThread, worker: _Worker) -> None:
         error: BaseException | None = None
         try:
-            fibre.target()
-        except BaseException as raised:  # also SystemExit: the way a process says its status
+            thread.target()
+        except BaseException as raised:  # also SystemExit, which carries the exit status
             error = raised.with_traceback(None) if isinstance(raised, KilledError) else raised
-        fibre.done = True
-        fibre.worker = None
-        if not fibre.killed:
-            self._on_end(fibre, error)
+        thread.done = True
+        thread.worker = None
+        if not thread.killed:
+            self._on_end(thread, error)
         _idle.append(worker)
         self._back.release()
 
-    def _resume(self, fibre: SimulatedThread) -> None:
-        assert fibre.worker is not None
-        self.running = fibre
-        fibre.worker.go.release()
+    def _resume(self, thread: SimulatedThread) -> None:
+        assert thread.worker is not None
+        self.running = thread
+        thread.worker.go.release()
         self._back.acquire()
         self.running = None
 
     def pause(self) -> None:
-        """Let others run until somebody wakes this fibre."""
-        fibre = self.running
-        assert fibre is not None
-        assert fibre.worker is not None
-        if fibre.killed:
+        """Suspend the running thread until it is woken."""
+        thread = self.running
+        assert thread is not None
+        assert thread.worker is not None
+        if thread.killed:
             raise KilledError
         self._back.release()
-        fibre.worker.go.acquire()
-        fibre.ticket += 1
-        if fibre.killed:
+        thread.worker.go.acquire()
+        thread.ticket += 1
+        if thread.killed:
             raise KilledError
 
-    def wake(self, fibre: SimulatedThread, ticket: int) -> None:
-        """Let a fibre go on, if it still waits where it did when it gave the ticket."""
-        if fibre.ticket == ticket and fibre.worker is not None and not fibre.killed:
-            self._resume(fibre)
+    def wake(self, thread: SimulatedThread, ticket: int) -> None:
+        """Resume a thread if it is still in the pause of this ticket."""
+        if thread.ticket == ticket and thread.worker is not None and not thread.killed:
+            self._resume(thread)
 
-    def kill(self, fibre: SimulatedThread) -> None:
-        """Unwind a fibre; called by the loop, never by a fibre."""
-        fibre.killed = True
-        if fibre.worker is not None:
-            self._resume(fibre)
+    def kill(self, thread: SimulatedThread) -> None:
+        """Unwind a thread; only the loop may call this."""
+        thread.killed = True
+        if thread.worker is not None:
+            self._resume(thread)
 
     def sleep(self, for_s: float) -> None:
-        """Let virtual time pass for the running fibre."""
-        fibre = self.running
-        assert fibre is not None
+        """Suspend the running thread for some virtual time."""
+        thread = self.running
+        assert thread is not None
         for_s = max(for_s, 0.0)
-        if not fibre.killed and self._loop.skip(for_s):
-            fibre.ticket += 1
+        if not thread.killed and self._loop.skip(for_s):
+            thread.ticket += 1
             return
-        self._loop.call_later(for_s, self.wake, fibre, fibre.ticket)
+        self._loop.call_later(for_s, self.wake, thread, thread.ticket)
         self.pause()
 
     def event(self) -> "Event":
-        """Return a new event to wait for."""
+        """Return a new event."""
         return Event(self, self._loop)
 
 
 class Event:
-    """What ``threading.Event`` is, for fibres."""
+    """Replacement of ``threading.Event`` for simulated threads."""
 
-    def __init__(self, fibres: Fibres, loop: VirtualLoop) -> None:
-        self._fibres = fibres
+    def __init__(self, threads: SimulatedThreads, loop: VirtualLoop) -> None:
+        self._threads = threads
         self._loop = loop
         self._is_set = False
         self._waiting: list[tuple[SimulatedThread, int]] = []
 
     def is_set(self) -> bool:
-        """Tell whether it was set."""
+        """Return whether the event is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Wake all who wait."""
+        """Set the event and wake all waiting threads."""
         self._is_set = True
-        for fibre, ticket in self._waiting:
-            self._loop.call_soon(self._fibres.wake, fibre, ticket)
+        for thread, ticket in self._waiting:
+            self._loop.call_soon(self._threads.wake, thread, ticket)
         self._waiting.clear()
 
     def clear(self) -> None:
-        """Let those who come wait again."""
+        """Clear the event."""
         self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, or for so long."""
+        """Wait until the event is set or the timeout expires."""
         if not self._is_set:
-            fibre = self._fibres.running
-            assert fibre is not None
-            self._waiting.append((fibre, fibre.ticket))
+            thread = self._threads.running
+            assert thread is not None
+            self._waiting.append((thread, thread.ticket))
             if timeout is None:
-                self._fibres.pause()
+                self._threads.pause()
             else:
-                self._fibres.sleep(timeout)
+                self._threads.sleep(timeout)
         return self._is_set

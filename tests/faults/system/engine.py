@@ -1,72 +1,99 @@
-"""The local engine of a simulated cluster of several nodes: late, doubled, and cut off."""
+"""Local engine of a simulated cluster of several nodes, with delayed and duplicate reports."""
 
 import asyncio
 import errno
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Any, Protocol
+
+from tests.faults.checks.checks import Checks
 
 from fairlead.engines.base import (
-    DevicesTaken,
+    DevicesTakenReport,
     Ended,
+    LaunchOrder,
     NodeDown,
     NodeJoined,
     NodeUp,
-    Order,
     Progressed,
     Report,
 )
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.local.engine import LocalEngine
-from fairlead.live.driver import Setting
+from fairlead.live.config import LiveConfig
+from fairlead.live.driver import Live
 from fairlead.model.cluster import Cluster, Node
 
-if TYPE_CHECKING:
-    from tests.faults.system.server import Server
-
 _NO_ANSWER_S = 0.2
-"""after which the engine takes it that a node does not answer"""
+"""seconds after which the engine considers a node unreachable"""
+
+
+class EngineHost(Protocol):
+    """The server that owns an engine, with the faults that it injects there."""
+
+    rng: Random
+    checks: Checks
+    trouble: float
+    up: bool
+    absent: set[str]
+    no_descriptor: bool
+    dies_at: int | None
+    dies_at_stop: bool
+
+    @property
+    def live(self) -> Live:
+        """The server's driver."""
+
+    def gate(self) -> None:
+        """Pass a point at which the server may be killed."""
+
+    def watch(self, client: "asyncio.Task[Any]") -> None:
+        """Cancel a task when the server dies."""
+
+    async def wait(self) -> None:
+        """Delay a call, with a gate before and after it."""
 
 
 class FaultyEngine:
-    """The local engine behind calls and reports that are late, doubled or out of order."""
+    """Wraps the local engine; calls and reports are late, duplicated or out of order."""
 
-    def __init__(self, server: "Server", setting: Setting) -> None:
+    def __init__(self, server: EngineHost, config: LiveConfig) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
-        self._local = _Local(setting.data, setting.cluster)
+        self._local = _Local(config.data, config.cluster)
         self._local.server = server
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
         self._nodes_of: dict[int, set[str]] = {}
-        self.cut: set[str] = set()
+        self.unreachable: set[str] = set()
         """nodes that do not answer"""
         self.taken: dict[str, tuple[int, ...]] = {}
-        """node → which of its devices others hold"""
-        self.given_up: set[int] = set()
-        """leases reported as lost with their node: what is left of them is stopped later, unless
-        a server before this one gave them up: then adoption stops it, if the node answers"""
-        self._told: set[int] = set()
-        self._unheard: set[int] = set()
-        """leases told to leave by nodes that did not answer: told again when these do"""
+        """node → its taken devices"""
+        self.lost_leases: set[int] = set()
+        """leases reported as lost with their node: their processes are stopped later, unless
+        an earlier server reported them: then adoption stops them, if the node answers"""
+        self._stop_sent: set[int] = set()
+        self._stop_pending: set[int] = set()
+        """preempted leases on unreachable nodes; the request is repeated on reconnection"""
         self._joining: dict[str, Report] = {}
-        """nodes that this engine has not had before → what to report when nothing is left there"""
+        """new nodes → report to send once no lost lease is left there"""
         self._listening: asyncio.Task[None] | None = None
 
     async def inventory(self) -> Cluster:
         """Return the cluster."""
         return await self._local.inventory()
 
-    async def launch(self, order: Order) -> None:
+    async def launch(self, order: LaunchOrder) -> None:
         """Start the processes of a lease."""
         await self._server.wait()
         self._nodes_of[order.lease] = {node for node, _ in order.devices}
-        if self.cut & self._nodes_of[order.lease]:
+        if self.unreachable & self._nodes_of[order.lease]:
             await asyncio.sleep(_NO_ANSWER_S)
             await self._server.wait()
-        if order.lease in self.given_up:  # with its node meanwhile
+        if order.lease in self.lost_leases:  # lost with its node meanwhile
             return
-        if self.cut & self._nodes_of[order.lease]:
-            self._give_up(order.lease, "its node does not answer")
+        if self.unreachable & self._nodes_of[order.lease]:
+            self._give_up(order.lease, "node unreachable")
             return
         self._local.blind, self._server.no_descriptor = self._server.no_descriptor, False
         try:
@@ -76,140 +103,143 @@ class FaultyEngine:
         await self._server.wait()
 
     async def stop(self, lease: int) -> None:
-        """Tell a lease to leave."""
+        """Preempt a lease."""
         await self._server.wait()
         if self._server.dies_at_stop:
             self._server.dies_at_stop = False
             self._server.dies_at = 0
             self._server.gate()
-        if self.cut & self.where(lease):
-            self._unheard.add(lease)
+        if self.unreachable & self.where(lease):
+            self._stop_pending.add(lease)
         await self._local.stop(lease)
 
     async def running(self) -> frozenset[int]:
-        """Return the leases whose processes live."""
+        """Return the leases with live processes."""
         return await self._local.running()
 
     async def adopt(self, leases: Collection[int]) -> None:
-        """Take over after a restart."""
+        """Adopt running leases after a restart."""
         await self._server.wait()
         await self._local.adopt(leases)
         for directory in sorted(self._local._root.iterdir()):
-            if any(self._is_left(directory, node) for node in self.cut):
-                self.given_up.add(int(directory.name))
+            if any(self._is_left(directory, node) for node in self.unreachable):
+                self.lost_leases.add(int(directory.name))
         scheduler = self._server.live.scheduler
-        self._server.live.put(lambda _: self._server.checks.server.missed(self._server.absent))
+        server = self._server
+        server.live.inbox.post(lambda _: server.checks.server.missed(server.absent))
         for number in sorted(scheduler.nodes.down):
             node = scheduler.cluster.nodes[number].id
             if node not in self._server.absent:
                 self.find(node)
-        for node in sorted(self.cut):
-            # What was lost before is known to be; an engine takes a moment to say it once more.
+        for node in sorted(self.unreachable):
+            # The core knows these losses; the engine repeats the report after a moment.
             self._loop.call_later(self._server.rng.uniform(0.0, 3.0), self._lose_again, node)
         for each in scheduler.cluster.nodes:
             self.take(each.id, self.taken.get(each.id, ()))
         await self._server.wait()
 
     async def forget(self, leases: Collection[int]) -> None:
-        """Clear away what is left of leases that have ended."""
+        """Remove the files of ended leases."""
         await self._server.wait()
         await self._local.forget(leases)
 
     def reports(self) -> AsyncIterator[Report]:
-        """Yield what happens."""
+        """Yield the reports of the engine."""
         self._listening = asyncio.ensure_future(self._listen())
         return self._each()
 
     async def close(self) -> None:
-        """Let go."""
-        self.let_go()
+        """Detach and close the local engine."""
+        self.detach()
         await self._local.close()
 
-    def let_go(self) -> None:
-        """Hear nothing more."""
+    def detach(self) -> None:
+        """Stop listening to reports and process descriptors."""
         if self._listening is not None:
             self._listening.cancel()
         for descriptor in self._local._pidfds.values():
             self._loop.remove_reader(descriptor)
 
     def lose(self, node: str) -> None:
-        """Report a node as gone, and with it all that runs there."""
-        self.cut.add(node)
-        self._told.clear()  # who has not heard it before it was cut off again is told again
+        """Report a node as down and its leases as lost."""
+        self.unreachable.add(node)
+        self._stop_sent.clear()  # members that missed the request get it again
         self._later(NodeDown(node))
         live = self._server.live
         for lease in sorted(live.leases):
             if node in self.where(lease):
-                self._give_up(lease, f"node {node} does not answer")
+                self._give_up(lease, f"node {node} unreachable")
 
     def _lose_again(self, node: str) -> None:
-        if node in self.cut and self._server.up:
+        if node in self.unreachable and self._server.up:
             self.lose(node)
 
     def find(self, node: str) -> None:
-        """Stop what was given up on a node that is back, and report it when nothing is left."""
-        if node in self.cut or not self._server.up:
+        """Stop the lost leases on a reconnected node, and report the node when none is left."""
+        if node in self.unreachable or not self._server.up:
             return
-        for lease in sorted(self._unheard):
-            if not self.cut & self.where(lease):
-                self._unheard.discard(lease)
+        for lease in sorted(self._stop_pending):
+            if not self.unreachable & self.where(lease):
+                self._stop_pending.discard(lease)
                 self._server.watch(self._loop.create_task(self._local.stop(lease)))
         left = [path for path in sorted(self._local._root.iterdir()) if self._is_left(path, node)]
         for directory in left:
             lease = int(directory.name)
             if lease in self._server.live.leases and not lease_dir.is_alive(directory):
                 self._local._report_end(lease)
-            elif lease in self.given_up and lease not in self._told:
-                self._told.add(lease)
-                self._local._stop_stranger(directory)
+            elif lease in self.lost_leases and lease not in self._stop_sent:
+                self._stop_sent.add(lease)
+                self._local._stop_orphan(directory)
         if left:
             self._loop.call_later(0.2, self.find, node)
         else:
             self._later(self._joining.pop(node, NodeUp(node)))
 
     def _is_left(self, directory: Path, node: str) -> bool:
-        """Tell whether a lease that was given up may still run on a node."""
+        """Return whether a lost lease may still run on a node."""
         lease = int(directory.name)
-        if lease in self._server.live.leases and lease not in self.given_up:
+        if lease in self._server.live.leases and lease not in self.lost_leases:
             return False
         if (directory / "exit.json").exists() or not (directory / "order.json").exists():
             return False
         return any(at == node for at, _ in lease_dir.read_order(directory).devices)
 
-    def _give_up(self, lease: int, why: str) -> None:
-        self.given_up.add(lease)
-        self._later(Ended(lease, "lost", None, why))
+    def _give_up(self, lease: int, reason: str) -> None:
+        self.lost_leases.add(lease)
+        self._later(Ended(lease, "lost", None, reason))
 
     def join(self, node: Node) -> None:
-        """Report a node that this engine has never had before."""
+        """Report a node that joined."""
         self._joining[node.id] = NodeJoined(node)
         self.find(node.id)
 
     def take(self, node: str, numbers: tuple[int, ...]) -> None:
-        """Report which devices of a node others hold."""
+        """Report the taken devices of a node."""
         self.taken[node] = numbers
-        self._later(DevicesTaken(node, numbers))
+        self._later(DevicesTakenReport(node, numbers))
 
     def where(self, lease: int) -> set[str]:
         """Return the nodes of a lease."""
         if lease not in self._nodes_of:
             scheduler = self._server.live.scheduler
             cluster, leases = scheduler.cluster, scheduler.leases
-            mine = (leases.lease[leases.holder] == lease).any(axis=0).nonzero()[0]
-            self._nodes_of[lease] = {cluster.nodes[cluster.node_of[d]].id for d in mine}
+            held = (leases.lease[leases.holder] == lease).any(axis=0).nonzero()[0]
+            self._nodes_of[lease] = {cluster.nodes[cluster.node_of[d]].id for d in held}
         return self._nodes_of[lease]
 
     async def _listen(self) -> None:
         async for report in self._local.reports():
             if isinstance(report, Ended) and report.ending == "finished" and report.steps is None:
-                # A job without the library has said before how far it is.
+                # A job without the job library reports its progress before its end.
                 total = lease_dir.read_order(self._local._directory(report.lease)).total_steps
                 self._reports.put_nowait(Progressed(report.lease, float(total or 0)))
             self._later(report)
 
     def _later(self, report: Report) -> None:
         server, loop = self._server, self._loop
-        if not server.trouble or isinstance(report, NodeDown | NodeUp | NodeJoined | DevicesTaken):
+        if not server.trouble or isinstance(
+            report, NodeDown | NodeUp | NodeJoined | DevicesTakenReport
+        ):
             self._reports.put_nowait(report)
             return
         for _ in range(1 + (server.rng.random() < server.trouble)):
@@ -222,9 +252,9 @@ class FaultyEngine:
 
 
 class _Local(LocalEngine):
-    """The local engine, which does nothing any more once its server is dead."""
+    """Local engine that does nothing after its server has died."""
 
-    server: "Server"
+    server: EngineHost
     blind = False
 
     def _follow(self, lease: int, pid: int, *, own: bool) -> None:
@@ -233,10 +263,10 @@ class _Local(LocalEngine):
             raise OSError(errno.EMFILE, "no descriptor is left")
         super()._follow(lease, pid, own=own)
 
-    def _watch(self, lease: int) -> None:
+    def _recover(self, lease: int) -> None:
         if self.server.up:
-            super()._watch(lease)
+            super()._recover(lease)
 
-    def _stop_stranger(self, directory: Path) -> None:
+    def _stop_orphan(self, directory: Path) -> None:
         if self.server.up:
-            super()._stop_stranger(directory)
+            super()._stop_orphan(directory)

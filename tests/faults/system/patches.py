@@ -1,5 +1,6 @@
-"""Puts our own modules on the simulated machine, disk, network and clock for a while."""
+"""Runs production modules on the simulated machine, disk, network and clock."""
 
+import builtins
 import os
 import selectors
 import signal
@@ -16,20 +17,10 @@ from tests.faults.machine.network import Network
 from tests.faults.machine.virtual_time import SimulatedThread
 from tests.faults.system.jobs import Jobs
 
-from fairlead import failpoints
-from fairlead.engines.keeper import keeper, lease_dir
-from fairlead.engines.local import engine as local
-from fairlead.job import (
-    checkpoint,
-    lease,
-)
-from fairlead.job import (
-    gang_exit as parting,
-)
-from fairlead.job import (
-    leased_run as leased,
-)
-from fairlead.live import clock, driver, rounds
+from fairlead import atomic_file, failpoints
+from fairlead.engines.keeper import keeper, orphans, start, supervisor
+from fairlead.job import checkpoint, gang_exit, lease, leased_run
+from fairlead.live import clock, driver, event_stream, journal, rounds
 from fairlead.live.nodes import inventory
 
 _MISSING = object()
@@ -47,7 +38,7 @@ class _PatchedModule:
 
 
 class _NullLock:
-    """Fibres do not interrupt one another, so a lock around a few lines has nothing to do."""
+    """Lock without effect: simulated threads never interrupt one another."""
 
     def __enter__(self) -> None:
         pass
@@ -57,30 +48,30 @@ class _NullLock:
 
 
 class _Thread:
-    """What ``threading.Thread`` is, for fibres."""
+    """Replacement of ``threading.Thread`` for simulated threads."""
 
     def __init__(self, machine: Machine, target: Callable[[], object]) -> None:
         self._machine = machine
         assert machine.me is not None
-        self._done = machine.fibres.event()
-        self._fibre = SimulatedThread(machine.me, lambda: self._run(target))
+        self._done = machine.threads.event()
+        self._thread = SimulatedThread(machine.me, lambda: self._run(target))
 
     def _run(self, target: Callable[[], object]) -> None:
         try:
             target()
         finally:
-            if not self._fibre.killed:
+            if not self._thread.killed:
                 self._done.set()
 
     def start(self) -> None:
-        self._machine.fibres.start(self._fibre)
+        self._machine.threads.start(self._thread)
 
     def join(self, timeout: float | None = None) -> None:
         self._done.wait(timeout)
 
 
 class _Selector(selectors.BaseSelector):
-    """A keeper's selector: its members print nothing, so it only waits."""
+    """Selector of a keeper; members print nothing, so it only waits."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -94,7 +85,7 @@ class _Selector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout:
-            self._machine.fibres.sleep(timeout)
+            self._machine.threads.sleep(timeout)
         return []
 
     def get_map(self) -> Any:
@@ -102,7 +93,7 @@ class _Selector(selectors.BaseSelector):
 
 
 class _NullLog:
-    """A log that nobody reads."""
+    """Log that discards its events."""
 
     def __getattr__(self, _: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -119,34 +110,35 @@ def on_simulated_machine(
     wall: Callable[[], float],
     events_per_state: int,
 ) -> Iterator[None]:
-    """Have the live system, engine, keepers and job library run on these meanwhile."""
-    fibres, loop = machine.fibres, machine.loop
-    times = _PatchedModule(time, monotonic=loop.time, time=wall, sleep=fibres.sleep)
-    threads = SimpleNamespace(
+    """Patch the live system, engine, keepers and job library to run on these."""
+    threads, loop = machine.threads, machine.loop
+    times = _PatchedModule(time, monotonic=loop.time, time=wall, sleep=threads.sleep)
+    threading_module = SimpleNamespace(
         Lock=_NullLock,
-        Event=fibres.event,
+        Event=threads.event,
         Thread=lambda target, **_: _Thread(machine, target),
-        current_thread=lambda: fibres.running,
-        main_thread=lambda: machine.me.fibres[0] if machine.me else None,
+        current_thread=lambda: threads.running,
+        main_thread=lambda: machine.me.threads[0] if machine.me else None,
     )
-    # Waiting for other ranks' files takes thousands of looks; ten times fewer show the same.
-    patient = _PatchedModule(times, sleep=lambda for_s: fibres.sleep(10 * for_s))
+    # Waiting for other ranks' files takes thousands of polls; a tenth of them is enough.
+    patient = _PatchedModule(times, sleep=lambda for_s: threads.sleep(10 * for_s))
     names: list[tuple[Any, str, Any]] = [
         (failpoints, "point", point),
+        (atomic_file, "os", disk),
+        (atomic_file, "open", disk.open_file),
         (checkpoint, "os", disk),
         (checkpoint, "open", disk.open_file),
         (checkpoint, "fcntl", disk),
         (checkpoint, "time", patient),
-        (lease_dir, "os", disk),
-        (parting, "os", disk),
-        (parting, "open", disk.open_file),
+        (gang_exit, "os", disk),
+        (gang_exit, "open", disk.open_file),
         (lease, "time", times),
-        (lease, "threading", threads),
+        (lease, "threading", threading_module),
         (lease.Lease, "_post", lambda self, _, body: network.post(self.number, self._token, body)),
-        (leased, "time", times),
-        (leased, "threading", threads),
-        (leased, "signal", _signals(machine)),
-        (leased, "_say", lambda _: None),
+        (leased_run, "time", times),
+        (leased_run, "threading", threading_module),
+        (leased_run, "signal", _signals(machine)),
+        (leased_run, "_print_to_log", lambda _: None),
         (keeper, "os", _keeper_os(machine)),
         (keeper, "signal", _signals(machine)),
         (keeper, "subprocess", _PatchedModule(subprocess, Popen=jobs.spawn_member)),
@@ -158,17 +150,21 @@ def on_simulated_machine(
         (keeper, "time", times),
         (keeper, "LogFile", lambda *_: _NullLog()),
         (keeper, "rendezvous", lambda _: {}),
-        (keeper, "_has_sigterm_handler", machine.listens),
+        (keeper, "_has_sigterm_handler", machine.has_stop_handler),
         (keeper, "orphans_of", lambda _: {}),
         (keeper, "_TICK_S", 0.5),
-        (local, "os", _engine_os(machine, jobs)),
-        (local, "_kill_orphans", lambda directory: jobs.end_leftovers(int(directory.name))),
-        (local, "signal", _PatchedModule(signal, pidfd_send_signal=_sender(machine))),
+        (orphans, "is_keeper", lambda *_: True),
+        (start, "os", _engine_os(machine, jobs)),
+        (supervisor, "os", _engine_os(machine, jobs)),
+        (supervisor, "_kill_orphans", lambda directory: jobs.kill_orphans(int(directory.name))),
+        (supervisor, "signal", _PatchedModule(signal, pidfd_send_signal=_sender(machine))),
         (clock, "time", times),
         (driver, "log", _NullLog()),
+        (event_stream, "log", _NullLog()),
+        (journal, "log", _NullLog()),
         (inventory, "log", _NullLog()),
         (rounds, "log", _NullLog()),
-        (driver, "_EVENTS_PER_STATE", events_per_state),
+        (journal, "_EVENTS_PER_STATE", events_per_state),
     ]
     with _replaced(names):
         yield
@@ -178,6 +174,8 @@ def on_simulated_machine(
 def _replaced(names: list[tuple[Any, str, Any]]) -> Iterator[None]:
     before = [(owner, name, owner.__dict__.get(name, _MISSING)) for owner, name, _ in names]
     for owner, name, value in names:
+        # A renamed function would otherwise run unpatched on the real machine.
+        assert hasattr(owner, name) or hasattr(builtins, name), f"{owner} has no {name}"
         setattr(owner, name, value)
     try:
         yield
@@ -195,7 +193,7 @@ def _signals(machine: Machine) -> _PatchedModule:
         assert me is not None
         me.handlers[number] = handler
         if number == signal.SIGTERM and me.parent is not None and me.parent.stop_requested:
-            machine.expect_told(me)
+            machine.expect_stop_forwarded(me)
 
     def unmask(*_: Any) -> None:
         assert machine.me is not None

@@ -1,4 +1,4 @@
-"""A server that dies at any moment: the live driver between a store and an engine that fail."""
+"""Simulated server that may die at any moment, with a faulty store and engine."""
 
 import asyncio
 import errno
@@ -13,12 +13,14 @@ from tests.faults.system.engine import FaultyEngine
 from fairlead.core import state_bytes
 from fairlead.engines.base import NodeDown, NodeJoined, NodeUp, Report
 from fairlead.live.clock import Clock
-from fairlead.live.driver import Live, Setting
+from fairlead.live.config import LiveConfig
+from fairlead.live.driver import Live
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.store import FencedError, Put
 
-_HEARS_S = 0.3
+_CLOSE_NODE_S = 0.3
+"""seconds between the closing of a node and the delivery of a plan"""
 
 
 class ServerDiedError(BaseException):
@@ -29,42 +31,42 @@ class Server:
     """One run of the server, from its start to its death."""
 
     def __init__(
-        self, store: Any, setting: Setting, checks: Checks, rng: random.Random, *, trouble: float
+        self, store: Any, config: LiveConfig, checks: Checks, rng: random.Random, *, trouble: float
     ) -> None:
         self.rng = rng
         self.trouble = trouble
-        """how likely it is that a call or report is late or comes twice"""
+        """probability that a call or report is late or duplicated"""
         self.checks = checks
         self.store = store
         self.up = True
         self.number = 0
-        """of those that came one after the other"""
+        """number of this server among all started ones"""
         self.started = False
         self.starts_at = 0.0
         self.started_at = 0.0
         self.absent: set[str] = set()
-        """nodes that its engine does not have when it starts"""
+        """nodes missing from its engine's inventory at the start"""
         self.dies_at: int | None = None
-        """how many more gates it passes before it dies at one"""
+        """gates to pass before it dies at one"""
         self.no_descriptor = False
-        """whether the next keeper that it starts cannot be watched"""
+        """whether opening the next keeper's descriptor fails"""
         self.plans_fail = 0
-        """how many of the next plans cannot be computed"""
+        """number of the next plans whose computation fails"""
         self.on_moves: Callable[[list[int]], None] | None = None
-        """told of the leases that the next plan stops, a moment before the scheduler has it"""
+        """called with the leases that the next plan stops, before the scheduler gets the plan"""
         self.dies_at_stop = False
-        """whether it dies when it is about to tell a lease to leave"""
+        """whether it dies just before it preempts a lease"""
         self.on_death: Callable[[str], None] = lambda _: None
         self.next_write: str | None = None
-        """how the next write to the store fails"""
+        """moment at which the next write to the store fails: before or after"""
         self.expects_violation = False
         self.in_flight: tuple[Callable[..., Any], tuple[object, ...]] | None = None
         self.clients: set[asyncio.Task[Any]] = set()
         token = store.acquire("server")
         assert token is not None
-        self.engine = FaultyEngine(self, setting)
-        self.live = WatchedLive(
-            store, self.engine, setting, token, clock=Clock(), workers=FaultyWorkers(self)
+        self.engine = FaultyEngine(self, config)
+        self.live = CheckedLive(
+            store, self.engine, config, token, clock=Clock(), workers=FaultyWorkers(self)
         )
         self.live.server = self
 
@@ -80,29 +82,29 @@ class Server:
                 raise ServerDiedError
 
     async def wait(self) -> None:
-        """Take the time that a call takes, with a gate before and after it."""
+        """Delay a call, with a gate before and after it."""
         self.gate()
         if self.trouble and self.rng.random() < self.trouble:
             await asyncio.sleep(self.rng.choice((0.0, 0.001, 0.05, 0.4)))
             self.gate()
 
     def die(self) -> None:
-        """Stop everything where it is; a write that is under way may or may not arrive."""
+        """Cancel everything; a write in flight may or may not be applied."""
         self.up = False
         self.checks.note("the server dies")
         live = self.live
         for task in (*live._tasks, *self.clients):
             task.cancel()
         live.rounds.stop()
-        self.engine.let_go()
+        self.engine.detach()
         if self.in_flight is not None and self.rng.random() < 0.5:
-            call, given = self.in_flight
+            call, arguments = self.in_flight
             self.in_flight = None
-            call(*given)
+            call(*arguments)
         self.store.close()
 
     def write_late(self) -> None:
-        """Have writes arrive after another server took over, one that was under way among them."""
+        """Attempt writes after another server took over, including one that was in flight."""
         token, far = self.live.token, 1 << 40
         writes: list[tuple[Callable[..., Any], tuple[object, ...]]] = [
             (self.store.append, (token, far, ["late"])),
@@ -111,16 +113,16 @@ class Server:
         ]
         if self.in_flight is not None:
             writes.append(self.in_flight)
-        for call, given in writes:
+        for call, arguments in writes:
             try:
-                call(*given)
+                call(*arguments)
             except FencedError:
                 continue
-            self.checks.require(False, "a server that was replaced could still write")
+            self.checks.require(False, "a replaced server could still write")
         self.store.close()
 
     def watch(self, client: "asyncio.Task[Any]") -> None:
-        """Let a client's call end with the server."""
+        """Cancel a client's call when the server dies."""
         self.clients.add(client)
         client.add_done_callback(self._client_done)
 
@@ -132,17 +134,17 @@ class Server:
             self.checks.require(False, f"a client's call failed: {text}")
 
 
-class WatchedLive(Live):
-    """The driver, with every event looked at."""
+class CheckedLive(Live):
+    """Driver that checks every event."""
 
     server: Server
-    before: "WatchedLive | None" = None
-    """the run before this one, if it died between two batches"""
+    before: "CheckedLive | None" = None
+    """driver of the previous server, if it died between two batches"""
     busy = False
 
     @property
     def loop(self) -> Any:
-        """The loop that rings."""
+        """The loop that runs the timers."""
         return asyncio.get_running_loop()
 
     def _handle(self, event: ev.Event) -> list[cmd.Command]:
@@ -151,16 +153,16 @@ class WatchedLive(Live):
         if self.server.started:
             checks.note(event, *commands)
             checks.core.handled(self, event, commands)
-            checks.said.handled(self, event, commands)
+            checks.commands.handled(self, event, commands)
             checks.plans.handled(self, event, commands)
         return commands
 
-    async def _take_in(self, first: Any) -> None:
+    async def _process_batch(self, first: Any) -> None:
         self.busy = True
-        await super()._take_in(first)
+        await super()._process_batch(first)
         self.busy = False
         self.server.checks.server.settled()
-        self.server.checks.said.settled(self)
+        self.server.checks.commands.settled(self)
 
     def _report(self, report: Report) -> None:
         checks = self.server.checks
@@ -171,31 +173,32 @@ class WatchedLive(Live):
         super()._report(report)
         if isinstance(report, NodeDown):
             checks.server.unreached(report.node)
-            self.put(lambda _: checks.server.lost(report.node))
+            self.inbox.post(lambda _: checks.server.lost(report.node))
 
-    def _rebuild(self) -> float:
-        at = super()._rebuild()
+    def _recover(self) -> float:
+        at = super()._recover()
         before, checks = self.before, self.server.checks
         if before is not None and before.started and not before.busy:
             same = state_bytes(before.scheduler) == state_bytes(self.scheduler)
-            checks.require(same, "the state after a restart is another than before")
-            same = before.ledger.saved() == self.ledger.saved() and before._seq == self._seq
-            checks.require(same, "the counts after a restart are others than before")
+            checks.require(same, "the state differs after a restart")
+            same = before.counters.saved() == self.counters.saved()
+            same &= before.journal.seq == self.journal.seq
+            checks.require(same, "the counts differ after a restart")
             same = {**before.specs} == {**self.specs}
-            checks.require(same, "the specifications after a restart are others than before")
+            checks.require(same, "the job specifications differ after a restart")
         self.before = None
         checks.server.rebuilt(self)
-        checks.said.rebuilt(self)
+        checks.commands.rebuilt(self)
         return at
 
-    def _go_by_rules(self) -> None:
-        super()._go_by_rules()
-        self.server.checks.said.begin(self)
+    def _switch_config(self) -> None:
+        super()._switch_config()
+        self.server.checks.commands.begin(self)
         self.server.checks.plans.begin(self)
 
     @property
     def started(self) -> bool:
-        """Whether it came to run at all."""
+        """Whether the server finished its start."""
         return self.server.started
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
@@ -204,47 +207,47 @@ class WatchedLive(Live):
             return
         if not self.server.expects_violation:
             text = "".join(traceback.format_exception(task.exception()))
-            self.server.checks.require(False, f"the driver broke: {text}")
-        self.server.on_death("it broke")
+            self.server.checks.require(False, f"the driver failed: {text}")
+        self.server.on_death("driver failed")
 
 
 class FaultyWorkers:
-    """Makes calls to the store and the planner that take their time, fail, or never return."""
+    """Calls the store and the planner with delays and failures."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def write(self, call: Callable[..., Any], *given: object) -> Any:
-        """Make a call to the store."""
+    async def write(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Write to the store."""
         server = self._server
-        server.in_flight = call, given
+        server.in_flight = call, arguments
         await server.wait()
         fails, server.next_write = server.next_write, None
         if fails == "before":
             server.expects_violation = True
             raise OSError(errno.ENOSPC, "no space left for the simulated store")
-        server.in_flight = None  # who dies from here on has its transaction rolled back
-        answer = call(*given)
+        server.in_flight = None  # a later death rolls the transaction back
+        answer = call(*arguments)
         if fails == "after":
             server.expects_violation = True
-            raise OSError(errno.EIO, "the simulated store was cut off")
+            raise OSError(errno.EIO, "connection to the simulated store lost")
         await server.wait()
         return answer
 
-    async def plan(self, call: Callable[..., Any], *given: object) -> Any:
+    async def plan(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Compute a plan."""
         await self._server.wait()
         if self._server.trouble and self._server.rng.random() < 0.1:
             await asyncio.sleep(self._server.rng.uniform(0.0, 6.0))
         if self._server.plans_fail > 0:
             self._server.plans_fail -= 1
-            raise ArithmeticError("the simulated planner finds no plan")
-        answer = call(*given)
+            raise ArithmeticError("the simulated planner found no plan")
+        answer = call(*arguments)
         if self._server.on_moves is not None and len(answer[0].stop):
             on_moves, self._server.on_moves = self._server.on_moves, None
             on_moves(answer[0].stop.tolist())
-            await asyncio.sleep(_HEARS_S)
+            await asyncio.sleep(_CLOSE_NODE_S)
         return answer
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for calls in flight."""

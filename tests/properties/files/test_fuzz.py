@@ -1,4 +1,4 @@
-"""Whatever the bytes, a reader returns a value or raises InputError."""
+"""A reader of any bytes returns a value or raises InputError."""
 
 import gzip
 import json
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from fairlead.files import read_cluster, read_instance, read_speeds, read_trace
 from fairlead.files.traces.convert import convert
-from fairlead.files.traces.formats import LOG_FORMATS, Form
+from fairlead.files.traces.formats import LOG_FORMATS, LogFormat
 from fairlead.model.errors import InputError
 
 Reader = Callable[[Path], object]
 SPEEDS = read_speeds("gandiva-fair")
 
 
-def converter(form: Form | None) -> Reader:
+def converter(form: LogFormat | None) -> Reader:
     return lambda path: convert(path, SPEEDS, form=form)
 
 
@@ -88,11 +88,11 @@ def test_any_bytes_give_a_value_or_an_input_error(name: str, data: bytes, packed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file.yaml"
         path.write_bytes(gzip.compress(data) if packed else data)
-        found = outcome(READERS[name], path)
-    if isinstance(found, InputError):
-        assert "\n" not in str(found)
-        assert len(found.problem) < 300
-        assert found.fix
+        result = outcome(READERS[name], path)
+    if isinstance(result, InputError):
+        assert "\n" not in str(result)
+        assert len(result.problem) < 300
+        assert result.fix
 
 
 def outcome(read: Reader, path: Path) -> object:

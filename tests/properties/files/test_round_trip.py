@@ -1,4 +1,4 @@
-"""What is written reads back as the same value."""
+"""Every format reads back the value that it wrote."""
 
 import tempfile
 from collections.abc import Callable
@@ -20,14 +20,16 @@ from fairlead.files import (
 )
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.instance import Instance, InstanceJob, Pair
-from fairlead.model.job import Job, Tenant
-from fairlead.model.speeds.table import Placement, SpeedKey, SpeedTable
+from fairlead.model.job import Job
+from fairlead.model.speeds.table import Consolidation, SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 
 T = TypeVar("T")
 NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), max_size=12)
 LABELS = NAMES.map(str.strip).filter(lambda text: bool(text) and text.isprintable())
 ACCELERATORS = st.sampled_from(["v100", "k80", "h200-3g.71gb", "A_b", "1080", "yes", "null", "~"])
-POSITIVE = st.floats(1e-9, 1e15, allow_subnormal=False)
+POSITIVE = st.floats(1e-3, 1e6)
+"""within the bounds of every number (fairlead.model.bounds)"""
 SIZES = st.just(0.0) | POSITIVE
 
 
@@ -40,13 +42,13 @@ def back(read: Callable[[Path], T], body: str, name: str) -> T:
 
 @st.composite
 def jobs(draw: st.DrawFn) -> list[Job]:
-    found = []
+    result = []
     for label in draw(st.lists(LABELS, max_size=4, unique=True)):
         gang = draw(st.integers(1, 64))
         names = draw(st.none() | st.lists(ACCELERATORS, min_size=1, unique=True).map(tuple))
         several = draw(st.booleans()) and names is not None
         gangs = {name: draw(st.integers(1, 64)) for name in (names or ())[1:] if several}
-        found.append(
+        result.append(
             Job(
                 id=label,
                 workload=draw(LABELS),
@@ -63,7 +65,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
                 utilization=draw(st.none() | st.floats(0, 1, allow_subnormal=False)),
             )
         )
-    return found
+    return result
 
 
 @settings(deadline=None)
@@ -89,14 +91,14 @@ def clusters(draw: st.DrawFn) -> Cluster:
 @settings(deadline=None)
 @given(clusters().filter(lambda cluster: len({n.id for n in cluster.nodes}) == len(cluster.nodes)))
 def test_clusters(cluster: Cluster) -> None:
-    found = back(read_cluster, format_cluster(cluster), "c.yaml")
-    assert found.nodes == cluster.nodes
-    assert back(read_cluster, format_cluster(found), "c.yaml") == found
+    result = back(read_cluster, format_cluster(cluster), "c.yaml")
+    assert result.nodes == cluster.nodes
+    assert back(read_cluster, format_cluster(result), "c.yaml") == result
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> SpeedTable:
-    found: dict[SpeedKey, float] = {SpeedKey("w", 9, "v100"): 1.0}
+    result: dict[SpeedKey, float] = {SpeedKey("w", 9, "v100"): 1.0}
     workloads = st.sampled_from(["w", "x, y", 'q"'])
     for _ in range(draw(st.integers(0, 8))):
         placement = draw(st.sampled_from(["consolidated", "spread"]))
@@ -107,22 +109,22 @@ def tables(draw: st.DrawFn) -> SpeedTable:
             cast_placement(placement),
             draw(st.none() | workloads),
         )
-        found[key] = draw(SIZES)
+        result[key] = draw(SIZES)
         if key.partner is not None:
             mirror = key._replace(workload=key.partner, partner=key.workload)
-            found.setdefault(mirror, draw(SIZES))
-    return SpeedTable(found)
+            result.setdefault(mirror, draw(SIZES))
+    return SpeedTable(result)
 
 
-def cast_placement(text: str) -> Placement:
+def cast_placement(text: str) -> Consolidation:
     return "spread" if text == "spread" else "consolidated"
 
 
 @settings(deadline=None)
 @given(tables())
 def test_speeds(table: SpeedTable) -> None:
-    found = back(read_speeds, format_speeds(table), "s.csv")
-    assert dict(found.steps_per_s) == dict(table.steps_per_s)
+    result = back(read_speeds, format_speeds(table), "s.csv")
+    assert dict(result.steps_per_s) == dict(table.steps_per_s)
 
 
 @st.composite
@@ -152,10 +154,10 @@ def instances(draw: st.DrawFn) -> Instance:
 @settings(deadline=None)
 @given(instances())
 def test_instances(instance: Instance) -> None:
-    found = back(read_instance, format_instance(instance), "i.json")
-    assert (found.jobs, found.tenants, found.pairs) == (
+    result = back(read_instance, format_instance(instance), "i.json")
+    assert (result.jobs, result.tenants, result.pairs) == (
         instance.jobs,
         instance.tenants,
         instance.pairs,
     )
-    assert found.cluster.count_by_name() == instance.cluster.count_by_name()
+    assert result.cluster.count_by_name() == instance.cluster.count_by_name()

@@ -1,4 +1,4 @@
-"""The figures of a simulation hold together, whether or not all of its jobs ever end."""
+"""Metrics of a simulation are consistent, with finished and unfinished jobs."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,22 +8,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import NodeLost
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.sim.metrics import Result, summarise
-from fairlead.sim.physics.true_speeds import Truth
+from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.scenario import Scenario
 
-KINDS = ("v100", "k80")
+ACCELERATORS = ("v100", "k80")
 SPEEDS = SpeedTable(
     {
-        SpeedKey("lstm", gang, kind): speed * gang
+        SpeedKey("lstm", gang, accelerator): speed * gang
         for gang in (1, 2)
-        for kind, speed in zip(KINDS, (4.0, 1.0), strict=True)
+        for accelerator, speed in zip(ACCELERATORS, (4.0, 1.0), strict=True)
     }
 )
 NEVER = 1e9
@@ -43,9 +44,9 @@ def job(name: str, arrival_at: float, steps: float, *, gang: int = 1, tenant: st
 def figures_of(scenario: Scenario) -> Result:
     record, _ = simulate(scenario)
     whole = scenario.whole_cluster
-    alone = Truth(whole, SPEEDS, scenario.jobs).alone()
+    solo = TrueSpeeds(whole, SPEEDS, scenario.jobs).solo_speeds()
     return summarise(
-        record, whole, alone, policy="any", tenants=scenario.tenants, window=scenario.window
+        record, whole, solo, policy="any", tenants=scenario.tenants, window=scenario.window
     )
 
 
@@ -54,34 +55,34 @@ def shares(result: Result) -> tuple[dict[str, float], dict[str, float]]:
     return entitled, {row.tenant: row.received_share for row in result.tenants}
 
 
-def test_figures_reach_to_the_end_where_the_last_job_never_finishes() -> None:
-    """Red uses the only device for 10 s, blue from 1000 s until it is lost for good at 5000 s."""
+def test_figures_count_until_the_last_event_if_a_job_never_finishes() -> None:
+    """Red uses the only device for 10 s, blue from 1000 s until the node is lost at 5000 s."""
     result = figures_of(
         Scenario(
             cluster=Cluster.of({"v100": 1}),
             speeds=SPEEDS,
             jobs=(job("a", 0.0, 40.0), job("b", 1000.0, NEVER, tenant="blue")),
-            mechanism=realise("max-min"),
+            mechanism=create_mechanism("max-min"),
             node_events=(NodeLost(5000.0, "v100-0"),),
         )
     )
     assert result.unfinished == 1
     assert result.makespan_s == pytest.approx(10.0)
-    # Rounds in which nothing can run any more, after the loss, are not counted as idle time.
+    # Rounds after the loss, in which nothing can run, do not count as idle time.
     assert result.utilization == pytest.approx(4010 / 5000)
     assert result.busy_share == {"v100": pytest.approx(4010 / 5000)}
     for share in shares(result):
         assert share == {"red": pytest.approx(10 / 4010), "blue": pytest.approx(4000 / 4010)}
 
 
-def test_a_tenant_whose_job_never_starts_is_entitled_as_long_as_it_waits() -> None:
-    """The only node is lost at 100 s; blue's job comes at 50 s, when red's has all of it."""
+def test_tenant_is_entitled_while_its_job_waits() -> None:
+    """The only node is lost at 100 s; blue's job arrives at 50 s, when red holds the device."""
     result = figures_of(
         Scenario(
             cluster=Cluster.of({"v100": 1}),
             speeds=SPEEDS,
             jobs=(job("a", 0.0, NEVER), job("b", 50.0, NEVER, tenant="blue")),
-            mechanism=realise("fifo"),
+            mechanism=create_mechanism("fifo"),
             node_events=(NodeLost(100.0, "v100-0"),),
         )
     )
@@ -91,8 +92,8 @@ def test_a_tenant_whose_job_never_starts_is_entitled_as_long_as_it_waits() -> No
     assert received == {"red": pytest.approx(1.0), "blue": 0.0}
 
 
-def test_tenants_with_weights_are_entitled_by_these_among_those_present() -> None:
-    """Red and blue inside a team of weight 3, green beside it; blue is there half of the time."""
+def test_tenants_with_jobs_are_entitled_by_their_weights() -> None:
+    """Red and blue in a team of weight 3, and green; blue has jobs half of the time."""
     tenants = (
         Tenant("team", weight=3.0),
         Tenant("red", weight=1.0, parent="team"),
@@ -108,7 +109,7 @@ def test_tenants_with_weights_are_entitled_by_these_among_those_present() -> Non
         cluster=Cluster.of({"v100": 4}),
         speeds=SPEEDS,
         jobs=jobs,
-        mechanism=realise("hierarchical"),
+        mechanism=create_mechanism("hierarchical"),
         tenants=tenants,
         node_events=(NodeLost(100.0, "v100-0"),),
     )
@@ -127,12 +128,17 @@ def test_tenants_with_weights_are_entitled_by_these_among_those_present() -> Non
 
 
 @pytest.mark.parametrize(
-    "mechanism", [realise("max-min"), realise("max-min", "ideal"), realise("hadare")]
+    "mechanism",
+    [
+        create_mechanism("max-min"),
+        create_mechanism("max-min", "ideal"),
+        create_mechanism("hadare"),
+    ],
 )
-def test_jobs_that_still_run_when_the_window_is_done_count_with_what_they_held(
+def test_jobs_running_at_the_end_of_the_window_count_with_their_device_time(
     mechanism: Any,
 ) -> None:
-    """Both devices are busy from 0 to 100 s, one of them with a job that is not in the window."""
+    """Both devices are busy from 0 to 100 s, one of them with a job outside the window."""
     two = Cluster.of({"v100": 2}, per_node=1)
     jobs = (job("long", 0.0, NEVER, tenant="blue"), job("a", 0.0, 400.0))
     scenario = Scenario(cluster=two, speeds=SPEEDS, jobs=jobs, mechanism=mechanism, window=(1, 2))
@@ -143,8 +149,8 @@ def test_jobs_that_still_run_when_the_window_is_done_count_with_what_they_held(
     assert received == entitled
 
 
-def test_a_fluid_run_that_gets_stuck_counts_to_its_last_event() -> None:
-    """Blue's device is believed to be good for it, and is not; the last event is at 300 s."""
+def test_stuck_fluid_run_counts_until_its_last_event() -> None:
+    """Blue cannot run on the device, contrary to the beliefs; the last event is at 300 s."""
     true = SpeedTable({SpeedKey("lstm", 1, "v100"): 4.0, SpeedKey("gan", 1, "k80"): 4.0})
     believed = SpeedTable({SpeedKey("lstm", 1, "v100"): 4.0, SpeedKey("gan", 1, "v100"): 4.0})
     stuck = replace(job("b", 100.0, NEVER, tenant="blue"), workload="gan")
@@ -153,11 +159,11 @@ def test_a_fluid_run_that_gets_stuck_counts_to_its_last_event() -> None:
         speeds=true,
         believed=believed,
         jobs=(job("a", 0.0, 40.0), stuck, replace(stuck, id="c", arrival_at=300.0)),
-        mechanism=realise("max-min", "ideal"),
+        mechanism=create_mechanism("max-min", "ideal"),
     )
     record, _ = simulate(scenario)
-    alone = Truth(scenario.cluster, true, scenario.jobs).alone()
-    result = summarise(record, scenario.cluster, alone, policy="any")
+    solo = TrueSpeeds(scenario.cluster, true, scenario.jobs).solo_speeds()
+    result = summarise(record, scenario.cluster, solo, policy="any")
     assert result.unfinished == 2
     assert result.utilization == pytest.approx(210 / 300)
     for share in shares(result):
@@ -166,7 +172,7 @@ def test_a_fluid_run_that_gets_stuck_counts_to_its_last_event() -> None:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    cluster = Cluster.of({kind: draw(st.integers(2, 4)) for kind in KINDS}, per_node=2)
+    cluster = Cluster.of({name: draw(st.integers(2, 4)) for name in ACCELERATORS}, per_node=2)
     jobs = sorted(
         (
             job(
@@ -195,7 +201,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         cluster=cluster,
         speeds=SPEEDS,
         jobs=jobs,
-        mechanism=realise(policy, fluid),
+        mechanism=create_mechanism(policy, fluid),
         node_events=[NodeLost(float(at), node.id) for at, node in events] if lost else (),
         restore_cost_s=draw(st.sampled_from([0.0, 7.5])),
         window=window,
@@ -204,14 +210,14 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenarios())
-def test_no_more_is_used_than_there_is_and_shares_add_up(scenario: Scenario) -> None:
-    """All nodes may be lost for good in the course of time, and the run may end at a window."""
+def test_utilization_is_at_most_1_and_shares_add_up_to_1(scenario: Scenario) -> None:
+    """All nodes may be lost during the run, and the run may end at a window."""
     result = figures_of(scenario)
     rounding = 1e-9
     assert 0 <= result.utilization <= 1 + rounding
     assert all(0 <= share <= 1 + rounding for share in result.busy_share.values())
     entitled, received = shares(result)
-    # Where all was lost before the first job came, no time has passed.
+    # If all nodes are lost before the first arrival, no time is counted.
     nothing = result.utilization == 0 and not any(entitled.values())
     assert sum(entitled.values()) == pytest.approx(1.0) or nothing
     assert sum(received.values()) == pytest.approx(1.0) or result.utilization == 0

@@ -1,4 +1,4 @@
-"""What holds in every simulation with packed jobs, whatever the units and their shares."""
+"""Invariants of simulations with packed jobs, for random units and shares."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,43 +17,49 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, ComputePlan, Launch, Preempt
 from fairlead.model.events import Event, LeasesEnded, NodeLost, NodeReturned
 from fairlead.model.job import Job
+from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 
-KINDS = ("v100", "k80")
-ALONE = {"big": (8.0, 2.0), "small": (2.0, 1.5), "cnn": (5.0, 3.0)}
-BESIDE = {"big": 0.55, "small": 0.9, "cnn": 0.7}
-"""how much of its speed a workload leaves to its partner"""
+ACCELERATORS = ("v100", "k80")
+SOLO = {"big": (8.0, 2.0), "small": (2.0, 1.5), "cnn": (5.0, 3.0)}
+PACKED = {"big": 0.55, "small": 0.9, "cnn": 0.7}
+"""workload → fraction of its solo speed that a partner keeps"""
 SPEEDS = SpeedTable(
     {
-        SpeedKey(name, gang, kind, partner=partner): speed * gang * BESIDE.get(partner or "", 1.0)
-        for name, row in ALONE.items()
-        for partner in (None, *ALONE)
+        SpeedKey(name, gang, accelerator, partner=partner): speed
+        * gang
+        * PACKED.get(partner or "", 1.0)
+        for name, row in SOLO.items()
+        for partner in (None, *SOLO)
         for gang in (1, 2)
-        for kind, speed in zip(KINDS, row, strict=True)
+        for accelerator, speed in zip(ACCELERATORS, row, strict=True)
     }
 )
 
 
 @dataclass(frozen=True)
 class RandomUnits:
-    """Feasible shares of random units of up to three jobs; the same for the same jobs."""
+    """Feasible shares of random units of up to three jobs; deterministic for the same jobs."""
 
     seed: int
-    fills_idle: bool = True
 
     def allocate(self, snap: Snapshot) -> Allocation:
         rng = np.random.default_rng([self.seed, *snap.job.tolist()])
         units = [[row] for row in range(len(snap.job))]
         for _ in range(2 * len(snap.job)):
             some = rng.choice(len(snap.job), size=min(int(rng.integers(2, 4)), len(snap.job)))
-            alike = {int(row) for row in some if snap.gang[row] == snap.gang[some[0]]}
-            if len(alike) > 1 and sorted(alike) not in units:
-                units.append(sorted(alike))
+            unit = {int(row) for row in some if snap.gang[row] == snap.gang[some[0]]}
+            if len(unit) > 1 and sorted(unit) not in units:
+                units.append(sorted(unit))
         fits = snap.gang[[unit[0] for unit in units]][:, None] <= snap.capacity
-        share = rng.random((len(units), len(KINDS))) * (rng.random((len(units), 1)) < 0.6) * fits
+        share = (
+            rng.random((len(units), len(ACCELERATORS)))
+            * (rng.random((len(units), 1)) < 0.6)
+            * fits
+        )
         inside = np.array([[row in unit for row in range(len(snap.job))] for unit in units])
         devices = (share * snap.gang[[unit[0] for unit in units]][:, None]).sum(axis=0)
         share /= max(
@@ -62,16 +68,16 @@ class RandomUnits:
             1e-9,
         )
         members = np.array([[*snap.job[unit], -1, -1][:3] for unit in units])
-        return Allocation(members, share, tuple(Column(j) for j in range(len(KINDS))))
+        return Allocation(members, share, tuple(Column(j) for j in range(len(ACCELERATORS))))
 
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    counts = {kind: draw(st.integers(2, 4)) for kind in KINDS}
+    counts = {name: draw(st.integers(2, 4)) for name in ACCELERATORS}
     jobs = [
         Job(
             id=f"j{i}",
-            workload=draw(st.sampled_from(list(ALONE))),
+            workload=draw(st.sampled_from(list(SOLO))),
             gang=draw(st.sampled_from([1, 1, 2])),
             total_steps=draw(st.integers(1, 20_000)),
             arrival_at=float(draw(st.integers(0, 2000))),
@@ -103,13 +109,13 @@ common = settings(max_examples=60, deadline=None, suppress_health_check=[HealthC
 
 
 class Observer:
-    """A second scheduler that is told the same events and sees the same launches."""
+    """A second scheduler that handles the same events and so returns the same launches."""
 
     def __init__(self, scenario: Scenario) -> None:
         mechanism: Any = scenario.mechanism
         self.scheduler: Scheduler[Any] = Scheduler(scenario.cluster, SPEEDS, mechanism)
         self.running: dict[int, tuple[int, tuple[int, ...], float]] = {}
-        """lease → job, devices, when it begins to make steps"""
+        """lease → job, devices, start of progress"""
         self._restore_s = scenario.restore_cost_s
         self._began: set[int] = set()
         self.on_change: Callable[[float], None] | None = None
@@ -130,9 +136,9 @@ class Observer:
 
 @common
 @given(scenarios())
-def test_jobs_share_whole_units_only_and_none_runs_twice(scenario: Scenario) -> None:
+def test_units_share_all_their_devices_and_no_job_runs_twice(scenario: Scenario) -> None:
     observer = Observer(scenario)
-    kinds = scenario.cluster.accelerator_of
+    accelerator_of = scenario.cluster.accelerator_of
 
     def check(event: Event) -> None:
         observer(event)
@@ -141,7 +147,7 @@ def test_jobs_share_whole_units_only_and_none_runs_twice(scenario: Scenario) -> 
         held = [(job, set(devices)) for job, devices, _ in observer.running.values()]
         for job, devices in held:
             assert len(devices) == scenario.jobs[job].gang
-            assert len({int(kinds[d]) for d in devices}) == 1
+            assert len({int(accelerator_of[d]) for d in devices}) == 1
             for _, others in held:
                 assert others == devices or not others & devices
 
@@ -150,25 +156,25 @@ def test_jobs_share_whole_units_only_and_none_runs_twice(scenario: Scenario) -> 
 
 @common
 @given(scenarios())
-def test_every_job_makes_just_the_steps_its_devices_and_partners_allow(
+def test_every_job_makes_exactly_the_steps_of_its_devices_and_partners(
     scenario: Scenario,
 ) -> None:
-    """Steps at a lease's end against a sum over the time between events, by the speeds table."""
+    """Steps at the end of a lease equal a sum over intervals by the speeds table."""
     observer = Observer(scenario)
     steps = np.zeros(len(scenario.jobs))
     last, compared = 0.0, 0
 
     def work(at: float) -> None:
         nonlocal last
-        for job, devices, works_from in observer.running.values():
+        for job, devices, progress_from in observer.running.values():
             others = [o for o, on, _ in observer.running.values() if o != job and on == devices]
             workload = scenario.jobs[job].workload
-            kinds = [
+            on = [
                 scenario.cluster.accelerators[scenario.cluster.accelerator_of[d]] for d in devices
             ]
             partners: list[str | None] = [scenario.jobs[o].workload for o in others]
-            rate = min(SPEEDS.speed(workload, kinds, partner=p) for p in partners or [None])
-            steps[job] += rate * max(at - max(last, works_from), 0.0)
+            rate = min(SPEEDS.speed(workload, on, partner=p) for p in partners or [None])
+            steps[job] += rate * max(at - max(last, progress_from), 0.0)
         last = at
 
     observer.on_change = work
@@ -193,7 +199,7 @@ def test_every_job_makes_just_the_steps_its_devices_and_partners_allow(
 
 @common
 @given(scenarios())
-def test_a_devices_time_is_counted_once(scenario: Scenario) -> None:
+def test_time_of_a_shared_device_is_counted_once(scenario: Scenario) -> None:
     observer = Observer(scenario)
     busy, last = 0.0, 0.0
 
@@ -209,7 +215,7 @@ def test_a_devices_time_is_counted_once(scenario: Scenario) -> None:
 
 @common
 @given(scenarios())
-def test_replaying_a_packed_log_gives_the_same_state_byte_for_byte(scenario: Scenario) -> None:
+def test_replay_of_a_packed_log_reproduces_the_state_exactly(scenario: Scenario) -> None:
     log: list[str] = []
     memory = type(Units(RandomUnits(0)).initial())
 
@@ -226,8 +232,8 @@ def test_replaying_a_packed_log_gives_the_same_state_byte_for_byte(scenario: Sce
 
 @common
 @given(scenarios())
-def test_fluid_units_make_the_speed_of_their_shares(scenario: Scenario) -> None:
-    """With one event interval the fluid finish of the first job follows from its rate alone."""
+def test_fluid_units_progress_by_their_shares(scenario: Scenario) -> None:
+    """Within one event interval, the first completion follows from the rate alone."""
     jobs = [replace(job, arrival_at=0.0) for job in scenario.jobs]
     policy = RandomUnits(3)
     mechanism: Any = Ideal(policy)
@@ -241,8 +247,8 @@ def test_fluid_units_make_the_speed_of_their_shares(scenario: Scenario) -> None:
         inside = [number for number in unit if number >= 0]
         for number in inside:
             name, gang = jobs[number].workload, jobs[number].gang
-            slow = min([BESIDE[jobs[o].workload] for o in inside if o != number], default=1.0)
-            rate[number] += sum(shares * np.array(ALONE[name])) * gang * slow
+            slow = min([PACKED[jobs[o].workload] for o in inside if o != number], default=1.0)
+            rate[number] += sum(shares * np.array(SOLO[name])) * gang * slow
     with np.errstate(divide="ignore"):
         alone_s = np.array([job.total_steps for job in jobs]) / rate
     first = int(np.argmin(alone_s))
@@ -254,8 +260,8 @@ def test_fluid_units_make_the_speed_of_their_shares(scenario: Scenario) -> None:
     assert (busy <= scenario.cluster.counts * (1 + 1e-9)).all()
 
 
-def test_packed_launch_never_overtakes_the_end_of_a_lease_that_must_go() -> None:
-    """Leases end in any order and plans come early; a job still never runs twice."""
+def test_packed_launch_waits_for_the_end_of_preempted_leases() -> None:
+    """With leases that end in any order and early plans, no job runs twice."""
     rng = np.random.default_rng(9)
     shared = 0
     for seed in range(12):
@@ -280,7 +286,7 @@ def _drive_with_random_order(seed: int, rng: np.random.Generator) -> int:
                     for other, (_, devices) in held.items():
                         if set(devices) & set(unit.devices):
                             assert devices == unit.devices
-                            assert other not in leaving, "it starts beside one that must go"
+                            assert other not in leaving, "it starts next to a preempted lease"
                             shared += 1
                     held[lease] = unit.job, unit.devices
             elif isinstance(command, Preempt):
@@ -289,7 +295,7 @@ def _drive_with_random_order(seed: int, rng: np.random.Generator) -> int:
                 plan, memory = mechanism.plan(command.snapshot, command.memory)
                 perform(scheduler.handle(ev.PlanReady(at, command.version, plan, memory)), at)
 
-    def end(at: float, lease: int, outcome: ev.Outcome) -> None:
+    def end(at: float, lease: int, outcome: LoggedOutcome) -> None:
         leaving[:] = [other for other in leaving if other != lease]
         del held[lease]
         ended = ev.LeasesEnded(at, np.array([lease]), np.array([1.0]), outcome)
@@ -303,7 +309,7 @@ def _drive_with_random_order(seed: int, rng: np.random.Generator) -> int:
     for turn in range(1, 30):
         at = turn * 60.0
         perform(scheduler.handle(ev.PlanDue(at - 10.0)), at - 10.0)
-        if held and rng.random() < 0.3:  # between the plan's making and its start
+        if held and rng.random() < 0.3:  # between the plan's computation and its start
             end(at - 5.0, int(rng.choice(sorted(held))), "failed")
         perform(scheduler.handle(ev.RoundEnd(at)), at)
         while leaving and rng.random() < 0.9:

@@ -1,4 +1,4 @@
-"""What holds in every simulation, whatever the trace, the cluster and the policy."""
+"""Invariants of simulations, for random traces, clusters and policies."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairlead.core import Scheduler, decode_event, encode_event, replay, state_bytes
-from fairlead.mechanisms.factory import realise
+from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, ComputePlan, Launch, Preempt
@@ -20,14 +20,14 @@ from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 
-KINDS = ("v100", "p100", "k80")
+ACCELERATORS = ("v100", "p100", "k80")
 WORKLOADS = {"big": (8.0, 4.0, 1.0), "small": (2.0, 2.2, 1.5), "cnn": (5.0, 3.0, 0.0)}
 SPEEDS = SpeedTable(
     {
-        SpeedKey(name, gang, kind): speed * gang**0.8
+        SpeedKey(name, gang, accelerator): speed * gang**0.8
         for name, row in WORKLOADS.items()
         for gang in (1, 2, 4)
-        for kind, speed in zip(KINDS, row, strict=True)
+        for accelerator, speed in zip(ACCELERATORS, row, strict=True)
     }
 )
 
@@ -35,13 +35,13 @@ SPEEDS = SpeedTable(
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     per_node = draw(st.sampled_from([None, 1, 2, 4]))
-    counts = {kind: draw(st.integers(1, 5)) for kind in KINDS}
-    most = max(counts["v100"], counts["p100"])
+    counts = {name: draw(st.integers(1, 5)) for name in ACCELERATORS}
+    max_gang = max(counts["v100"], counts["p100"])
     jobs = [
         Job(
             id=f"j{i}",
             workload=draw(st.sampled_from(list(WORKLOADS))),
-            gang=draw(st.sampled_from([g for g in (1, 1, 2, 4) if g <= most])),
+            gang=draw(st.sampled_from([g for g in (1, 1, 2, 4) if g <= max_gang])),
             total_steps=draw(st.integers(1, 20_000)),
             arrival_at=float(draw(st.integers(0, 3000))),
             weight=draw(st.sampled_from([1.0, 1.0, 2.0])),
@@ -61,7 +61,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         cluster=cluster,
         speeds=SPEEDS,
         jobs=sorted(jobs, key=lambda job: job.arrival_at),
-        mechanism=realise(policy, mechanism, draw(st.sampled_from([60.0, 360.0]))),
+        mechanism=create_mechanism(policy, mechanism, draw(st.sampled_from([60.0, 360.0]))),
         restore_cost_s=draw(st.sampled_from([0.0, 7.5])),
         node_events=sorted(node_events, key=lambda event: event.at),
         intervals=True,
@@ -73,11 +73,11 @@ common = settings(max_examples=60, deadline=None, suppress_health_check=[HealthC
 
 @common
 @given(scenarios())
-def test_every_job_finishes_and_makes_its_steps_no_faster_than_it_can(scenario: Scenario) -> None:
+def test_every_job_finishes_and_never_exceeds_its_fastest_speed(scenario: Scenario) -> None:
     record, _ = simulate(scenario)
     assert not np.isnan(record.finished_at).any()
     for i, job in enumerate(scenario.jobs):
-        fastest = max(SPEEDS.speed(job.workload, [kind] * job.gang) for kind in KINDS)
+        fastest = max(SPEEDS.speed(job.workload, [name] * job.gang) for name in ACCELERATORS)
         alone_s = job.total_steps / fastest
         assert record.finished_at[i] - job.arrival_at >= alone_s * (1 - 1e-9)
         assert record.device_s[i].sum() >= alone_s * job.gang * (1 - 1e-9)
@@ -87,28 +87,30 @@ def test_every_job_finishes_and_makes_its_steps_no_faster_than_it_can(scenario: 
 
 @common
 @given(scenarios())
-def test_one_unit_a_device_and_gangs_whole_on_one_accelerator(scenario: Scenario) -> None:
-    kinds = scenario.cluster.accelerator_of
+def test_devices_hold_one_unit_and_gangs_stay_on_one_accelerator(scenario: Scenario) -> None:
+    accelerator_of = scenario.cluster.accelerator_of
     gang = [job.gang for job in scenario.jobs]
 
     def check(event: Event) -> None:
         if isinstance(event, PlanReady):
             for assignment in event.plan.start:
                 assert len(assignment.devices) == gang[assignment.job]
-                assert len({int(kinds[d]) for d in assignment.devices}) == 1
+                assert len({int(accelerator_of[d]) for d in assignment.devices}) == 1
 
     record, _ = simulate(replace(scenario, on_event=check))
     assert record.intervals is not None
     _, device, _, start, end = record.intervals.columns()
     for first in np.unique(device):
-        mine = np.lexsort((end[device == first], start[device == first]))
-        starts, ends = start[device == first][mine], end[device == first][mine]
-        assert (starts[1:] >= ends[:-1] - 1e-9).all(), "two leases held one device at a time"
+        order = np.lexsort((end[device == first], start[device == first]))
+        starts, ends = start[device == first][order], end[device == first][order]
+        assert (starts[1:] >= ends[:-1] - 1e-9).all(), (
+            "two leases held one device at the same time"
+        )
 
 
 @common
 @given(scenarios())
-def test_replaying_the_log_gives_the_same_state_byte_for_byte(scenario: Scenario) -> None:
+def test_replay_of_the_log_reproduces_the_state_exactly(scenario: Scenario) -> None:
     log: list[str] = []
     _, after = simulate(replace(scenario, on_event=lambda event: log.append(encode_event(event))))
     assert after is not None
@@ -119,7 +121,7 @@ def test_replaying_the_log_gives_the_same_state_byte_for_byte(scenario: Scenario
 
 @common
 @given(scenarios())
-def test_every_event_survives_the_log(scenario: Scenario) -> None:
+def test_every_event_round_trips_through_the_log(scenario: Scenario) -> None:
     mechanism: Any = scenario.mechanism
     memory = type(mechanism.initial())
 
@@ -132,7 +134,7 @@ def test_every_event_survives_the_log(scenario: Scenario) -> None:
 
 @common
 @given(scenarios())
-def test_same_scenario_gives_the_same_record(scenario: Scenario) -> None:
+def test_simulation_is_deterministic(scenario: Scenario) -> None:
     first, _ = simulate(scenario)
     second, _ = simulate(scenario)
     np.testing.assert_array_equal(first.finished_at, second.finished_at)
@@ -141,11 +143,11 @@ def test_same_scenario_gives_the_same_record(scenario: Scenario) -> None:
 
 @common
 @given(scenarios())
-def test_no_policy_leaves_a_device_idle_that_a_waiting_job_could_use(scenario: Scenario) -> None:
-    """Refilling mechanisms are work-conserving for jobs of one device."""
+def test_no_usable_device_is_idle_while_a_job_waits(scenario: Scenario) -> None:
+    """Refilling mechanisms are work-conserving for single-device jobs."""
     if scenario.node_events or any(job.gang > 1 for job in scenario.jobs):
         return
-    scenario = replace(scenario, mechanism=realise("max-min", "shares", 360.0))
+    scenario = replace(scenario, mechanism=create_mechanism("max-min", "shares", 360.0))
     record, _ = simulate(scenario)
     waits = record.started_at - np.array([job.arrival_at for job in scenario.jobs])
     assert record.intervals is not None
@@ -156,16 +158,16 @@ def test_no_policy_leaves_a_device_idle_that_a_waiting_job_could_use(scenario: S
         busy = set(device[(start <= middle) & (end > middle)].tolist())
         usable = [
             d
-            for d, kind in enumerate(scenario.cluster.accelerator_of)
-            if SPEEDS.speed(job.workload, [KINDS[kind]]) > 0
+            for d, accelerator in enumerate(scenario.cluster.accelerator_of)
+            if SPEEDS.speed(job.workload, [ACCELERATORS[accelerator]]) > 0
         ]
         assert set(usable) <= busy
 
 
-def test_launch_never_overtakes_the_end_of_the_lease_before_it() -> None:
-    """The order in which leases end is up to the cluster; every order must be safe."""
+def test_launch_waits_for_the_end_of_the_previous_lease() -> None:
+    """Leases may end in any order."""
     rng = np.random.default_rng(5)
-    mechanism: Any = realise("max-min", "shares", 60.0)
+    mechanism: Any = create_mechanism("max-min", "shares", 60.0)
     cluster = Cluster.of({"v100": 3, "k80": 3})
     scheduler: Scheduler[Any] = Scheduler(cluster, SPEEDS, mechanism)
     jobs = [Job(id=f"j{i}", workload="small", total_steps=10**9) for i in range(9)]
@@ -212,13 +214,13 @@ def _drive_with_random_order(
             perform(scheduler.handle(ended), at)
 
 
-def test_scheduler_refuses_a_job_whose_gang_fits_nowhere() -> None:
+def test_scheduler_rejects_a_job_whose_gang_does_not_fit() -> None:
     job = Job(id="a", workload="big", total_steps=1, gang=4)
     scenario = Scenario(
         cluster=Cluster.of({"v100": 2}),
         speeds=SPEEDS,
         jobs=[job],
-        mechanism=realise("max-min"),
+        mechanism=create_mechanism("max-min"),
     )
-    with pytest.raises(InputError, match="gang 4"):
+    with pytest.raises(InputError, match="needs 4 devices"):
         simulate(scenario)

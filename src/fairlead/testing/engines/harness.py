@@ -1,4 +1,4 @@
-"""What the engine suite works with: an engine on its cluster, probes to run, reports to await."""
+"""Harness of the engine suite: launches probe jobs and waits for reports."""
 
 import asyncio
 import json
@@ -11,48 +11,48 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.base import Ended, Engine, NodeDown, NodeUp, Order, Report, Started
+from fairlead.engines.base import Ended, Engine, LaunchOrder, NodeDown, NodeUp, Report, Started
 from fairlead.model.cluster import Cluster
 from fairlead.testing.contract import require
-from fairlead.testing.engines import probe as engines_probe
+from fairlead.testing.engines import probe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rig:
-    """How to get an engine and what its cluster is like.
+class EngineFixture:
+    """An engine's constructor with the properties of its cluster.
 
-    ``make`` is called inside an event loop and returns a new engine object for the same data
-    directory: what it does not find there it does not know. ``lose`` lets a node fail with all
-    that runs there, ``give_back`` repairs it; both are None where nodes cannot fail by themselves.
+    ``make`` is called inside an event loop and returns a new engine on the same data directory,
+    which holds all its state. ``lose`` makes a node fail with all its processes, ``return_node``
+    repairs it; both are None for engines whose nodes cannot fail separately.
     """
 
     make: Callable[[], Engine]
     root: Path
-    """a directory that all nodes see"""
+    """directory shared by all nodes"""
     cluster: Cluster
-    """what inventory must say"""
-    leftovers: Callable[[], Collection[str]] = tuple
-    """names of what the engine has left in the cluster manager, besides processes"""
+    """expected inventory"""
+    orphans: Callable[[], Collection[str]] = tuple
+    """returns the names of objects that the engine has left in the cluster manager"""
     lose: Callable[[str], Awaitable[None]] | None = None
-    give_back: Callable[[str], Awaitable[None]] | None = None
+    return_node: Callable[[str], Awaitable[None]] | None = None
     python: str = sys.executable
     patience_s: float = 30.0
-    """within which anything that is to happen happens"""
+    """seconds to wait for any expected event"""
 
 
 @dataclass
-class Bench:
-    """One engine at work: its reports as they come, and what its jobs told."""
+class EngineHarness:
+    """One engine with its reports and those of its probe jobs."""
 
-    rig: Rig
+    fixture: EngineFixture
     engine: Engine
     seen: list[Report] = field(default_factory=list)
-    orders: dict[int, Order] = field(default_factory=dict)
+    orders: dict[int, LaunchOrder] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.told = self.rig.root / "told"
-        self.told.mkdir(parents=True, exist_ok=True)
-        self.told.chmod(0o777)
+        self.reports_dir = self.fixture.root / "reports"
+        self.reports_dir.mkdir(parents=True, exist_ok=True)
+        self.reports_dir.chmod(0o777)
         self._new = asyncio.Event()
         self._listener = asyncio.create_task(self._listen())
 
@@ -62,85 +62,92 @@ class Bench:
             self._new.set()
 
     async def close(self) -> None:
-        """Let go of the engine; what runs goes on."""
+        """Close the engine; its leases continue."""
         self._listener.cancel()
         with suppress(asyncio.CancelledError):
             await self._listener
         await self.engine.close()
 
-    async def again(self) -> "Bench":
-        """Return a bench with a new engine object, as after a restart of the scheduler."""
+    async def restarted(self) -> "EngineHarness":
+        """Return a harness with a new engine, as after a restart of the scheduler."""
         await self.close()
-        return Bench(self.rig, self.rig.make(), orders=self.orders)
+        return EngineHarness(self.fixture, self.fixture.make(), orders=self.orders)
 
     # -- orders ---------------------------------------------------------------------------------
 
     def order(
-        self, lease: int, devices: Collection[tuple[str, int]], *how: object, **more: Any
-    ) -> Order:
-        """Return an order to run the probe on these devices."""
-        home = self.rig.root / "jobs" / str(more.pop("job", f"j{lease}"))
-        kind = {
+        self, lease: int, devices: Collection[tuple[str, int]], *arguments: object, **settings: Any
+    ) -> LaunchOrder:
+        """Return a launch order for the probe on these devices."""
+        home = self.fixture.root / "jobs" / str(settings.pop("job", f"j{lease}"))
+        accelerator_of = {
             (node.id, number): accelerator
-            for node in self.rig.cluster.nodes
+            for node in self.fixture.cluster.nodes
             for number, accelerator in enumerate(node.devices)
         }
-        command = (self.rig.python, engines_probe.__file__, self.told, *(how or ("wait",)))
-        settings: dict[str, Any] = {"grace_s": 10.0, "total_steps": 10, **more}
-        made = Order(
+        command = (
+            self.fixture.python,
+            probe.__file__,
+            self.reports_dir,
+            *(arguments or ("wait",)),
+        )
+        settings = {"grace_s": 10.0, "total_steps": 10, **settings}
+        order = LaunchOrder(
             lease=lease,
             job=home.name,
             command=tuple(map(str, command)),
-            directory=str(self.told),
+            directory=str(self.reports_dir),
             environment={"PROBE_ASKED": f"for lease {lease}"},
             devices=tuple(devices),
-            accelerators=tuple(kind[device] for device in devices),
+            accelerators=tuple(accelerator_of[device] for device in devices),
             checkpoint_dir=str(home / "checkpoint"),
             log_dir=str(home / "logs"),
             **settings,
         )
-        self.orders[lease] = made
-        return made
-
-    async def start(
-        self, lease: int, devices: Collection[tuple[str, int]], *how: object, **more: Any
-    ) -> Order:
-        """Launch the probe and wait until all its members have spoken."""
-        order = self.order(lease, devices, *how, **more)
-        await self.engine.launch(order)
-        await self.spoken(lease)
+        self.orders[lease] = order
         return order
 
-    async def spoken(self, lease: int) -> None:
-        """Wait until all members of a lease have spoken."""
+    async def start(
+        self, lease: int, devices: Collection[tuple[str, int]], *arguments: object, **settings: Any
+    ) -> LaunchOrder:
+        """Launch the probe and wait until all its members have reported."""
+        order = self.order(lease, devices, *arguments, **settings)
+        await self.engine.launch(order)
+        await self.wait_for_members(lease)
+        return order
+
+    async def wait_for_members(self, lease: int) -> None:
+        """Wait until all members of a lease have reported."""
         count = len(self.orders[lease].devices)
         await self.until(lambda: len(self.members(lease)) == count, f"lease {lease} to run")
 
-    # -- what came of them ----------------------------------------------------------------------
+    # -- reports --------------------------------------------------------------------------------
 
     def members(self, lease: int) -> dict[int, dict[str, Any]]:
-        """rank → what that member of the lease told."""
-        found = {}
+        """Return rank → report of that member of the lease."""
+        reports = {}
         for rank in range(len(self.orders[lease].devices)):
             with suppress(FileNotFoundError):
-                text = (self.told / f"{lease}.{rank}.json").read_text(encoding="utf-8")
-                found[rank] = json.loads(text)
-        return found
+                text = (self.reports_dir / f"{lease}.{rank}.json").read_text(encoding="utf-8")
+                reports[rank] = json.loads(text)
+        return reports
 
-    def left(self, lease: int) -> int:
-        """Return how many members of the lease left when they were told to."""
-        return len(list(self.told.glob(f"{lease}.*.left.json")))
+    def members_left(self, lease: int) -> int:
+        """Return the number of the lease's members that left on request."""
+        return len(list(self.reports_dir.glob(f"{lease}.*.left.json")))
 
     def alive(self, lease: int) -> int:
-        """Return how many members of the lease live on this machine."""
-        return sum(_is_alive(told["pid"]) for told in self.members(lease).values())
+        """Return the number of the lease's live members on this machine."""
+        return sum(_is_alive(report["pid"]) for report in self.members(lease).values())
 
     def ends(self, lease: int) -> list[Ended]:
         """Return the reports of the lease's end."""
-        return [one for one in self.seen if isinstance(one, Ended) and one.lease == lease]
+        return [
+            report for report in self.seen if isinstance(report, Ended) and report.lease == lease
+        ]
 
     def starts(self, lease: int) -> int:
-        """Return how often the lease was reported to have started."""
+        """Return the number of reports of the lease's start."""
         return self.seen.count(Started(lease))
 
     async def ended(self, lease: int) -> Ended:
@@ -155,18 +162,18 @@ class Bench:
     async def until(
         self, holds: Callable[[], bool], what: str, patience_s: float | None = None
     ) -> None:
-        """Wait for something that must come to pass."""
-        patience_s = patience_s or self.rig.patience_s
+        """Wait until a condition holds; fail after a timeout."""
+        patience_s = patience_s or self.fixture.patience_s
         end = time.monotonic() + patience_s
         while not holds():
-            require(time.monotonic() < end, f"waited {patience_s:g} s in vain for {what}")
+            require(time.monotonic() < end, f"timed out after {patience_s:g} s waiting for {what}")
             self._new.clear()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._new.wait(), 0.02)
 
 
 def _is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that only waits to be reaped does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -175,5 +182,5 @@ def _is_alive(pid: int) -> bool:
 
 
 def open_files() -> int:
-    """Return how many files this process holds open."""
+    """Return the number of open files of this process."""
     return len(os.listdir("/proc/self/fd"))

@@ -1,116 +1,118 @@
-"""What every engine must do when leases are started, and when calls are repeated."""
+"""Engine checks: launches and repeated calls."""
 
 import asyncio
 
 from fairlead.model.cluster import Cluster
 from fairlead.testing.contract import require
-from fairlead.testing.engines.bench import Bench, Rig
-from fairlead.testing.engines.scenes import (
+from fairlead.testing.engines.harness import EngineFixture, EngineHarness
+from fairlead.testing.engines.scenarios import (
     Device,
     check_members,
     devices_of,
     gang_of,
-    play,
+    run_scenario,
 )
 
 
-def check_inventory_says_types_counts_nodes_and_racks(rig: Rig) -> None:
-    """The inventory is the cluster's, the same each time and for each engine object."""
+def check_inventory_is_complete(fixture: EngineFixture) -> None:
+    """The inventory equals the cluster, for every call and every engine object."""
 
-    async def scene(bench: Bench) -> None:
-        found = await bench.engine.inventory()
-        require(found.nodes == rig.cluster.nodes, f"the inventory says {found.nodes}")
-        again = await rig.make().inventory()
-        require(again.nodes == found.nodes, "a second engine finds other nodes")
+    async def scenario(harness: EngineHarness) -> None:
+        inventory = await harness.engine.inventory()
+        require(inventory.nodes == fixture.cluster.nodes, f"the inventory has {inventory.nodes}")
+        again = await fixture.make().inventory()
+        require(again.nodes == inventory.nodes, "a second engine has different nodes")
 
-    play(rig, scene)
-
-
-def check_member_finds_its_device_and_its_job(rig: Rig) -> None:
-    """A job on one device gets that device, its directory, its environment, its lease."""
-
-    async def scene(bench: Bench) -> None:
-        for lease, device in enumerate(_first_of_each(rig.cluster), start=1):
-            order = await bench.start(lease, [device])
-            check_members(bench, order)
-            require("MASTER_ADDR" not in order.environment, "the order was changed")
-        await bench.until(lambda: bench.starts(1) == 1, "the report of the start")
-        running = await bench.engine.running()
-        require(running == set(bench.orders), f"running() says {running}")
-
-    play(rig, scene)
+    run_scenario(fixture, scenario)
 
 
-def check_gang_over_nodes_meets(rig: Rig) -> None:
-    """Members of a gang over nodes have ranks, own devices and an address where they meet."""
+def check_member_gets_device_and_environment(fixture: EngineFixture) -> None:
+    """A job on one device gets that device, its directory, environment and lease."""
 
-    async def scene(bench: Bench) -> None:
-        order = await bench.start(1, gang_of(rig.cluster), "meet")
-        check_members(bench, order)
-        told = [one["environment"] for one in bench.members(1).values()]
-        places = {(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in told}
-        require(len(places) == 1, f"members were told to meet at {places}")
-        ended = await bench.ended(1)
-        require(ended.ending == "finished", f"the gang did not meet: {ended}")
-        require(ended.exit_codes == (0,) * len(told), f"exit codes are {ended.exit_codes}")
+    async def scenario(harness: EngineHarness) -> None:
+        for lease, device in enumerate(_first_of_each(fixture.cluster), start=1):
+            order = await harness.start(lease, [device])
+            check_members(harness, order)
+            require("MASTER_ADDR" not in order.environment, "the launch order was modified")
+        await harness.until(lambda: harness.starts(1) == 1, "the report of the start")
+        running = await harness.engine.running()
+        require(running == set(harness.orders), f"running() returns {running}")
 
-    play(rig, scene)
+    run_scenario(fixture, scenario)
+
+
+def check_gang_over_nodes_connects(fixture: EngineFixture) -> None:
+    """Members of a gang over nodes have ranks, separate devices and a common address."""
+
+    async def scenario(harness: EngineHarness) -> None:
+        order = await harness.start(1, gang_of(fixture.cluster), "meet")
+        check_members(harness, order)
+        environments = [member["environment"] for member in harness.members(1).values()]
+        addresses = {(env["MASTER_ADDR"], env["MASTER_PORT"]) for env in environments}
+        require(len(addresses) == 1, f"members have different addresses: {addresses}")
+        ended = await harness.ended(1)
+        require(ended.ending == "finished", f"the gang did not connect: {ended}")
+        require(ended.exit_codes == (0,) * len(environments), f"exit codes are {ended.exit_codes}")
+
+    run_scenario(fixture, scenario)
 
 
 def _first_of_each(cluster: Cluster) -> list[Device]:
     """Return one device of every accelerator."""
-    found: dict[str, Device] = {}
+    first: dict[str, Device] = {}
     for node in cluster.nodes:
         for number, accelerator in enumerate(node.devices):
-            found.setdefault(accelerator, (node.id, number))
-    return list(found.values())
+            first.setdefault(accelerator, (node.id, number))
+    return list(first.values())
 
 
-def check_calls_can_be_repeated(rig: Rig) -> None:
-    """A lease runs once, however often it is launched, stopped and asked about."""
+def check_calls_are_idempotent(fixture: EngineFixture) -> None:
+    """A lease runs once, regardless of repeated launches and stops."""
 
-    async def scene(bench: Bench) -> None:
-        devices = devices_of(rig.cluster)[:1]
-        order = bench.order(1, devices)
-        await asyncio.gather(*(bench.engine.launch(order) for _ in range(3)))
-        await bench.start(1, devices)
-        await asyncio.gather(*(bench.engine.stop(1) for _ in range(3)))
-        ended = await bench.ended(1)
-        await bench.engine.stop(1)
-        await bench.engine.launch(order)
-        await bench.until(lambda: len(bench.ends(1)) == 2, "the end to be told again")
-        require(bench.ends(1) == [ended, ended], f"the ends differ: {bench.ends(1)}")
-        require(bench.members(1)[0]["times"] == 1, "the lease ran again")
-        require(bench.starts(1) == 1, f"{bench.starts(1)} starts were reported")
-        require(not await bench.engine.running(), "it runs on")
+    async def scenario(harness: EngineHarness) -> None:
+        devices = devices_of(fixture.cluster)[:1]
+        order = harness.order(1, devices)
+        await asyncio.gather(*(harness.engine.launch(order) for _ in range(3)))
+        await harness.start(1, devices)
+        await asyncio.gather(*(harness.engine.stop(1) for _ in range(3)))
+        ended = await harness.ended(1)
+        await harness.engine.stop(1)
+        await harness.engine.launch(order)
+        await harness.until(lambda: len(harness.ends(1)) == 2, "the repeated report of the end")
+        require(harness.ends(1) == [ended, ended], f"the ends differ: {harness.ends(1)}")
+        require(harness.members(1)[0]["times"] == 1, "the lease ran again")
+        require(harness.starts(1) == 1, f"{harness.starts(1)} starts were reported")
+        require(not await harness.engine.running(), "the lease is still running")
 
-    play(rig, scene)
+    run_scenario(fixture, scenario)
 
 
-def check_lease_that_nobody_knows_can_be_stopped(rig: Rig) -> None:
-    """Stopping what was never launched does no harm; a launch after that runs nothing for long."""
+def check_unknown_lease_can_be_stopped(fixture: EngineFixture) -> None:
+    """Stopping an unknown lease is harmless; a later launch of it ends soon."""
 
-    async def scene(bench: Bench) -> None:
-        await bench.engine.stop(7)
-        order = bench.order(7, devices_of(rig.cluster)[:1], grace_s=2.0)
-        await bench.engine.launch(order)
-        ended = await bench.ended(7)
+    async def scenario(harness: EngineHarness) -> None:
+        await harness.engine.stop(7)
+        order = harness.order(7, devices_of(fixture.cluster)[:1], grace_s=2.0)
+        await harness.engine.launch(order)
+        ended = await harness.ended(7)
         require(ended.ending == "left", f"a lease stopped before its launch ended {ended.ending}")
 
-    play(rig, scene)
+    run_scenario(fixture, scenario)
 
 
-def check_stop_right_after_launch_is_heard(rig: Rig) -> None:
-    """A stop that comes while the lease is starting ends it, without waiting for its grace."""
+def check_stop_right_after_launch_is_honoured(fixture: EngineFixture) -> None:
+    """A stop during the start ends the lease without waiting for its grace period."""
 
-    async def scene(bench: Bench) -> None:
+    async def scenario(harness: EngineHarness) -> None:
         for lease in range(1, 5):
-            order = bench.order(lease, devices_of(rig.cluster)[lease - 1 : lease], grace_s=120.0)
-            await bench.engine.launch(order)
+            order = harness.order(
+                lease, devices_of(fixture.cluster)[lease - 1 : lease], grace_s=120.0
+            )
+            await harness.engine.launch(order)
             await asyncio.sleep(0.1 * (lease - 1))
-            await bench.engine.stop(lease)
+            await harness.engine.stop(lease)
         for lease in range(1, 5):
-            ended = await bench.ended(lease)
+            ended = await harness.ended(lease)
             require(ended.ending == "left", f"lease {lease} ended {ended.ending}: {ended.message}")
 
-    play(rig, scene)
+    run_scenario(fixture, scenario)

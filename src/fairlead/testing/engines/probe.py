@@ -1,7 +1,7 @@
-"""The program that the engine suite runs as a job: it tells what it was given, and how it ended.
+"""Probe program that the engine suite runs as a job: it reports its environment and its end.
 
-``python engines_probe.py REPORT_DIR MODE [NUMBER]`` writes ``<lease>.<rank>.json`` and then does
-as its mode says. It needs the standard library only and runs wherever an engine starts it.
+``python probe.py REPORT_DIR MODE [NUMBER]`` writes ``<lease>.<rank>.json`` and then acts according
+to its mode. It needs the standard library only.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ _MEET_S = 30.0
 
 
 def main() -> int:
-    """Report, claim the device, and do as told."""
+    """Claim the device, report, and act according to the mode."""
     reports, mode = Path(sys.argv[1]), sys.argv[2]
     number = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
     get = os.environ.get
@@ -38,7 +38,7 @@ def main() -> int:
             "times": _times(reports / f"{lease}.{rank}.times"),
         },
     )
-    _say(f"member {rank} of lease {lease} speaking")
+    _print(f"member {rank} of lease {lease} speaking")
     if mode == "meet":
         return _meet(int(rank), int(get("WORLD_SIZE", "1")))
     if mode == "exit":
@@ -49,7 +49,7 @@ def main() -> int:
             return 3
         time.sleep(600)
     for step in range(1, 4):
-        _say(f"step {step}")
+        _print(f"step {step}")
     time.sleep(number or 600.0)
     return 0
 
@@ -60,37 +60,37 @@ def _leave(reports: Path, lease: str, rank: str) -> None:
 
 
 def _claim(reports: Path) -> bool:
-    """Tell whether nobody else uses this member's device; hold it until the end."""
+    """Lock this member's device until its end; return whether it was free."""
     node, numbers = os.environ["FAIRLEAD_NODE"], os.environ["FAIRLEAD_DEVICES"].split(",")
-    mine = numbers[int(os.environ["FAIRLEAD_LOCAL_RANK"])]
-    descriptor = os.open(reports / f"device-{node}-{mine}", os.O_RDWR | os.O_CREAT, 0o666)
+    number = numbers[int(os.environ["FAIRLEAD_LOCAL_RANK"])]
+    descriptor = os.open(reports / f"device-{node}-{number}", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return True  # the descriptor stays open, and with it the claim, for as long as we live
+    return True  # the open descriptor holds the lock until the process ends
 
 
 def _times(path: Path) -> int:
-    """Return how often this member of this lease was started."""
+    """Return the number of starts of this member of this lease."""
     with path.open("a", encoding="ascii") as file:
         file.write("x")
         return file.tell()
 
 
 def _await_all(reports: Path, lease: str, world_size: int) -> None:
-    """Wait until all members have spoken: who is told to leave before says nothing."""
+    """Wait until all members have reported; members stopped earlier never report."""
     until = time.monotonic() + _MEET_S
-    spoken = [reports / f"{lease}.{rank}.json" for rank in range(world_size)]
-    while not all(path.exists() for path in spoken) and time.monotonic() < until:
+    expected = [reports / f"{lease}.{rank}.json" for rank in range(world_size)]
+    while not all(path.exists() for path in expected) and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def _meet(rank: int, world_size: int) -> int:
-    """Meet the gang at its address: all come to rank 0, or the gang cannot train."""
-    where = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    """Connect the gang at its address: all members connect to rank 0."""
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     if rank == 0:
-        with socket.create_server(where) as server:
+        with socket.create_server(address) as server:
             server.settimeout(_MEET_S)
             for _ in range(world_size - 1):
                 server.accept()[0].close()
@@ -98,7 +98,7 @@ def _meet(rank: int, world_size: int) -> int:
     until = time.monotonic() + _MEET_S
     while time.monotonic() < until:
         try:
-            socket.create_connection(where, timeout=1.0).close()
+            socket.create_connection(address, timeout=1.0).close()
         except OSError:
             time.sleep(0.05)
         else:
@@ -106,15 +106,16 @@ def _meet(rank: int, world_size: int) -> int:
     return 4
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def _write(path: Path, value: dict[str, object]) -> None:
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    aside.write_text(json.dumps(value), encoding="utf-8")
-    aside.replace(path)
+    # No fairlead.atomic_file: this program needs the standard library only.
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value), encoding="utf-8")
+    temporary.replace(path)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,35 @@
-"""Scenes in which an engine is watched: its start, a gang's devices, what members were given."""
+"""Runs scenarios on a fresh engine and checks the environment of members."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from fairlead.engines.base import Order
+from fairlead.engines.base import LaunchOrder
 from fairlead.model.cluster import Cluster
 from fairlead.testing.contract import require
-from fairlead.testing.engines.bench import Bench, Rig
+from fairlead.testing.engines.harness import EngineFixture, EngineHarness
 
 Device = tuple[str, int]
 
 
-def play(rig: Rig, scene: Callable[[Bench], Awaitable[None]]) -> None:
-    """Play a scene on a new engine; whatever runs at its end is stopped."""
+def run_scenario(
+    fixture: EngineFixture, scenario: Callable[[EngineHarness], Awaitable[None]]
+) -> None:
+    """Run a scenario on a new engine, and stop all leases at its end."""
 
-    async def all_of_it() -> None:
-        bench = Bench(rig, rig.make())
+    async def run() -> None:
+        harness = EngineHarness(fixture, fixture.make())
         try:
-            await bench.engine.adopt(())
-            await scene(bench)
+            await harness.engine.adopt(())
+            await scenario(harness)
         finally:
-            await bench.close()
-            last = Bench(rig, rig.make(), orders=bench.orders)
-            await last.engine.adopt(())  # nothing is ours any more: strangers are stopped
-            alive = bench.orders
+            await harness.close()
+            last = EngineHarness(fixture, fixture.make(), orders=harness.orders)
+            await last.engine.adopt(())  # without leases to adopt, all are orphans
+            alive = harness.orders
             await last.until(lambda: not any(map(last.alive, alive)), "all to stop", 60.0)
             await last.close()
 
-    asyncio.run(all_of_it())
+    asyncio.run(run())
 
 
 def devices_of(cluster: Cluster) -> list[Device]:
@@ -36,27 +38,28 @@ def devices_of(cluster: Cluster) -> list[Device]:
 
 
 def gang_of(cluster: Cluster) -> list[Device]:
-    """Return a gang over as many nodes as there are, two devices of the first if it has them."""
+    """Return a gang over up to three nodes, with two devices of the first if it has them."""
     firsts = [(node.id, 0) for node in cluster.nodes if node.devices][:3]
     first = next(node for node in cluster.nodes if node.id == firsts[0][0])
     return [*firsts, (first.id, 1)] if len(first.devices) > 1 else firsts
 
 
-def check_members(bench: Bench, order: Order) -> None:
-    """Require that the members run where the order says, each on a device of its own."""
-    members = bench.members(order.lease)
+def check_members(harness: EngineHarness, order: LaunchOrder) -> None:
+    """Require that the members run as ordered, each on a separate device."""
+    members = harness.members(order.lease)
     places: list[tuple[str, str]] = []
     used: set[Device] = set()
-    for rank, told in members.items():
-        found = told["environment"]
-        numbers = found["FAIRLEAD_DEVICES"].split(",")
-        mine = (found["FAIRLEAD_NODE"], int(numbers[int(found["FAIRLEAD_LOCAL_RANK"])]))
-        require(mine not in used, f"two members of lease {order.lease} use {mine}")
-        used.add(mine)
-        places.append((mine[0], found["FAIRLEAD_ACCELERATOR"]))
-        require(told["alone"], f"{mine} is used by somebody else, too")
-        require(told["times"] == 1, f"a member ran {told['times']} times")
-        require(told["directory"] == order.directory, f"it runs in {told['directory']}")
+    for rank, report in members.items():
+        environment = report["environment"]
+        numbers = environment["FAIRLEAD_DEVICES"].split(",")
+        local_rank = int(environment["FAIRLEAD_LOCAL_RANK"])
+        device = (environment["FAIRLEAD_NODE"], int(numbers[local_rank]))
+        require(device not in used, f"two members of lease {order.lease} use {device}")
+        used.add(device)
+        places.append((device[0], environment["FAIRLEAD_ACCELERATOR"]))
+        require(report["alone"], f"{device} is used twice")
+        require(report["times"] == 1, f"a member ran {report['times']} times")
+        require(report["directory"] == order.directory, f"it runs in {report['directory']}")
         for name, value in {
             "FAIRLEAD_LEASE": str(order.lease),
             "FAIRLEAD_JOB": order.job,
@@ -65,12 +68,14 @@ def check_members(bench: Bench, order: Order) -> None:
             "FAIRLEAD_STEPS": str(order.total_steps),
             "RANK": str(rank),
             "WORLD_SIZE": str(len(order.devices)),
-            "LOCAL_RANK": found["FAIRLEAD_LOCAL_RANK"],
+            "LOCAL_RANK": environment["FAIRLEAD_LOCAL_RANK"],
             **order.environment,
         }.items():
-            require(found.get(name) == value, f"{name} is {found.get(name)!r}, not {value!r}")
-    # Devices of one accelerator on one node are alike; the engine may choose among them.
+            actual = environment.get(name)
+            require(actual == value, f"{name} is {actual!r}, expected {value!r}")
+    # Devices of one accelerator on one node are interchangeable.
     wanted = sorted(
-        (node, kind) for (node, _), kind in zip(order.devices, order.accelerators, strict=True)
+        (node, accelerator)
+        for (node, _), accelerator in zip(order.devices, order.accelerators, strict=True)
     )
-    require(sorted(places) == wanted, f"the gang is on {sorted(places)}, not on {wanted}")
+    require(sorted(places) == wanted, f"the gang is on {sorted(places)}, expected {wanted}")

@@ -1,4 +1,4 @@
-"""A mechanism under watch: every answer it gives is checked as it gives it."""
+"""Wraps a mechanism so that every plan and refill is checked."""
 
 import copy
 import json
@@ -21,17 +21,17 @@ from fairlead.policies.base import WarmStart
 from fairlead.testing.contract import check_plan, check_refill, require
 
 
-def watched(mechanism: Any, jobs: Sequence[Job]) -> Any:
-    """Return a mechanism that answers as this one does and fails when an answer breaks a rule.
+def checked_mechanism(mechanism: Any, jobs: Sequence[Job]) -> Any:
+    """Return a mechanism that behaves as this one and raises on a contract violation.
 
-    It keeps all other capabilities of the original, for it is of a class derived from its
-    class. Every plan is asked for twice, the second time with a memory that has been through
-    the log and without the solver state of earlier plans, and with neither the snapshot nor the
-    memory changed in between.
+    It keeps all other capabilities of the original, because its class derives from the
+    original's. Every plan is computed twice, the second time with a memory that was encoded to
+    the log and without warm starts. Neither computation may change the snapshot or the
+    memory.
     """
-    kind = type(mechanism)
+    original = type(mechanism)
 
-    warms = issubclass(kind, WarmMechanism)
+    warms = issubclass(original, WarmMechanism)
 
     def plan(self: Any, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
         return plan_warm(self, WarmStart(), snap, memory)
@@ -39,44 +39,47 @@ def watched(mechanism: Any, jobs: Sequence[Job]) -> Any:
     def plan_warm(self: Any, warm: WarmStart, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
         before, seen = _line(memory), _contents(snap)
         answer, after = _answer(self, warm, snap, memory)
-        require(_line(memory) == before, "the memory it was given was changed", snap)
-        require(_contents(snap) == seen, "the snapshot it was given was changed", snap)
+        require(_line(memory) == before, "plan changed its memory", snap)
+        require(_contents(snap) == seen, "plan changed the snapshot", snap)
         logged = decode_event(before, type(memory))
         assert isinstance(logged, PlanReady)
         again, after_again = _answer(self, WarmStart(), snap, logged.memory)
         require(
             _alike(json.loads(_line(after, answer)), json.loads(_line(after_again, again))),
-            "the same snapshot and memory, once through the log, gave another plan",
+            "the same snapshot and the decoded memory gave a different plan",
             snap,
         )
         check_plan(snap, answer, jobs)
         return answer, after
 
     def _answer(self: Any, warm: WarmStart, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
-        given = (warm, snap, memory) if warms else (snap, memory)
-        answer: tuple[Plan, Any] = (kind.plan_warm if warms else kind.plan)(self, *given)
+        arguments = (warm, snap, memory) if warms else (snap, memory)
+        answer: tuple[Plan, Any] = (original.plan_warm if warms else original.plan)(
+            self, *arguments
+        )
         return answer
 
     def refill(self: Any, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
         before, seen = _line(memory), _contents(snap)
-        more: Placements = kind.refill(self, snap, memory, idle)
-        require(_line(memory) == before, "refill changed the memory it was given", snap)
-        require(_contents(snap) == seen, "refill changed the snapshot it was given", snap)
+        more: Placements = original.refill(self, snap, memory, idle)
+        require(_line(memory) == before, "refill changed its memory", snap)
+        require(_contents(snap) == seen, "refill changed the snapshot", snap)
         check_refill(snap, idle, more, jobs)
         return more
 
     members: dict[str, object] = {"plan": plan, "__slots__": ()}
     if warms:
         members["plan_warm"] = plan_warm
-    if hasattr(kind, "refill"):
+    if hasattr(original, "refill"):
         members["refill"] = refill
-    watching = copy.copy(mechanism)
-    object.__setattr__(watching, "__class__", type(f"Watched{kind.__name__}", (kind,), members))
-    return watching
+    checked = copy.copy(mechanism)
+    derived = type(f"Checked{original.__name__}", (original,), members)
+    object.__setattr__(checked, "__class__", derived)
+    return checked
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Tell whether two decoded lines agree; a warm solver may round differently."""
+    """Return whether two decoded lines agree; a warm-started solver may round differently."""
     if isinstance(a, float) and isinstance(b, float):
         return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6) or (math.isnan(a) and math.isnan(b))
     if isinstance(a, list) and isinstance(b, list):

@@ -1,4 +1,4 @@
-"""The situations in which the conformance suite puts a mechanism."""
+"""Scenarios of the mechanism conformance suite."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,33 +17,34 @@ from fairlead.model.events import (
     NodeReturned,
     TenantChanged,
 )
-from fairlead.model.job import Job, Tenant
+from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.scenario import Scenario
 
-KINDS = ("v100", "p100", "k80")
+ACCELERATORS = ("v100", "p100", "k80")
 _SPEED = {"big": (8.0, 4.0, 1.0), "small": (2.0, 2.2, 1.5), "cnn": (5.0, 3.0, 0.0)}
 SPEEDS = SpeedTable(
     {
-        SpeedKey(name, gang, kind): speed * gang**0.8
+        SpeedKey(name, gang, accelerator): speed * gang**0.8
         for name, row in _SPEED.items()
         for gang in (1, 2, 4)
-        for kind, speed in zip(KINDS, row, strict=True)
+        for accelerator, speed in zip(ACCELERATORS, row, strict=True)
     }
 )
-"""steps per second; one workload cannot run on one accelerator, one is slower on a newer one"""
+"""steps per second; ``cnn`` cannot run on a K80, ``small`` is slower on a V100 than on a P100"""
 _WORKLOADS = ("big", "small", "cnn", "small", "big")
 
 
 def mixed_gangs(mechanism: Any) -> Scenario:
-    """Return jobs of one to four devices that come faster than they are done, then no more."""
+    """Return jobs of one to four devices that arrive faster than they finish."""
     return _scenario(mechanism, _jobs(18, every_s=200.0))
 
 
 def alternatives(mechanism: Any) -> Scenario:
-    """Return jobs that need more devices of slower accelerators, among others, while nodes go."""
-    others = _jobs(8, every_s=200.0)
-    several = [
+    """Return a mix with jobs that need more devices of slower accelerators, while nodes fail."""
+    fixed = _jobs(8, every_s=200.0)
+    flexible = [
         replace(
             job,
             id=f"either{i}",
@@ -54,7 +55,7 @@ def alternatives(mechanism: Any) -> Scenario:
         )
         for i, job in enumerate(_jobs(8, every_s=200.0, first_at=50.0))
     ]
-    jobs = sorted([*others, *several], key=lambda job: job.arrival_at)
+    jobs = sorted([*fixed, *flexible], key=lambda job: job.arrival_at)
     events: list[Event] = [
         NodeLost(1000.0, "v100-0"),
         NodeLost(1400.0, "k80-1"),
@@ -65,7 +66,7 @@ def alternatives(mechanism: Any) -> Scenario:
 
 
 def nodes_come_and_go(mechanism: Any) -> Scenario:
-    """Return a cluster of which a node joins late, and others are lost and return or do not."""
+    """Return a cluster whose nodes start lost, fail, and in part return."""
     events: list[Event] = [
         NodeLost(0.0, "p100-1"),
         NodeLost(1000.0, "v100-0"),
@@ -77,19 +78,19 @@ def nodes_come_and_go(mechanism: Any) -> Scenario:
     return _scenario(mechanism, _jobs(14, every_s=250.0), events)
 
 
-def all_nodes_away(mechanism: Any) -> Scenario:
-    """Return a cluster without a node when the first jobs come, and once more amid the rest."""
+def all_nodes_lost(mechanism: Any) -> Scenario:
+    """Return a cluster without nodes when the first jobs arrive, and again later."""
     scenario = _scenario(mechanism, _jobs(14, every_s=250.0))
     nodes = [node.id for node in scenario.cluster.nodes]
     events: list[NodeEvent] = []
-    for gone_at, back_at in ((0.0, 700.0), (1900.0, 2300.0)):
-        events += [NodeLost(gone_at, node) for node in nodes]
-        events += [NodeReturned(back_at, node) for node in nodes]
+    for lost_at, returned_at in ((0.0, 700.0), (1900.0, 2300.0)):
+        events += [NodeLost(lost_at, node) for node in nodes]
+        events += [NodeReturned(returned_at, node) for node in nodes]
     return replace(scenario, node_events=events)
 
 
 def nodes_join(mechanism: Any) -> Scenario:
-    """Return a small cluster that nodes join, one with an accelerator that was not there before.
+    """Return a small cluster that nodes join, one of them with a new accelerator.
 
     Later a node is removed.
     """
@@ -107,8 +108,8 @@ def nodes_join(mechanism: Any) -> Scenario:
     return replace(_scenario(mechanism, _jobs(14, every_s=250.0), events), cluster=before)
 
 
-def others_take_devices(mechanism: Any) -> Scenario:
-    """Return a cluster that others use, too: devices are taken, idle or not, and given back."""
+def devices_taken(mechanism: Any) -> Scenario:
+    """Return a shared cluster: devices are taken, idle or busy, and released."""
     events: list[Event] = [
         DevicesTaken(0.0, "v100-1", (0,)),
         DevicesTaken(600.0, "p100-0", (0, 1)),
@@ -124,13 +125,13 @@ def others_take_devices(mechanism: Any) -> Scenario:
 
 
 def tenants_come_and_go(mechanism: Any) -> Scenario:
-    """Return tenants that appear, change their weight, take jobs back and have no jobs left."""
-    taken_back = [
+    """Return tenants that appear, change weight, cancel jobs and run out of jobs."""
+    cancelled = [
         Job(id="back0", workload="big", gang=2, total_steps=10**7, tenant="yellow"),
         Job(id="back1", workload="small", total_steps=10**7, tenant="red"),
     ]
     jobs = [
-        *taken_back,
+        *cancelled,
         *_jobs(6, every_s=100.0, tenants=("red", "blue")),
         *_jobs(6, every_s=100.0, tenants=("green",), first_at=1500.0, prefix="late"),
     ]
@@ -141,11 +142,11 @@ def tenants_come_and_go(mechanism: Any) -> Scenario:
         JobCancelled(1700.0, "back1"),
         TenantChanged(2500.0, Tenant("nobody")),
     ]
-    return replace(_scenario(mechanism, jobs, events), window=(len(taken_back), len(jobs)))
+    return replace(_scenario(mechanism, jobs, events), window=(len(cancelled), len(jobs)))
 
 
 def gang_without_its_node(mechanism: Any) -> Scenario:
-    """Return a gang that needs all V100s, half of which are down for long, and small jobs."""
+    """Return a gang that needs all V100s, half of which are lost for long, and small jobs."""
     gang = Job(id="gang", workload="big", gang=4, total_steps=4000, accelerators=("v100",))
     small = [
         Job(id=f"small{i}", workload="small", total_steps=1000, arrival_at=50.0 + i)
@@ -156,7 +157,7 @@ def gang_without_its_node(mechanism: Any) -> Scenario:
 
 
 def endless_small_jobs(mechanism: Any) -> Scenario:
-    """Return a large and a long job among short ones that keep all devices busy for ten hours."""
+    """Return a large and a long job among short jobs that keep all devices busy for ten hours."""
     arrivals = [
         Job(
             id=f"short{i}",
@@ -181,7 +182,7 @@ def _jobs(
     first_at: float = 0.0,
     prefix: str = "job",
 ) -> list[Job]:
-    """Return jobs that differ in all ways, always the same ones."""
+    """Return a fixed list of jobs with different properties."""
     return [
         Job(
             id=f"{prefix}{i}",
@@ -198,11 +199,11 @@ def _jobs(
 
 def _scenario(mechanism: Any, jobs: Sequence[Job], events: Sequence[Event] = ()) -> Scenario:
     return Scenario(
-        cluster=Cluster.of(dict.fromkeys(KINDS, 4), per_node=2),
+        cluster=Cluster.of(dict.fromkeys(ACCELERATORS, 4), per_node=2),
         speeds=SPEEDS,
         jobs=jobs,
         mechanism=mechanism,
         restore_cost_s=5.0,
-        # Whatever comes from outside at a given time takes this way into a simulation.
+        # All external events at given times enter a simulation this way.
         node_events=cast("Sequence[NodeEvent]", events),
     )

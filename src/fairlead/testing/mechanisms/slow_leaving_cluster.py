@@ -1,4 +1,4 @@
-"""A cluster on which jobs take their time to leave: longer than a round, in any order."""
+"""Simulated cluster whose preempted jobs leave after more than a round, in random order."""
 
 import math
 from itertools import combinations
@@ -16,10 +16,10 @@ from fairlead.testing.contract import require
 
 
 class SlowLeavingCluster:
-    """Carries out a scheduler's commands; who is told to leave does so when it is let go.
+    """Executes a scheduler's commands; preempted jobs leave only in ``finish_leaving``.
 
-    It requires of every launch that nobody else holds the devices, except those with whom a plan
-    has packed the job, and that the job's lease before it has ended.
+    Every launch requires that no other job holds the devices, except jobs that a plan has packed
+    with the launched one, and that the job's previous lease has ended.
     """
 
     def __init__(self, scheduler: Scheduler[Any], mechanism: Any, seed: int = 0) -> None:
@@ -30,37 +30,37 @@ class SlowLeavingCluster:
         """lease → job, copy, devices"""
         self._leaving: list[int] = []
         self._partners: set[frozenset[int]] = set()
-        """jobs that some plan has put on the same devices"""
+        """pairs of jobs that a plan has packed on the same devices"""
         self._timers: dict[str, float] = {}
         self.launches = 0
 
     @property
     def next_at(self) -> float:
-        """When the scheduler wants to be woken next; infinite if it does not."""
+        """Time of the scheduler's next timer; infinite without one."""
         return min(self._timers.values(), default=math.inf)
 
     def submit(self, job: Job, at: float) -> None:
-        """Hand in a job."""
+        """Submit a job."""
         self._send(ev.JobSubmitted(at, job))
 
     def wake(self) -> None:
-        """Let time pass until the scheduler's next timer: for a plan, or for the round's end."""
+        """Fire the scheduler's next timer: plan due, or end of the round."""
         name = min(self._timers, key=lambda timer: (self._timers[timer], timer))
         at = self._timers.pop(name)
         self._send(ev.PlanDue(at) if name == "PlanDue" else ev.RoundEnd(at))
 
-    def let_go(self, at: float, part: float) -> None:
-        """Let about this part of those who were told to leave do so, in no certain order."""
+    def finish_leaving(self, at: float, fraction: float) -> None:
+        """Let about this fraction of the preempted jobs leave, in random order."""
         for lease in self._order.permutation(np.array(self._leaving, dtype=np.int64)).tolist():
-            if self._order.random() < part:
+            if self._order.random() < fraction:
                 self._leaving.remove(lease)
                 del self._held[lease]
                 self._send(ev.LeasesEnded(at, np.array([lease]), np.ones(1), "left"))
 
-    def go_by(self, mechanism: Any, at: float) -> None:
-        """Let the scheduler go on under another mechanism, as after a new start of a server."""
+    def switch_mechanism(self, mechanism: Any, at: float) -> None:
+        """Continue with another mechanism, as after a restart of the server."""
         scheduler = self._scheduler
-        scheduler.go_by(scheduler.beliefs, mechanism, scheduler.plan_lead_s)
+        scheduler.reconfigure(scheduler.beliefs, mechanism, scheduler.plan_lead_s)
         self._mechanism = mechanism
         leases = scheduler.leases
         self._leaving = leases.lease[leases.open[leases.leaving[leases.open]]].tolist()
@@ -77,14 +77,14 @@ class SlowLeavingCluster:
                 self._leaving += command.lease.tolist()
             elif isinstance(command, ComputePlan):
                 plan, memory = self._mechanism.plan(command.snapshot, command.memory)
-                self._note_partners(command.snapshot, plan)
+                self._record_partners(command.snapshot, plan)
                 self._send(ev.PlanReady(at, command.version, plan, memory))
             elif isinstance(command, SetTimer):
                 self._timers.pop(command.event, None)
                 if command.at is not None:
                     self._timers[command.event] = command.at
 
-    def _note_partners(self, snap: Snapshot, plan: Plan) -> None:
+    def _record_partners(self, snap: Snapshot, plan: Plan) -> None:
         stays = np.append(~np.isin(snap.lease, plan.stop) & (snap.lease >= 0), False)
         on = [set(snap.job[rows[stays[rows]]].tolist()) for rows in snap.holds.T]
         for unit in plan.start:

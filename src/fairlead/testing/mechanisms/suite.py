@@ -1,4 +1,4 @@
-"""The conformance suite of mechanisms: what each must keep, also one of your own.
+"""Conformance suite for mechanisms, including your own.
 
 from fairlead.testing.mechanisms import CHECKS
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.model import events as ev
+from fairlead.model.capabilities import capabilities_of
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, ComputePlan, Preempt
 from fairlead.model.errors import InputError
@@ -27,88 +28,92 @@ from fairlead.sim.scenario import Scenario
 from fairlead.testing.contract import require
 from fairlead.testing.cpu_time import cpu_s
 from fairlead.testing.mechanisms import scenarios
-from fairlead.testing.mechanisms.checked import watched
-from fairlead.testing.mechanisms.scenarios import KINDS, SPEEDS
-from fairlead.testing.mechanisms.slow_cluster import SlowLeavingCluster
+from fairlead.testing.mechanisms.checked import checked_mechanism
+from fairlead.testing.mechanisms.scenarios import ACCELERATORS, SPEEDS
+from fairlead.testing.mechanisms.slow_leaving_cluster import SlowLeavingCluster
 
 Make = Callable[[], Any]
 """constructs the mechanism under test"""
 
-_LONGEST_S = 200_000.0
-"""of virtual time that a scenario may take; each needs less than a tenth"""
+_MAX_RUN_S = 200_000.0
+"""virtual seconds that a scenario may take; each needs less than a tenth"""
 
 
-def check_plans_can_be_carried_out_and_all_jobs_finish(make: Make) -> None:
-    """Whole gangs, one unit a device, answers that follow from the inputs, nobody left behind."""
+def check_plans_are_valid_and_all_jobs_finish(make: Make) -> None:
+    """Plans have whole gangs and one unit per device, depend on inputs only, serve all jobs."""
     _, record = _run(scenarios.mixed_gangs(make()))
     require(not np.isnan(record.finished_at).any(), "some jobs never finished")
 
 
-def check_counts_devices_by_accelerator_or_refuses(make: Make) -> None:
-    """Jobs that need other numbers of devices elsewhere get these, if the mechanism takes such.
+def check_per_accelerator_gangs_are_honoured_or_rejected(make: Make) -> None:
+    """Jobs with per-accelerator gangs get the right number of devices, or are rejected.
 
-    It says so by ``takes_alternatives = True``; otherwise they are refused when they come.
+    Mechanisms that support such jobs declare ``per_accelerator_gangs``.
     """
     scenario = scenarios.alternatives(make())
-    if getattr(scenario.mechanism, "takes_alternatives", False):
+    if capabilities_of(scenario.mechanism).per_accelerator_gangs:
         _, record = _run(scenario)
         require(not np.isnan(record.finished_at).any(), "some jobs never finished")
         return
     try:
         simulate(_guarded(scenario))
     except InputError as error:
-        require(error.field == "accelerators", f"refused for its {error.field}")
+        require(error.field == "accelerators", f"rejected because of {error.field}")
     else:
-        require(False, "jobs with numbers for accelerators were taken in")
+        require(False, "jobs with per-accelerator gangs were accepted")
 
 
-def check_survives_loss_return_and_arrival_of_nodes(make: Make) -> None:
-    """The same while nodes are lost, all of them for a while, return, join and are removed."""
-    for situation in (scenarios.nodes_come_and_go, scenarios.all_nodes_away, scenarios.nodes_join):
-        _, record = _run(situation(make()))
+def check_survives_node_changes(make: Make) -> None:
+    """Plans stay valid while nodes are lost, return, join and are removed."""
+    for scenario_of in (
+        scenarios.nodes_come_and_go,
+        scenarios.all_nodes_lost,
+        scenarios.nodes_join,
+    ):
+        _, record = _run(scenario_of(make()))
         require(not np.isnan(record.finished_at).any(), "some jobs never finished")
 
 
-def check_leaves_alone_devices_that_others_take(make: Make) -> None:
-    """The same while others take devices and give them back."""
-    _, record = _run(scenarios.others_take_devices(make()))
+def check_avoids_taken_devices(make: Make) -> None:
+    """Plans stay valid while devices are taken and released."""
+    _, record = _run(scenarios.devices_taken(make()))
     require(not np.isnan(record.finished_at).any(), "some jobs never finished")
 
 
-def check_survives_tenants_that_come_and_go(make: Make) -> None:
-    """The same while tenants appear, change, take jobs back and have none left."""
+def check_survives_tenant_changes(make: Make) -> None:
+    """Plans stay valid while tenants appear, change, cancel jobs and run out of jobs."""
     scenario, record = _run(scenarios.tenants_come_and_go(make()))
     assert scenario.window is not None
     kept = record.finished_at[slice(*scenario.window)]
     require(not np.isnan(kept).any(), "jobs that were not cancelled never finished")
 
 
-def check_gang_that_cannot_run_blocks_nobody(make: Make) -> None:
-    """A gang larger than what is up waits; others run meanwhile, and it runs in the end."""
+def check_blocked_gang_does_not_block_others(make: Make) -> None:
+    """A gang larger than the usable devices waits while others run, and runs in the end."""
     _, record = _run(scenarios.gang_without_its_node(make()))
     gang, others = record.finished_at[0], record.finished_at[1:]
     require(bool(gang > 20_000.0), "the gang finished without its node, or never")
-    require(bool((others < 20_000.0).all()), "a gang that cannot run kept others from running")
+    require(bool((others < 20_000.0).all()), "a gang that cannot run blocked other jobs")
 
 
-def check_nobody_starves(make: Make) -> None:
-    """Large and long jobs finish under a stream of short ones, if the mechanism promises it.
+def check_no_job_starves(make: Make) -> None:
+    """Large and long jobs finish under a stream of short ones, if the mechanism declares so.
 
-    It does so by ``starves_nobody = True``; without, there is nothing to check.
+    Mechanisms without ``starvation_free`` are exempt.
     """
     mechanism = make()
-    if not getattr(mechanism, "starves_nobody", False):
+    if not capabilities_of(mechanism).starvation_free:
         return
     scenario, record = _run(scenarios.endless_small_jobs(mechanism))
     last_arrival = scenario.jobs[-1].arrival_at
     for i, job in enumerate(scenario.jobs):
         if job.id in ("large", "long"):
             done = bool(record.finished_at[i] < last_arrival)
-            require(done, f"the {job.id} job did not finish while short ones kept coming")
+            require(done, f"the {job.id} job did not finish during the stream of short jobs")
 
 
 def check_same_scenario_gives_the_same_run(make: Make) -> None:
-    """Two mechanisms made alike decide alike."""
+    """Two equal mechanisms make equal decisions."""
     first, _ = simulate(_guarded(scenarios.nodes_come_and_go(make())))
     second, _ = simulate(_guarded(scenarios.nodes_come_and_go(make())))
     same = np.array_equal(first.finished_at, second.finished_at)
@@ -116,22 +121,24 @@ def check_same_scenario_gives_the_same_run(make: Make) -> None:
 
 
 def check_replaying_the_log_gives_the_same_state(make: Make) -> None:
-    """The log alone, without asking the mechanism again, leads to the same state."""
+    """Replaying the log without the mechanism gives the same state."""
     for scenario in (scenarios.nodes_come_and_go(make()), scenarios.nodes_join(make())):
         log: list[str] = []
 
-        def note(event: ev.Event, log: list[str] = log) -> None:
+        def append(event: ev.Event, log: list[str] = log) -> None:
             log.append(encode_event(event))
 
-        _, after = simulate(replace(_guarded(scenario), on_event=note))
+        _, after = simulate(replace(_guarded(scenario), on_event=append))
         require(after is not None, "a fluid mechanism has no state to replay")
         assert after is not None
         fresh: Scheduler[Any] = Scheduler(scenario.cluster, SPEEDS, make())
-        require(state_bytes(replay(fresh, log)) == state_bytes(after), "replay gave another state")
+        require(
+            state_bytes(replay(fresh, log)) == state_bytes(after), "replay gave a different state"
+        )
 
 
 def check_plans_while_jobs_are_still_leaving(make: Make) -> None:
-    """Jobs that take more than a round to leave upset neither the mechanism nor its plans."""
+    """Plans stay valid when jobs take more than a round to leave."""
     for plan_lead_s in (0.0, 10.0):
         _run_slowly(make, plan_lead_s)
 
@@ -139,7 +146,7 @@ def check_plans_while_jobs_are_still_leaving(make: Make) -> None:
 def _run_slowly(make: Make, plan_lead_s: float) -> None:
     scenario = scenarios.mixed_gangs(make())
     jobs = [replace(job, total_steps=1e9) for job in scenario.jobs]
-    mechanism = watched(scenario.mechanism, jobs)
+    mechanism = checked_mechanism(scenario.mechanism, jobs)
     scheduler: Scheduler[Any] = Scheduler(
         scenario.cluster, SPEEDS, mechanism, plan_lead_s=plan_lead_s
     )
@@ -147,22 +154,22 @@ def _run_slowly(make: Make, plan_lead_s: float) -> None:
     cluster.submit(jobs[0], 0.0)
     for turn, job in enumerate(jobs[1:] + [None] * 90):
         at = cluster.next_at
-        require(at < math.inf, "it sleeps for ever while jobs wait")
+        require(at < math.inf, "no wake-up although jobs wait")
         cluster.wake()
         if job is not None:
             cluster.submit(job, at)
-        cluster.let_go(at, part=(0.0, 0.0, 0.5, 1.0)[turn % 4])
-    require(cluster.launches >= len(scenario.cluster.node_of) // 2, "hardly anything ran")
+        cluster.finish_leaving(at, fraction=(0.0, 0.0, 0.5, 1.0)[turn % 4])
+    require(cluster.launches >= len(scenario.cluster.node_of) // 2, "too few jobs ran")
 
 
 CHECKS = (
-    check_plans_can_be_carried_out_and_all_jobs_finish,
-    check_counts_devices_by_accelerator_or_refuses,
-    check_survives_loss_return_and_arrival_of_nodes,
-    check_leaves_alone_devices_that_others_take,
-    check_survives_tenants_that_come_and_go,
-    check_gang_that_cannot_run_blocks_nobody,
-    check_nobody_starves,
+    check_plans_are_valid_and_all_jobs_finish,
+    check_per_accelerator_gangs_are_honoured_or_rejected,
+    check_survives_node_changes,
+    check_avoids_taken_devices,
+    check_survives_tenant_changes,
+    check_blocked_gang_does_not_block_others,
+    check_no_job_starves,
     check_same_scenario_gives_the_same_run,
     check_replaying_the_log_gives_the_same_state,
     check_plans_while_jobs_are_still_leaving,
@@ -172,11 +179,14 @@ CHECKS = (
 def decision_s(make: Make, *, jobs: int = 1000, devices: int = 500, decisions: int = 4) -> float:
     """Return the CPU seconds of the slowest of the first decisions on a large full cluster.
 
-    Between two decisions a few jobs finish and as many come.
+    Between two decisions a few jobs finish and as many arrive.
     """
     mechanism = make()
-    share = devices // len(KINDS)
-    counts = {kind: share + (devices % len(KINDS)) * (kind == KINDS[0]) for kind in KINDS}
+    share = devices // len(ACCELERATORS)
+    counts = {
+        name: share + (devices % len(ACCELERATORS)) * (name == ACCELERATORS[0])
+        for name in ACCELERATORS
+    }
     scheduler: Scheduler[Any] = Scheduler(Cluster.of(counts, per_node=4), SPEEDS, mechanism)
     for number in range(jobs):
         scheduler.handle(ev.JobSubmitted(0.0, _job(number)))
@@ -214,7 +224,7 @@ def _job(number: int) -> Job:
 def _performed(
     scheduler: Scheduler[Any], commands: list[Command], at: float
 ) -> ComputePlan | None:
-    """Carry out commands at once, as if jobs left as soon as they are told to."""
+    """Execute commands at once, as if preempted jobs left immediately."""
     request = None
     for command in commands:
         if isinstance(command, ComputePlan):
@@ -227,16 +237,16 @@ def _performed(
 
 
 def _run(scenario: Scenario) -> tuple[Scenario, Record]:
-    """Run a scenario with its mechanism under watch."""
-    watching = replace(scenario, mechanism=watched(scenario.mechanism, scenario.jobs))
-    record, _ = simulate(_guarded(watching))
+    """Run a scenario with a checked mechanism."""
+    checked = replace(scenario, mechanism=checked_mechanism(scenario.mechanism, scenario.jobs))
+    record, _ = simulate(_guarded(checked))
     return scenario, record
 
 
 def _guarded(scenario: Scenario) -> Scenario:
-    """Return the scenario with an end to it, should the mechanism never run some job."""
+    """Return the scenario with a time limit, in case a job never runs."""
 
     def in_time(event: ev.Event) -> None:
-        require(event.at < _LONGEST_S, f"jobs still wait after {_LONGEST_S:g} s")
+        require(event.at < _MAX_RUN_S, f"jobs still wait after {_MAX_RUN_S:g} s")
 
     return replace(scenario, on_event=in_time)

@@ -1,0 +1,408 @@
+"""Attacks with files in directories that jobs can write: they end their own lease and no other."""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.attacks.hostile import HOSTILE, each_hostile, order, within
+
+from fairlead.engines.base import Ended, Report
+from fairlead.engines.keeper import lease_dir
+from fairlead.engines.local.engine import LocalEngine
+from fairlead.engines.ray import leases as ray_leases
+from fairlead.engines.shared.multi_node import saved_steps
+from fairlead.engines.shared.nodes.files import NodeFiles
+from fairlead.engines.slurm import leases as slurm_leases
+from fairlead.engines.slurm.lease_table import SlurmLeaseTable
+from fairlead.job import checkpoint
+from fairlead.model.cluster import Cluster, Node
+from fairlead.untrusted_file import UnusableFileError
+
+Make = Callable[[Path], None]
+CLUSTER = Cluster((Node("n1", ("v100", "v100")),))
+KEEPER = [sys.executable, "-m", "fairlead.engines.keeper.keeper"]
+
+
+def script(root: Path, text: str) -> tuple[str, ...]:
+    path = root / "job.py"
+    path.write_text(text, encoding="utf-8")
+    return (sys.executable, str(path))
+
+
+def run_keeper(root: Path, text: str) -> Ended | None:
+    """Run a job under a keeper; return the end that it reports."""
+    directory = root / "leases" / "5"
+    lease_dir.write_order(directory, order(root, command=script(root, text), grace_s=1.0))
+    subprocess.run([*KEEPER, str(directory)], check=False, timeout=30.0)
+    return lease_dir.read_ended(directory, 5)
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", each_hostile())
+def test_hostile_files_of_a_lease_count_as_missing(tmp_path: Path, make: Make) -> None:
+    for name in ("exit.json", "members.json", "progress.json", "stop", "order.json"):
+        make(tmp_path / name)
+    assert within(lambda: lease_dir.read_ended(tmp_path, 5)) is None
+    assert within(lambda: lease_dir.read_members(tmp_path)) is None
+    assert within(lambda: lease_dir.read_progress(tmp_path)) is None
+    assert within(lambda: lease_dir.read_stop(tmp_path)) is None
+    with pytest.raises(FileNotFoundError):
+        within(lambda: lease_dir.read_order(tmp_path))
+
+
+@pytest.mark.parametrize("make", each_hostile())
+def test_the_end_of_a_lease_replaces_a_hostile_file(tmp_path: Path, make: Make) -> None:
+    make(tmp_path / "exit.json")
+    ended = Ended(5, "lost", None, "keeper died", (1,))
+    within(lambda: lease_dir.write_ended(tmp_path, ended))
+    assert lease_dir.read_ended(tmp_path, 5) == ended
+
+
+def test_the_end_of_another_lease_is_ignored(tmp_path: Path) -> None:
+    lease_dir.write_ended(tmp_path, Ended(6, "finished", 10.0))
+    assert lease_dir.read_ended(tmp_path, 5) is None
+
+
+@pytest.mark.parametrize("steps", [-1, 1e300, "3", True])
+def test_an_end_with_impossible_steps_is_ignored(tmp_path: Path, steps: object) -> None:
+    end = {"lease": 5, "ending": "left", "steps": steps, "message": "", "exit_codes": []}
+    (tmp_path / "exit.json").write_text(json.dumps(end), encoding="ascii")
+    assert lease_dir.read_ended(tmp_path, 5) is None
+
+
+@pytest.mark.parametrize("name", ["fifo", "directory", "link", "endless"])
+def test_a_hostile_lock_of_a_keeper_is_replaced(tmp_path: Path, name: str) -> None:
+    HOSTILE[name](tmp_path / "alive")
+    assert not within(lambda: lease_dir.is_alive(tmp_path))
+    lock = within(lambda: lease_dir.try_lock(tmp_path))
+    assert lock is not None
+    lock.close()
+    within(lambda: lease_dir.remove(tmp_path))
+    assert not tmp_path.exists()
+
+
+def test_other_names_in_the_directory_of_leases_are_ignored(tmp_path: Path) -> None:
+    for name in ("5", "x", "²", "-1", "1" * 400):
+        with_name = tmp_path / name[:200]
+        with_name.mkdir()
+    (tmp_path / "7").symlink_to(tmp_path / "5")
+    (tmp_path / "8").touch()
+    assert lease_dir.list_leases(tmp_path) == {5: tmp_path / "5"}
+
+
+@pytest.mark.parametrize("make", each_hostile())
+def test_a_hostile_checkpoint_directory_blocks_no_reader(tmp_path: Path, make: Make) -> None:
+    made = order(tmp_path)
+    directory = Path(made.checkpoint_dir)
+    directory.mkdir(parents=True)
+    for name in ("latest.json", "fence"):
+        make(directory / name)
+    with pytest.raises(UnusableFileError, match=r"latest\.json"):
+        within(lambda: checkpoint.latest(str(directory)))
+    assert within(lambda: saved_steps(made)) is None
+    if make is HOSTILE["number"]:  # that is a fence
+        return
+    with pytest.raises(UnusableFileError, match="fence"):
+        within(lambda: checkpoint.raise_fence(str(directory), 5))
+
+
+@pytest.mark.parametrize("name", ["../../../admin.token", "/etc/shadow", "x", "1-1.0.ckpt/.."])
+def test_a_checkpoint_names_only_its_own_files(tmp_path: Path, name: str) -> None:
+    latest = {"lease": 5, "steps": 1, "files": [name]}
+    (tmp_path / "latest.json").write_text(json.dumps(latest), encoding="ascii")
+    with pytest.raises(UnusableFileError, match="files"):
+        checkpoint.latest(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["fifo", "link", "endless", "directory"])
+def test_a_hostile_lock_of_a_checkpoint_is_an_error(tmp_path: Path, name: str) -> None:
+    HOSTILE[name](tmp_path / "lock")
+    with pytest.raises(UnusableFileError, match="lock"):
+        within(lambda: checkpoint.raise_fence(str(tmp_path), 5))
+
+
+def test_a_lock_that_a_job_holds_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(checkpoint.LockHeldError):
+            within(lambda: checkpoint.raise_fence(str(tmp_path), 5, wait_s=0.1))
+    checkpoint.raise_fence(str(tmp_path), 5, wait_s=0.0)
+
+
+@pytest.mark.parametrize("name", ["fifo", "link", "endless", "directory", "huge"])
+def test_hostile_files_on_a_node_are_not_transferred(tmp_path: Path, name: str) -> None:
+    files = NodeFiles(tmp_path)
+    path = tmp_path / checkpoint_path("1-1.0.ckpt")
+    path.parent.mkdir(parents=True)
+    HOSTILE[name](path)
+    if name != "huge":
+        assert within(lambda: files.read(checkpoint_path("1-1.0.ckpt"), 0, 10)) == b""
+        assert within(lambda: files.missing("j1", ["1-1.0.ckpt"])) == ["1-1.0.ckpt"]
+    (path.parent / "5-x.0.ckpt").touch()
+    (path.parent / f"5-{'9' * 200}.0.ckpt").touch()
+    assert files.new_checkpoint(order(tmp_path)) is None
+
+
+def test_nothing_is_written_through_a_link_on_a_node(tmp_path: Path) -> None:
+    home, victim = tmp_path / "home", tmp_path / "home" / "victim"
+    files, path = NodeFiles(home), home / checkpoint_path("1-1.0.ckpt")
+    path.parent.mkdir(parents=True)
+    path.symlink_to(victim)
+    with pytest.raises(OSError, match="usable"):
+        files.write(checkpoint_path("1-1.0.ckpt"), 0, b"x")
+    with pytest.raises(OSError, match="usable"):
+        files.mark_received("j1", ["1-1.0.ckpt"])
+    assert not victim.exists()
+
+
+def checkpoint_path(name: str) -> str:
+    return f"jobs/j1/checkpoint/{name}"
+
+
+# -- Slurm --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", each_hostile())
+def test_hostile_files_of_a_part_on_slurm_end_that_part(tmp_path: Path, make: Make) -> None:
+    made = order(tmp_path, progress_pattern="(x)")
+    directory = tmp_path / "leases" / "5"
+    (part,) = parts = slurm_leases.write(directory, made, "fairlead-5", {})
+    for name in ("exit.json", "members.json", "progress.json", "keeper.log", "alive", "carrying"):
+        make(part.directory / name)
+    Path(made.checkpoint_dir).mkdir(parents=True)
+    for name in ("latest.json", "fence"):
+        make(Path(made.checkpoint_dir) / name)
+    lease = slurm_leases.TrackedSlurmLease(made, directory, parts, 0.0)
+    files = within(part.read)
+    assert files is not None
+    assert files.ended is None
+    assert within(lease.printed_steps) is None
+    within(part.last_output_line)
+    within(lambda: lease.declare_lost(part, "lost", "no answer"))
+    ended = within(lease.end)
+    assert ended is not None
+    assert ended.ending == "lost"
+    assert within(lambda: slurm_leases.remove(directory))
+
+
+def test_a_held_lock_does_not_keep_a_part_on_slurm_from_its_end(tmp_path: Path) -> None:
+    made = order(tmp_path)
+    directory = tmp_path / "leases" / "5"
+    (part,) = parts = slurm_leases.write(directory, made, "fairlead-5", {})
+    Path(made.checkpoint_dir).mkdir(parents=True)
+    lease = slurm_leases.TrackedSlurmLease(made, directory, parts, 0.0)
+    with (Path(made.checkpoint_dir) / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        within(lambda: lease.declare_lost(part, "lost", "no answer"), 10.0)
+    assert part.ended is not None
+
+
+def test_the_log_of_a_keeper_is_not_read_through_a_link(tmp_path: Path) -> None:
+    (part,) = slurm_leases.write(tmp_path / "5", order(tmp_path), "fairlead-5", {})
+    (tmp_path / "admin.token").write_text("secret", encoding="ascii")
+    (part.directory / "keeper.log").symlink_to(tmp_path / "admin.token")
+    assert part.last_output_line() == ""
+
+
+# -- the event loop -----------------------------------------------------------------------------
+
+
+class _NoSlurm:
+    """Slurm without jobs."""
+
+    async def cancel(self, name: str) -> None:
+        """Do nothing."""
+
+
+async def longest_pause_s(work: Coroutine[None, None, object]) -> float:
+    """Do some work; return the longest time that the event loop was blocked meanwhile."""
+    task = asyncio.create_task(work)
+    longest, before = 0.0, time.monotonic()
+    while not task.done():
+        await asyncio.sleep(0.01)
+        longest, before = max(longest, time.monotonic() - before), time.monotonic()
+    await task
+    return longest
+
+
+def test_a_lock_that_a_job_holds_does_not_block_the_server_on_slurm(tmp_path: Path) -> None:
+    made = order(tmp_path)
+    (part,) = parts = slurm_leases.write(tmp_path / "leases" / "5", made, "fairlead-5", {})
+    Path(made.checkpoint_dir).mkdir(parents=True)
+    lease = slurm_leases.TrackedSlurmLease(made, tmp_path / "leases" / "5", parts, 0.0)
+    table = SlurmLeaseTable(cast("Any", _NoSlurm()), "fairlead-", tmp_path / "leases")
+    with (Path(made.checkpoint_dir) / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        pause_s = within(
+            lambda: asyncio.run(
+                longest_pause_s(table.declare_part_lost(lease, part, "lost", "no answer"))
+            ),
+            20.0,
+        )
+    assert pause_s < 1.0
+    assert part.ended is not None
+
+
+def test_a_lock_that_a_job_holds_does_not_block_the_server_on_ray(tmp_path: Path) -> None:
+    made = order(tmp_path)
+    lease = ray_leases.write(tmp_path / "leases" / "5", made)
+    Path(made.checkpoint_dir).mkdir(parents=True)
+    with (Path(made.checkpoint_dir) / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        began = time.monotonic()
+        within(lambda: lease.declare_lost(lease.parts[0], "lost", "no answer"))
+        assert time.monotonic() - began < 1.0
+    assert lease.parts[0].ended is not None
+
+
+# -- keepers and the local engine, with real processes ------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"lease": 5, "steps": "x", "files": []}'])
+def test_a_damaged_checkpoint_fails_its_lease(tmp_path: Path, text: str) -> None:
+    path = "os.environ['FAIRLEAD_CHECKPOINT_DIR'] + '/latest.json'"
+    ended = run_keeper(tmp_path, f"import os; open({path}, 'w').write({text!r})")
+    assert ended is not None
+    assert ended.ending == "failed"
+    assert "latest.json" in ended.message
+
+
+@pytest.mark.parametrize("name", ["latest.json", "fence", "lock"])
+def test_a_fifo_in_the_checkpoint_directory_fails_its_lease(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "jobs" / "j1" / "checkpoint"
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / name)
+    ended = run_keeper(tmp_path, "")
+    assert ended is not None
+    assert ended.ending == "failed"
+    assert name in ended.message
+
+
+@pytest.mark.parametrize(
+    "call", ["os.mkfifo({0})", "os.mkdir({0})", "os.symlink('/dev/zero', {0})"]
+)
+@pytest.mark.parametrize("name", ["exit.json", "status.0", "alive", "progress.json"])
+def test_a_job_cannot_hang_its_keeper(tmp_path: Path, name: str, call: str) -> None:
+    path = str(tmp_path / "leases" / "5" / name)
+    remove = f"os.unlink({path!r}) if os.path.exists({path!r}) else None"
+    ended = run_keeper(tmp_path, f"import os\n{remove}\n{call.format(repr(path))}")
+    assert ended is not None
+    assert (ended.ending, ended.exit_codes) == ("finished", (0,))
+
+
+async def first_end(engine: LocalEngine, lease: int) -> Ended:
+    async def wait() -> Ended:
+        report: Report
+        async for report in engine.reports():
+            if isinstance(report, Ended) and report.lease == lease:
+                return report
+        raise AssertionError
+
+    async with asyncio.timeout(20.0):
+        return await wait()
+
+
+@pytest.mark.parametrize("text", ["{", '{"keeper": 1, "members": [1], "started": [0]}', "[]"])
+def test_a_server_starts_with_hostile_files_and_frees_the_device(
+    tmp_path: Path, text: str
+) -> None:
+    """All files of a lease that runs no more are damaged; the next lease of another job runs."""
+    directory = tmp_path / "leases" / "5"
+    lease_dir.write_order(directory, order(tmp_path))
+    (tmp_path / "leases" / "not a lease").mkdir()
+    for name in ("exit.json", "members.json", "progress.json"):
+        (directory / name).write_text(text, encoding="ascii")
+    (tmp_path / "leases" / "4").mkdir()
+    for name in ("exit.json", "members.json", "order.json"):
+        (tmp_path / "leases" / "4" / name).write_text(text, encoding="ascii")
+
+    async def run() -> tuple[Ended, Ended]:
+        engine = LocalEngine(tmp_path, CLUSTER)
+        await engine.adopt([5])
+        lost = await first_end(engine, 5)
+        other = order(tmp_path, 6, job="j2", checkpoint_dir=str(tmp_path / "other"))
+        await engine.launch(other)
+        ended = await first_end(engine, 6)
+        await engine.close()
+        return lost, ended
+
+    lost, ended = asyncio.run(run())
+    assert (lost.ending, ended.ending) == ("lost", "finished")
+
+
+def test_a_restarted_server_signals_no_process_that_a_job_names(tmp_path: Path) -> None:
+    """A job lists a bystander as its keeper: the real keeper is stopped, the bystander lives."""
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        directory = tmp_path / "leases" / "5"
+        members = {"keeper": bystander.pid, "members": [], "started": []}
+        job = f"""
+import json, time
+time.sleep(0.5)
+open({str(directory / "members.json")!r}, "w").write(json.dumps({members!r}))
+open({str(tmp_path / "ready")!r}, "w").close()
+time.sleep(60)
+"""
+        lease_dir.write_order(directory, order(tmp_path, command=script(tmp_path, job)))
+        with subprocess.Popen([*KEEPER, str(directory)], start_new_session=True) as keeper:
+            until = time.monotonic() + 20.0
+            while not (tmp_path / "ready").exists():
+                assert time.monotonic() < until
+                time.sleep(0.02)
+
+            async def stop() -> Ended:
+                engine = LocalEngine(tmp_path, CLUSTER)
+                await engine.adopt([5])
+                await engine.stop(5)
+                ended = await first_end(engine, 5)
+                await engine.close()
+                return ended
+
+            try:
+                ended = asyncio.run(stop())
+                assert bystander.poll() is None
+            finally:
+                bystander.kill()
+                keeper.send_signal(signal.SIGKILL)
+        assert ended.ending == "left"
+
+
+def test_a_job_cannot_end_the_lease_of_another(tmp_path: Path) -> None:
+    """A job writes an end with another lease's number; both leases end as they really do."""
+    mine, other = tmp_path / "leases" / "5", tmp_path / "leases" / "6"
+    forged = {"lease": 6, "ending": "failed", "steps": 0, "message": "forged", "exit_codes": [1]}
+    write = f"open({str(mine / 'exit.json')!r}, 'w').write({json.dumps(forged)!r})"
+    job = f"import os; {write}; os.kill(os.getppid(), 9)"
+
+    async def run() -> dict[int, Ended]:
+        engine = LocalEngine(tmp_path, CLUSTER)
+        ends: dict[int, Ended] = {}
+        sleeper = script(tmp_path, "import time; time.sleep(2)")
+        await engine.launch(
+            order(tmp_path, 6, job="j2", command=sleeper, checkpoint_dir=str(tmp_path / "other"))
+        )
+        await engine.launch(order(tmp_path, 5, command=(sys.executable, "-c", job)))
+        async with asyncio.timeout(20.0):
+            async for report in engine.reports():
+                if isinstance(report, Ended):
+                    assert report.lease not in ends
+                    ends[report.lease] = report
+                if len(ends) == 2:
+                    break
+        await engine.close()
+        return ends
+
+    ends = asyncio.run(run())
+    assert (ends[5].ending, ends[5].message) == ("lost", "keeper died")
+    assert ends[6].ending == "finished"
+    assert other.exists()
