@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.bounds import clamped_weight
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
@@ -18,6 +17,7 @@ from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Measurements, gangs_by_accelerator
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.admission import Admission, requirements
+from fairlead.model.submission.bounds import clamped_weight
 from fairlead.model.tenants.tenant import Tenant
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)

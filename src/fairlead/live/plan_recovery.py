@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Measurements, Snapshot
@@ -118,7 +118,7 @@ def without_jobs(snapshot: Snapshot, rows: IntArray) -> Snapshot:
     kept, device_of = np.isin(np.arange(len(snapshot.job)), rows), snapshot.holds
     while True:
         # A job that shares a device with one that is left out is left out, too.
-        taken = ((device_of >= 0) & ~kept[device_of]).any(axis=0)
+        taken: BoolArray = np.any((device_of >= 0) & ~kept[device_of], axis=0)
         sharing = np.unique(device_of[:, taken])
         sharing = sharing[sharing >= 0]
         if not kept[sharing].any():

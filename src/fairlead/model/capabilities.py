@@ -1,7 +1,6 @@
 """Declared features of policies and mechanisms."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +36,13 @@ class Capabilities:
     """starts several copies of a job, which only the simulator can merge"""
 
 
-@runtime_checkable
-class DeclaresCapabilities(Protocol):
-    """A policy or mechanism that declares its capabilities."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The declared features."""
-        ...
-
-
 _UNDECLARED = Capabilities()
 
 
 def capabilities_of(plugin: object) -> Capabilities:
-    """Return the capabilities of a policy or mechanism; the defaults if it declares none."""
-    return plugin.capabilities if isinstance(plugin, DeclaresCapabilities) else _UNDECLARED
+    """Return the capabilities of a policy or mechanism; the defaults if it declares none.
+
+    This is the only place with a fallback. Every round calls it, so it checks no protocol.
+    """
+    capabilities: Capabilities = getattr(plugin, "capabilities", _UNDECLARED)
+    return capabilities

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from functools import cache
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -56,9 +56,15 @@ class WarmPolicy(Protocol):
 
 def allocate(policy: Policy, snap: Snapshot, warm: WarmStart) -> Allocation:
     """Return the policy's shares, from a warm start where the policy supports one."""
-    if isinstance(policy, WarmPolicy):
-        return policy.allocate_warm(snap, warm)
+    if _is_warm(type(policy)):
+        return cast(WarmPolicy, policy).allocate_warm(snap, warm)
     return policy.allocate(snap)
+
+
+@cache
+def _is_warm(policy: type) -> bool:
+    """Return whether a class is a WarmPolicy; checking the protocol at every solve is slow."""
+    return issubclass(policy, WarmPolicy)
 
 
 def reject_unit_options(name: str, *, packed: str | None, placement: bool) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import secrets
 import signal
@@ -34,6 +35,7 @@ from fairlead.server.config.scheduling import (
     round_length_s,
 )
 from fairlead.server.config.settings import ServeSettings
+from fairlead.server.connections import LimitedProtocol, WarningLimit
 from fairlead.server.context import ServerInfo
 from fairlead.server.logs import set_up
 from fairlead.store import Change, Put, Store
@@ -142,11 +144,13 @@ async def _listen(
         port=settings.port,
         log_config=None,
         access_log=False,
+        http=LimitedProtocol,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=5,
         timeout_keep_alive=30,
     )
+    logging.getLogger("uvicorn.error").addFilter(WarningLimit())
     server = _Server(config)
     _stop_on_signals(server, live)
     breaking = asyncio.create_task(live.broken.wait())

@@ -21,7 +21,7 @@ from fairlead.engines.ray.engine import RayEngine
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Node
 from fairlead.private_clusters.ray import HEAD, RayCluster, missing
-from fairlead.testing.engines.harness import EngineHarness, EngineFixture
+from fairlead.testing.engines.harness import EngineFixture, EngineHarness
 
 pytestmark = pytest.mark.slow
 

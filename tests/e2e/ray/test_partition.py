@@ -41,7 +41,9 @@ def far() -> Iterator[IsolatedNode]:
 
 
 @pytest.fixture
-def server(far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayServer]:
+def server(
+    far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RayServer]:
     ray = RayCluster(NODES, {HEAD: HERE, "n3": BESIDE, "n2": THERE}, {"n2": far.enter})
     server = RayServer(tmp_path, ray, HERE).with_certificate()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.crt"))

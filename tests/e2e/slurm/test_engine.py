@@ -152,7 +152,9 @@ def test_a_lease_that_slurm_does_not_start_in_time_is_lost(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     async def scene() -> Ended:
-        bench = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", start_within_s=2.0))
+        bench = EngineHarness(
+            rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", start_within_s=2.0)
+        )
         await bench.engine.adopt(())
         slurm.run("scontrol", "update", "partitionname=gpu", "state=down")
         try:

@@ -31,7 +31,9 @@ def test_the_inventory_follows_the_nodes_of_a_reservation(
     )  # fmt: skip
 
     async def scene() -> None:
-        bench = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", reservation="ours"))
+        bench = EngineHarness(
+            rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", reservation="ours")
+        )
         cluster = await bench.engine.inventory()
         assert [node.id for node in cluster.nodes] == ["n1", "n3"]
         await bench.engine.adopt(())
@@ -64,7 +66,9 @@ def test_the_inventory_follows_the_nodes_of_a_partition(
     slurm.run("scontrol", "create", "partitionname=some", "nodes=n2,n4", "maxtime=60")
 
     async def scene() -> str:
-        bench = EngineHarness(rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", partition="some"))
+        bench = EngineHarness(
+            rig(slurm, tmp_path), SlurmEngine(tmp_path / "data", partition="some")
+        )
         cluster = await bench.engine.inventory()
         assert cluster.nodes == tuple(n for n in slurm.cluster.nodes if n.id in ("n2", "n4"))
         await bench.engine.adopt(())

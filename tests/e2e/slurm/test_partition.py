@@ -38,7 +38,9 @@ def far() -> Iterator[IsolatedNode]:
 
 
 @pytest.fixture
-def server(far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmServer]:
+def server(
+    far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmServer]:
     there = {"n2": (THERE, far.enter)}
     slurm = SlurmCluster(tmp_path / "slurm", NODES, address=HERE, apart=there)
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])

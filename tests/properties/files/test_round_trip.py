@@ -29,7 +29,7 @@ NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs
 LABELS = NAMES.map(str.strip).filter(lambda text: bool(text) and text.isprintable())
 ACCELERATORS = st.sampled_from(["v100", "k80", "h200-3g.71gb", "A_b", "1080", "yes", "null", "~"])
 POSITIVE = st.floats(1e-3, 1e6)
-"""within the bounds of every number (fairlead.model.bounds)"""
+"""within the bounds of every number (fairlead.model.submission.bounds)"""
 SIZES = st.just(0.0) | POSITIVE
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from fairlead import failpoints, untrusted_file
+from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import member_environment, rendezvous
@@ -32,8 +32,7 @@ from fairlead.untrusted_file import UnusableFileError
 
 _SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
-_STATUS_BYTES = 8
-"""maximum size of a member's status file"""
+_MAX_CHUNKS = 16  # of a member's output at a time: limits apply to endless output, too
 _MEMORY_CHECK_S = 1.0
 _DESCENDANT_POLL_S = 0.1
 """seconds between two polls of the members' descendants"""
@@ -42,13 +41,8 @@ _HANDLER_TIMEOUT_S = 10.0
 EXIT_POLL_S = 0.02
 """seconds between two polls of members that closed their output: most are about to exit"""
 _RESOURCE_ERRNOS = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.ENOMEM,
-    errno.EAGAIN,
-    errno.EMFILE,
-    errno.ENFILE,
-)
+    errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE,
+)  # fmt: skip
 """failures of the machine, which do not count against a job's retries"""
 
 
@@ -79,8 +73,7 @@ class Keeper:
         """time of the next check of the members' memory"""
         self._stop_reason = ""
         """reason of a stop that the server did not request"""
-        self._damage = ""
-        """problem with the job's checkpoint directory"""
+        self._damage = ""  # problem with the job's checkpoint directory
 
     def run(self) -> Ended:
         """Start the gang and return its end."""
@@ -193,12 +186,8 @@ class Keeper:
         """Return members → exit code, from the status file if there is one; None while running."""
         codes = [member.poll() for member in self._members]
         for index, code in enumerate(codes):
-            with suppress(OSError, ValueError):
-                if code is not None:
-                    status = untrusted_file.read(
-                        self._directory / f"status.{index}", _STATUS_BYTES
-                    )
-                    codes[index] = int(status)
+            if code is not None:
+                codes[index] = lease_dir.read_status(self._directory, index, code)
         return codes
 
     def _on_stop(self, *_: object) -> None:
@@ -206,7 +195,7 @@ class Keeper:
 
     def _on_kill(self, *_: object) -> None:
         self._stop("")
-        self._kill_at = time.monotonic()
+        self._kill_at = 0.0
 
     def _stop(self, reason: str) -> None:
         if not self._stopping:
@@ -286,7 +275,7 @@ class Keeper:
         for key, _ in self._selector.select(wait_s):
             source = key.fd
             log, rest = self._logs[source]
-            while True:
+            for _ in range(_MAX_CHUNKS):
                 try:
                     chunk = os.read(source, 1 << 16)
                 except BlockingIOError:

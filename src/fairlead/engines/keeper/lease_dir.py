@@ -28,6 +28,8 @@ from fairlead.untrusted_file import UnusableFileError
 _MAX_FILE_BYTES = 16 << 20
 _MAX_MESSAGE = 2000
 """maximum length of a message about the end of a lease, in characters"""
+_STATUS_BYTES = 8
+"""maximum size of a member's status file"""
 _MAX_STEPS = 2.0**53
 _MAX_DIGITS = 18
 """maximum number of digits of a lease's number"""
@@ -147,6 +149,14 @@ def read_progress(directory: Path) -> float | None:
     """Return the steps that members have printed, None if there are none."""
     steps = (read_json(directory / "progress.json") or {}).get("steps")
     return float(steps) if _is_number(steps) and steps <= _MAX_STEPS else None
+
+
+def read_status(directory: Path, member: int, default: int) -> int:
+    """Return the exit status that a member has written, ``default`` if there is none."""
+    try:
+        return int(untrusted_file.read(directory / f"status.{member}", _STATUS_BYTES))
+    except (OSError, ValueError):
+        return default
 
 
 def read_stop(directory: Path) -> StopRequest | None:

@@ -27,9 +27,9 @@ from ray.util.scheduling_strategies import (
     PlacementGroupSchedulingStrategy,
 )
 
-from fairlead.version import __version__
 from fairlead.engines.ray.node_agent import PROTOCOL, NodeAgent
 from fairlead.engines.ray.pipe import receive, send
+from fairlead.version import __version__
 
 NAMESPACE = "fairlead"
 _THREADS = 64

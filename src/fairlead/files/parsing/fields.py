@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Iterable
 
 from fairlead.files.parsing.text import shorten
-from fairlead.model import bounds
 from fairlead.model.errors import InputError
+from fairlead.model.submission import bounds
 
 MAX_NAME = 128
 MAX_COUNT = 1_000_000

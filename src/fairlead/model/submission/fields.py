@@ -82,7 +82,7 @@ class DeclaredField:
             return value
         if value != value:  # noqa: PLR0124  # NaN
             return self.default
-        return limits.ge if value < limits.ge else limits.le  # type: ignore[operator]  # SupportsGe
+        return limits.ge if value < limits.ge else limits.le
 
 
 @cache

@@ -7,16 +7,16 @@ stored specification (`fairlead.live.job_spec`), and from that the scheduler's `
 engine's `LaunchOrder`. To add a field, declare it here and use it in one of the last two.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Interval, Len
 
-from fairlead.model import bounds
 from fairlead.model.errors import InputError
+from fairlead.model.submission import bounds
 from fairlead.model.submission.fields import About, Matches, declared_fields
+from fairlead.model.submission.progress_pattern import MAX_LENGTH, check_progress_pattern
 
 Name = Annotated[str, Len(1, 128), Matches(r"^[^\x00-\x1f\x7f]+$")]
 Label = Annotated[str, Len(0, 128), Matches(r"^[^\x00-\x1f\x7f]*$")]
@@ -101,7 +101,7 @@ class NewJob:
         About("Maximum duration of a lease in seconds.", _EXECUTION, "--time-limit"),
     ] = None
     progress_pattern: Annotated[
-        Annotated[str, Len(0, 1000)] | None,
+        Annotated[str, Len(0, MAX_LENGTH)] | None,
         About(
             r"Regular expression with one group, the steps made, such as 'step (\d+)'; for"
             " programs that do not use fairlead.job.",
@@ -115,7 +115,12 @@ class NewJob:
             raise InputError("empty", fix="expected a program and its arguments", field="command")
         for item in _LIMITED:
             item.check(getattr(self, item.name))
-        _check_pattern(self.progress_pattern)
+        self.check_pattern()
+
+    def check_pattern(self) -> None:
+        """Raise InputError unless the progress pattern is usable."""
+        if self.progress_pattern is not None:
+            check_progress_pattern(self.progress_pattern)
 
     def message(self) -> dict[str, Any]:
         """Return the body of the REST request: the fields that differ from their defaults."""
@@ -127,20 +132,3 @@ class NewJob:
 
 
 _LIMITED = tuple(item for item in declared_fields(NewJob) if item.limits is not None)
-
-
-def _check_pattern(pattern: str | None) -> None:
-    if pattern is None:
-        return
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise InputError(
-            f"not a regular expression ({error})",
-            fix=r"expected one such as 'step (\d+)'",
-            field="progress_pattern",
-        ) from None
-    if groups != 1:
-        raise InputError(
-            f"{groups} groups", fix=r"expected one, as in 'step (\d+)'", field="progress_pattern"
-        )

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fairlead.live.leases import renewal as live
-from fairlead.model import bounds
 from fairlead.model.job import Job
+from fairlead.model.submission import bounds
 from fairlead.model.submission.new_job import Name, Priority, Seconds, Weight
 from fairlead.model.tenants.tenant import Tenant
 
