@@ -75,14 +75,14 @@ class _Search:
     def culprits(self) -> IntArray:
         """Return the rows of the jobs to leave out."""
         rows, tenant = np.arange(len(self._snapshot.job)), self._snapshot.tenant
-        found: list[IntArray] = []
+        rejected: list[IntArray] = []
         for each in self._failing(rows, np.unique(tenant), tenant):
             own = rows[tenant == each]
             profile = self._snapshot.profile
             failing = self._failing(own, np.unique(profile[own]), profile)
             complete = len(failing) and self._tries < _MAX_TRIES
-            found.append(own[np.isin(profile[own], failing)] if complete else own)
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+            rejected.append(own[np.isin(profile[own], failing)] if complete else own)
+        return np.concatenate(rejected) if rejected else np.zeros(0, dtype=np.int64)
 
     def _failing(self, rows: IntArray, groups: IntArray, group_of: IntArray) -> list[int]:
         """Return the groups of jobs that fail alone; all of them once the tries are spent."""

@@ -123,9 +123,13 @@ class RoundTimers:
 
     async def _recover(self, snapshot: Snapshot, memory: Any) -> tuple[Plan, Any]:
         """Return a plan without the jobs that make it fail, else one that changes nothing."""
-        recovered: RecoveredPlan | None = await self._workers.plan(
-            recover_plan, lambda: Planner(self._mechanism).plan, snapshot, memory
-        )
+        recovered: RecoveredPlan | None = None
+        try:
+            recovered = await self._workers.plan(
+                recover_plan, lambda: Planner(self._mechanism).plan, snapshot, memory
+            )
+        except Exception as error:  # the recovery must never stop the driver
+            log.error("plan.recovery_failed", error=repr(error))
         self._planner = Planner(self._mechanism)  # the failure may have damaged its solver
         if recovered is None:
             # A failed plan must not stop the cluster: running leases continue for a while.

@@ -15,6 +15,7 @@ from fairlead.engines.base import NodeDown, NodeJoined, NodeUp, Report
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
+from fairlead.live.plan_recovery import RecoveredPlan
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.store import FencedError, Put
@@ -243,9 +244,10 @@ class FaultyWorkers:
             self._server.plans_fail -= 1
             raise ArithmeticError("the simulated planner found no plan")
         answer = call(*arguments)
-        if self._server.on_moves is not None and len(answer[0].stop):
+        plan = answer.plan if isinstance(answer, RecoveredPlan) else answer and answer[0]
+        if self._server.on_moves is not None and plan is not None and len(plan.stop):
             on_moves, self._server.on_moves = self._server.on_moves, None
-            on_moves(answer[0].stop.tolist())
+            on_moves(plan.stop.tolist())
             await asyncio.sleep(_CLOSE_NODE_S)
         return answer
 

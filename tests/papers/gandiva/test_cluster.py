@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.papers.gandiva.test_gandiva import MINUTE, P40
+from tests.papers.gandiva.recorded_run import MINUTE, P40
 
 from fairlead.files import read_speeds
 from fairlead.mechanisms._queues.serving import by_arrival, holds_devices, idle_devices

@@ -50,18 +50,18 @@ def assert_feasible(problem: MaxMinProblem, answer: MaxMinSolution) -> None:
     classes=st.integers(30, 300),
     width=st.integers(1, 5),
     load=st.sampled_from([0.3, 0.5, 0.7, 1.0, 1.5, 3.0, 8.0]),
-    kind=st.sampled_from(["plain", "holes", "ties", "twins"]),
+    shape=st.sampled_from(["plain", "holes", "ties", "twins"]),
 )
 def test_sifting_finds_the_levels_of_simplex(
-    seed: int, classes: int, width: int, load: float, class_of: str
+    seed: int, classes: int, width: int, load: float, shape: str
 ) -> None:
-    problem = many(seed, classes, width, load, class_of)
+    problem = many(seed, classes, width, load, shape)
     answer = by_sifting(problem)
     with pytest.MonkeyPatch.context() as monkeypatch:
         exact = by_simplex(problem, monkeypatch)
     assert_feasible(problem, answer)
     np.testing.assert_allclose(answer.level, exact.level, atol=1e-9)
-    if class_of in ("plain", "holes"):  # no ties: the shares are unique
+    if shape in ("plain", "holes"):  # no ties: the shares are unique
         np.testing.assert_allclose(answer.share, exact.share, atol=1e-5)
     proof = answer.certificate
     assert proof.bound == price_bound(problem, proof.prices)
