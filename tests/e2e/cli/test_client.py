@@ -342,3 +342,36 @@ def test_completion_scripts_are_available(server: LiveServer) -> None:
     assert done.returncode == 0
     assert "complete" in done.stdout
     assert server.process is not None
+
+
+def test_doctor_passes_a_healthy_server_and_names_a_fault(server: LiveServer) -> None:
+    env = {**server.environment, "FAIRLEAD_EMULATE": "v100=1"}
+    env["FAIRLEAD_PORT"] = str(server.port)
+    command = [sys.executable, "-m", "fairlead", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stdout
+    levels = {finding["what"]: finding["level"] for finding in json.loads(done.stdout)["findings"]}
+    assert set(levels.values()) == {"ok"}
+    assert {"database", "disk", "server", "job library", "devices"} <= set(levels)
+    token = server.data / "admin.token"
+    token.chmod(0o644)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    finally:
+        token.chmod(0o600)
+    assert done.returncode == 1
+    (wrong,) = [
+        finding for finding in json.loads(done.stdout)["findings"] if finding["level"] == "wrong"
+    ]
+    assert wrong["fix"] == f"chmod 600 {token}"
+
+
+def test_a_port_that_is_taken_is_one_clear_line(
+    server: LiveServer, own_server: LiveServer
+) -> None:
+    refused = own_server.cli(
+        "serve", "--data", own_server.data, "--port", server.port, "--emulate", "v100=1"
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{server.port}" in refused.stderr

@@ -95,7 +95,7 @@ def test_static_traces_have_seeds_but_no_loads(tmp_path: Path) -> None:
     ("args", "error", "message"),
     [
         (("--policies", "fifo,nonsense"), UsageError, "nonsense"),
-        (("--policies", "fifo,fifo"), UsageError, "twice"),
+        (("--policies", "fifo,fifo"), UsageError, "duplicate"),
         (("--policies", "max-min:agnostic,colour=red"), UsageError, "colour"),
         (("--policies", "fifo", "--trace", "x.csv", "--loads", "2"), UsageError, "--loads"),
         (("--policies", "fifo", "--trace", "x.csv", "--seeds", "2"), UsageError, "--seeds"),

@@ -1,8 +1,5 @@
 """Client commands against a server of their own: nodes, doctor, restarts."""
 
-import json
-import subprocess
-import sys
 import time
 
 import pytest
@@ -21,28 +18,6 @@ def test_a_job_can_be_shown_while_all_nodes_are_down(own_server: LiveServer) -> 
         client.post(f"/v1/nodes/{node['id']}/drain")
     assert client.raw("GET", f"/v1/jobs/{job}/explain")[0] in (200, 409)
     assert client.raw("GET", "/v1/instance")[0] == 409
-
-
-def test_doctor_passes_a_healthy_server_and_names_a_fault(own_server: LiveServer) -> None:
-    env = {**own_server.environment, "FAIRLEAD_EMULATE": "v100=1"}
-    env["FAIRLEAD_PORT"] = str(own_server.port)
-    command = [sys.executable, "-m", "fairlead", "doctor", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stdout
-    levels = {finding["what"]: finding["level"] for finding in json.loads(done.stdout)["findings"]}
-    assert set(levels.values()) == {"ok"}
-    assert {"database", "disk", "server", "job library", "devices"} <= set(levels)
-    token = own_server.data / "admin.token"
-    token.chmod(0o644)
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    finally:
-        token.chmod(0o600)
-    assert done.returncode == 1
-    (wrong,) = [
-        finding for finding in json.loads(done.stdout)["findings"] if finding["level"] == "wrong"
-    ]
-    assert wrong["fix"] == f"chmod 600 {token}"
 
 
 def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServer) -> None:
@@ -119,14 +94,3 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     assert [one["id"] for one in json_output(own_server, "nodes")] == ["v100-0"]
     with pytest.raises(ServerError, match="may use no accelerator of the cluster"):
         client.submit(["sleep", "1"], workload="big", accelerators=["k80"])
-
-
-def test_a_port_that_is_taken_is_one_clear_line(
-    server: LiveServer, own_server: LiveServer
-) -> None:
-    refused = own_server.cli(
-        "serve", "--data", own_server.data, "--port", server.port, "--emulate", "v100=1"
-    )
-    assert refused.returncode == 1
-    assert refused.stderr.count("\n") == 1
-    assert f"cannot listen on 127.0.0.1:{server.port}" in refused.stderr
