@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from fairlead.core.queries import JobState, Queries
 from fairlead.model import commands as cmd
@@ -79,9 +80,9 @@ class JobCounters:
             "leases": {str(lease): job_id for lease, job_id in self._job_of_lease.items()},
         }
 
-    def restore(self, saved: Mapping[str, dict[str, dict[str, object]]]) -> None:
+    def restore(self, saved: Mapping[str, dict[str, Any]]) -> None:
         """Take the counts that ``saved`` returned."""
         for job_id, counts in saved["tally"].items():
-            values = {**counts, "accelerators": tuple(counts["accelerators"])}  # type: ignore[arg-type]
-            self.tally[job_id] = JobCounts(**values)  # type: ignore[arg-type]  # saved field by field
+            values = {**counts, "accelerators": tuple(counts["accelerators"])}
+            self.tally[job_id] = JobCounts(**values)
         self._job_of_lease = {int(lease): str(job) for lease, job in saved["leases"].items()}

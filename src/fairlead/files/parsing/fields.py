@@ -33,9 +33,9 @@ def number(value: object) -> float:
         # float() also accepts 1_000 and digits of other scripts, which are mistakes in a trace.
         if "_" in value or not value.isascii():
             raise _unreadable(value)
-    elif type(value) in (int, float):
+    elif isinstance(value, int | float) and not isinstance(value, bool):
         try:
-            result = float(value)  # type: ignore[arg-type]  # mypy does not narrow by "in"
+            result = float(value)
         except OverflowError:
             result = math.inf
     else:

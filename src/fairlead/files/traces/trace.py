@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fairlead.files.parsing import strict_json
 from fairlead.files.parsing.fields import (
@@ -95,14 +95,14 @@ def parse_trace(text: SourceText) -> Trace:
     return by_arrival(jobs, lines, text.name)
 
 
-def _job(fields: dict[str, object]) -> Job:
+def _job(fields: dict[str, Any]) -> Job:
     if not fields.keys() >= _REQUIRED_FIELDS:
         column = next(c for c in REQUIRED if _COLUMNS[c][0] not in fields)
         raise InputError("missing", fix="expected a value", field=column)
     listed = fields.get("accelerators")
     if listed:
-        fields["accelerators"], fields["gangs"] = parse_accelerators(listed)  # type: ignore[arg-type]
-    return Job(**fields)  # type: ignore[arg-type]  # each column's reader returns the field's type
+        fields["accelerators"], fields["gangs"] = parse_accelerators(listed)
+    return Job(**fields)
 
 
 def _csv_rows(text: SourceText) -> Iterator[tuple[int, dict[str, object]]]:

@@ -116,13 +116,13 @@ def _unwrap(hint: Any) -> tuple[type, list[object]]:
     return (Mapping if origin is Mapping else origin or hint), []
 
 
-def _is_within(value: float, limits: Interval) -> bool:
+def _is_within(value: Any, limits: Interval) -> bool:
     # Every comparison with NaN is false, so NaN is outside all limits.
     return bool(
-        (limits.ge is None or value >= limits.ge)  # type: ignore[operator]  # SupportsGe[Any]
-        and (limits.gt is None or value > limits.gt)  # type: ignore[operator]  # SupportsGt[Any]
-        and (limits.le is None or value <= limits.le)  # type: ignore[operator]  # SupportsLe[Any]
-        and (limits.lt is None or value < limits.lt)  # type: ignore[operator]  # SupportsLt[Any]
+        (limits.ge is None or value >= limits.ge)
+        and (limits.gt is None or value > limits.gt)
+        and (limits.le is None or value <= limits.le)
+        and (limits.lt is None or value < limits.lt)
     )
 
 
