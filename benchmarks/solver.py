@@ -7,7 +7,8 @@ Times whole calls, as a user would make them:
 - "all levels": ``solve_max_min(problem)``, the full lexicographic order that the policies use,
   with merging and the tie rule; its ratio also refers to cvxpy's time for the first level.
 
-Certificates are recomputed outside the timed part. Limits are read from ranges.toml; a broken
+Times are process CPU, the best of several calls; certificates are recomputed outside the timed
+part. Limits are read from ranges.toml; a broken
 one makes the exit status 1.
 
     python -m benchmarks.solver [--quick] [--json]
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import cvxpy
@@ -38,6 +39,7 @@ cp: Any = cvxpy  # its types are incomplete
 
 LOADS = {"heavy": 2.0, "balanced": 1.0, "light": 0.5}
 DEVICES = np.array([36.0, 36.0, 36.0])
+MERGED_SEEDS = (104, 0, 1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,9 @@ def instance(classes: int, width: int, load: float, seed: int) -> MaxMinProblem:
 def best_ms(call: Callable[[], Any], repeats: int) -> float:
     times = []
     for _ in range(repeats):
-        start = perf_counter()
+        start = process_time()
         call()
-        times.append(perf_counter() - start)
+        times.append(process_time() - start)
     return 1e3 * min(times)
 
 
@@ -98,15 +100,26 @@ def distinct(classes: int, width: int, load: str, *, peer: bool, repeats: int) -
 
 
 def merged(load: str, repeats: int) -> list[Row]:
-    """Measure the allocation of 100,000 jobs of 104 profiles by the policy."""
-    profiles_problem = instance(104, 3, 1.0, seed=104)
-    profile_of = np.random.default_rng(1).integers(0, 104, 100_000)
-    devices = int(profiles_problem.size[profile_of].sum() / LOADS[load] / 3)
-    snap = crowd(profiles_problem, profile_of, devices)
-    ms = best_ms(lambda: MaxMin().allocate(snap), repeats)
-    allocation = MaxMin().allocate(snap)
-    assert allocation.prove is not None
-    return [Row("100000 jobs, 104 classes", load, ms, None, allocation.prove().gap)]
+    """Measure the allocation of 100,000 jobs of 104 profiles by the policy.
+
+    Times differ severalfold between seeds, mostly by whether guessed prices lead to the answer:
+    besides the seed that has been measured from the beginning there is a median of several.
+    """
+    times, gaps = [], []
+    for seed in MERGED_SEEDS:
+        profiles_problem = instance(104, 3, 1.0, seed)
+        profile_of = np.random.default_rng(1).integers(0, 104, 100_000)
+        devices = int(profiles_problem.size[profile_of].sum() / LOADS[load] / 3)
+        snap = crowd(profiles_problem, profile_of, devices)
+        times.append(best_ms(partial(MaxMin().allocate, snap), repeats))
+        allocation = MaxMin().allocate(snap)
+        assert allocation.prove is not None
+        gaps.append(allocation.prove().gap)
+    case, median = "100000 jobs, 104 classes", float(np.median(times))
+    return [
+        Row(case, load, times[0], None, gaps[0]),
+        Row(f"{case}, {len(times)} seeds", load, median, None, max(gaps)),
+    ]
 
 
 def crowd(profiles_problem: MaxMinProblem, profile_of: IntArray, devices: int) -> Snapshot:
@@ -152,9 +165,9 @@ def warm(members: int, steps: int) -> Row:
         here = np.flatnonzero(count)
         problem = MaxMinProblem(gain[here], size[here], count[here], DEVICES)
         keys = here.tolist()
-        start = perf_counter()
+        start = process_time()
         answer = solver.solve(problem, keys)
-        spent += perf_counter() - start
+        spent += process_time() - start
         if step % 50 == 0:
             gap = max(gap, answer.certificate.gap)
     return Row("26 classes, warm", f"{members} members", 1e3 * spent / steps, None, gap)

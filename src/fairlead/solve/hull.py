@@ -36,10 +36,12 @@ class Hulls:
     def __init__(self, gain: FloatArray) -> None:
         self._gain = gain  # resources × classes
         self._pairs = [(a, b) for b in range(len(gain)) for a in range(-1, b)]
-        rise = np.stack([gain[b] - (gain[a] if a >= 0 else 0.0) for a, b in self._pairs])
+        low, high = np.array(self._pairs).T
+        bottom, top = gain[low], gain[high]
+        bottom[low < 0] = 0.0
+        rise = top - bottom
         # A pair of equal gains spans nothing, and one with a zero gain what the origin spans.
-        empty = np.stack([(gain[b] <= 0) | (a >= 0) & (gain[a] <= 0) for a, b in self._pairs])
-        empty |= rise == 0
+        empty = (top <= 0) | (bottom <= 0) & (low >= 0)[:, None] | (rise == 0)
         self._inverse = np.divide(1.0, rise, out=np.zeros_like(rise), where=~empty)
         self._empty: BoolArray = np.logical_or.reduce(empty, axis=1)
         # Codes are floats where they are chosen by np.where, which is slow on small integers.
@@ -107,3 +109,46 @@ class Hulls:
             code = np.where(better, self._code[number, part], code)
             np.minimum(cost, value, out=cost)
         return cost, slope, code
+
+
+class CostCurves:
+    """The cost of every level at fixed prices: each class's hull as the greatest of its lines.
+
+    Building it costs about as much as one search for segments, and each look at other levels
+    far less.
+    """
+
+    def __init__(self, gain: FloatArray, worth: FloatArray) -> None:
+        width, classes = gain.shape
+        shape = (width, classes)
+        self._from, self._cost, self._slope = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        index, at, paid = np.arange(classes), np.zeros(classes), np.zeros(classes)
+        # From the origin on, the next corner is where the slope is least.
+        for edge in range(width):
+            ahead = gain - at
+            slope = np.divide(worth - paid, ahead, out=np.full(shape, np.inf), where=ahead > 0)
+            corner = slope.argmin(axis=0)
+            least = slope[corner, index]
+            done = least == np.inf
+            if edge and done.all():
+                self._from, self._cost = self._from[:edge], self._cost[:edge]
+                self._slope = self._slope[:edge]
+                break
+            last = max(edge - 1, 0)
+            self._from[edge] = np.where(done, self._from[last], at)
+            self._cost[edge] = np.where(done, self._cost[last], paid)
+            self._slope[edge] = np.where(done, self._slope[last], least)
+            at = np.where(done, at, gain[corner, index])
+            paid = np.where(done, paid, worth[corner, index])
+
+    def cost(self, level: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return classes → cost of a level up to the cap, and its slope, steeper at a corner."""
+        cost: FloatArray = self._cost[0] + self._slope[0] * (level - self._from[0])
+        slope = self._slope[0]
+        for start, paid, steeper in zip(
+            self._from[1:], self._cost[1:], self._slope[1:], strict=True
+        ):
+            value = paid + steeper * (level - start)
+            slope = np.where(value >= cost, steeper, slope)
+            cost = np.maximum(cost, value)
+        return cost, slope

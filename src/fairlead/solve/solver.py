@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.errors import SolveError
 from fairlead.solve.classes import merge
 from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.filling import Filling, FillingStage, fill
@@ -208,9 +209,23 @@ class _WarmProgram:
             fitting = table.first_guess(count, capacity)
             guess = (min((fitting, *guess[:1])), *guess[1:])
         state = Filling(self._program, table, count, capacity, free, np.zeros(len(count)))
-        total, stages = fill(state, self._loose, guess)
+        try:
+            total, stages = fill(state, self._loose, guess)
+        except SolveError:
+            return self._fill_anew(count, capacity)
         self._guess = tuple(stage.t for stage in stages)
         return total, stages
+
+    def _fill_anew(
+        self, count: FloatArray, capacity: FloatArray
+    ) -> tuple[FloatArray, list[FillingStage]]:
+        """Fill by prices and small programs, since simplex lost its way, and forget its basis."""
+        self._program = StageProgram(capacity)
+        self._program.add(self._table.gain, self._size)
+        self._guess = ()
+        share, stages = fill_many_classes(self._table, count, capacity, few=0)
+        problem = MaxMinProblem(self._table.gain, self._size, count, capacity)
+        return feasible(problem, share) * count[:, None], stages
 
 
 def _all_at_caps(table: ClassTable, count: FloatArray) -> list[FillingStage]:

@@ -66,6 +66,7 @@ class TreePath:
             np.add.at(whole, tree.parent[nodes], whole[nodes])
         self._cap = whole
         self._siblings = [_TreeLevel(tree, nodes, whole) for nodes in self._layers[1:]]
+        self._last = (-1.0, np.zeros(0), np.zeros(0))  # theta, levels and rates asked for last
 
     @property
     def top(self) -> float:
@@ -75,16 +76,17 @@ class TreePath:
 
     def level(self, theta: float) -> FloatArray:
         """Return classes → level of a member at ``theta``."""
-        water = np.zeros(len(self._cap))
-        for nodes in self._layers[:1]:
-            water[nodes] = np.minimum(self._tree.weight[nodes] * theta, self._cap[nodes])
-        for group in self._siblings:
-            group.distribute(water)
-        level: FloatArray = water[self._tree.tenants :] / self._tree.members
-        return level
+        return self._at(theta)[1]
 
     def rate(self, theta: float) -> FloatArray:
         """Return classes → growth of a member's level just above ``theta``."""
+        return self._at(theta)[2]
+
+    def _at(self, theta: float) -> tuple[float, FloatArray, FloatArray]:
+        """Return theta, levels and rates; climbs ask for both at one theta."""
+        last = self._last
+        if last[0] == theta:
+            return last
         water, rate = np.zeros(len(self._cap)), np.zeros(len(self._cap))
         for nodes in self._layers[:1]:
             want = self._tree.weight[nodes] * theta
@@ -92,8 +94,9 @@ class TreePath:
             rate[nodes] = np.where(want < self._cap[nodes], self._tree.weight[nodes], 0.0)
         for group in self._siblings:
             group.distribute(water, rate)
-        per_member: FloatArray = rate[self._tree.tenants :] / self._tree.members
-        return per_member
+        first, members = self._tree.tenants, self._tree.members
+        self._last = last = (theta, water[first:] / members, rate[first:] / members)
+        return last
 
     def within(self, cap: FloatArray) -> "TreePath":
         """Return the path of the same tree with these caps of its classes."""
@@ -124,21 +127,36 @@ class _TreeLevel:
         self._weight_on = after - beyond[self._group]  # of the child and those after it
         # Water of the parent at which a fair child is full.
         self._full_at = self._before + key[order] * self._weight_on
-        self._whole = cap[self._parent[self._start]]
+        self._whole = cap[self._parent]
+        self._all_fifo, self._all_fair = bool(fifo.all()), not fifo.any()
 
-    def distribute(self, water: FloatArray, rate: FloatArray | None = None) -> None:
+    def distribute(self, water: FloatArray, rate: FloatArray) -> None:
         """Distribute the parents' water, and the rates at which it rises, to these nodes."""
-        group, cap = self._group, self._cap
         have = water[self._parent]
-        done = have >= self._whole[group]
+        if self._all_fifo:
+            level, share = self._queue(have)
+        elif self._all_fair:
+            level, share = self._fair(have)
+        else:
+            queued, served = self._queue(have)
+            level, share = self._fair(have)
+            level = np.where(self._fifo, queued, level)
+            share = np.where(self._fifo, served, share)
+        done = have >= self._whole
+        water[self._nodes] = np.where(done, self._cap, level)
+        rate[self._nodes] = np.where(done, 0.0, share * rate[self._parent])
+
+    def _fair(self, have: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the children's water by weight, and their parts of its rise."""
         full = self._full_at <= have
         count = np.add.reduceat(full, self._start, dtype=np.int64)
-        turn = np.minimum(self._start + count, self._last)[group]  # the first that is not full
+        turn = np.minimum(self._start + count, self._last)[self._group]  # the first not full
         slope = self._weight / self._weight_on[turn]
-        fair = np.where(full, cap, np.minimum(cap, slope * (have - self._before[turn])))
-        queue = np.minimum(np.maximum(have - self._before, 0.0), cap)
-        water[self._nodes] = np.where(done, cap, np.where(self._fifo, queue, fair))
-        if rate is not None:
-            served = (self._before <= have) & (have < self._before + cap)
-            share = np.where(self._fifo, served, np.where(full, 0.0, slope))
-            rate[self._nodes] = np.where(done, 0.0, share * rate[self._parent])
+        level = np.minimum(self._cap, slope * (have - self._before[turn]))
+        return np.where(full, self._cap, level), np.where(full, 0.0, slope)
+
+    def _queue(self, have: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the children's water in order of arrival, and their parts of its rise."""
+        ahead = have - self._before
+        served = (ahead >= 0.0) & (have < self._before + self._cap)
+        return np.minimum(np.maximum(ahead, 0.0), self._cap), served.astype(np.float64)

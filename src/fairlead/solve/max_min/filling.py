@@ -110,14 +110,14 @@ def fill_stage(state: Filling, guess: float) -> tuple[FillingStage, Vertex]:
         held, follows, top = state.level * (1 - slack), free, 0.0
         if search.theta >= table.least_cap:
             follows = free & (cap > search.theta)
-            held = np.where(free & ~follows, cap, held)
+            held = np.where(free & ~follows, cap * (1 - max(slack - _MIN_SLACK, 0.0)), held)
             top = float(cap[free & ~follows].max(initial=0.0))
         vertex = state.program.maximise_level(state.count, held, follows, table.ceiling)
         if vertex is None or vertex.t < top * (1 - CAP_TOLERANCE):
-            if top == 0.0:
-                if slack > CAP_TOLERANCE or not state.level.any():
+            if top <= search.low:
+                if slack > CAP_TOLERANCE or not held.any():
                     break
-                # Frozen levels are known up to rounding; held exactly they may just not fit.
+                # Levels reached are known up to rounding; held exactly they may just not fit.
                 slack *= 10
                 continue
             # Holding the greatest of these caps is too much, so the water stays below it.
@@ -148,26 +148,26 @@ class _LevelSearch:
 
     def __init__(self, guess: float) -> None:
         self.theta = guess
-        self._low, self._high = 0.0, np.inf  # the level lies between
+        self.low, self._high = 0.0, np.inf  # reached, and too high: the level lies between
         self._stride = 0
 
     def ascend(self, caps: FloatArray, reached: float) -> None:
         """Look above ``reached``: past more caps each time, halfway if a bound is known."""
-        self._low = max(self._low, reached)
+        self.low = max(self.low, reached)
         between = self._between(caps)
         index = len(between) // 2 if self._high < np.inf else self._stride - 1
         self._stride = 2 * self._stride or 1
         at_low = index < 0 or not len(between)
-        self.theta = self._low if at_low else float(between[min(index, len(between) - 1)])
+        self.theta = self.low if at_low else float(between[min(index, len(between) - 1)])
 
     def descend(self, caps: FloatArray, top: float, reached: float) -> None:
         """Look below the cap ``top``; just at ``reached``, if something above was reached."""
         self._high = min(self._high, top)
-        if reached > self._low:
-            self.theta = self._low = reached
+        if reached > self.low:
+            self.theta = self.low = reached
             return
         between = self._between(caps)
-        self.theta = float(between[len(between) // 2]) if len(between) else self._low
+        self.theta = float(between[len(between) // 2]) if len(between) else self.low
 
     def _between(self, caps: FloatArray) -> FloatArray:
-        return np.sort(caps[(caps > self._low) & (caps < self._high)])
+        return np.sort(caps[(caps > self.low) & (caps < self._high)])

@@ -7,7 +7,8 @@ With class totals y_kj = n_k x_kj the program of one stage is
                   Σ_j y_kj <= n_k,   Σ_k size_k y_kj <= capacity_j,   y >= 0,
 
 so that a change of a class's count touches one coefficient and one bound, and HiGHS starts
-from its last basis.
+from its last basis. HiGHS's tolerances are absolute, so members are counted in units that keep
+y moderate: with thousands of members a class they would be below the rounding of y.
 """
 
 import math
@@ -24,6 +25,9 @@ from fairlead.solve.linear import INFINITY, new_highs, rerun_highs
 _NONE = np.zeros(0, np.int32)
 # Levels are known up to rounding; all of them held exactly may just not fit.
 _SLACKS = (1e-12, 1e-10, 1e-9, 1e-7)
+# Members of a class, on average, up to which they are counted one by one.
+_MAX_MEMBERS = 16.0
+_FITS = 1e-11  # relative: held levels fit
 
 
 @dataclass(slots=True)
@@ -54,6 +58,9 @@ class StageProgram:
             np.zeros(0),
         )
         self._highs.addCol(0.0, 0.0, INFINITY, 0, _NONE, np.zeros(0))
+        self._capacity = capacity
+        self._slope = np.zeros(self.width)  # what members outside use more per unit of t
+        self._unit = 1.0  # members are counted in this unit, a power of two
         self._objective = 0.0
         self._ceiling = INFINITY
         self._members = 0.0
@@ -94,16 +101,31 @@ class StageProgram:
 
     def set_capacity(self, capacity: FloatArray) -> None:
         """Change the capacities of the resources."""
+        self._capacity = capacity
         rows = np.arange(self.width, dtype=np.int32)
         none = np.full(self.width, -INFINITY)
-        self._highs.changeRowsBounds(self.width, rows, none, capacity)
+        self._highs.changeRowsBounds(self.width, rows, none, capacity / self._unit)
 
     def set_outside_use(self, room: FloatArray, slope: FloatArray, members: float) -> None:
         """Account for members outside the program, which leave ``room - slope · t``."""
         self.set_capacity(room)
         self._members = members
-        for j, value in enumerate(slope.tolist()):
+        self._set_slope(slope)
+
+    def _set_slope(self, slope: FloatArray) -> None:
+        self._slope = slope
+        for j, value in enumerate((slope / self._unit).tolist()):
             self._highs.changeCoeff(j, 0, value)
+
+    def _choose_unit(self, count: FloatArray) -> None:
+        """Count members in a unit that keeps their mean number in a class moderate."""
+        mean = float(count.sum()) / max(int(np.count_nonzero(count)), 1)
+        unit = 2.0 ** math.frexp(mean / _MAX_MEMBERS)[1] if mean > _MAX_MEMBERS else 1.0
+        if unit == self._unit:
+            return
+        self._unit = unit
+        self.set_capacity(self._capacity)
+        self._set_slope(self._slope)
 
     def maximise_level(
         self,
@@ -117,18 +139,40 @@ class StageProgram:
         ``held`` is the level of each class that does not follow the water (0: none). In general
         a class is to reach ``held + follows · t``.
         """
+        self._choose_unit(count)
         water = count * follows
         self._sync(count, water, count * held)
         # A power of two near the number of members keeps duals near 1 and rarely changes.
         members = float(water.sum()) + self._members
-        objective = -(2.0 ** math.frexp(max(members, 1.0))[1])
+        objective = -(2.0 ** math.frexp(max(members, 1.0))[1]) / self._unit
         if objective != self._objective:
             self._objective = objective
             self._highs.changeColCost(0, objective)
         if ceiling != self._ceiling:
             self._ceiling = ceiling
             self._highs.changeColBounds(0, 0.0, ceiling)
-        return self._vertex() if self._optimal() else None
+        status = rerun_highs(self._highs)
+        if status == highspy.HighsModelStatus.kOptimal:
+            return self._vertex()
+        if status != highspy.HighsModelStatus.kInfeasible and self._fits(count, held):
+            name = self._highs.modelStatusToString(status).lower()
+            raise SolveError("a stage was not solved", status=name, n_classes=self.size)
+        return None
+
+    def _fits(self, count: FloatArray, held: FloatArray) -> bool:
+        """Return whether the held levels fit, by a program that always has an optimum.
+
+        HiGHS sometimes stops at an infeasible program without a proof that it is infeasible.
+        """
+        if self._slope.any():
+            return True  # members outside depend on t, so nothing is proved
+        self._ceiling = 1.0
+        self._highs.changeColBounds(0, 0.0, 1.0)
+        self._sync(count, count * held, np.zeros(self.size))
+        if rerun_highs(self._highs) != highspy.HighsModelStatus.kOptimal:
+            return True
+        scale = float(self._highs.getSolution().col_value[0])
+        return scale >= 1.0 - _FITS
 
     def least_cost(
         self, count: FloatArray, level: FloatArray, cost: FloatArray, t: float = 0.0
@@ -136,6 +180,7 @@ class StageProgram:
         """Return the vertex that keeps every level, and t, at the least Σ cost · y."""
         self._ceiling = -1.0
         self._highs.changeColBounds(0, t, t)
+        self._choose_unit(count)
         columns = np.arange(1 + cost.size, dtype=np.int32)
         self._highs.changeColsCost(len(columns), columns, np.append(0.0, cost.ravel()))
         for slack in _SLACKS:
@@ -169,6 +214,7 @@ class StageProgram:
 
     def _sync(self, count: FloatArray, water: FloatArray, floor: FloatArray) -> None:
         highs, first = self._highs, self.width
+        count, water, floor = count / self._unit, water / self._unit, floor / self._unit
         for k in (water != self._water).nonzero()[0].tolist():
             highs.changeCoeff(first + 2 * k, 0, -float(water[k]))
         self._water = water
@@ -183,16 +229,6 @@ class StageProgram:
             index = (first + 1 + 2 * rows).astype(np.int32)
             highs.changeRowsBounds(len(rows), index, np.full(len(rows), -INFINITY), count[rows])
 
-    def _optimal(self) -> bool:
-        """Solve the program; return whether it has an optimum or is infeasible."""
-        status = rerun_highs(self._highs)
-        if status == highspy.HighsModelStatus.kOptimal:
-            return True
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return False
-        name = self._highs.modelStatusToString(status).lower()
-        raise SolveError("a stage was not solved", status=name, n_classes=self.size)
-
     def _vertex(self) -> Vertex:
         solution: Any = self._highs.getSolution()
         value = np.array(solution.col_value)
@@ -200,7 +236,7 @@ class StageProgram:
         rows = dual[: len(value) - 1 : -1]
         return Vertex(
             t=float(value[0]),
-            total=value[1:].reshape(self.size, self.width),
+            total=value[1:].reshape(self.size, self.width) * self._unit,
             prices=np.maximum(-rows[: self.width], 0.0),
             level_price=rows[self.width :: 2],
             dual=dual,

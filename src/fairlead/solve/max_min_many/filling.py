@@ -5,6 +5,8 @@ what remains is a problem of the same kind with fewer classes, the unpriced reso
 the frozen classes leave of these.
 """
 
+from contextlib import suppress
+
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
@@ -48,7 +50,8 @@ def fill_many_classes(
             classes = StageClasses(
                 np.ascontiguousarray(rest.gain.T), rest.size, count[index], room
             )
-            stage = solve_stage_many(classes, rest.cost, now.held())
+            with suppress(SolveError, np.linalg.LinAlgError):
+                stage = solve_stage_many(classes, rest.cost, now.held())
         if stage is None:
             if len(index) > _MAX_SIMPLEX_CLASSES:
                 why = "too many marginal classes"

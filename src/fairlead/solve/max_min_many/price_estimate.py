@@ -16,6 +16,7 @@ from fairlead.solve.max_min_many.pricing import StageClasses, spread_indices
 # Sample size and tolerance of the interior point; the next row where the last did not suffice.
 # A rough answer comes first: its response is smooth, a fine one's is that of marginal classes.
 _ATTEMPTS = ((256, 0.1), (1024, 0.03), (4096, 0.01))
+_ATTEMPTS_FROM_LEVEL = ((256, 0.05), *_ATTEMPTS[1:])
 _ROUGH_TOLERANCE = 0.03
 _AFFORDABLE_TOLERANCE = 2e-3
 _TINY_SAMPLE = 32
@@ -25,13 +26,19 @@ _MAX_IMBALANCE = 50  # classes in the wrong place that the exact program soon co
 _MAX_CORRECTIONS = 12
 
 
-def estimate(classes: StageClasses) -> tuple[float, FloatArray]:
-    """Return an estimate of the stage's level and prices."""
+def estimate(classes: StageClasses, water: float | None = None) -> tuple[float, FloatArray]:
+    """Return an estimate of the stage's level and prices.
+
+    ``water`` says from which level on classes surely rise, where the caller knows it.
+    """
     population, width = len(classes.size), len(classes.gain)
     t, prices, least = 0.0, np.zeros(0), np.inf
-    for wanted, tolerance in _ATTEMPTS:
+    for wanted, tolerance in _ATTEMPTS if water is None else _ATTEMPTS_FROM_LEVEL:
         part = classes.sample(spread_indices(population, wanted * max(1, width // 3)))
-        water = _level_upper_bound(part) if least == np.inf else _affordable_level(part, prices)
+        if least < np.inf:
+            water = _affordable_level(part, prices)
+        elif water is None:
+            water = _level_upper_bound(part)
         guess = _from_sample(part, water, tolerance)
         # Most of the correction is done on parts, where it costs little.
         for part_size in (population // 64, population // 8):
@@ -43,6 +50,13 @@ def estimate(classes: StageClasses) -> tuple[float, FloatArray]:
         if least < max(_GOOD, _MAX_IMBALANCE / population):
             break
     return t, prices
+
+
+def sample_prices(classes: StageClasses, water: float) -> FloatArray:
+    """Return rough prices from a sample alone; classes with a cap above ``water`` rise."""
+    wanted, tolerance = _ATTEMPTS[0]
+    chosen = spread_indices(len(classes.size), wanted * max(1, len(classes.gain) // 3))
+    return np.maximum(_from_sample(classes.sample(chosen), water, tolerance).prices, 0.0)
 
 
 def rough_prices(classes: StageClasses) -> tuple[float, FloatArray]:

@@ -8,7 +8,7 @@ is Newton's step of the climb, and its certificate.
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.solve.hull import Hulls, Segments
+from fairlead.solve.hull import CostCurves, Hulls, Segments
 from fairlead.solve.paths.path import Path
 
 _MAX_STEPS = 200
@@ -41,17 +41,23 @@ class ClimbingClasses:
         """Return the cheapest ways to these levels."""
         return self._hulls.segments_at(level, prices[:, None] * self.size, careful=True)
 
-    def greatest(self, prices: FloatArray, budget: float, low: float, high: float) -> float:
+    def greatest(
+        self, prices: FloatArray, budget: float, low: float, high: float, excess: float = 0.0
+    ) -> float:
         """Return the greatest theta in [low, high] whose levels cost no more than ``budget``.
 
         Levels grow in pieces, neither convex nor concave: Newton's steps, halving where they
         leave the bracket. The result is right up to rounding, and ``low`` is taken to be paid.
+        With an ``excess`` it may be a greater theta, whose levels cost that part more.
         """
         at, paid = high, _PAID * budget
+        curves = self._curves(prices)
         for _ in range(_MAX_STEPS):
-            over, incline = self._over(at, prices, budget)
+            over, incline = self._over(at, curves, budget)
             if over > paid:
                 high = at
+                if over <= excess * budget:
+                    return high
             elif at == high:
                 return at
             else:
@@ -59,7 +65,7 @@ class ClimbingClasses:
                 if over > -paid:
                     # The budget is spent here, but what comes next may cost nothing for a while.
                     next_to = at + _NEXT * at
-                    if next_to >= high or self._over(next_to, prices, budget)[0] > paid:
+                    if next_to >= high or self._over(next_to, curves, budget)[0] > paid:
                         return at
                     low = next_to
             step = at - over / incline if incline > 0 else low
@@ -72,8 +78,15 @@ class ClimbingClasses:
             at = step
         return high
 
-    def _over(self, theta: float, prices: FloatArray, budget: float) -> tuple[float, float]:
+    def affords(self, prices: FloatArray, budget: float, theta: float) -> bool:
+        """Return whether the levels at ``theta`` cost no more than ``budget``."""
+        return self._over(theta, self._curves(prices), budget)[0] <= _PAID * budget
+
+    def _curves(self, prices: FloatArray) -> CostCurves:
+        return CostCurves(self.gain, prices[:, None] * self.size)
+
+    def _over(self, theta: float, curves: CostCurves, budget: float) -> tuple[float, float]:
         """Return by how much the levels at ``theta`` cost more, and how fast that grows."""
-        way = self.ways(self.level(theta), prices)
-        over = float((self.count * way.cost).sum()) - budget
-        return over, float((self.count * way.slope * self.rate(theta)).sum())
+        cost, slope = curves.cost(self.level(theta))
+        over = float((self.count * cost).sum()) - budget
+        return over, float((self.count * slope * self.rate(theta)).sum())

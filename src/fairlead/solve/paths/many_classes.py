@@ -21,10 +21,10 @@ from fairlead.solve.hull import ByteArray, Hulls
 from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min_many.filling_state import FillingProgress
-from fairlead.solve.max_min_many.price_estimate import estimate
-from fairlead.solve.max_min_many.pricing import StageClasses, select_rows
+from fairlead.solve.max_min_many.pricing import select_rows
 from fairlead.solve.max_min_many.stage import FlexibleClasses
 from fairlead.solve.paths.bound import ClimbingClasses
+from fairlead.solve.paths.end_estimate import estimate_end
 from fairlead.solve.paths.few_classes import STOP_TOLERANCE, priced_resources
 from fairlead.solve.paths.path import Path
 
@@ -158,27 +158,8 @@ class _ClimbStageSolver:
         self.devices = climbing.count * climbing.size
         self.low = self.back = low
         self._lookahead_step = _AHEAD
-        self.bound, self.prices = self._start(low)
+        self.bound, self.prices = estimate_end(climbing, self.usable, room, self.budget, low)
         self.theta = self.bound
-
-    def _start(self, low: float) -> tuple[float, FloatArray]:
-        """Return the estimated prices of the stage's end, and the theta to which they lead."""
-        climbing, top = self.climbing, self.climbing.path.top
-        prices = self.usable.astype(np.float64)
-        theta = climbing.greatest(prices, self.budget(prices), low, top)
-        for _ in range(3):
-            level = climbing.level(theta)
-            up = np.flatnonzero(level > 1e-9 * climbing.cap)
-            if not len(up):
-                break
-            scaled = np.ascontiguousarray(climbing.gain[:, up] / level[up])
-            classes = StageClasses(scaled, climbing.size[up], climbing.count[up], self.room)
-            last = theta
-            prices = estimate(classes)[1]
-            theta = climbing.greatest(prices, self.budget(prices), low, theta)
-            if theta > 0.9 * last:
-                break
-        return theta, prices
 
     def budget(self, prices: FloatArray) -> float:
         """Return what all capacity is worth beyond the held classes' cheapest ways."""
@@ -261,9 +242,8 @@ class _ClimbStageSolver:
             self.theta, self.back = top, np.inf
             self._take(top, stand.low, stand.high)
             return None
-        beyond = self.theta * (1 + 1e3 * STOP_TOLERANCE)
-        bound = climbing.greatest(prices, self.budget(prices), self.theta, beyond)
-        if bound > self.theta * (1 + STOP_TOLERANCE):
+        beyond = self.theta * (1 + STOP_TOLERANCE)
+        if climbing.affords(prices, self.budget(prices), beyond):
             # A kink of the path stopped the program, not the resources: look beyond it.
             if self.back == np.inf:
                 self._lookahead_step *= 10.0
