@@ -4,6 +4,7 @@ ENGINE ?= local
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
+TORCH := $(VENV)/.torch
 
 .PHONY: help setup demo test lint bench soak docs cluster-tools clean
 
@@ -21,6 +22,11 @@ $(STAMP): pyproject.toml hatch_build.py src/fairlead/_compiled.c
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
+# Only the tests train with PyTorch.
+$(TORCH): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group torch
+	@touch $@
+
 demo: setup  ## compare policies in a report, then run a small live cluster
 	$(BIN)/fairlead compare --policies max-min,max-min:agnostic,fifo,isolated \
 		--kind continuous-multiple --loads 2,2.5,3 --seeds 2 --jobs 150 --tenants 3 \
@@ -35,7 +41,7 @@ lint: setup  ## style, language, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint docs cluster-tools  ## everything CI checks
+test: lint docs cluster-tools $(TORCH)  ## everything CI checks
 	$(BIN)/python -m pytest -n 2
 
 cluster-tools:  ## as root on Debian: install Slurm and PostgreSQL for the tests, where missing

@@ -6,6 +6,7 @@ Uses the standard library only, so that the job library can import it.
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from fairlead.untrusted_file import give_to_directory_owner
 
@@ -30,9 +31,9 @@ def replace_file(
     owner. ``before_rename`` is called once the new content is complete.
     """
     target = os.fspath(path)
-    temporary = f"{target}.{os.getpid()}.tmp"
+    temporary = _temporary_name(target)
     try:
-        with open(temporary, "wb", opener=lambda name, flags: _create(name, flags, mode)) as file:
+        with open(temporary, "wb", opener=partial(_create, mode)) as file:
             if for_directory_owner:
                 give_to_directory_owner(file.fileno(), os.path.dirname(target) or ".")
             for chunk in chunks:
@@ -67,11 +68,20 @@ def fsync_directory(directory: str) -> None:
         os.close(descriptor)
 
 
-def _create(name: str, flags: int, mode: int) -> int:
-    """Create a file; one that a crash has left there, or a link, is removed first."""
-    flags |= os.O_EXCL | os.O_NOFOLLOW
+def _temporary_name(target: str) -> str:
+    """Return the name of the temporary file; remove a file or a link that a crash left there.
+
+    Beside a directory, which only a hostile job makes, the name is one that no job can guess.
+    """
+    name = f"{target}.{os.getpid()}.tmp"
     try:
-        return os.open(name, flags, mode)
-    except FileExistsError:
         os.unlink(name)
-        return os.open(name, flags, mode)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return f"{target}.{os.getpid()}.{os.urandom(8).hex()}.tmp"
+    return name
+
+
+def _create(mode: int, name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_EXCL | os.O_NOFOLLOW, mode)

@@ -2,19 +2,91 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
 
-from fairlead.model.errors import UsageError
+from fairlead.model.errors import FairleadError, UsageError
+
+_KINDS = {"policies": "policy", "mechanisms": "mechanism", "engines": "engine"}
+"""group → a plug-in of it"""
+GROUPS = tuple(_KINDS)
+"""groups of plug-ins"""
+_REQUIRED = {
+    "policies": ("allocate",),
+    "mechanisms": ("initial", "plan"),
+    "engines": ("options", "runs_here", "open", "check"),
+}
+"""group → attributes of every plug-in"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlugIn:
+    """A policy, mechanism or engine, and the package that provides it."""
+
+    kind: str
+    name: str
+    package: str
+    """distribution and version"""
+    module: str
+    """module of the entry point"""
+    target: str = ""
+    """value of the entry point: ``module:attribute``"""
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it is a part of Fairlead."""
+        return self.module.partition(".")[0] == "fairlead"
+
+    @property
+    def label(self) -> str:
+        """Package and name, for metrics."""
+        return f"{self.package.partition(' ')[0]}:{self.name}"
+
+    def __str__(self) -> str:
+        origin = "" if self.built_in else f" of package {self.package!r}"
+        return f"{self.kind} {self.name!r}{origin}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BrokenPlugIn:
+    """A plug-in that cannot be used, and the reason."""
+
+    plug_in: PlugIn
+    reason: str
 
 
 @cache
 def available(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of ``fairlead.<group>`` by name, sorted."""
-    points = {point.name: point for point in entry_points(group=f"fairlead.{group}")}
+    """Return the entry points of ``fairlead.<group>`` by name, sorted; Fairlead's own come first.
+
+    Some of them may be broken.
+    """
+    installed = sorted(entry_points(group=f"fairlead.{group}"), key=_precedence, reverse=True)
+    points = {point.name: point for point in installed}
     return dict(sorted(points.items()))
+
+
+def plug_in(group: str, spec: str) -> PlugIn:
+    """Return the plug-in that ``spec`` names."""
+    name = spec.partition(":")[0]
+    return _describe(group, _find(group, name))
+
+
+def broken_plug_ins(group: str) -> Iterator[BrokenPlugIn]:
+    """Yield the plug-ins of a group that cannot be loaded or whose name is taken."""
+    chosen = available(group)
+    for point in sorted(entry_points(group=f"fairlead.{group}"), key=_precedence):
+        described, winner = _describe(group, point), chosen[point.name]
+        if winner != point:
+            taken = f"its name is taken by package {_describe(group, winner).package!r}"
+            yield BrokenPlugIn(described, taken)
+            continue
+        try:
+            _load_checked(group, point)
+        except (Exception, SystemExit) as error:
+            yield BrokenPlugIn(described, _reason(error))
 
 
 def create(group: str, spec: str, **preset: object) -> Any:
@@ -24,19 +96,79 @@ def create(group: str, spec: str, **preset: object) -> Any:
     fields are not options.
     """
     registered, options = load(group, spec)
-    return registered(**parse_options(spec, registered, options, preset), **preset)
+    values = parse_options(spec, registered, options, preset)
+    try:
+        return registered(**values, **preset)
+    except FairleadError:
+        raise
+    except Exception as error:
+        described = plug_in(group, spec)
+        if described.built_in:
+            raise
+        raise UsageError(f"{described} cannot be created: {_reason(error)}") from error
 
 
 def load(group: str, spec: str) -> tuple[Any, str]:
     """Return the object registered under the name in ``spec``, and the options after the name."""
     name, _, options = spec.partition(":")
+    return _load(group, _find(group, name)), options
+
+
+def _find(group: str, name: str) -> EntryPoint:
     points = available(group)
     if name not in points:
         raise UsageError(
-            f"{group[:-1] if group != 'policies' else 'policy'}: unknown name {name!r}:"
-            f" choose one of {', '.join(points)}"
+            f"{_KINDS[group]}: unknown name {name!r}: choose one of {', '.join(points)}"
         )
-    return points[name].load(), options
+    return points[name]
+
+
+def _load(group: str, point: EntryPoint) -> Any:
+    """Return the object of an entry point; raise UsageError that names a broken package."""
+    try:
+        return _load_checked(group, point)
+    except (Exception, SystemExit) as error:  # a plug-in's module may do anything
+        described = _describe(group, point)
+        raise UsageError(
+            f"{described}: entry point {described.target!r} cannot be used: {_reason(error)}:"
+            " update or uninstall the package"
+        ) from error
+
+
+def _load_checked(group: str, point: EntryPoint) -> Any:
+    loaded = point.load()
+    _check(group, loaded)
+    return loaded
+
+
+def _check(group: str, loaded: object) -> None:
+    """Raise TypeError unless an object has the attributes of its group's plug-ins."""
+    if group != "engines":
+        if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
+            raise TypeError(f"{loaded!r:.80} is not a dataclass")
+        get_type_hints(loaded)
+        if group == "mechanisms" and hasattr(loaded, "fluid"):
+            return
+    missing = [name for name in _REQUIRED[group] if not hasattr(loaded, name)]
+    if missing:
+        raise TypeError(f"{loaded!r:.80} has no {' and no '.join(missing)}")
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _describe(group: str, point: EntryPoint) -> PlugIn:
+    package = "an unknown package"
+    if point.dist is not None:
+        package = f"{point.dist.name} {point.dist.version}"
+    return PlugIn(_KINDS[group], point.name, package, point.module, point.value)
+
+
+def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
+    """Return the sort key by which the first of several plug-ins of a name wins."""
+    package = point.dist.name if point.dist is not None else ""
+    return point.module.partition(".")[0] != "fairlead", package, point.value
 
 
 def parse_options(

@@ -94,3 +94,46 @@ def give_to_directory_owner(descriptor: int, directory: Path) -> None:
     # A file with a second name may be another user's, linked into the directory.
     if made.st_uid == 0 != parent.st_uid and made.st_nlink == 1:
         os.fchown(descriptor, parent.st_uid, parent.st_gid)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory however deep a job has made it; follow no links.
+
+    Deeper directories are moved up, so that neither the depth of calls nor the number of open
+    files limits it. Root takes the directories from their owner, who can then add nothing.
+    """
+    top = _open_to_empty(path)
+    try:
+        while names := os.listdir(top):
+            for name in names:
+                _remove_entry(name, top)
+    finally:
+        os.close(top)
+    os.rmdir(path)
+
+
+def _remove_entry(name: str, top: int) -> None:
+    try:
+        os.unlink(name, dir_fd=top)
+        return
+    except IsADirectoryError:
+        inner = _open_to_empty(name, top)
+    try:
+        for child in os.listdir(inner):
+            try:
+                os.unlink(child, dir_fd=inner)
+            except IsADirectoryError:
+                up = f".{os.urandom(8).hex()}"
+                os.rename(child, up, src_dir_fd=inner, dst_dir_fd=top)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=top)
+
+
+def _open_to_empty(path: Path, parent: int | None = None) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    directory = os.open(path, flags, dir_fd=parent)
+    if os.geteuid() == 0:
+        os.fchown(directory, 0, 0)
+        os.fchmod(directory, 0o700)
+    return directory

@@ -1,11 +1,17 @@
 """A job that ignores the stop signal during a long grace: a forced cancellation kills it."""
 
+import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
+
+from fairlead import failpoints
+from fairlead.client import ServerError
+from fairlead.store import Store
 
 STUBBORN = """
 import signal, time
@@ -48,3 +54,39 @@ def _wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+def test_a_forced_cancellation_survives_the_death_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashes = tmp_path / "crashes"
+    crashes.mkdir()
+    monkeypatch.setenv(failpoints.VARIABLE, str(crashes))
+    server = LiveServer(tmp_path, devices="v100=1").start()
+    try:
+        script = server.root / "stubborn.py"
+        script.write_text(STUBBORN)
+        assert not server.cli(
+            "submit", "--grace", "3600", "--workload", "big", str(script)
+        ).returncode
+        _wait_for(lambda: "ready" in server.cli("logs", "j1").stdout)
+        for _ in range(5):
+            (crashes / "server.commit.after").touch()
+            with contextlib.suppress(ServerError):
+                server.client.post("/v1/jobs/j1/cancel?force=true", {})
+            assert server.process is not None
+            server.process.wait(20)
+            store = Store(f"sqlite:///{server.data}/fairlead.db")
+            promised = "j1" in store.documents("kill")
+            store.close()
+            if not promised:  # it died with another commit
+                server.start()
+                continue
+            keeper = json.loads(next(server.data.glob("leases/*/members.json")).read_text())
+            assert Path(f"/proc/{keeper['keeper']}").exists(), "killed before the server's death"
+            server.start()
+            break
+        _wait_for(lambda: server.client.get("/v1/jobs/j1")["devices"] == 0)
+        assert server.client.get("/v1/jobs/j1")["state"] == "cancelled"
+    finally:
+        server.clean_up()

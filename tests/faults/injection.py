@@ -1,6 +1,5 @@
 """Fault handlers: each injects one kind of fault into the simulated world."""
 
-import pickle
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.faults.operators import (
 from tests.faults.scenario import ACTIONS, ENDLESS, Fault
 
 from fairlead.job import checkpoint
+from fairlead.job.state_format import encode_state
 
 _MIN_LONG_CUT_S = 4.0
 
@@ -238,7 +238,7 @@ def _file_is_damaged(world: FaultContext, fault: Fault) -> None:
         return
     path = directory / latest.files[-1]
     good = path.read_bytes()
-    old = pickle.dumps({"model": {"made": 0, "chain": 0, "rank": len(latest.files) - 1}})
+    old = encode_state({"model": {"made": 0, "chain": 0, "rank": len(latest.files) - 1}})
     path.write_bytes(good[:64] + old)
     world.touch()
     world.jobs.damaged.add(job)

@@ -38,8 +38,9 @@ TARGETS: dict[str, str] = {
     " close _check _apply",
     "fairlead.engines.keeper.supervisor": "launch stop adopt forget _recover _follow _report_end"
     " _stop_orphan",
-    "fairlead.engines.keeper.keeper": "run_lease run _begin _wait_for_members _stop _forward_stop"
-    " _kill _check_members _ending",
+    "fairlead.engines.keeper.keeper": "run_lease _run _begin _wait_for_members _stop _forward_stop"
+    " _kill _check_members",
+    "fairlead.engines.keeper.outcome": "outcome_of",
     "fairlead.engines.keeper.lease_dir": "write_json read_order try_lock is_alive remove"
     " read_ended",
     "fairlead.server.api.renewals": "answer_renewal",
@@ -49,7 +50,7 @@ TARGETS: dict[str, str] = {
 IGNORED = (
     *("log.", "publish(", "_print_to_log", "metrics", "messages", "steps_per_s"),
     *("heartbeat_at", "_began", "rounds_s", "_due_at", "self._load", "load.", "_unsaved_bytes"),
-    *("elapsed", "decisions_s", "Audit", "counters", "usage", "changes += 1", "planned_from"),
+    *("decisions_s", "Audit", "counters", "usage", "changes += 1", "planned_from"),
     *("own_steps", "packed", "copy", "_free", "limit_s", "memory_gib", "_progress["),
     *(
         "_remove(",
@@ -68,11 +69,19 @@ IGNORED = (
         "_connection",
         "rate_limiters.",
     ),
-    *("_copy_output", "_size[", "_n_held", "step_at", "last_step"),
-    *("_reads_progress", "emulated", "measured", "pace."),
+    *("_output.copy", "_size[", "_n_held", "step_at", "last_step"),
+    *("emulated", "measured"),
     *("self.tick()", "self.finish()", "super().register(", "launched_at", "_announce"),
-    *("until - time.monotonic()", "state.memory =", "< planned", "expect(", "_memory_check_at"),
-    *("dispose()", "require_matching_nodes(", "check_device_counts(", "tables.audit"),
+    *(
+        "until - time.monotonic()",
+        "state.memory =",
+        "< planned",
+        "_limits_check_at",
+        "_confinement",
+        "reap_adopted",
+        "_note_limit",
+    ),
+    *("dispose()", "require_matching_nodes(", "check_device_counts("),
 )
 """Code that mentions these upholds no checked invariant: messages, figures, the moment of the
 next plan (a skipped job is planned at the end of the round), forked and packed jobs, tables'

@@ -81,6 +81,20 @@ class Postgres:
         admin.dispose()
         return self._address(name)
 
+    def database_with_password(self, password: str) -> str:
+        """Create a database whose owner needs a password; return its URL without that."""
+        owner = f"u{time.monotonic_ns()}"
+        url = sa.make_url(self.database())
+        rules = self._home / "data/pg_hba.conf"
+        rules.write_text(f"local all {owner} scram-sha-256\n{rules.read_text()}")
+        admin = sa.create_engine(self._address("postgres"), isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            connection.execute(sa.text(f"CREATE ROLE {owner} LOGIN PASSWORD '{password}'"))
+            connection.execute(sa.text(f"ALTER DATABASE {url.database} OWNER TO {owner}"))
+            connection.execute(sa.text("SELECT pg_reload_conf()"))
+        admin.dispose()
+        return url.set(username=owner).render_as_string(hide_password=False)
+
     def _address(self, name: str) -> str:
         if self._port is None:
             return f"postgresql+psycopg://fairlead@/{name}?host={self._home}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.client import cluster, jobs, submit
+from fairlead.cli.client import access, cluster, jobs, secrets, submit, tenants
 from fairlead.cli.demo import demo
 from fairlead.cli.export import export
 from fairlead.cli.operate import config, doctor, serve
@@ -48,11 +48,13 @@ app.command("cancel")(jobs.cancel)
 app.command("suspend")(jobs.suspend)
 app.command("resume")(jobs.resume)
 app.command("priority", context_settings={"ignore_unknown_options": True})(jobs.priority)
-app.add_typer(cluster.tenants, name="tenants")
+app.add_typer(tenants.tenants, name="tenants")
 app.add_typer(cluster.nodes, name="nodes")
-app.command("shares")(cluster.shares)
-app.add_typer(cluster.tokens, name="tokens")
-app.command("login")(cluster.login)
+app.command("shares")(tenants.shares)
+app.add_typer(access.tokens, name="tokens")
+app.add_typer(access.audit_trail, name="audit-trail")
+app.add_typer(secrets.app, name="secret")
+app.command("login")(access.login)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -11,7 +11,7 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.model import events as ev
 from fairlead.model.cluster import Node
 from fairlead.model.errors import ProtocolError
-from fairlead.model.job import Job
+from fairlead.model.job import OMIT_IF_NONE, Job
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.tenants.tenant import Tenant
@@ -64,8 +64,7 @@ def encode_value(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
     if is_dataclass(value) and not isinstance(value, type):
-        # Fields with metadata are left out while they are empty (model.job.OMIT_IF_EMPTY).
-        written = [f.name for f in fields(value) if not f.metadata or getattr(value, f.name)]
+        written = [f.name for f in fields(value) if _is_written(f, getattr(value, f.name))]
         members = {name: encode_value(getattr(value, name)) for name in written}
         return {"is": wire_name(type(value)), **members}
     if isinstance(value, dict):
@@ -75,6 +74,13 @@ def encode_value(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return value
+
+
+def _is_written(field: "Field[Any]", value: object) -> bool:
+    """Return whether a field is logged: some are omitted while they are empty or None."""
+    if not field.metadata:
+        return True
+    return value is not None if field.metadata == OMIT_IF_NONE else bool(value)
 
 
 def decode_value(value: Any, memory_type: type) -> Any:

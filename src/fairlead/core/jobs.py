@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
@@ -234,6 +234,7 @@ class JobTable:
                 if self.admission.capabilities.mixed_gangs
                 else None,
                 self._gangs(),
+                self._across_tenants(),
             )
         return self._profiles
 
@@ -276,6 +277,11 @@ class JobTable:
             return None
         return gangs_by_accelerator(self._first_of_profile, self._cluster.accelerators)
 
+    def _across_tenants(self) -> BoolArray | None:
+        """Return profiles → whether its numbers count against all tenants; None if none does."""
+        across = np.array([job.across_tenants for job in self._first_of_profile], dtype=bool)
+        return across if across.any() else None
+
     def _intern_profile(self, job: Job) -> int:
         tenant = self._tenant_index.get(job.tenant)
         if tenant is None:
@@ -284,7 +290,8 @@ class JobTable:
         elastic = (job.min_gang or job.gang, job.max_gang or job.gang)
         shape = (job.workload, job.gang, *elastic)
         gangs = tuple(job.gangs.items())
-        key = (*shape, gangs, job.weight, tenant, job.accelerators, job.memory_gib)
+        numbers = (job.weight, job.across_tenants)
+        key = (*shape, gangs, *numbers, tenant, job.accelerators, job.memory_gib)
         known = self._profile_index.get(key)
         if known is None:
             row = self.admission.speeds(job)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.core.scheduler_state import SchedulerState
+from fairlead.mechanisms.guarantees import guaranteed_refill
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.commands import Command, Launch, Preempt, Renew, SetTimer
 from fairlead.model.lease import NO_PLACEMENTS, Placements
@@ -28,9 +29,14 @@ def refill(state: SchedulerState[Any], at: float) -> list[Command]:
         return []
     limits = state.limits()
     hidden = limits.jobs_at_limit(state.waiting) if limits else NO_INTS
+    if state.left_out:
+        hidden = np.union1d(hidden, state.unstartable_jobs())
     commands: list[Command] = []
     while len(idle := state.idle_devices()):
-        more = state.refills.refill(state.snapshot(at, at, hidden), state.memory, idle)
+        snap = state.snapshot(at, at, hidden)
+        more = state.refills.refill(snap, state.memory, idle)
+        if state.guaranteed_refills:
+            more = guaranteed_refill(snap, more, idle)
         if state.leases.leaving_count:
             # Two leases of one job at a time would be two writers of one checkpoint.
             more = more.where((state.jobs.lease[more.job] < 0) | (more.copy > 0))

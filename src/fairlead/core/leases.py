@@ -34,6 +34,8 @@ class LeaseTable:
         self.holder: IntArray = np.full((1, devices), -1, dtype=np.int64)
         self.next_epoch = 0
         self.leaving_count = 0
+        self.pinned: frozenset[int] = frozenset()
+        """slots whose leases no plan may preempt"""
         self.simple = True
         """whether every job so far had one lease on one accelerator: no mixed gangs, no copies"""
         self.own_steps: dict[int, float] = {}
@@ -151,6 +153,17 @@ class LeaseTable:
         self.leaving[slots] = True
         self.leaving_count += len(slots)
 
+    def pin_only(self, slots: IntArray) -> None:
+        """Keep exactly the leases in these slots in place."""
+        self.pinned = frozenset(slots.tolist())
+
+    def pinned_devices(self) -> BoolArray:
+        """devices → a pinned lease that was not preempted holds it."""
+        slots = np.zeros(len(self.lease), dtype=bool)
+        slots[list(self.pinned)] = True
+        held: BoolArray = np.logical_or.reduce((slots & ~self.leaving)[self.holder], axis=0)
+        return held
+
     def start(self, units: Placements, at: float) -> IntArray:
         """Open a lease per placement, on free lanes of its devices; return the lease numbers."""
         lease = self._number(len(units))
@@ -243,6 +256,8 @@ class LeaseTable:
         if self.leaving_count:
             self.leaving_count -= int(np.count_nonzero(self.leaving[slots]))
             self.leaving[slots] = False
+        if self.pinned:
+            self.pinned -= set(slots.tolist())
         self._free += slots.tolist()
 
     def credit(self, slots: IntArray, rows: IntArray, until: float, numbers: FloatArray) -> None:
@@ -331,6 +346,7 @@ class LeaseTable:
         self._gangs = bool((self._size[slots] > 1).any())
         self.counted_at[slots] = saved["counted_at"]
         self.leaving[slots] = saved["leaving"]
+        self.pinned = frozenset(saved.get("pinned", ()))
         self.holder = np.where(leases >= 0, leases & (SLOT_LIMIT - 1), -1)
         self.next_epoch = saved["next_epoch"]
         self.leaving_count = int(np.count_nonzero(saved["leaving"]))
@@ -352,6 +368,8 @@ class LeaseTable:
             "next_epoch": self.next_epoch,
             "own_steps": sorted(self.own_steps.items()),
         }
+        if self.pinned:
+            columns["pinned"] = sorted(self.pinned)
         if self._extra_device_s:
             columns["beyond"] = [
                 (*where, more) for where, more in sorted(self._extra_device_s.items())

@@ -123,16 +123,23 @@ class NodeTable:
         devices: IntArray = (self.cluster.node_of == self._find(name)).nonzero()[0]
         return devices
 
-    def pinned_jobs(self, leases: LeaseTable) -> tuple[IntArray, BoolArray]:
-        """Return the jobs that closed devices keep in place, and the devices closed to all others.
+    def keeps_jobs(self, leases: LeaseTable) -> bool:
+        """Return whether closed devices or pinned leases may keep jobs in place."""
+        return self.any_closed or bool(leases.pinned)
 
-        A gang that is partly on a cordoned node or a taken device keeps its other devices, too,
-        and so do the jobs that share them: a mechanism that sees none of these can plan for the
-        remaining devices as for a smaller cluster.
+    def pinned_jobs(self, leases: LeaseTable) -> tuple[IntArray, BoolArray]:
+        """Return the jobs that stay in place, and the devices closed to all others.
+
+        Pinned leases stay, and so do leases on closed devices. A gang that is partly on a
+        cordoned node or a taken device keeps its other devices, too, and so do the jobs that
+        share them: a mechanism that sees none of these can plan for the remaining devices as
+        for a smaller cluster.
         """
         closed = self._closed
-        if not self.any_closed:
+        if not self.keeps_jobs(leases):
             return NO_INTS, closed
+        if leases.pinned:
+            closed = closed | leases.pinned_devices()
         staying = np.zeros(len(leases.lease), dtype=bool)
         staying[leases.active_slots] = True
         while True:

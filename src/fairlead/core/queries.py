@@ -130,6 +130,16 @@ class Queries:
         """Return whether a job is neither active nor held."""
         return self._scheduler.jobs.has_ended(number)
 
+    def is_left_out(self, number: int) -> bool:
+        """Return whether an active job took no part in the last plan: plans fail with it."""
+        left_out = number in self._scheduler.left_out
+        return left_out and self.job_state(number) == JobState.ACTIVE
+
+    @property
+    def left_out_count(self) -> int:
+        """Number of active jobs that took no part in the last plan."""
+        return sum(self.is_left_out(number) for number in self._scheduler.left_out)
+
     def saved_steps(self, number: int) -> float:
         """Return the steps in a job's last checkpoint."""
         return float(self._scheduler.jobs.saved_steps[number])
@@ -203,6 +213,11 @@ class Queries:
         return len(self._scheduler.leases)
 
     @property
+    def lease_bound(self) -> int:
+        """Number above those of all leases that were ever launched."""
+        return self._scheduler.leases.next_epoch * SLOT_LIMIT
+
+    @property
     def leaving_count(self) -> int:
         """Number of open leases that were preempted."""
         return self._scheduler.leases.leaving_count
@@ -223,6 +238,11 @@ class Queries:
             LeaseStatus(n, ids[j], d, gone)
             for n, j, d, gone in zip(number, job, devices, leaving, strict=True)
         ]
+
+    def pinned_leases(self) -> set[int]:
+        """Return the leases that no plan may preempt."""
+        leases = self._scheduler.leases
+        return {int(leases.lease[slot]) for slot in leases.pinned}
 
     def shared_devices(self, lease: int) -> SharedDevices | None:
         """Return a lease's devices and the jobs that share them; None if it is not open."""

@@ -39,6 +39,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
     scheduler.usage.restore(state["usage"])
     for name in _SAVED_ATTRIBUTES:
         setattr(scheduler, name, state[name])
+    scheduler.left_out = state.get("left_out", ())
     scheduler.nodes.restore(state)
     scheduler.jobs.set_permanent_devices(scheduler.nodes.permanent_devices)
 
@@ -51,6 +52,7 @@ def _state_document(scheduler: Scheduler[Any]) -> Any:
             "leases": scheduler.leases.saved(),
             "usage": scheduler.usage.columns(),
             **{name: getattr(scheduler, name) for name in _SAVED_ATTRIBUTES},
+            **({"left_out": scheduler.left_out} if scheduler.left_out else {}),
             "nodes": scheduler.cluster.nodes,
             **scheduler.nodes.columns(),
         }

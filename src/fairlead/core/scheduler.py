@@ -9,6 +9,7 @@ from fairlead.model.commands import Command
 from fairlead.model.events import Event
 from fairlead.model.lease import NO_PLACEMENTS
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.weight_scope import WeightScope
 
 
 class Scheduler(SchedulerState[M]):
@@ -27,7 +28,12 @@ class Scheduler(SchedulerState[M]):
         return HANDLERS[type(event)](self, event)
 
     def reconfigure(
-        self, beliefs: SpeedTable, mechanism: Mechanism[M], plan_lead_s: float
+        self,
+        beliefs: SpeedTable,
+        mechanism: Mechanism[M],
+        plan_lead_s: float,
+        weight_scope: WeightScope = "cluster",
+        guaranteed_refills: bool = True,
     ) -> None:
         """Continue under another mechanism or with other speeds, in a round that starts now.
 
@@ -36,7 +42,7 @@ class Scheduler(SchedulerState[M]):
         ended could never run; jobs that already lost all devices they could run on are exempt.
         """
         self.jobs.set_speeds(beliefs, capabilities_of(mechanism))
-        self.configure(beliefs, mechanism, plan_lead_s)
+        self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
         self.create_snapshot_builder()
         self.end_round()
         self.pending, self.waiting = None, NO_PLACEMENTS

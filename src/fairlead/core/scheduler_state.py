@@ -1,6 +1,9 @@
 """Mutable state of a scheduler: tables of jobs, leases and nodes, and the current round."""
 
+from collections.abc import Callable
 from typing import Generic
+
+import numpy as np
 
 from fairlead.core.jobs import JobTable
 from fairlead.core.leases import LeaseTable
@@ -16,6 +19,7 @@ from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.weight_scope import WeightScope
 
 
 class SchedulerState(Generic[M]):
@@ -28,8 +32,12 @@ class SchedulerState(Generic[M]):
         mechanism: Mechanism[M],
         *,
         plan_lead_s: float = 0.0,
+        weight_scope: WeightScope = "cluster",
+        guaranteed_refills: bool = True,
+        guard_refill: Callable[[SupportsRefill], SupportsRefill] | None = None,
     ) -> None:
-        self.configure(beliefs, mechanism, plan_lead_s)
+        self._guard_refill = guard_refill
+        self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
         self.reset(cluster)
         self.usage = Usage()
         self.memory: M = mechanism.initial()
@@ -46,6 +54,8 @@ class SchedulerState(Generic[M]):
         """``changes`` when the last plan was requested"""
         self.planned_epoch = 0
         """leases from this epoch on started after the last plan was requested"""
+        self.left_out: tuple[int, ...] = ()
+        """numbers of the jobs that took no part in the last plan, because plans fail with them"""
 
     def reset(self, cluster: Cluster) -> None:
         """Start with empty tables for a cluster."""
@@ -55,18 +65,37 @@ class SchedulerState(Generic[M]):
         self.nodes = NodeTable(cluster)
         self.create_snapshot_builder()
 
-    def configure(self, beliefs: SpeedTable, mechanism: Mechanism[M], plan_lead_s: float) -> None:
-        """Set the speeds and the mechanism of later decisions."""
+    def configure(
+        self,
+        beliefs: SpeedTable,
+        mechanism: Mechanism[M],
+        plan_lead_s: float,
+        weight_scope: WeightScope,
+        guaranteed_refills: bool,
+    ) -> None:
+        """Set the speeds, the mechanism and the scope of weights of later decisions."""
         self.beliefs = beliefs
         self.mechanism = mechanism
         self.plan_lead_s = plan_lead_s
-        self.refills = mechanism if isinstance(mechanism, SupportsRefill) else None
+        self.weight_scope: WeightScope = weight_scope
+        self.guaranteed_refills = guaranteed_refills
+        """devices that fall idle in mid-round go to tenants below their guarantee first; logs of
+        versions that did not do so are replayed without"""
+        self.refills: SupportsRefill | None = None
+        if isinstance(mechanism, SupportsRefill):
+            guard = self._guard_refill
+            self.refills = mechanism if guard is None else guard(mechanism)
         self.capabilities = capabilities_of(mechanism)
 
     def create_snapshot_builder(self) -> None:
         """Take later snapshots from the current tables and beliefs."""
         self.snapshot_builder = SnapshotBuilder(
-            self.nodes, self.beliefs, self.jobs, self.leases, self.capabilities.reads_measured
+            self.nodes,
+            self.beliefs,
+            self.jobs,
+            self.leases,
+            self.capabilities.reads_measured,
+            self.weight_scope,
         )
 
     def end_round(self) -> None:
@@ -87,6 +116,12 @@ class SchedulerState(Generic[M]):
         if not has_tenant_limits(self.jobs.tenants):
             return None
         return TenantLimits(self.jobs, self.leases, self.cluster)
+
+    def unstartable_jobs(self) -> IntArray:
+        """Return the jobs left out of the last plan that hold no devices and wait for none."""
+        numbers = np.array(self.left_out, dtype=np.int64)
+        unplaced: IntArray = numbers[self.jobs.lease[numbers] < 0]
+        return np.setdiff1d(unplaced, self.waiting.job)
 
     def idle_devices(self) -> IntArray:
         """Return the open devices that no lease holds and no placement waits for."""

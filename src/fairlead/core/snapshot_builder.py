@@ -1,5 +1,7 @@
 """Builds the snapshot that planners receive."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fairlead.core.jobs import (
@@ -18,7 +20,7 @@ from fairlead.core.jobs import (
 from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import has_tenant_limits
 from fairlead.core.nodes import NodeTable
-from fairlead.core.tenant_usage import Usage
+from fairlead.core.tenant_usage import Usage, charge_pinned, remaining_guarantees
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import ABSENT
@@ -27,6 +29,11 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.tenants.limits import within_tenant_limits
 from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.weight_scope import (
+    WeightScope,
+    scoped_precedence,
+    scoped_profiles,
+)
 from fairlead.policies.base import mean_speed
 
 
@@ -40,12 +47,16 @@ class SnapshotBuilder:
         jobs: JobTable,
         leases: LeaseTable,
         measured: bool,
+        weight_scope: WeightScope,
     ) -> None:
         self._nodes = nodes
         self._beliefs = beliefs
         self._jobs = jobs
         self._leases = leases
         self._measured = measured
+        self._weight_scope = weight_scope
+        self._scoped: tuple[Profiles, bytes, list[Tenant], Profiles] | None = None
+        """profiles, active jobs of each and tenants of the last call, and the scoped profiles"""
         self._last: tuple[Profiles, list[Tenant], Profiles] | None = None
         """profiles and tenants of the last call, and the profiles within tenant limits"""
 
@@ -62,8 +73,13 @@ class SnapshotBuilder:
         jobs, leases, nodes = self._jobs, self._leases, self._nodes
         active, slots = jobs.active, leases.active_slots
         usable, up = nodes.usable, nodes.capacity
-        if nodes.any_closed:
+        tenants = usage.weighted_tenants(jobs.tenants)
+        if leases.pinned:
+            held = self._pinned_by_tenant()
+            tenants = charge_pinned(tenants, held, len(nodes.usable))
+        if nodes.keeps_jobs(leases):
             stays, closed = nodes.pinned_jobs(leases)
+            tenants = self._without_kept(tenants, stays)
             active = active[~np.isin(active, stays)]
             slots = slots[~np.isin(leases.job[slots], stays)]
             usable = (nodes.is_up & ~closed).nonzero()[0]
@@ -83,8 +99,8 @@ class SnapshotBuilder:
             cluster=nodes.cluster,
             capacity=up,
             usable=usable,
-            tenants=tuple(usage.weighted_tenants(jobs.tenants)),
-            profiles=self._within_limits(usage.weighted_profiles(jobs.profiles)),
+            tenants=tuple(tenants),
+            profiles=self._within_limits(usage.weighted_profiles(self._scoped_profiles())),
             job=active,
             profile=ints[:, PROFILE],
             arrival_at=rows[:, ARRIVAL],
@@ -101,8 +117,45 @@ class SnapshotBuilder:
             changes=changes,
             speeds=self._beliefs,
             isolated_elapsed_s=rows[:, ISOLATED],
+            precedence=scoped_precedence(
+                jobs.profiles, ints[:, PROFILE], rows[:, PRIORITY], self._weight_scope
+            ),
             measured=jobs.measurements(active) if self._measured else None,
         )
+
+    def _pinned_by_tenant(self) -> IntArray:
+        """Return tenants → devices that its pinned leases hold."""
+        jobs, leases = self._jobs, self._leases
+        slots = np.array(sorted(leases.pinned), dtype=np.int64)
+        tenant = jobs.profiles.tenant[jobs.ints[leases.job[slots], PROFILE]]
+        held = np.bincount(tenant, leases.sizes(slots), minlength=len(jobs.tenants))
+        return held.astype(np.int64)
+
+    def _without_kept(self, tenants: Sequence[Tenant], stays: IntArray) -> Sequence[Tenant]:
+        """Return the tenants with guarantees less the devices that these jobs keep anyway."""
+        if not any(tenant.guarantee for tenant in tenants):
+            return tenants
+        jobs, leases, cluster = self._jobs, self._leases, self._nodes.cluster
+        lane, device = (leases.holder >= 0).nonzero()
+        job = leases.job[leases.holder[lane, device]]
+        kept = np.isin(job, stays)
+        tenant = jobs.profiles.tenant[jobs.ints[job[kept], PROFILE]]
+        held = np.zeros((len(tenants), len(cluster.accelerators)))
+        np.add.at(held, (tenant, cluster.accelerator_of[device[kept]]), 1.0)
+        return remaining_guarantees(tenants, held, cluster.accelerators)
+
+    def _scoped_profiles(self) -> Profiles:
+        """Return the profiles with weights in their scope; the same object while possible."""
+        jobs = self._jobs
+        profiles = jobs.profiles
+        if self._weight_scope == "cluster":
+            return profiles
+        count = np.bincount(jobs.ints[jobs.active, PROFILE], minlength=len(profiles.gang))
+        key, last = count.tobytes(), self._scoped
+        if last is None or last[0] is not profiles or last[1:3] != (key, jobs.tenants):
+            scoped = scoped_profiles(profiles, count, jobs.tenants, self._weight_scope)
+            self._scoped = last = profiles, key, list(jobs.tenants), scoped
+        return last[3]
 
     def _within_limits(self, profiles: Profiles) -> Profiles:
         """Return the profiles within tenant limits; the same object while nothing changes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.profiles import Profiles
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
@@ -19,6 +19,9 @@ _QUARTERS = np.array([1.0, 1.189207115002721, 1.4142135623730951, 1.681792830507
 small differences do not change shares"""
 _MIN_POWER, _MAX_POWER = -3.0, 1.0
 """limits of a factor's exponent: weights are at most doubled and at least divided by eight"""
+
+_MIN_PINNED_FACTOR = 1 / 64
+"""least factor on the weight of a tenant whose pinned leases use up its entitlement"""
 
 
 class Usage:
@@ -102,6 +105,40 @@ class Usage:
             "factor": self.factor,
             "counted_at": self.counted_at,
         }
+
+
+def charge_pinned(tenants: Sequence[Tenant], held: IntArray, devices: int) -> Sequence[Tenant]:
+    """Return the tenants with lower weights where pinned leases use up their entitlement.
+
+    The remaining devices are then divided as if the pinned ones had been part of the division.
+    """
+    tree = TenantTree(tenants)
+    used = tree.inside(range(len(tenants))) @ held
+    left = 1.0 - used / np.maximum(tree.entitled_shares() * devices, 1e-9)
+    factor = np.clip(left, _MIN_PINNED_FACTOR, 1.0).tolist()
+    return [replace(t, weight=t.weight * f) for t, f in zip(tenants, factor, strict=True)]
+
+
+def remaining_guarantees(
+    tenants: Sequence[Tenant], held: FloatArray, accelerators: Sequence[str]
+) -> Sequence[Tenant]:
+    """Return the tenants with guarantees less the devices that they hold outside of plans.
+
+    ``held`` is tenants × accelerators → devices.
+    """
+    inside = TenantTree(tenants).inside(range(len(tenants))) @ held
+    column = {name: j for j, name in enumerate(accelerators)}
+    return [
+        replace(
+            tenant,
+            guarantee={
+                name: max(devices - float(inside[i, column[name]]), 0.0)
+                for name, devices in tenant.guarantee.items()
+                if name in column
+            },
+        )
+        for i, tenant in enumerate(tenants)
+    ]
 
 
 def _factors(used: FloatArray, part: FloatArray) -> FloatArray:

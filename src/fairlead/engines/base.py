@@ -20,6 +20,8 @@ class LaunchOrder:
     directory: str
     """working directory of the command"""
     environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """environment variable → name of the secret whose value the keeper fetches for it"""
     devices: tuple[tuple[str, int], ...]
     """(node, number on the node) of every device of the gang; one process runs on each"""
     accelerators: tuple[str, ...]
@@ -38,6 +40,10 @@ class LaunchOrder:
     """regular expression with one group, the number of steps made, for jobs without the library"""
     tenant: str = ""
     """owner of the job, for engines that start processes as the tenant's Unix user"""
+    user: str = ""
+    """Unix user of the members; empty: the keeper's"""
+    max_processes: int | None = None
+    """limit for all processes together; above it they are killed"""
     first_rank: int = 0
     """rank of the first member started here: a gang over several nodes has one order per node"""
     world_size: int | None = None
@@ -63,6 +69,8 @@ class Ended:
     """steps of the committed checkpoint, None without one"""
     message: str = ""
     exit_codes: tuple[int, ...] = ()
+    fence: int | None = None
+    """``refused``: the lease that may write instead, by the fence of the job's checkpoints"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +155,15 @@ class SupportsKill(Protocol):
 
     async def kill(self, lease: int) -> None:
         """Kill the processes of a lease at once; its end is reported as usual."""
+        ...
+
+
+@runtime_checkable
+class SupportsTenantCheck(Protocol):
+    """An engine that cannot run the jobs of every tenant."""
+
+    def check_tenant(self, tenant: str) -> None:
+        """Raise InputError if jobs of this tenant cannot run."""
         ...
 
 

@@ -30,6 +30,10 @@ class Site:
     """value of ``--engine``: name and options"""
     python: str = sys.executable
     """interpreter of jobs"""
+    job_environment: tuple[str, ...] = ()
+    """variables that jobs inherit from the server besides the usual ones; NAME or PREFIX_*"""
+    processes_per_device: int | None = None
+    """limit for the processes of a job, for each of its devices"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,15 @@ class OpenedEngine:
     engine: Engine
     emulated: bool
     """devices are not real: steps take as long as the speeds table says"""
+    separates_tenants: bool = False
+    """a job can neither read nor change files of the server or of other tenants"""
 
 
 class EnginePlugin(Protocol):
     """The object that an entry point of ``fairlead.engines`` names."""
 
     options: type
-    """dataclass whose fields, apart from ``data``, are the engine's options"""
+    """dataclass whose fields, apart from ``data`` and ``inherits``, are the engine's options"""
     runs_here: bool
     """members of jobs run on the server's own machine"""
 
@@ -61,7 +67,7 @@ class EnginePlugin(Protocol):
 def engine_plugin(spec: str) -> tuple[EnginePlugin, dict[str, object]]:
     """Return the plug-in that ``name[:option[,option=value…]]`` names, and its options."""
     plugin, text = load("engines", spec)
-    return plugin, parse_options(spec, plugin.options, text, preset=("data",))
+    return plugin, parse_options(spec, plugin.options, text, preset=("data", "inherits"))
 
 
 def refuse_emulated_devices(site: Site) -> None:

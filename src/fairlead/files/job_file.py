@@ -20,9 +20,11 @@ from fairlead.model.errors import InputError
 from fairlead.model.job import parse_accelerators
 from fairlead.model.submission.fields import DeclaredField, declared_fields
 from fairlead.model.submission.new_job import NewJob
+from fairlead.model.submission.secrets import parse_secrets
 
 MAX_JOBS = 10_000
 """maximum number of jobs of one sweep"""
+_SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ARRAY = "expected 0-9 or lr=0.1,0.01"
 
 
@@ -163,6 +165,14 @@ def _accelerators(item: yaml.Node) -> tuple[str, ...]:
     return names
 
 
+def _secrets(item: yaml.Node) -> tuple[str, ...]:
+    """Return secrets, as ``NAME`` or ``NAME=VARIABLE``: a list, or text with commas."""
+    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else _text(item).split(",")
+    names = tuple(entry.strip() for entry in listed)
+    parse_secrets(names)
+    return names
+
+
 def _variables(item: yaml.Node) -> dict[str, str]:
     return {label: _text(entry) for label, (_, entry) in _members(item).items()}
 
@@ -196,17 +206,27 @@ def _whole(text: str) -> int:
     return int(value)
 
 
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise InputError(f"not true or false: {quote(text)}", fix="expected true or false")
+    return _SWITCH[text.lower()]
+
+
 def _reader(item: DeclaredField) -> Callable[[yaml.Node], Any]:
     """Return the function that reads a field's value from YAML."""
     if item.name in _SPECIAL:
         return _SPECIAL[item.name]
+    if item.choices:
+        return _checked(item, str)
     if item.type is str:
         required = item.length is not None and item.length.min_length
         return (lambda node: name(_text(node))) if required else _text
-    parse = {int: _whole, float: number}[item.type]
+    return _checked(item, {int: _whole, float: number, bool: _switch}[item.type])
 
-    def read(node: yaml.Node) -> float:
-        value: float = parse(_text(node))
+
+def _checked(item: DeclaredField, parse: Callable[[str], Any]) -> Callable[[yaml.Node], Any]:
+    def read(node: yaml.Node) -> Any:
+        value = parse(_text(node))
         item.check(value)
         return value
 
@@ -217,6 +237,7 @@ _SPECIAL: Mapping[str, Callable[[yaml.Node], Any]] = {
     "command": _command,
     "accelerators": _accelerators,
     "environment": _variables,
+    "secrets": _secrets,
 }
 _READERS = {item.name: _reader(item) for item in declared_fields(NewJob)}
 FIELDS = (*_READERS, "array")

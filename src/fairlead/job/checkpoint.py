@@ -1,8 +1,9 @@
 """Checkpoints on disk: committed by rename, refused once a later lease of the job may write.
 
 The directory of a job holds ``lock``, ``fence`` (the greatest lease that may write),
-``latest.json`` (the committed checkpoint) and the files that it names, one per rank. See
-docs/design/live.md.
+``latest.json`` (the committed checkpoint) and the files that it names, one per rank. Where jobs
+run as users of their own, ``lock`` and ``fence`` are in a directory beside it that jobs cannot
+write. See docs/design/live.md.
 """
 
 import fcntl
@@ -38,6 +39,13 @@ _LOCK_TIMEOUT_S = 60.0
 class FencedError(Exception):
     """A later lease of the job may write, so this one must not."""
 
+    def __init__(self, fence: int, lease: int) -> None:
+        super().__init__(fence, lease)
+        self.fence, self.lease = fence, lease
+
+    def __str__(self) -> str:
+        return f"lease {self.fence} may write, {self.lease} may not"
+
 
 class LockHeldError(TimeoutError):
     """Another process has held the lock of a checkpoint directory for too long."""
@@ -52,6 +60,12 @@ class CommittedCheckpoint(NamedTuple):
     """ranks → file name"""
 
 
+def control_directory(directory: str, *, separate: bool = False) -> str:
+    """Return the directory of ``lock`` and ``fence``: the separate one if it exists."""
+    beside = directory.rstrip("/") + ".control"
+    return beside if separate or os.path.isdir(beside) else directory
+
+
 def raise_fence(directory: str, lease: int, *, wait_s: float = _LOCK_TIMEOUT_S) -> None:
     """Let only this lease or a later one write from now on.
 
@@ -64,7 +78,7 @@ def raise_fence(directory: str, lease: int, *, wait_s: float = _LOCK_TIMEOUT_S) 
         raise UnusableFileError(f"{directory}: not a directory") from error
     with _locked(directory, wait_s):
         require(directory, lease)
-        _replace(directory, "fence", str(lease).encode())
+        _replace(control_directory(directory), "fence", str(lease).encode())
 
 
 def fence(directory: str) -> int:
@@ -72,7 +86,7 @@ def fence(directory: str) -> int:
 
     Raises UnusableFileError if the job has damaged the file.
     """
-    path = os.path.join(directory, "fence")
+    path = os.path.join(control_directory(directory), "fence")
     try:
         text = untrusted_file.read(path, 32)
     except FileNotFoundError:
@@ -165,15 +179,21 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
         _remove_obsolete(directory, lease, names)
 
 
-def install(directory: str, lease: int, committed: CommittedCheckpoint | None) -> None:
+def install(
+    directory: str,
+    lease: int,
+    committed: CommittedCheckpoint | None,
+    *,
+    wait_s: float = _LOCK_TIMEOUT_S,
+) -> None:
     """Commit a transferred checkpoint for a lease; None starts the lease from scratch.
 
     Transferred files have the suffix ``.part``; files that no rank here reads need not be present.
-    Raises FencedError if a later lease may write, OSError if a file is damaged: then only the
-    fence has changed.
+    Raises FencedError if a later lease may write, LockHeldError if a process holds the lock for
+    longer than ``wait_s``, OSError if a file is damaged: then only the fence has changed.
     """
-    raise_fence(directory, lease)
-    with _locked(directory):
+    raise_fence(directory, lease, wait_s=wait_s)
+    with _locked(directory, wait_s):
         require(directory, lease)
         if committed is None:
             _remove(os.path.join(directory, "latest.json"))
@@ -189,11 +209,11 @@ def install(directory: str, lease: int, committed: CommittedCheckpoint | None) -
         _remove_obsolete(directory, committed.lease, list(committed.files))
 
 
-def remove_copy(directory: str, lease: int) -> None:
+def remove_copy(directory: str, lease: int, *, wait_s: float = _LOCK_TIMEOUT_S) -> None:
     """Remove a copy of a checkpoint that is complete elsewhere, unless a later lease may write."""
     if not os.path.isdir(directory):
         return
-    with _locked(directory):
+    with _locked(directory, wait_s):
         if fence(directory) <= lease:
             _remove(os.path.join(directory, "latest.json"))
             for name in os.listdir(directory):
@@ -226,8 +246,9 @@ def wait_for_commit(directory: str, lease: int, steps: int, *, wait_s: float = 6
 
 def require(directory: str, lease: int) -> None:
     """Raise FencedError if a later lease may write."""
-    if fence(directory) > lease:
-        raise FencedError(f"lease {fence(directory)} may write, {lease} may not")
+    greatest = fence(directory)
+    if greatest > lease:
+        raise FencedError(greatest, lease)
 
 
 def _name(lease: int, steps: int, rank: int) -> str:
@@ -252,9 +273,8 @@ def _remove_obsolete(directory: str, lease: int, keep: list[str]) -> None:
 
 @contextmanager
 def _locked(directory: str, wait_s: float = _LOCK_TIMEOUT_S) -> Iterator[None]:
-    path = os.path.join(directory, "lock")
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    with open(untrusted_file.open_regular(path, flags), "ab") as file:
+    path = os.path.join(control_directory(directory), "lock")
+    with open(_open_lock(path), "rb") as file:
         until, poll_s = time.monotonic() + wait_s, _LOCK_POLL_S
         while True:
             try:
@@ -266,6 +286,16 @@ def _locked(directory: str, wait_s: float = _LOCK_TIMEOUT_S) -> Iterator[None]:
             time.sleep(poll_s)
             poll_s = min(2 * poll_s, _MAX_LOCK_POLL_S)
         yield
+
+
+def _open_lock(path: str) -> int:
+    """Return a descriptor of a lock's file; a job may only read the one that is not its own."""
+    try:
+        return untrusted_file.open_regular(path, os.O_RDWR | os.O_CREAT)
+    except UnusableFileError:
+        if os.access(path, os.W_OK):
+            raise
+        return untrusted_file.open_regular(path)
 
 
 def _replace_latest(directory: str, committed: CommittedCheckpoint) -> None:

@@ -1,6 +1,5 @@
 """A training run under a lease: counts steps, saves state, gives up its devices in time."""
 
-import pickle
 import signal
 import sys
 import threading
@@ -16,6 +15,7 @@ from fairlead.job.exit_status import EXIT_FENCED, EXIT_PREEMPTED, EXIT_SAVE_FAIL
 from fairlead.job.gang_exit import GangExit
 from fairlead.job.lease import Lease
 from fairlead.job.run import Run, T
+from fairlead.job.state_format import decode_state, encode_state
 
 _MAX_LAG_S = 1.0
 """longest lag behind an emulated speed that later steps make up for"""
@@ -67,7 +67,7 @@ class LeasedRun(Run):
             return
         payload = checkpoint.read(self._directory, self.rank)
         assert payload is not None
-        self._saved = pickle.loads(payload)
+        self._saved = decode_state(payload)
         self.steps_done = self._skip = committed.steps
         failpoints.point("job.restored")
 
@@ -114,7 +114,7 @@ class LeasedRun(Run):
             for name, thing in self._registered.items()
         }
         steps, lease = self.steps_done, self._lease.number
-        payload = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+        payload = encode_state(state)
         failpoints.point("job.checkpoint.before")
         checkpoint.write(self._directory, lease, steps, self.rank, payload)
         failpoints.point("job.checkpoint.written")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,18 +26,24 @@ from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.event_stream import EventStream
 from fairlead.live.executors import Workers, WorkerThreads
-from fairlead.live.inbox import Inbox, InboxItem
-from fairlead.live.job_spec import JobSpec, read_spec
+from fairlead.live.inbox import HandledBatch, Inbox, InboxItem
+from fairlead.live.job_recovery import StoredJobs
+from fairlead.live.job_spec import JobSpec
 from fairlead.live.jobs import JobController
 from fairlead.live.journal import Journal
+from fairlead.live.leases.claims import ClaimChecker
+from fairlead.live.leases.forced_kills import ForcedKills
 from fairlead.live.leases.lifecycle import LeaseLauncher
 from fairlead.live.leases.measurements import emulated_speed, measured
+from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.live.leases.outcomes import LeaseOutcomes
+from fairlead.live.leases.pins import LeasePins
 from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
 from fairlead.live.nodes.inventory import NodeReconciler, require_matching_nodes
 from fairlead.live.nodes.lifecycle import NodeController
+from fairlead.live.planning.guards import PlugInGuard
 from fairlead.live.rounds import RoundTimers
 from fairlead.live.scheduling_config import SavedState, apply_config, config_for_state
 from fairlead.live.tenants import check_tenant_change
@@ -46,22 +51,10 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
 from fairlead.model.tenants.tenant import Tenant
-from fairlead.store import Audit, Change, Store
+from fairlead.store import Audit, Change, Store, StoreUnavailableError, User
+from fairlead.store.audit import changed_values
 
 log = structlog.get_logger("fairlead.live")
-
-
-@dataclass(slots=True)
-class _Batch:
-    """A handled batch of inputs: what to persist and what to do afterwards."""
-
-    items: list[InboxItem] = field(default_factory=list)
-    bodies: list[str] = field(default_factory=list)
-    """encoded events"""
-    changes: list[Change] = field(default_factory=list)
-    commands: list[cmd.Command] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
-    """leases that have ended"""
 
 
 class Live:
@@ -85,11 +78,15 @@ class Live:
         before = config_for_state(
             self._saved.config, config.scheduling, store, config.load_scheduling
         )
+        guard = PlugInGuard((*config.scheduling.plug_ins, *before.plug_ins))
         self.scheduler: Scheduler[Any] = Scheduler(
             inventory.initial_cluster,
             before.beliefs,
             before.mechanism,
             plan_lead_s=before.plan_lead_s,
+            weight_scope=before.weight_scope,
+            guaranteed_refills=before.guaranteed_refills,
+            guard_refill=guard.refill,
         )
         self.queries = Queries(self.scheduler)
         self.specs: dict[str, JobSpec] = {}
@@ -109,7 +106,15 @@ class Live:
         )
         self.nodes = NodeController(self.scheduler, inventory, self.clock, self.inbox)
         self.orders = LaunchOrderBuilder(config.data, config.environment)
-        self._registry = LeaseRegistry(self.queries, self.clock)
+        checker = ClaimChecker(
+            self.queries,
+            self.specs,
+            self.counters,
+            believed=config.scheduling.beliefs,
+            emulated=config.emulated,
+        )
+        self.suspicious_reports = checker.reports
+        self._registry = LeaseRegistry(self.queries, self.clock, checker)
         self.leases = self._registry.open
         self._lease_outcomes = LeaseOutcomes(
             self.queries,
@@ -141,16 +146,22 @@ class Live:
             stream=self.stream,
             on_launch_failed=self._lease_outcomes.launch_failed,
         )
+        mechanism = config.scheduling.mechanism
+        self._pins = LeasePins(self.queries, self._registry, self.specs, mechanism)
+        self._kills = ForcedKills(store, self._launcher, self._registry, self.inbox)
         self.rounds = RoundTimers(
             config.scheduling.mechanism,
+            guard,
             self._workers,
             self.clock,
             self.inbox,
             self._reports,
-            self.messages,
+            self._pins.events,
         )
         self.broken = asyncio.Event()
         """set when the driver cannot continue: the process must end and start again"""
+        self.failure: BaseException | None = None
+        """error of the task that broke the driver"""
         self._tasks: set[asyncio.Task[None]] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
             cmd.Launch: self._launcher.launch,
@@ -180,6 +191,7 @@ class Live:
         for lease in leases:
             if lease.leaving:
                 await self.engine.stop(lease.number)
+        self._kills.resume()
         self._spawn(self._loop())
         self.rounds.resume(self.scheduler)
         self._lease_outcomes.resume_backoffs()
@@ -197,11 +209,12 @@ class Live:
 
     def _recover(self) -> float:
         """Restore jobs, nodes and the scheduler; return the time of the last event."""
-        for job_id, document in self.store.documents("job").items():
-            self.specs[job_id] = read_spec(document)
+        stored = StoredJobs.read(self.store, self.config.data)
+        self.specs.update(stored.specs)
         self.suspended_jobs.update(self.store.documents("hold"))
         self.nodes.drained.update(self.store.documents("drain"))
         last_at = self.journal.restore(self._saved, self._handle)
+        stored.fail_damaged(self.queries, self.specs, self.messages, self.inbox)
         self.nodes.restore_down_nodes()
         return last_at
 
@@ -218,23 +231,27 @@ class Live:
 
     # -- requests of operators and members ------------------------------------------------------
 
-    async def set_tenant(self, tenant: Tenant, user: str) -> None:
+    async def set_tenant(self, tenant: Tenant, user: User) -> None:
         """Add a tenant or replace the tenant with the same id."""
-        audit = Audit(self.clock.now(), user, "tenant", tenant.id)
+        values: dict[str, Any] = {}
 
         def make(at: float) -> Sequence[ev.Event]:
             check_tenant_change(self.scheduler, tenant)
+            old = next((other for other in self.queries.tenants if other.id == tenant.id), None)
+            values.update(changed_values(old, tenant))
             return [ev.TenantChanged(at, tenant)]
 
+        audit = Audit(self.clock.now(), user, "tenant", tenant.id, changes=values)
         await self.inbox.submit(make, [audit])
 
-    async def force_cancel(self, job_id: str, user: str) -> None:
+    async def force_cancel(self, job_id: str, user: User) -> None:
         """Cancel a job, unless it has ended, and kill its processes without their grace."""
+        promise = self._kills.promise(job_id, user)
         if self.queries.has_ended(self.queries.job_number(job_id)):
-            await self.write([Audit(self.clock.now(), user, "kill", job_id)])
+            await self.write([Audit(self.clock.now(), user, "kill", job_id), promise])
         else:
-            await self.jobs.cancel(job_id, user)
-        self._launcher.kill(job_id)
+            await self.jobs.cancel(job_id, user, [promise])
+        self._kills.carry_out(job_id)
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Persist documents and audit entries without an event."""
@@ -250,6 +267,10 @@ class Live:
             )
         return answer
 
+    def pins(self, lease: OpenLease) -> bool:
+        """Return whether no plan may preempt a lease now."""
+        return self._pins.keeps(lease, self.clock.now())
+
     # -- the loop -------------------------------------------------------------------------------
 
     async def _loop(self) -> None:
@@ -259,7 +280,13 @@ class Live:
     async def _process_batch(self, first: InboxItem) -> None:
         """Handle waiting inputs, persist them, and only then act on them and answer."""
         batch = self._handle_batch(first)
-        await self.journal.commit(batch.bodies, batch.changes)
+        try:
+            await self.journal.commit(batch.bodies, batch.changes)
+        except StoreUnavailableError as error:
+            for item in batch.items:
+                item.fail(error)
+            self.inbox.fail_waiting(error)
+            raise
         for command in batch.commands:
             self._perform[type(command)](command)
         if batch.ended and isinstance(self.engine, SupportsForget):
@@ -269,8 +296,8 @@ class Live:
             item.succeed()
         await self.journal.save_state_if_due()
 
-    def _handle_batch(self, first: InboxItem) -> _Batch:
-        batch, now = _Batch(), self.clock.now()
+    def _handle_batch(self, first: InboxItem) -> HandledBatch:
+        batch, now = HandledBatch(), self.clock.now()
         self.journal.begin_batch()
         for item in self.inbox.batch(first):
             batch.items.append(item)
@@ -296,7 +323,7 @@ class Live:
 
     def _reports(self, at: float) -> list[ev.Event]:
         """Return the reports of running leases that the core should have before a plan."""
-        events = self._registry.progress_events(at)
+        events = [*self._registry.progress_events(at), *self._pins.events(at)]
         if self.scheduler.capabilities.reads_measured:
             events += measured(self.leases.values(), at)
         return events
@@ -324,5 +351,9 @@ class Live:
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("task.failed", exc_info=task.exception())
+            self.failure = self.failure or task.exception()
+            if isinstance(self.failure, StoreUnavailableError):
+                log.error("store.unavailable", error=str(self.failure))
+            else:
+                log.error("task.failed", exc_info=task.exception())
             self.broken.set()

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairlead.live.clock import Clock
 from fairlead.model import events as ev
+from fairlead.model.commands import Command
 from fairlead.model.errors import FairleadError
 from fairlead.store import Change
 
@@ -45,6 +46,19 @@ class InboxItem:
         return True
 
 
+@dataclass(slots=True)
+class HandledBatch:
+    """Inputs that the core has handled: records to persist, and commands to perform then."""
+
+    items: list[InboxItem] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+    """encoded events"""
+    changes: list[Change] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    """leases that have ended"""
+
+
 class Inbox:
     """Queue of inputs from users, operators, the engine and timers."""
 
@@ -61,6 +75,11 @@ class Inbox:
     def post(self, make: EventFactory, changes: Changes = ()) -> None:
         """Add an input without waiting for it."""
         self._queue.put_nowait(InboxItem(make, changes))
+
+    def fail_waiting(self, error: FairleadError) -> None:
+        """Pass an error to all callers that wait."""
+        while not self._queue.empty():
+            self._queue.get_nowait().fail(error)
 
     def empty(self) -> bool:
         """Return whether no input waits."""

@@ -101,6 +101,7 @@ def read_spec(document: str) -> JobSpec:
     known = {item.name for item in fields(JobSpec)}
     values = {key: value for key, value in stored.items() if key in known}
     values["command"] = tuple(values["command"])
+    values["secrets"] = tuple(values.get("secrets", ()))
     if values.get("accelerators") is not None:
         values["accelerators"] = tuple(values["accelerators"])
     _clamp(values)

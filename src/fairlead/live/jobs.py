@@ -9,9 +9,11 @@ from fairlead.live.event_stream import EventStream
 from fairlead.live.inbox import Inbox
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.outcomes import LeaseOutcomes
+from fairlead.live.tenants import entitled_job
 from fairlead.model import events as ev
 from fairlead.model.job import parse_accelerators
-from fairlead.store import Audit, Change, Put, Remove
+from fairlead.store import Audit, Change, Put, Remove, User
+from fairlead.store.audit import name_of
 
 
 class JobController:
@@ -32,8 +34,11 @@ class JobController:
         self._suspended_jobs, self._outcomes = suspended_jobs, outcomes
         self._clock, self._inbox, self._stream = clock, inbox, stream
 
-    async def submit(self, spec: JobSpec, user: str) -> JobSpec:
-        """Admit a job; return it with its id once it is persisted."""
+    async def submit(self, spec: JobSpec, user: User, *, is_admin: bool = False) -> JobSpec:
+        """Admit a job; return it with its id once it is persisted.
+
+        An admin may exceed the caps of the tenant, and the numbers count against all tenants.
+        """
         admitted: list[JobSpec] = []
 
         def make(at: float) -> Sequence[ev.Event]:
@@ -41,8 +46,9 @@ class JobController:
             named = spec.with_id(spec.id or f"j{len(self._scheduler.jobs) + 1}")
             counts = parse_accelerators(named.accelerators or ())[1]
             self._scheduler.jobs.admission.check_device_counts(counts)
+            job = entitled_job(self._scheduler, named.job(at), is_admin=is_admin)
             admitted.append(named)
-            return [ev.JobSubmitted(at, named.job(at))]
+            return [ev.JobSubmitted(at, job)]
 
         def changes() -> Sequence[Change]:
             (named,) = admitted
@@ -61,32 +67,32 @@ class JobController:
         await self._inbox.submit(lambda at: [event(at)], [audit])
         self._publish_change(audit)
 
-    async def cancel(self, job_id: str, user: str) -> None:
-        """Cancel a job."""
+    async def cancel(self, job_id: str, user: User, more: Sequence[Change] = ()) -> None:
+        """Cancel a job, and persist more document changes with it."""
         audit = Audit(self._clock.now(), user, "cancel", job_id)
 
         def changes() -> Sequence[Change]:
             self._outcomes.cancel_backoff(job_id)
             suspended = job_id in self._suspended_jobs
             self._suspended_jobs.discard(job_id)
-            return [audit, Remove("hold", job_id)] if suspended else [audit]
+            return [audit, *([Remove("hold", job_id)] if suspended else []), *more]
 
         await self._inbox.submit(lambda at: [ev.JobCancelled(at, job_id)], changes)
         self._publish_change(audit)
 
-    async def suspend(self, job_id: str, user: str) -> None:
+    async def suspend(self, job_id: str, user: User) -> None:
         """Preempt a job and hold it until it is resumed."""
         audit = Audit(self._clock.now(), user, "suspend", job_id)
 
         def changes() -> Sequence[Change]:
             self._outcomes.cancel_backoff(job_id)
             self._suspended_jobs.add(job_id)  # at once: a retry that is due must not release it
-            return [audit, Put("hold", job_id, user)]
+            return [audit, Put("hold", job_id, name_of(user))]
 
         await self._inbox.submit(lambda at: [ev.JobHeld(at, job_id)], changes)
         self._publish_change(audit)
 
-    async def resume(self, job_id: str, user: str) -> None:
+    async def resume(self, job_id: str, user: User) -> None:
         """Schedule a suspended job again."""
         audit = Audit(self._clock.now(), user, "resume", job_id)
 

@@ -14,7 +14,7 @@ from fairlead.live.executors import Workers
 from fairlead.live.scheduling_config import SavedState
 from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.events import Event
-from fairlead.store import Change, Store
+from fairlead.store import Change, DamagedLogError, Store
 
 log = structlog.get_logger("fairlead.live")
 
@@ -61,7 +61,11 @@ class Journal:
         self._saved_seq = self.seq
         memory_type = type(self._scheduler.memory)
         for record in self._store.load_events(self.seq):
-            event = decode_event(record.body, memory_type)
+            try:
+                event = decode_event(record.body, memory_type)
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                problem = f"event {record.seq} of the log is damaged ({error})"
+                raise DamagedLogError(problem, accepted=self.seq) from None
             try:
                 handle(event)
             except FairleadError as error:

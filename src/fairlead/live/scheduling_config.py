@@ -11,6 +11,8 @@ from fairlead.core import Scheduler
 from fairlead.mechanisms.base import Mechanism
 from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.weight_scope import WeightScope
+from fairlead.registry import PlugIn
 from fairlead.store import Put, Store
 
 
@@ -22,8 +24,14 @@ class SchedulingConfig:
     mechanism: Mechanism[Any]
     plan_lead_s: float
     """seconds before the end of a round at which the next plan is requested"""
+    weight_scope: WeightScope = "cluster"
+    """jobs with which weights and priorities of jobs are compared"""
+    guaranteed_refills: bool = True
+    """whether tenants below their guarantee come first when devices fall idle in mid-round"""
     text: str
     """persisted form, from which the config can be built again"""
+    plug_ins: tuple[PlugIn, ...] = ()
+    """the policy, if there is one, and the mechanism, with the packages that provide them"""
 
     @cached_property
     def name(self) -> str:
@@ -81,7 +89,13 @@ def config_for_state(
 def apply_config(scheduler: Scheduler[Any], config: SchedulingConfig) -> None:
     """Make a scheduler decide under another config from now on."""
     try:
-        scheduler.reconfigure(config.beliefs, config.mechanism, config.plan_lead_s)
+        scheduler.reconfigure(
+            config.beliefs,
+            config.mechanism,
+            config.plan_lead_s,
+            config.weight_scope,
+            config.guaranteed_refills,
+        )
     except FairleadError as error:
         raise UsageError(
             f"with these settings a job that has not ended could never run: {error}. Start the"

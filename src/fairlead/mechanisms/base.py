@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fairlead.model.arrays import IntArray
-from fairlead.model.capabilities import capabilities_of
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -84,12 +83,3 @@ class FluidMechanism(Protocol):
     """A mechanism that gives fractions of devices: simulation only, no plan of devices."""
 
     fluid: bool
-
-
-def gang_capabilities(mechanism: Mechanism[Any]) -> dict[str, bool]:
-    """Return which gangs are accepted: ``mixes`` and ``alternatives`` of a job table."""
-    capabilities = capabilities_of(mechanism)
-    return {
-        "mixes": capabilities.mixed_gangs,
-        "alternatives": capabilities.per_accelerator_gangs,
-    }

@@ -37,6 +37,7 @@ class Capacity:
         reads_progress=False,
         per_accelerator_gangs=True,
         divides_among_tenants=True,
+        stops_jobs=False,
     )
     round_s: float = 360.0
 

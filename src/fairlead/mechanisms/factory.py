@@ -1,6 +1,8 @@
 """Creates a mechanism from the names on the command line."""
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -9,7 +11,7 @@ from fairlead.mechanisms.base import FluidMechanism, Mechanism
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import UsageError
 from fairlead.policies.rules.priority import create_policy
-from fairlead.registry import available, create
+from fairlead.registry import PlugIn, available, create, load, plug_in
 
 
 def create_mechanism(
@@ -45,20 +47,49 @@ def create_live_mechanism(
         raise UsageError(
             "it forks jobs into copies, which only the simulator can merge: for simulation only"
         )
+    _check_initial_memory(made, plug_ins(policy, mechanism)[-1])
     return made
 
 
+def plug_ins(policy: str, mechanism: str | None = None) -> tuple[PlugIn, ...]:
+    """Return the plug-ins that decide: the policy, if there is one, and the mechanism."""
+    name = policy.partition(":")[0]
+    if name not in available("policies"):
+        return (plug_in("mechanisms", policy),)
+    preferred = create_policy(policy).capabilities.mechanism
+    return plug_in("policies", policy), plug_in("mechanisms", mechanism or preferred)
+
+
+def _check_initial_memory(made: Mechanism[Any], described: PlugIn) -> None:
+    """Raise UsageError if a plug-in cannot even return its first memory."""
+    try:
+        made.initial()
+    except Exception as error:
+        if described.built_in:
+            raise
+        raise UsageError(
+            f"{described} has no initial memory: {type(error).__name__}: {error}:"
+            " update the package"
+        ) from error
+
+
 def _mechanism_takes_no_policy(name: str) -> UsageError:
-    decide = [one for one in available("mechanisms") if "policy" not in _options(one)]
-    known = sorted({*available("policies"), *decide})
+    known = sorted({*available("policies"), *_mechanisms_without_policy()})
     near = get_close_matches(name, known, n=1)
     if near:
         return UsageError(f"no policy is called {name!r}; do you mean {near[0]!r}?")
     return UsageError(f"no policy is called {name!r}; choose one of {', '.join(known)}")
 
 
+def _mechanisms_without_policy() -> Iterator[str]:
+    for name in available("mechanisms"):
+        with suppress(UsageError):  # a broken plug-in
+            if "policy" not in _options(name):
+                yield name
+
+
 def _options(mechanism: str) -> set[str]:
-    return {field.name for field in fields(available("mechanisms")[mechanism].load())}
+    return {field.name for field in fields(load("mechanisms", mechanism)[0])}
 
 
 def _create(spec: str, options: dict[str, object]) -> "Mechanism[Any] | FluidMechanism":

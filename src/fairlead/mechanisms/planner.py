@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 from fairlead.mechanisms.base import Mechanism, WarmMechanism
+from fairlead.mechanisms.guarantees import guaranteed_plan
+from fairlead.model.capabilities import capabilities_of
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import WarmStart
@@ -17,9 +19,20 @@ class Planner:
     """
 
     def __init__(self, mechanism: Mechanism[Any]) -> None:
-        self.plan: Callable[[Snapshot, Any], tuple[Plan, Any]]
-        """computes the plan for a snapshot and memory, and the memory after it"""
+        self._plan: Callable[[Snapshot, Any], tuple[Plan, Any]]
         if isinstance(mechanism, WarmMechanism):
-            self.plan = partial(mechanism.plan_warm, WarmStart())
+            self._plan = partial(mechanism.plan_warm, WarmStart())
         else:
-            self.plan = mechanism.plan
+            self._plan = mechanism.plan
+        self._may_stop = capabilities_of(mechanism).stops_jobs
+        self.plan: Callable[[Snapshot, Any], tuple[Plan, Any]] = self._plan_with_guarantees
+        """computes the plan for a snapshot and memory, and the memory after it"""
+
+    def _plan_with_guarantees(self, snap: Snapshot, memory: Any) -> tuple[Plan, Any]:
+        """Return the mechanism's plan, changed where a guarantee needs it, and its memory.
+
+        Devices that move to meet a guarantee count as received or missed by their jobs, so the
+        mechanism makes up for them in later rounds.
+        """
+        plan, after = self._plan(snap, memory)
+        return guaranteed_plan(snap, plan, may_stop=self._may_stop), after

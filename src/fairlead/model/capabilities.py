@@ -32,6 +32,8 @@ class Capabilities:
     """uses the measurements that jobs report (``snap.measured``)"""
     starvation_free: bool = False
     """lets no runnable job wait forever; the conformance suite checks this promise"""
+    stops_jobs: bool = True
+    """preempts running jobs; otherwise a guarantee waits until borrowed devices are idle"""
     forks: bool = False
     """starts several copies of a job, which only the simulator can merge"""
 

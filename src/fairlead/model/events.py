@@ -1,11 +1,11 @@
 """Events: the inputs of the scheduler. Time arrives only here, in ``at``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Node
-from fairlead.model.job import Job
+from fairlead.model.job import OMIT_IF_EMPTY, Job
 from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.model.plan import Plan
 from fairlead.model.tenants.tenant import Tenant
@@ -103,6 +103,14 @@ class LeasesEnded:
     outcome: LoggedOutcome
 
 
+@value
+class LeasesPinned:
+    """Exactly these leases keep their devices: no plan preempts them until they end."""
+
+    at: float
+    lease: IntArray
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A job reports measurements on the devices it holds now."""
@@ -196,6 +204,8 @@ class PlanReady:
     version: int
     plan: Plan
     memory: object
+    left_out: tuple[int, ...] = field(default=(), metadata=OMIT_IF_EMPTY)
+    """numbers of the jobs that took no part in the plan, because plans fail with them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +226,7 @@ Event = (
     | HistoryChanged
     | Progress
     | LeasesEnded
+    | LeasesPinned
     | Measured
     | NodeLost
     | NodeDrained

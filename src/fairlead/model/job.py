@@ -9,6 +9,8 @@ from fairlead.model.errors import InputError, require
 DEFAULT_TENANT = "default"
 OMIT_IF_EMPTY = {"written": "unless empty"}
 """metadata of a field that the event log omits while it is empty"""
+OMIT_IF_NONE = {"written": "unless None"}
+"""metadata of a field that the event log omits while it is None"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Job:
     multijob: str | None = None
     duration_s: float | None = None
     gangs: Mapping[str, int] = field(default_factory=dict, hash=False, metadata=OMIT_IF_EMPTY)
+    across_tenants: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    """an admin set its weight or priority, which count against the jobs of all tenants"""
 
     def __post_init__(self) -> None:
         if self.gangs:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,8 @@ class Profiles:
     many devices there are; None: gangs are not mixed"""
     gangs: IntArray | None = None
     """profiles × accelerators → devices needed at once there; None: ``gang`` on all of them"""
+    across_tenants: BoolArray | None = None
+    """profiles → its weight and priority count against the jobs of all tenants; None: of none"""
 
     @cached_property
     def content(self) -> tuple[bytes, ...]:

@@ -60,6 +60,7 @@ class Snapshot:
     deadline_at: FloatArray
     """jobs → time of its deadline; infinite without one"""
     priority: FloatArray
+    """jobs → rank among the jobs of its tenant, the highest first"""
     received_s: FloatArray
     """jobs × accelerators → seconds for which the job has held devices of each"""
     on: IntArray
@@ -85,10 +86,14 @@ class Snapshot:
     """measurements of jobs; None without reports or without a mechanism that reads them"""
     room: FloatArray | None = None
     """accelerators → devices to allocate after jobs of higher priority; None: all"""
+    precedence: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """jobs → priority that counts against the jobs of all tenants; ``priority`` where omitted"""
 
     def __post_init__(self) -> None:
         if len(self.isolated_elapsed_s) != len(self.job):
             object.__setattr__(self, "isolated_elapsed_s", np.zeros(len(self.job)))
+        if len(self.precedence) != len(self.job):
+            object.__setattr__(self, "precedence", self.priority)
 
     @property
     def devices(self) -> FloatArray:
@@ -170,6 +175,7 @@ _PER_JOB_FIELDS = (
     "steps",
     "deadline_at",
     "priority",
+    "precedence",
     "received_s",
     "on",
     "lease",

@@ -3,7 +3,6 @@
 import os
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 import time
@@ -16,10 +15,13 @@ from fairlead.client import Client, ServerError, UntrustedCertificateError
 from fairlead.compiled import compiled
 from fairlead.engines.plugin import engine_plugin
 from fairlead.engines.shared.checkup.findings import MAX_CLOCK_SKEW_S, Finding, Level
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.quarantine import quarantined
+from fairlead.registry import GROUPS, broken_plug_ins
 from fairlead.server.config.loading import load_settings
 from fairlead.server.config.settings import ServeSettings
 from fairlead.server.config.validation import verify
+from fairlead.server.private_files import require_private_data
 from fairlead.store.schema import schema_state
 from fairlead.version import __version__
 
@@ -42,9 +44,10 @@ def run_checkup(
         verify(effective)
     except FairleadError as error:
         fix = "correct the setting; `fairlead config check` shows all settings"
-        return [_version(), Finding("configuration", "wrong", str(error), fix)]
+        wrong = Finding("configuration", "wrong", str(error), fix)
+        return [_version(), *_plug_ins(), wrong]
     where = f"from {effective.file}" if effective.file else "from defaults and environment"
-    findings = [_version(), Finding("configuration", "ok", where)]
+    findings = [_version(), *_plug_ins(), Finding("configuration", "ok", where)]
     settings = effective.settings
     plugin, options = engine_plugin(settings.engine)
     site = replace(settings.site, python=python or sys.executable)
@@ -52,6 +55,7 @@ def run_checkup(
         ("data directory", lambda: _data(settings.data)),
         ("disk", lambda: _disk(settings.data)),
         ("database", lambda: _database(settings)),
+        ("quarantine", lambda: _quarantine(settings.data)),
         ("clock", lambda: _clock(settings)),
         ("engine", lambda: plugin.check(site, options)),
         ("server", lambda: _server(settings)),
@@ -86,10 +90,16 @@ def _data(data: Path) -> Iterator[Finding]:
     if not (data.is_dir() and os.access(data, os.R_OK | os.W_OK | os.X_OK)):
         yield Finding(what, "wrong", f"{data} is not writable", f"chown -R $USER {data}")
         return
+    try:
+        require_private_data(data)
+    except InputError as error:
+        yield Finding(what, "wrong", error.problem, error.fix)
+        return
     open_to_others = [
         path
         for path in (data, data / "admin.token", data / "server.json", data / "login.json")
-        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077
+        # Tenants' users may pass through the directory to their own files in it.
+        if path.exists() and path.stat().st_mode & (0o066 if path.is_dir() else 0o077)
     ]
     for path in open_to_others:
         mode = "700" if path.is_dir() else "600"
@@ -124,6 +134,13 @@ def _database(settings: ServeSettings) -> Iterator[Finding]:
         yield Finding(what, "warning", problem, fix)
 
 
+def _quarantine(data: Path) -> Iterator[Finding]:
+    """Yield a finding for each damaged file or document that a server has moved aside."""
+    for path in quarantined(data):
+        fix = f"inspect it, restore it from a backup if needed, then remove it: rm -r {path}"
+        yield Finding("quarantine", "warning", f"{path} was damaged and moved aside", fix)
+
+
 def _clock(settings: ServeSettings) -> Iterator[Finding]:
     now = time.time()
     for path in settings.data.glob("fairlead.db*"):
@@ -143,7 +160,7 @@ def _server(settings: ServeSettings) -> Iterator[Finding]:
         yield from _port(settings)
         return
     try:
-        status, headers, _ = client.raw("GET", "/readyz")
+        status, headers, body = client.raw("GET", "/readyz")
         about = client.get("/v1/about")
     except UntrustedCertificateError as error:
         yield Finding("server", "wrong", error.problem, error.fix)
@@ -157,10 +174,16 @@ def _server(settings: ServeSettings) -> Iterator[Finding]:
         return
     finally:
         client.close()
+    answer = body.decode(errors="replace").strip()
     if status != 200:
         fix = "restart the server: it recovers from the persisted state"
-        yield Finding("server", "wrong", "the scheduler has stopped", fix)
+        if answer.startswith("plans fail"):
+            fix = "see the server's log; update or change the plug-in, or set another policy"
+        yield Finding("server", "wrong", f"the scheduler has stopped: {answer}", fix)
         return
+    if answer != "ok":
+        fix = "`fairlead jobs` and the server's log name the jobs and the plug-in"
+        yield Finding("planning", "warning", answer, fix)
     skew = abs(time.time() - parsedate_to_datetime(headers["date"]).timestamp())
     if skew > MAX_CLOCK_SKEW_S:
         problem = f"the server's clock differs by {skew:.0f} s"
@@ -171,6 +194,16 @@ def _server(settings: ServeSettings) -> Iterator[Finding]:
         yield Finding("server", "warning", problem, fix)
     else:
         yield Finding("server", "ok", f"running {about['policy']} on {_listed(about['cluster'])}")
+
+
+def _plug_ins() -> Iterator[Finding]:
+    """Yield the plug-ins of other packages that cannot be used."""
+    broken = [each for group in GROUPS for each in broken_plug_ins(group)]
+    for each in broken:
+        problem = f"{each.plug_in}: entry point {each.plug_in.target!r}: {each.reason}"
+        yield Finding("plug-ins", "warning", problem, "update or uninstall the package")
+    if not broken:
+        yield Finding("plug-ins", "ok", "all policies, mechanisms and engines can be loaded")
 
 
 def _listed(counts: dict[str, int]) -> str:

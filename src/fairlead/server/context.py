@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from fairlead.live.driver import Live
+from fairlead.server.access.denials import DeniedAttempts
+from fairlead.server.access.oidc import OidcLogin, looks_signed
 from fairlead.server.access.rate_limits import RateLimiters
-from fairlead.server.access.tokens import Tokens
+from fairlead.server.access.secrets import JobSecrets
+from fairlead.server.access.tokens import Principal, Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,8 @@ class ServerInfo:
 
     policy: str = ""
     mechanism: str | None = None
+    separates_tenants: bool = True
+    """jobs of several tenants may run here"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,19 @@ class ServerContext:
     tokens: Tokens
     rate_limiters: RateLimiters
     info: ServerInfo
+    secrets: JobSecrets = field(default_factory=JobSecrets.empty)
+    denied_attempts: DeniedAttempts | None = None
+    oidc: OidcLogin | None = None
     explaining: asyncio.Lock = field(default_factory=asyncio.Lock)
     """one explanation at a time: each solves repeatedly, and the planner needs a core"""
+    verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """one check of the audit trail at a time"""
+
+    async def authenticate(self, text: str) -> Principal:
+        """Return the owner of a bearer token; AuthError if it is not valid."""
+        if self.oidc is not None and looks_signed(text):
+            return await self.oidc.authenticate(text)
+        return self.tokens.authenticate(text, self.live.clock.now())
 
 
 def context_of(request: Request) -> ServerContext:

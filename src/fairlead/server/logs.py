@@ -14,6 +14,7 @@ log = structlog.get_logger("fairlead.access")
 
 _SECRET_FIELDS = {"token", "authorization", "password", "secret", "database"}
 _TOKEN = re.compile(r"fl_[0-9a-f]{6,}_[\w-]+")
+_SIGNED_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*")
 _PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^@\s/]+@")
 _UNLOGGED_PATHS = ("/v1/leases/", "/healthz", "/readyz", "/metrics")
 """prefixes of frequent requests, which are logged at level debug only"""
@@ -54,17 +55,46 @@ def redact_secrets(_: object, __: str, fields: Fields) -> Fields:
     for name, value in fields.items():
         if name in _SECRET_FIELDS:
             fields[name] = "…"
-        elif isinstance(value, str) and ("fl_" in value or "://" in value):
-            fields[name] = _PASSWORD.sub(r"\1:…@", _TOKEN.sub("fl_…", value))
+        elif isinstance(value, str):
+            fields[name] = redact(value)
     return fields
 
 
+def redact(text: str) -> str:
+    """Return a text without the tokens and passwords in it."""
+    if "fl_" in text or "://" in text:
+        text = _PASSWORD.sub(r"\1:…@", _TOKEN.sub("fl_…", text))
+    return _SIGNED_TOKEN.sub("eyJ…", text) if "eyJ" in text else text
+
+
 def format_text_line(_: object, __: str, fields: Fields) -> str:
-    """Return a log line as text: time, level, event, and its fields as name=value."""
-    head = f"{fields.pop('timestamp', '')} {fields.pop('level', ''):7} {fields.pop('event', '')}"
+    """Return a log line as text: time, level, event, and its fields as name=value.
+
+    Control characters are escaped and values with spaces are quoted, so that no value can look
+    like another field or another line, or reach the terminal.
+    """
+    event = escape(str(fields.pop("event", "")))
+    head = f"{fields.pop('timestamp', '')} {fields.pop('level', ''):7} {event}"
     trace = fields.pop("exception", None)
-    parts = [head, *(f"{name}={value}" for name, value in fields.items() if value is not None)]
-    return " ".join(parts) + (f"\n{trace}" if trace else "")
+    shown = (
+        f"{escape(name)}={_quote(value)}" for name, value in fields.items() if value is not None
+    )
+    lines = str(trace).splitlines() if trace else ()
+    return "\n  ".join([" ".join([head, *shown]), *map(escape, lines)])
+
+
+def escape(text: str) -> str:
+    """Return a text with control and invisible characters as escape sequences."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _quote(value: object) -> str:
+    text = str(value)
+    if " " not in text and '"' not in text:
+        return escape(text)
+    return '"' + escape(text.replace("\\", "\\\\")).replace('"', '\\"') + '"'
 
 
 class AccessLogMiddleware:

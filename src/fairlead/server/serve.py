@@ -17,17 +17,20 @@ import uvicorn
 
 from fairlead.atomic_file import replace_text
 from fairlead.data import DEFAULT_SPEEDS
-from fairlead.engines.base import Engine
-from fairlead.engines.plugin import engine_plugin
+from fairlead.engines.plugin import OpenedEngine, engine_plugin
 from fairlead.files import read_speeds
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.orders import Environment
-from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.errors import FairleadError
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.server.access.hosts import AllowedHosts
+from fairlead.server.access.oidc import OidcLogin
 from fairlead.server.access.rate_limits import RateLimits
-from fairlead.server.access.tokens import Tokens
+from fairlead.server.access.secrets import KEY_FILE, KIND, load_job_secrets, read_secret
+from fairlead.server.access.separation import require_separation, require_separation_for_logins
+from fairlead.server.access.tokens import Tokens, read_token
 from fairlead.server.api.app import make_app
 from fairlead.server.config.scheduling import (
     build_scheduling_config,
@@ -37,10 +40,19 @@ from fairlead.server.config.scheduling import (
 from fairlead.server.config.settings import ServeSettings
 from fairlead.server.connections import LimitedProtocol, WarningLimit
 from fairlead.server.context import ServerInfo
+from fairlead.server.data_dir import (
+    accept_log_until,
+    open_store,
+    quarantine_damaged_files,
+    readable_documents,
+)
 from fairlead.server.logs import set_up
-from fairlead.store import Change, Put, Store
+from fairlead.store import Change, Put, Store, StoreUnavailableError
 
 log = structlog.get_logger("fairlead.serve")
+
+_CHECKED_ENTRIES = 20_000
+"""newest entries of the audit trail that are checked at start: all would take minutes"""
 
 
 class AlreadyRunningError(FairleadError):
@@ -49,14 +61,17 @@ class AlreadyRunningError(FairleadError):
     code = "taken"
 
 
-def serve(settings: ServeSettings) -> None:
-    """Run until a signal stops the server; jobs keep running."""
+def serve(settings: ServeSettings, *, log_until: int | None = None) -> None:
+    """Run until a signal stops the server; jobs keep running.
+
+    ``log_until``: number of the last event to accept of a damaged event log.
+    """
     set_up(settings.log_format, settings.log_level)
-    asyncio.run(_serve(settings))
+    asyncio.run(_serve(settings, log_until))
 
 
-async def _serve(settings: ServeSettings) -> None:
-    store = _open(settings)
+async def _serve(settings: ServeSettings, log_until: int | None) -> None:
+    store = open_store(settings)
     owner = f"{os.uname().nodename}:{os.getpid()}"
     token = store.acquire(owner)
     if token is None and settings.standby_s > 0:
@@ -67,48 +82,39 @@ async def _serve(settings: ServeSettings) -> None:
             f"data: {settings.data} is in use by another scheduler: stop it, or use --standby"
         )
     listening_socket = _bind_socket(settings)
+    quarantine_damaged_files(settings.data)
+    if log_until is not None:
+        accept_log_until(store, token, log_until, settings.data)
     tokens = _tokens(settings, store, token)
-    config, engine = await _live_config(settings, tokens)
-    live = Live(store, engine, config, token)
+    opened = _open_engine(settings, tokens)
+    config = await _live_config(settings, tokens, opened)
+    live = Live(store, opened.engine, config, token)
     await live.start()
     replace_text(settings.data / "server.json", json.dumps({"url": settings.url}), mode=0o600)
     log.info("server.started", url=settings.url, policy=settings.policy)
+    checking = asyncio.create_task(_check_audit_trail(store))
     try:
-        await _listen(settings, live, tokens, listening_socket)
+        info = ServerInfo(settings.policy, settings.mechanism, _may_share(settings, opened))
+        await _listen(settings, live, tokens, listening_socket, info)
     finally:
+        await checking
         await live.stop()
         store.close()
         listening_socket.close()
         log.info("server.stopped")
 
 
-def _open(settings: ServeSettings) -> Store:
-    """Open the store, create it if necessary; raise InputError with the setting at fault."""
+async def _check_audit_trail(store: Store) -> None:
+    """Log whether the newest part of the audit trail is intact."""
     try:
-        settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (settings.data / "jobs").mkdir(exist_ok=True, mode=0o700)
-    except OSError as error:
-        problem = f"cannot create directory {settings.data} ({error.strerror})"
-        raise InputError(problem, fix="expected a writable directory", field="data") from None
-    try:
-        _make_private(settings.store_url)
-        return Store(settings.store_url)
-    except (sa.exc.DatabaseError, sa.exc.NoSuchModuleError, ImportError) as error:
-        why = str(getattr(error, "orig", error)).splitlines()[0]
-        fix = "check that the database runs and that URL, user and password are right"
-        raise InputError(f"cannot be opened ({why})", fix=fix, field="database") from None
-
-
-def _make_private(store_url: str) -> None:
-    """Create a new SQLite database with access for its owner only: it holds secrets.
-
-    SQLite creates its other files with the same mode.
-    """
-    address = sa.make_url(store_url)
-    name = address.database or ":memory:"
-    if address.get_backend_name() == "sqlite" and not name.startswith((":", "file:")):
-        with contextlib.suppress(OSError):  # opening the store reports the problem
-            os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600))
+        result = await asyncio.to_thread(store.verify_audit_trail, _CHECKED_ENTRIES)
+    except sa.exc.SQLAlchemyError as error:
+        log.warning("audit.unchecked", error=str(error).partition("\n")[0])
+        return
+    if result.problem is None:
+        log.info("audit.intact", entries=result.entries, newest_hash=result.newest_hash)
+    else:
+        log.error("audit.broken", problem=result.problem)
 
 
 def _bind_socket(settings: ServeSettings) -> socket.socket:
@@ -129,13 +135,20 @@ def _bind_socket(settings: ServeSettings) -> socket.socket:
 
 
 async def _listen(
-    settings: ServeSettings, live: Live, tokens: Tokens, listening_socket: socket.socket
+    settings: ServeSettings,
+    live: Live,
+    tokens: Tokens,
+    listening_socket: socket.socket,
+    info: ServerInfo,
 ) -> None:
     app = make_app(
         live,
         tokens,
-        info=ServerInfo(settings.policy, settings.mechanism),
+        secrets=load_job_secrets(_sealed_secrets(settings, live), settings.data / KEY_FILE),
+        info=info,
         limits=_limits(settings),
+        hosts=_hosts(settings),
+        oidc=None if settings.oidc is None else OidcLogin(settings.oidc),
         log_all=settings.log_level == "debug",
     )
     config = uvicorn.Config(
@@ -158,11 +171,15 @@ async def _listen(
     done, _ = await asyncio.wait({breaking, serving}, return_when=asyncio.FIRST_COMPLETED)
     if serving not in done:
         # The store or the driver failed: only a new start from the persisted state is safe.
-        os.kill(os.getpid(), signal.SIGKILL)
+        if not isinstance(live.failure, StoreUnavailableError):
+            os.kill(os.getpid(), signal.SIGKILL)
+        server.should_exit = True
     breaking.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await breaking
     await serving
+    if isinstance(live.failure, StoreUnavailableError):
+        raise live.failure
 
 
 class _Server(uvicorn.Server):
@@ -186,6 +203,16 @@ def _stop_on_signals(server: uvicorn.Server, live: Live) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop, number.name)
 
 
+def _sealed_secrets(settings: ServeSettings, live: Live) -> dict[str, str]:
+    return readable_documents(live.store, live.token, KIND, read_secret, settings.data)
+
+
+def _hosts(settings: ServeSettings) -> AllowedHosts:
+    hosts = AllowedHosts(settings.host, (settings.allowed_hosts or "").split(","))
+    hosts.add_full_name()
+    return hosts
+
+
 def _limits(settings: ServeSettings) -> RateLimits:
     return RateLimits(
         requests_per_s=settings.requests_per_s,
@@ -195,9 +222,25 @@ def _limits(settings: ServeSettings) -> RateLimits:
     )
 
 
-async def _live_config(settings: ServeSettings, tokens: Tokens) -> tuple[LiveConfig, Engine]:
+def _open_engine(settings: ServeSettings, tokens: Tokens) -> OpenedEngine:
+    """Return the engine; UnseparatedTenantsError if its jobs could act as other tenants."""
     plugin, options = engine_plugin(settings.engine)
     opened = plugin.open(settings.site, options)
+    may_share = _may_share(settings, opened)
+    require_separation(tokens.list(), separates_tenants=may_share)
+    if settings.oidc is not None:
+        require_separation_for_logins(separates_tenants=may_share)
+    return opened
+
+
+def _may_share(settings: ServeSettings, opened: OpenedEngine) -> bool:
+    """Return whether jobs of several tenants may run on an engine."""
+    return opened.separates_tenants or settings.trust_jobs
+
+
+async def _live_config(
+    settings: ServeSettings, tokens: Tokens, opened: OpenedEngine
+) -> LiveConfig:
     engine, emulated = opened.engine, opened.emulated
     cluster = await engine.inventory()
     speeds = read_speeds(settings.speeds or DEFAULT_SPEEDS)
@@ -205,10 +248,10 @@ async def _live_config(settings: ServeSettings, tokens: Tokens) -> tuple[LiveCon
         # Real devices are assumed equally fast until jobs have measured them.
         speeds = replace(speeds, assumed=1.0)
     scheduling = build_scheduling_config(
-        settings.policy, settings.mechanism, settings.round_s, speeds
+        settings.policy, settings.mechanism, settings.round_s, speeds, settings.weight_scope
     )
     round_s = round_length_s(scheduling.mechanism)
-    config = LiveConfig(
+    return LiveConfig(
         cluster=cluster,
         scheduling=scheduling,
         load_scheduling=load_scheduling_config,
@@ -216,7 +259,6 @@ async def _live_config(settings: ServeSettings, tokens: Tokens) -> tuple[LiveCon
         environment=_environment(settings, tokens, speeds if emulated else None, round_s),
         emulated=speeds if emulated else None,
     )
-    return config, engine
 
 
 def _environment(
@@ -245,7 +287,9 @@ def _tokens(settings: ServeSettings, store: Store, token: int) -> Tokens:
     if secret is None:
         secret = secrets.token_hex(32)
         changes.append(Put("secret", "leases", secret))
-    tokens = Tokens(store.documents("token"), bytes.fromhex(secret))
+    used = readable_documents(store, token, "token-use", float, settings.data)
+    stored = readable_documents(store, token, "token", read_token, settings.data)
+    tokens = Tokens(stored, bytes.fromhex(secret), used)
     path = settings.data / "admin.token"
     has_admin_file = path.exists() and path.stat().st_size > 0
     if not has_admin_file or all(other.role != "admin" for other in tokens.list()):

@@ -1,5 +1,21 @@
 """Persistent store: events, states, documents and the scheduler's lock, in one database."""
 
-from fairlead.store.store import Audit, Change, FencedError, LoggedEvent, Put, Remove, Store
+from fairlead.store.audit import Actor, Audit, User
+from fairlead.store.errors import DamagedLogError, FencedError, StoreError, StoreUnavailableError
+from fairlead.store.event_log import LoggedEvent
+from fairlead.store.store import Change, Put, Remove, Store
 
-__all__ = ["Audit", "Change", "FencedError", "LoggedEvent", "Put", "Remove", "Store"]
+__all__ = [
+    "Actor",
+    "Audit",
+    "Change",
+    "DamagedLogError",
+    "FencedError",
+    "LoggedEvent",
+    "Put",
+    "Remove",
+    "Store",
+    "StoreError",
+    "StoreUnavailableError",
+    "User",
+]

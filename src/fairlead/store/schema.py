@@ -6,16 +6,10 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from fairlead.model.errors import FairleadError
 from fairlead.store import tables
+from fairlead.store.errors import StoreError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-
-
-class StoreError(FairleadError):
-    """The database cannot be reached or read."""
-
-    code = "store"
 
 
 def upgrade(connection: sa.Connection) -> None:
@@ -26,7 +20,7 @@ def upgrade(connection: sa.Connection) -> None:
     command.upgrade(config, "head")
 
 
-def schema_state(url: str) -> tuple[str | None, str]:
+def schema_state(url: str | sa.URL) -> tuple[str | None, str]:
     """Return the schema of a database, None if it has none, and the newest; change nothing."""
     engine = sa.create_engine(url)
     try:

@@ -2,17 +2,27 @@
 
 import fcntl
 import time
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import sqlalchemy as sa
 
 from fairlead import failpoints
-from fairlead.model.errors import FairleadError
-from fairlead.store import tables
+from fairlead.store import event_log, tables
+from fairlead.store.audit import (
+    Audit,
+    Verification,
+    append_entries,
+    read_entries,
+    verify_chain,
+)
+from fairlead.store.errors import DamagedLogError, FencedError, StoreError
+from fairlead.store.event_log import LoggedEvent
+from fairlead.store.waiting import UNAVAILABLE, Waiting, is_damaged, reason_of
+
+T = TypeVar("T")
 
 _ADVISORY = 0x6661_6972  # "fair": the key of PostgreSQL's advisory lock
 _POLL_S = 0.5
@@ -21,21 +31,17 @@ _TCP_KEEPALIVE = (
     "tcp_user_timeout = 6000",
 )
 """keepalive settings: the lock of a lost machine is free after seconds, not hours"""
-_PAGE = 2000
-
-
-class FencedError(FairleadError):
-    """Another scheduler has taken over; this one must not write."""
-
-    code = "fenced"
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
-    """One event of the log."""
-
-    seq: int
-    body: str
+_LIBPQ = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "10000",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+}
+"""connection settings: a lost server is noticed after seconds"""
+_LOCK_TIMEOUT = "SET lock_timeout = '5s'"
+DEFAULT_WAIT_S = 60.0
+"""seconds to wait for a locked or unreachable database"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +61,6 @@ class Remove:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """An entry of the audit trail: a user's action on a subject."""
-
-    at: float
-    who: str  # lang: ok
-    action: str
-    subject: str
-    detail: str = ""
-
-
 Change = Put | Remove | Audit
 
 
@@ -73,25 +68,44 @@ class Store:
     """Events, states and documents in one database.
 
     Calls block; the live driver makes them in a separate thread. Only the holder of the lock
-    writes: every write checks its token in the same transaction.
+    writes: every write checks its token in the same transaction. A call waits ``wait_s`` for a
+    database that is locked or unreachable and then raises StoreUnavailableError.
     """
 
-    def __init__(self, url: str) -> None:
-        self._engine = sa.create_engine(url)
-        self._sqlite = self._engine.dialect.name == "sqlite"
-        self._path = Path(self._engine.url.database or "")
+    def __init__(self, url: str | sa.URL, *, wait_s: float = DEFAULT_WAIT_S) -> None:
+        address = sa.make_url(url)
+        self._sqlite = address.get_backend_name() == "sqlite"
+        libpq = address.drivername in ("postgresql+psycopg", "postgresql+psycopg2")
+        defaults = {k: v for k, v in _LIBPQ.items() if k not in address.query} if libpq else {}
+        self._engine = sa.create_engine(address, connect_args=defaults)
+        self._wait_s = wait_s
+        self._path = Path(address.database or "")
         self._lock: TextIO | sa.Connection | None = None
-        if self._sqlite:
-            sa.event.listen(self._engine, "connect", _set_up_sqlite)
-        self._upgrade()
+        sa.event.listen(
+            self._engine, "connect", _set_up_sqlite if self._sqlite else _set_up_postgresql
+        )
+        self._attempt(_upgrade)
 
-    def _upgrade(self) -> None:
-        with self._engine.begin() as connection:
-            if tables.schema(connection) != tables.SCHEMA_VERSION:
-                # Alembic loads slowly, and a server should restart fast.
-                from fairlead.store.schema import upgrade  # noqa: PLC0415
+    def _attempt(self, work: Callable[[sa.Connection], T]) -> T:
+        """Return the result of a transaction; wait while the database is not available."""
+        return self._attempt_numbered(lambda connection, _: work(connection))
 
-                upgrade(connection)
+    def _attempt_numbered(self, work: Callable[[sa.Connection, int], T]) -> T:
+        waiting = Waiting(self._wait_s)
+        while True:
+            try:
+                if waiting.attempts and isinstance(self._lock, sa.Connection):
+                    self._keep_lock(self._lock)
+                with self._engine.begin() as connection:
+                    return work(connection, waiting.attempts)
+            except UNAVAILABLE as error:
+                if is_damaged(error):
+                    raise self._damaged(error) from None
+                waiting.after(error)
+
+    def _damaged(self, error: Exception) -> StoreError:
+        name = str(self._path) if self._sqlite else "the database"
+        return StoreError(f"{name}: damaged ({reason_of(error)}): restore a backup of it")
 
     # -- lock -----------------------------------------------------------------------------------
 
@@ -105,15 +119,41 @@ class Store:
             if time.monotonic() >= until:
                 return None
             time.sleep(min(_POLL_S, max(until - time.monotonic(), 0.0)))
-        with self._engine.begin() as connection:
+
+        def take(connection: sa.Connection) -> int:
             row = connection.execute(sa.select(tables.lock.c.token)).first()
             token = 1 if row is None else int(row[0]) + 1
             connection.execute(sa.delete(tables.lock))
             connection.execute(sa.insert(tables.lock).values(id=1, token=token, owner=owner))
-        return token
+            return token
+
+        return self._attempt(take)
 
     def _try_lock(self) -> bool:
-        return self._try_file() if self._sqlite else self._try_postgresql()
+        if self._sqlite:
+            return self._try_file()
+        waiting = Waiting(self._wait_s)
+        while True:
+            try:
+                return self._try_postgresql()
+            except UNAVAILABLE as error:
+                waiting.after(error)
+
+    def _keep_lock(self, held: sa.Connection) -> None:
+        """Take the advisory lock again if its connection is gone.
+
+        If another connection has it, writes continue until the token shows that another scheduler
+        has taken over: the lock may be that of the lost connection.
+        """
+        if not (held.closed or held.invalidated):
+            try:
+                held.execute(sa.select(1))
+            except UNAVAILABLE:
+                held.invalidate()
+            else:
+                return
+        held.close()
+        self._try_postgresql()
 
     def _try_file(self) -> bool:
         file = self._path.with_suffix(".lock").open("a", encoding="ascii")
@@ -142,47 +182,64 @@ class Store:
         self, token: int, first: int, bodies: Sequence[str], changes: Sequence[Change] = ()
     ) -> None:
         """Write events, numbered from ``first``, and changes in one transaction."""
-        with self._engine.begin() as connection:
+
+        def write(connection: sa.Connection, attempts: int) -> None:
             self._check(connection, token)
+            if bodies and attempts and event_log.has_event(connection, first, bodies[0]):
+                return  # committed before the connection was lost
             if bodies:
-                rows = [{"seq": first + i, "body": body} for i, body in enumerate(bodies)]
-                connection.execute(sa.insert(tables.events), rows)
+                event_log.append_events(connection, first, bodies)
             _apply(connection, changes)
             failpoints.point("server.commit.inside")
 
+        self._attempt_numbered(write)
+
     def save_state(self, token: int, seq: int, body: str) -> None:
         """Save the state after event ``seq``; delete earlier states and events up to it."""
-        packed = zlib.compress(body.encode(), 1)
-        with self._engine.begin() as connection:
+
+        def write(connection: sa.Connection) -> None:
             self._check(connection, token)
-            connection.execute(sa.delete(tables.states).where(tables.states.c.seq <= seq))
-            connection.execute(sa.insert(tables.states).values(seq=seq, body=packed))
-            connection.execute(sa.delete(tables.events).where(tables.events.c.seq <= seq))
+            event_log.write_state(connection, seq, body)
             failpoints.point("server.state.inside")
+
+        self._attempt(write)
 
     def load_state(self) -> tuple[int, str] | None:
         """Return the newest state and the number of the last event that it includes."""
-        query = sa.select(tables.states).order_by(tables.states.c.seq.desc())
-        with self._engine.connect() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else (int(row.seq), zlib.decompress(row.body).decode())
+        return self._attempt(event_log.read_state)
 
     def load_events(self, after: int) -> Iterator[LoggedEvent]:
-        """Yield the events after number ``after``, in order."""
-        while True:
-            query = (
-                sa.select(tables.events)
-                .where(tables.events.c.seq > after)
-                .order_by(tables.events.c.seq)
-                .limit(_PAGE)
-            )
-            with self._engine.connect() as connection:
-                rows = connection.execute(query).all()
-            for row in rows:
-                yield LoggedEvent(int(row.seq), row.body)
-            if len(rows) < _PAGE:
-                return
-            after = int(rows[-1].seq)
+        """Yield the events after number ``after``, in order.
+
+        Raises DamagedLogError at the first event that is missing or damaged.
+        """
+        head = self._attempt(event_log.read_head)
+
+        def read_page(query: Any) -> Any:
+            return self._attempt(lambda connection: connection.execute(query).all())
+
+        return event_log.read_events(read_page, head, after)
+
+    def cut_log(self, token: int, last: int) -> list[str]:
+        """Remove the events after the last intact one; return the removed ones.
+
+        Removes nothing unless event ``last`` is the last intact one.
+        """
+        state = self.load_state()
+        try:
+            for _ in self.load_events(0 if state is None else state[0]):
+                pass
+        except DamagedLogError as error:
+            if error.accepted != last:
+                raise
+        else:
+            return []
+
+        def write(connection: sa.Connection) -> list[str]:
+            self._check(connection, token)
+            return event_log.cut(connection, last)
+
+        return self._attempt(write)
 
     # -- documents ------------------------------------------------------------------------------
 
@@ -190,17 +247,22 @@ class Store:
         """Return id → body of all documents of a kind."""
         table = tables.documents
         query = sa.select(table.c.id, table.c.body).where(table.c.kind == kind)
-        with self._engine.connect() as connection:
-            return {row.id: row.body for row in connection.execute(query)}
+        rows = self._attempt(lambda connection: connection.execute(query).all())
+        return {row.id: row.body for row in rows}
 
     def audit_trail(self, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return entries of the audit trail, newest first."""
-        table = tables.audit
-        query = sa.select(table).order_by(table.c.seq.desc()).limit(limit)
-        if before is not None:
-            query = query.where(table.c.seq < before)
         with self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+            return read_entries(connection, before=before, limit=limit)
+
+    def verify_audit_trail(self, newest: int | None = None) -> Verification:
+        """Check the hash chain of the audit trail, or of its newest entries, on one snapshot."""
+        with self._engine.connect() as connection:
+            if self._sqlite:
+                connection.exec_driver_sql("BEGIN")  # the driver begins none for reading
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            return verify_chain(connection, newest)
 
     def close(self) -> None:
         """Release the lock and close all connections."""
@@ -233,17 +295,26 @@ def _apply(connection: sa.Connection, changes: Sequence[Change]) -> None:
     ]
     if puts:
         connection.execute(sa.insert(table), puts)
-    entries = [
-        {name: getattr(change, name) for name in change.__slots__}
-        for change in changes
-        if isinstance(change, Audit)
-    ]
-    if entries:
-        connection.execute(sa.insert(tables.audit), entries)
+    append_entries(connection, [change for change in changes if isinstance(change, Audit)])
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    if tables.schema(connection) != tables.SCHEMA_VERSION:
+        # Alembic loads slowly, and a server should restart fast.
+        from fairlead.store.schema import upgrade  # noqa: PLC0415
+
+        upgrade(connection)
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
     cursor = connection.cursor()
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+    for setting in ("busy_timeout=2000", "journal_mode=WAL", "synchronous=FULL"):
         cursor.execute(f"PRAGMA {setting}")
     cursor.close()
+
+
+def _set_up_postgresql(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute(_LOCK_TIMEOUT)
+    cursor.close()
+    connection.commit()

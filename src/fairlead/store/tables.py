@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 metadata = sa.MetaData()
 
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0003"
 """schema that this version reads and writes"""
 
 Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite autoincrements INTEGER only
@@ -14,12 +14,14 @@ events = sa.Table(
     metadata,
     sa.Column("seq", Number, primary_key=True, autoincrement=False),
     sa.Column("body", sa.Text, nullable=False),
+    sa.Column("digest", sa.String(32), nullable=True),
 )
 states = sa.Table(
     "states",
     metadata,
     sa.Column("seq", Number, primary_key=True, autoincrement=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("digest", sa.String(32), nullable=True),
 )
 documents = sa.Table(
     "documents",
@@ -37,6 +39,10 @@ audit = sa.Table(
     sa.Column("action", sa.String(64), nullable=False),
     sa.Column("subject", sa.String(200), nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("role", sa.String(16), nullable=False, server_default=""),
+    sa.Column("actor", sa.String(250), nullable=False, server_default=""),
+    sa.Column("changes", sa.Text, nullable=False, server_default=""),
+    sa.Column("hash", sa.String(64), nullable=False, server_default=""),
 )
 lock = sa.Table(
     "lock",

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.support.live_server import LiveServer
 
 from fairlead.client import Client
+from fairlead.server.access.scopes import SCOPES, required_scope
 
 ROLES = ("admin", "own", "other", "viewer", "lease", "invalid")
 OK, DENIED, UNKNOWN, HIDDEN = "ok", 403, 401, 404
@@ -41,7 +42,11 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "POST /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "DELETE /v1/tokens/{token_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "POST /v1/tokens/{token_id}/rotate": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/audit": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/audit/verify": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    # Users log in there before they have a token; this server has no provider.
+    "GET /v1/oidc": (HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN),
     "GET /v1/about": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /v1/advice": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /v1/instance": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
@@ -56,12 +61,14 @@ BODIES: dict[str, dict[str, object]] = {
     "POST /v1/leases/{lease}/renew": {"rank": 0, "started": 0, "steps": 0},
     "PUT /v1/tenants/{tenant_id}": {"id": "new", "weight": 2.0},
     "POST /v1/tokens": {"name": "x", "role": "viewer"},
+    "POST /v1/tokens/{token_id}/rotate": {"overlap_s": 0},
 }
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     made = LiveServer(tmp_path_factory.mktemp("access"), round_s=30.0)
+    made.extra = ("--trust-jobs",)
     made.start()
     yield made
     made.clean_up()
@@ -246,7 +253,17 @@ def test_secrets_appear_in_no_listing_log_or_process_list(
 def test_every_change_is_in_the_audit_trail(clients: dict[str, Client]) -> None:
     job = clients["own"].submit(["true"], workload="small")["id"]
     lines = clients["admin"].get("/v1/audit")
-    assert {"who": "own", "action": "submit", "subject": job}.items() <= lines[0].items()
+    submitted = next(line for line in lines if line["subject"] == job)
+    expected = {"who": "own", "role": "tenant", "action": "submit"}
+    assert expected.items() <= submitted.items()
+    assert submitted["actor"] in {row["id"] for row in clients["admin"].get("/v1/tokens")}
+
+
+@pytest.mark.parametrize("route", [route for route in EXPECTED if "/v1/" in route])
+def test_every_route_with_a_token_has_a_scope(route: str) -> None:
+    method, _, path = route.partition(" ")
+    without_scopes = ("/v1/leases", "/v1/oidc")
+    assert path.startswith(without_scopes) or required_scope(method, path) in SCOPES
 
 
 def test_serve_refuses_to_listen_beyond_loopback_without_tls(tmp_path: Path) -> None:

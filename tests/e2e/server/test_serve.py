@@ -119,18 +119,23 @@ def test_waiting_for_a_job_fails_at_once_without_a_server() -> None:
         ("--data", "speeds.csv", "data: "),
         (
             "--database",
-            "postgresql+psycopg://u:hunter2@127.0.0.1:1/x",
-            "database: cannot be opened",
+            "postgresql+psycopg://u@127.0.0.1:1/x",
+            "database: not available",
         ),
     ],
 )
 def test_a_store_that_cannot_be_opened_is_reported_in_one_line(
-    own_server: LiveServer, flag: str, value: str, message: str
+    own_server: LiveServer,
+    monkeypatch: pytest.MonkeyPatch,
+    flag: str,
+    value: str,
+    message: str,
 ) -> None:
+    monkeypatch.setenv("FAIRLEAD_DATABASE_PASSWORD", "hunter2")
     value = str(own_server.root / value) if flag == "--data" else value
     refused = own_server.cli(
         "serve", "--data", own_server.data, "--emulate", "v100=1", "--port", own_server.port,
-        flag, value,
+        "--database-wait", 0, flag, value,
     )  # fmt: skip
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1

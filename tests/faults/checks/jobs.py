@@ -1,7 +1,6 @@
 """Invariants of job processes, keepers and checkpoints."""
 
 import os
-import pickle
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +8,7 @@ from tests.faults.machine.machine import Process
 from tests.faults.record import CHECKPOINT_S, RunRecord, chain
 
 from fairlead.job import FAILED_TO_SAVE, LEFT, checkpoint
+from fairlead.job.state_format import decode_state
 
 _ENDS_S = 4.0
 """seconds within which a member reports its last saved step and ends"""
@@ -103,7 +103,7 @@ class JobChecks:
             self._require(False, f"{label}: cannot read the part of rank {rank}: {error}")
             return
         assert payload is not None
-        self.loaded(pickle.loads(payload)["model"], steps, rank, label)
+        self.loaded(decode_state(payload)["model"], steps, rank, label)
 
     def began(self, process: Process, model: dict[str, int], steps: int) -> None:
         """Require that a member begins with its own state, or rank 0's if it had none."""

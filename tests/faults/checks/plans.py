@@ -35,8 +35,8 @@ class PlanChecks:
         plan = self._applied(event, commands)
         before, self._waits = self._waits, _waits(scheduler)
         self._pending = scheduler.pending
-        # Limits and closed nodes may prevent a plan from being followed.
-        bound = scheduler.nodes.any_closed or any(
+        # Limits, closed nodes and pinned leases may prevent a plan from being followed.
+        bound = scheduler.nodes.keeps_jobs(scheduler.leases) or any(
             tenant.limit for tenant in scheduler.jobs.tenants
         )
         if plan is not None:

@@ -18,7 +18,8 @@ from tests.faults.machine.virtual_time import SimulatedThread
 from tests.faults.system.jobs import Jobs
 
 from fairlead import atomic_file, failpoints
-from fairlead.engines.keeper import keeper, orphans, start, supervisor
+from fairlead.engines.keeper import keeper, orphans, output, start, supervisor
+from fairlead.engines.keeper.confinement import cgroup, members
 from fairlead.job import checkpoint, gang_exit, lease, leased_run
 from fairlead.live import clock, driver, event_stream, journal, rounds
 from fairlead.live.nodes import inventory
@@ -141,17 +142,22 @@ def on_simulated_machine(
         (leased_run, "_print_to_log", lambda _: None),
         (keeper, "os", _keeper_os(machine)),
         (keeper, "signal", _signals(machine)),
-        (keeper, "subprocess", _PatchedModule(subprocess, Popen=jobs.spawn_member)),
+        (keeper, "time", times),
+        (keeper, "RedactedLog", lambda *_: _NullLog()),
+        (members, "subprocess", _PatchedModule(subprocess, Popen=jobs.spawn_member)),
+        (members, "_LIBC", _NullLog()),
+        (cgroup, "create", lambda *_: None),
+        (output, "os", _keeper_os(machine)),
         (
-            keeper,
+            output,
             "selectors",
             _PatchedModule(selectors, DefaultSelector=lambda: _Selector(machine)),
         ),
-        (keeper, "time", times),
-        (keeper, "LogFile", lambda *_: _NullLog()),
+        (output, "time", times),
         (keeper, "rendezvous", lambda _: {}),
         (keeper, "_has_sigterm_handler", machine.has_stop_handler),
-        (keeper, "orphans_of", lambda _: {}),
+        (keeper, "processes_of", lambda _: {}),
+        (keeper, "reap_adopted", lambda _: None),
         (keeper, "_TICK_S", 0.5),
         (orphans, "is_keeper", lambda *_: True),
         (start, "os", _engine_os(machine, jobs)),

@@ -15,7 +15,7 @@ from fairlead.engines.base import NodeDown, NodeJoined, NodeUp, Report
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
-from fairlead.live.plan_recovery import RecoveredPlan
+from fairlead.live.planning.recovery import RecoveredPlan
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.store import FencedError, Put

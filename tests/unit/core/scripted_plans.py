@@ -40,10 +40,9 @@ class Refilling(Scripted):
         return Placements.of([Placement(int(snap.job[-1]), 0, (int(idle[0]),))])
 
 
-def scheduler(mechanism: Scripted | None = None, **kwargs: float) -> Scheduler[int]:
-    made = Scheduler(
-        Cluster.of({"v100": 2, "k80": 2}, per_node=1), SPEEDS, mechanism or Scripted(), **kwargs
-    )
+def scheduler(mechanism: Scripted | None = None, *, plan_lead_s: float = 0.0) -> Scheduler[int]:
+    cluster = Cluster.of({"v100": 2, "k80": 2}, per_node=1)
+    made = Scheduler(cluster, SPEEDS, mechanism or Scripted(), plan_lead_s=plan_lead_s)
     for name in "abc":
         made.handle(ev.JobSubmitted(0.0, Job(id=name, workload="m", total_steps=100)))
     return made

@@ -21,7 +21,7 @@ def node(v100: int = 0, k80: int = 0, *, idle_cpus: int = 64) -> dict[str, Slurm
 
 
 def job(gres: str, state: str = "RUNNING") -> SlurmJob:
-    return read_job(f"17|fairlead-ab-5.0|{state}|n1|gres:{gres}|None")
+    return read_job(f"17|fairlead-ab-5.0|{state}|n1|gres:{gres}|0|None", "|")
 
 
 def reported(

@@ -10,13 +10,16 @@ import pytest
 from fairlead.engines.base import Ended, LaunchOrder, NodeDown, NodeUp
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.shared.multi_node import combined_outcome, split_by_node
+from fairlead.engines.slurm import leases as slurm_leases
 from fairlead.engines.slurm.commands import (
+    Slurm,
     SlurmNode,
     read_job,
     read_node,
     slurm_environment,
 )
-from fairlead.engines.slurm.leases import list_directories, remove, write
+from fairlead.engines.slurm.lease_table import SlurmLeaseTable
+from fairlead.engines.slurm.leases import TrackedSlurmLease, list_directories, remove, write
 from fairlead.engines.slurm.nodes import SlurmNodeStatus, inventory
 from fairlead.model.cluster import Node
 from fairlead.model.lease_outcome import LeaseOutcome
@@ -67,10 +70,10 @@ def test_nodes_of_our_own_reservation_are_up() -> None:
 
 
 def test_a_job_s_line_is_parsed() -> None:
-    job = read_job("17|fairlead-ab-5.0|RUNNING|n1|gres:gpu:v100:2,gres:gpu:k80:1|None")
+    job = read_job("17|fairlead-ab-5.0|RUNNING|n1|gres:gpu:v100:2,gres:gpu:k80:1|0|None", "|")
     assert (job.name, job.node, job.state) == ("fairlead-ab-5.0", "n1", "RUNNING")
     assert job.devices == ("v100", "v100", "k80")
-    assert read_job("9|x|PENDING||N/A|(Nodes|required)").reason == "(Nodes|required)"
+    assert read_job("9;x|y;PENDING;;N/A;7;(Nodes|required)", ";").reason == "(Nodes|required)"
 
 
 def order(*devices: tuple[str, int], accelerators: str = "") -> LaunchOrder:
@@ -122,7 +125,7 @@ KNOWN = (Node("n1", ("v100", "v100")),)
 
 def test_a_silent_node_is_up_once_slurm_has_cleared_its_jobs(tmp_path: Path) -> None:
     nodes, up = status(tmp_path), {"n1": node("MIXED", used=1)}
-    ours = read_job("17|fairlead-ab-5.0|COMPLETING|n1|gres:gpu:v100:1|None")
+    ours = read_job("17|fairlead-ab-5.0|COMPLETING|n1|gres:gpu:v100:1|0|None", "|")
     assert nodes.mark_silent("n1", 0.0) == [NodeDown("n1")]
     assert nodes.mark_silent("n1", 0.0) == []
     assert nodes.update_all(up, KNOWN, [ours], {}, 1.0) == []
@@ -164,7 +167,9 @@ def test_jobs_do_not_inherit_the_scheduler_s_secrets() -> None:
     }
     server["SLURM_CONF"] = "/etc/slurm.conf"
     ours = slurm_environment(server, for_others=False)
-    assert ours == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "AWS_KEY": "k"}
+    assert ours == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
+    more = slurm_environment(server, for_others=False, more=("AWS_*",))
+    assert more == {**ours, "AWS_KEY": "k"}
     others = slurm_environment(server, for_others=True)
     assert others == {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
 
@@ -187,3 +192,18 @@ def test_a_keeper_without_a_lease_directory_runs_nothing(tmp_path: Path) -> None
     command = [sys.executable, "-m", "fairlead.engines.slurm.keeper", str(tmp_path / "5" / "0")]
     assert subprocess.run(command, check=False).returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("order_of_lines", [1, -1])
+def test_jobs_of_others_with_the_names_of_ours_are_ignored(
+    tmp_path: Path, order_of_lines: int
+) -> None:
+    lines = ("1|fl-5.0|RUNNING|n1|N/A|7|None", "2|fl-5.0|PENDING|n1|N/A|8|None")[::order_of_lines]
+    jobs = [read_job(line, "|") for line in lines]
+    table = SlurmLeaseTable(Slurm({}), "fl-", tmp_path)
+    parts = slurm_leases.read(tmp_path / "5", order(("n1", 0)), "fl-5", 7)
+    table.leases[5] = TrackedSlurmLease(order(("n1", 0)), tmp_path / "5", parts, 0.0)
+    assert [job.id for job in table.own_jobs(jobs).values()] == ["1"]
+    table.leases.clear()
+    table.user = 8
+    assert [job.id for job in table.own_jobs(jobs).values()] == ["2"]

@@ -38,13 +38,16 @@ EVERY_FIELD: dict[str, Any] = {
     "memory_gib": 16.0,
     "directory": "/runs",
     "environment": {"OMP_NUM_THREADS": "1"},
+    "secrets": ("WANDB_API_KEY", "hub=HF_TOKEN"),
+    "preempt": "no",
+    "allow_short": True,
     "retries": 2,
     "grace_s": 10.0,
     "host_memory_gib": 64.0,
     "time_limit_s": 7200.0,
     "progress_pattern": r"step (\d+)",
 }
-LIVE_ONLY = {"name", "retries"}
+LIVE_ONLY = {"name", "retries", "preempt", "allow_short"}
 """fields that neither the scheduler nor an engine reads"""
 DECLARED = [item.name for item in declared_fields(NewJob)]
 

@@ -165,14 +165,15 @@ def test_the_guide_documents_every_setting_with_its_default_and_flag(name: str) 
     rows = [line.split("|") for line in GUIDE.read_text().splitlines() if line.startswith("|")]
     (row,) = [row for row in rows if row[1].strip() == f"`{name}`"]
     assert row[2].replace("`", "").strip() == (default_text(name) or "none")
-    assert flag_of(name) in (f"--{name.replace('_', '-')}", *re.findall("`(--[a-z]+)`", row[3]))
+    assert flag_of(name) in (f"--{name.replace('_', '-')}", *re.findall("`(--[a-z-]+)`", row[3]))
     assert variable_of(name) == f"FAIRLEAD_{name.upper()}"
 
 
 def test_serve_has_a_flag_for_every_setting() -> None:
     root: Any = get_command(app)
     flags = {option.name: option.opts[0] for option in root.commands["serve"].params}
-    assert flags == {"config": "--config"} | {name: flag_of(name) for name in NAMES}
+    others = {"config": "--config", "accept_log_until": "--accept-log-until"}
+    assert flags == others | {name: flag_of(name) for name in NAMES}
 
 
 def test_the_help_of_every_command_gives_an_example_and_explains_every_option() -> None:

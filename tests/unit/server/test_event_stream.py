@@ -1,13 +1,22 @@
 """Event streams: contents, and their end with the token."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from tests.unit.live.scripted_live import scripted_live
 
-from fairlead.server.access.tokens import Tokens
+from fairlead.live.driver import Live
+from fairlead.server.access.tokens import Principal, Tokens
 from fairlead.server.api.routes import service
+
+
+def owner_of(live: Live, tokens: Tokens, text: str) -> Callable[[], Awaitable[Principal]]:
+    async def authenticate() -> Principal:
+        return tokens.authenticate(text, live.clock.now())
+
+    return authenticate
 
 
 def test_a_silent_stream_ends_when_its_token_expires(
@@ -19,7 +28,9 @@ def test_a_silent_stream_ends_when_its_token_expires(
         async with scripted_live(tmp_path) as site, asyncio.timeout(10):
             tokens, at = Tokens({}, b"secret"), site.live.clock.now()
             text, _, _ = tokens.make("short", "viewer", at=at, lasts_s=0.3)
-            lines = [line async for line in service.follow(site.live, tokens, text)]
+            lines = [
+                line async for line in service.follow(site.live, owner_of(site.live, tokens, text))
+            ]
             assert not site.live.stream.subscribers
             return lines
 
@@ -33,7 +44,7 @@ def test_an_event_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
         async with scripted_live(tmp_path) as site, asyncio.timeout(10):
             tokens = Tokens({}, b"secret")
             text, token, _ = tokens.make("follower", "viewer", at=site.live.clock.now())
-            stream = service.follow(site.live, tokens, text)
+            stream = service.follow(site.live, owner_of(site.live, tokens, text))
             await anext(stream)
             first = await site.submit()
             assert first in await anext(stream)

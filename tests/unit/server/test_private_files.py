@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from fairlead.server.config.settings import ServeSettings
-from fairlead.server.serve import _open
+from fairlead.server.data_dir import open_store
 from fairlead.store import Put
 
 
@@ -14,7 +14,7 @@ def test_database_and_jobs_are_private_in_a_directory_that_others_can_read(
     data = tmp_path / "data"
     data.mkdir()
     data.chmod(0o755)
-    store = _open(ServeSettings(data=data))
+    store = open_store(ServeSettings(data=data))
     try:
         token = store.acquire("a test")
         assert token is not None

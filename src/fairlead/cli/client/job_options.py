@@ -29,27 +29,31 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
 def job_values(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the fields that were set by options."""
     return {
-        item.name: _READERS.get(item.type, _unchanged)(options[item.name])
+        item.name: _reader(item)(options[item.name])
         for item in _OPTIONS
         if options[item.name] not in (None, [])
     }
 
 
+def _reader(item: DeclaredField) -> Callable[[Any], Any]:
+    return tuple if item.about.is_repeatable else _READERS.get(item.type, _unchanged)
+
+
 def _parameter(item: DeclaredField) -> inspect.Parameter:
-    about = item.about
+    about, repeatable = item.about, item.about.is_repeatable
     option = typer.Option(
         about.option or f"--{item.name.replace('_', '-')}",
-        help=about.help + _SUFFIXES.get(item.type, ""),
+        help=about.help + (" Repeatable." if repeatable else _SUFFIXES.get(item.type, "")),
         min=_minimum(item),
-        show_default=about.default or _default_text(item.default),
+        show_default=about.default or _default_text(item),
         rich_help_panel=about.group,
     )
-    base = Path if about.is_path else _TYPES.get(item.type, item.type)
+    base = list[str] if repeatable else _TYPES.get(item.type, item.type)
     return inspect.Parameter(
         item.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[base | None, option],
+        annotation=Annotated[(Path if about.is_path else base) | None, option],
     )
 
 
@@ -59,8 +63,13 @@ def _minimum(item: DeclaredField) -> int | None:
     return least if isinstance(least, int) and least >= 0 else None
 
 
-def _default_text(default: object) -> str | bool:
-    return f"{default:g}" if isinstance(default, int | float) else False
+def _default_text(item: DeclaredField) -> str | bool:
+    default = item.default
+    if item.choices:
+        return str(default)
+    if isinstance(default, bool) or not isinstance(default, int | float):
+        return False
+    return f"{default:g}"
 
 
 def _accelerators(text: str) -> tuple[str, ...]:

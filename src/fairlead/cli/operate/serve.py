@@ -14,6 +14,17 @@ _CONFIG = Annotated[
 ]
 
 
+_LOG_UNTIL = Annotated[
+    int | None,
+    typer.Option(
+        "--accept-log-until",
+        help="Start although the event log is damaged after this event: later events move to"
+        " DATA/quarantine. Only with the number that the error names.",
+        min=0,
+    ),
+]
+
+
 def serve(**flags: Any) -> None:
     """Run a scheduler for this machine or a Slurm or Ray cluster: processes, leases, checkpoints.
 
@@ -27,11 +38,14 @@ def serve(**flags: Any) -> None:
     """
     import os
 
+    from fairlead.server.config.database_password import VARIABLE as PASSWORD_VARIABLE
     from fairlead.server.config.loading import load_settings
     from fairlead.server.serve import serve as run
 
-    config = flags.pop("config")
-    run(load_settings(flags, os.environ, config).settings)
+    config, log_until = flags.pop("config"), flags.pop("accept_log_until")
+    settings = load_settings(flags, os.environ, config).settings
+    os.environ.pop(PASSWORD_VARIABLE, None)  # no process that the server starts inherits it
+    run(settings, log_until=log_until)
 
 
 def _parameter(name: str) -> inspect.Parameter:
@@ -56,5 +70,9 @@ def _keyword(name: str, annotation: Any) -> inspect.Parameter:
 
 # Typer reads the signature.
 serve.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [_keyword("config", _CONFIG), *map(_parameter, NAMES)]
+    [
+        _keyword("config", _CONFIG),
+        *map(_parameter, NAMES),
+        _keyword("accept_log_until", _LOG_UNTIL),
+    ]
 )

@@ -2,11 +2,14 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairlead.cli.shared.options import Json, PolicyOption
+
+if TYPE_CHECKING:
+    from fairlead.registry import BrokenPlugIn
 
 
 def allocate(
@@ -142,26 +145,49 @@ def policies(
 
     from fairlead.cli.shared.json_output import print_json
     from fairlead.cli.shared.output import table
-    from fairlead.registry import available
+    from fairlead.model.errors import UsageError
+    from fairlead.registry import available, broken_plug_ins, load, plug_in
 
+    groups = ("policies", "mechanisms")
+    broken = [(group, each) for group in groups for each in broken_plug_ins(group)]
     entries: list[dict[str, Any]] = []
-    for group in ("policies", "mechanisms"):
-        for name, point in available(group).items():
-            plugin = point.load()
+    for group in groups:
+        for name in available(group):
+            try:
+                plugin, _ = load(group, name)
+            except UsageError:
+                continue  # listed as broken
             options = [
                 field.name.replace("_", "-")
                 for field in dataclasses.fields(plugin)
                 if field.init and field.name not in ("policy", "round_s", "fluid")
             ]
-            promise = (plugin.__doc__ or "").strip().splitlines()[0]
-            entries.append({"name": name, "kind": group, "options": options, "about": promise})
+            promise = (plugin.__doc__ or name).strip().partition("\n")[0]
+            package = plug_in(group, name).package
+            entries.append(
+                {"name": name, "kind": group, "options": options, "about": promise}
+                | {"package": package, "broken": None}
+            )
     if as_json:
-        print_json(entries)
+        print_json([*entries, *(_broken_entry(group, each) for group, each in broken)])
         return
-    for group in ("policies", "mechanisms"):
+    for group in groups:
         rows = [
             [row["name"], row["about"], ", ".join(row["options"])]
             for row in entries
             if row["kind"] == group
         ]
         table(group, ["name", "description", "options"], rows, figures=False)
+    if broken:
+        rows = [[str(each.plug_in), each.plug_in.target, each.reason] for _, each in broken]
+        table("broken plug-ins", ["plug-in", "entry point", "reason"], rows, figures=False)
+
+
+def _broken_entry(group: str, broken: "BrokenPlugIn") -> dict[str, Any]:
+    """Return the JSON entry of a plug-in that cannot be used."""
+    plugin = broken.plug_in
+    return {"name": plugin.name, "kind": group, "options": [], "about": ""} | {
+        "package": plugin.package,
+        "entry_point": plugin.target,
+        "broken": broken.reason,
+    }

@@ -31,3 +31,8 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, figures: boo
 def hours(seconds: float | None) -> str:
     """Return a duration in hours with two decimals."""
     return "–" if seconds is None else f"{seconds / 3600:.2f} h"
+
+
+def counts_text(counts: dict[str, float]) -> str:
+    """Return numbers of devices by accelerator, such as ``v100=2, k80=4``."""
+    return ", ".join(f"{name}={count:g}" for name, count in counts.items())

@@ -19,6 +19,7 @@ HANDLERS: Mapping[type, Callable[[SchedulerState[Any], Any], list[Command]]] = {
     ev.HistoryChanged: jobs.history_changed,
     ev.Progress: leases.progress,
     ev.LeasesEnded: leases.leases_ended,
+    ev.LeasesPinned: leases.leases_pinned,
     ev.Measured: leases.measured,
     ev.NodeLost: nodes.node_lost,
     ev.NodeDrained: nodes.node_lost,

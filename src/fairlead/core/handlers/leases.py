@@ -45,6 +45,13 @@ def measured(state: SchedulerState[Any], event: ev.Measured) -> list[Command]:
     return []
 
 
+def leases_pinned(state: SchedulerState[Any], event: ev.LeasesPinned) -> list[Command]:
+    """Keep exactly these leases in place from the next plan on."""
+    state.leases.pin_only(state.leases.slots(event.lease))
+    state.changes += 1
+    return []
+
+
 def leases_ended(state: SchedulerState[Any], event: ev.LeasesEnded) -> list[Command]:
     """Close leases, start the placements that waited for their devices, and replan if needed."""
     jobs, leases = state.jobs, state.leases

@@ -19,7 +19,7 @@ def plan_due(state: SchedulerState[Any], event: ev.PlanDue) -> list[Command]:
     elif state.pending is not None:
         return []  # the next plan is requested once the pending one applies
     if len(state.jobs.active) == len(state.nodes.pinned_jobs(state.leases)[0]):
-        # Only jobs on cordoned nodes are active; they run until they end.
+        # Only jobs that stay in place are active; they run until they end.
         state.round_end_at = None
         return [*renew(state, math.inf), SetTimer("RoundEnd", None)]
     if state.usage.due(event.at):
@@ -39,6 +39,7 @@ def plan_ready(state: SchedulerState[Any], event: ev.PlanReady) -> list[Command]
         return []
     state.planning = False
     state.memory = event.memory
+    state.left_out = event.left_out
     if state.round_end_at is None or event.at >= state.round_end_at:
         return _apply(state, event.plan, event.at)
     state.pending = event.plan
@@ -63,7 +64,7 @@ def _apply(state: SchedulerState[Any], plan: Plan, at: float) -> list[Command]:
     stop, state.waiting = plan.stop, plan.start
     launched = state.leases.next_epoch != state.planned_epoch
     changed = state.changes != state.planned_from
-    if launched or changed:
+    if launched or changed or state.leases.pinned:
         epoch = state.planned_epoch
         stop, state.waiting = fit_late_plan(plan, epoch, state.jobs, state.leases, state.nodes)
     slots = stop & (SLOT_LIMIT - 1)

@@ -1,9 +1,39 @@
 """Environment variables of a gang's members."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
 
+from fairlead import failpoints
 from fairlead.engines.base import LaunchOrder
+
+INHERITED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"),
+    *("LD_LIBRARY_PATH", "CUDA_*", "NVIDIA_*", "NCCL_*", "GLOO_*", "OMP_*", "MKL_*", "KMP_*"),
+    *("OPENBLAS_NUM_THREADS", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "PYTHONUNBUFFERED"),
+    *("PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUTF8", "PYTHONIOENCODING"),
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("XDG_CACHE_HOME", "XDG_DATA_DIRS", "HF_HOME", "HF_HUB_CACHE", "TORCH_HOME"),
+)
+"""variables that jobs inherit from the server; a star stands for any ending"""
+
+
+def inherited(server: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables that a keeper and its job inherit from the server.
+
+    All others stay with the server: they may hold passwords. ``more`` names variables as
+    ``INHERITED`` does.
+    """
+    return select(server, (*INHERITED, *more, failpoints.VARIABLE))
+
+
+def select(server: Mapping[str, str], patterns: Collection[str]) -> dict[str, str]:
+    """Return the variables whose names match a pattern."""
+    return {
+        name: value
+        for name, value in server.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
 
 
 def member_environment(order: LaunchOrder, index: int) -> dict[str, str]:

@@ -4,10 +4,8 @@ It runs in its own session and outlives the server that started it:
 ``python -m fairlead.engines.keeper.keeper LEASE_DIR``.
 """
 
-import ctypes
 import errno
 import os
-import selectors
 import signal
 import subprocess
 import sys
@@ -19,70 +17,75 @@ from pathlib import Path
 from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
+from fairlead.engines.keeper.confinement.host_memory import memory_above_limit_gib
+from fairlead.engines.keeper.confinement.members import Confinement
 from fairlead.engines.keeper.environment import member_environment, rendezvous
-from fairlead.engines.keeper.host_memory import memory_above_limit_gib
-from fairlead.engines.keeper.log_file import LogFile
-from fairlead.engines.keeper.orphans import kill_and_wait, orphans_of
-from fairlead.engines.keeper.printed_progress import PrintedProgress, raise_timeout
+from fairlead.engines.keeper.launch_failure import LaunchFailedError
+from fairlead.engines.keeper.orphans import kill_and_wait, processes_of, reap_adopted
+from fairlead.engines.keeper.outcome import outcome_of
+from fairlead.engines.keeper.output import EXIT_POLL_S, MemberOutput
+from fairlead.engines.keeper.printed_progress import raise_timeout
+from fairlead.engines.keeper.secrets import RedactedLog, fetch_secrets
 from fairlead.engines.keeper.start import KILL_SIGNAL
 from fairlead.job import checkpoint
-from fairlead.job.exit_status import EXIT_FENCED, EXIT_PREEMPTED, EXIT_SAVE_FAILED
-from fairlead.model.lease_outcome import LeaseOutcome
+from fairlead.job.exit_status import EXIT_PREEMPTED, EXIT_SAVE_FAILED
+from fairlead.model.errors import InputError
 from fairlead.untrusted_file import UnusableFileError
 
-_SIGNAL_ON_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 _TICK_S = 0.25
-_MAX_CHUNKS = 16  # of a member's output at a time: limits apply to endless output, too
-_MEMORY_CHECK_S = 1.0
+_LIMITS_CHECK_S = 1.0
+_KILL_TIMEOUT_S = 10.0
 _DESCENDANT_POLL_S = 0.1
 """seconds between two polls of the members' descendants"""
 _HANDLER_TIMEOUT_S = 10.0
 """seconds in which a member of a gang installs its handler for the stop signal, if it has one"""
-EXIT_POLL_S = 0.02
-"""seconds between two polls of members that closed their output: most are about to exit"""
 _RESOURCE_ERRNOS = (
     errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE,
 )  # fmt: skip
 """failures of the machine, which do not count against a job's retries"""
 
 
-class LaunchFailedError(Exception):
-    """A gang cannot be started; ``ending`` is the outcome of its lease."""
-
-    def __init__(self, ending: LeaseOutcome, reason: str) -> None:
-        super().__init__(f"did not start: {reason}")
-        self.ending = ending
-
-
 class Keeper:
     """Runs the processes of one order to their end."""
+
+    in_cgroup = True
+    """members get a control group of their own, where the machine permits it"""
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
         self._directory = directory
         self._order = order
         self._members: list[subprocess.Popen[bytes]] = []
-        self._logs: dict[int, tuple[LogFile, bytes]] = {}
-        self._selector = selectors.DefaultSelector()
-        self._progress = PrintedProgress(order.progress_pattern)
+        self._confinement = Confinement(directory, order)
+        self._output = MemberOutput(order.progress_pattern, self._note_progress)
+        self._secrets: Mapping[str, str] = {}
+        """environment variable → value of a secret, once fetched"""
         self._stopping = False
         self._signalled: set[int] | None = None
         """members that were sent the stop signal; None while none should be"""
         self._started_at = 0.0
         self._kill_at = float("inf")
-        self._memory_check_at = 0.0
-        """time of the next check of the members' memory"""
+        self._limits_check_at = 0.0
+        """time of the next check of the members' memory and number"""
         self._stop_reason = ""
         """reason of a stop that the server did not request"""
         self._damage = ""  # problem with the job's checkpoint directory
 
     def run(self) -> Ended:
         """Start the gang and return its end."""
+        try:
+            return self._run()
+        finally:
+            self._confinement.kill_and_remove()
+
+    def _run(self) -> Ended:
         order = self._order
         try:
+            self._confinement.prepare(in_cgroup=self.in_cgroup)
             checkpoint.raise_fence(order.checkpoint_dir, order.lease)
         except checkpoint.FencedError as error:
-            return Ended(order.lease, "refused", self._checkpointed_steps(), str(error))
-        except (UnusableFileError, checkpoint.LockHeldError) as error:
+            steps = self._checkpointed_steps()
+            return Ended(order.lease, "refused", steps, str(error), fence=error.fence)
+        except (UnusableFileError, checkpoint.LockHeldError, InputError) as error:
             return Ended(order.lease, "failed", None, str(error))
         failpoints.point("keeper.fence.raised")
         signal.signal(signal.SIGTERM, self._on_stop)
@@ -91,7 +94,7 @@ class Keeper:
         signal.signal(signal.SIGALRM, raise_timeout)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         try:
-            if not self.wait_for_gang():
+            if not (self.wait_for_gang() and self._fetch_secrets()):
                 steps = self._checkpointed_steps()
                 return Ended(order.lease, "left", steps, "stopped before it started")
             self._begin()
@@ -100,7 +103,8 @@ class Keeper:
         began_at = time.monotonic()
         limit_s = order.time_limit_s or float("inf")
         while any(member.poll() is None for member in self._members):
-            self._copy_output(_TICK_S)
+            self._output.copy(_TICK_S)
+            reap_adopted({member.pid for member in self._members})
             self.tick()
             self._forward_stop()
             now = time.monotonic()
@@ -108,8 +112,9 @@ class Keeper:
                 self._kill()
             elif not self._stopping:
                 self._check_members(is_late=now - began_at > limit_s)
+        self._note_limit()
         stopped = self._stopping  # a later stop request has no member to stop
-        self._copy_output(0.0)
+        self._output.copy(0.0)
         if stopped:
             self._wait_for_descendants()
         self._kill_descendants()
@@ -133,6 +138,16 @@ class Keeper:
         """Persist the end of the gang."""
         lease_dir.write_ended(self._directory, ended)
 
+    def _fetch_secrets(self) -> bool:
+        """Fetch the job's secrets; return False if the gang must not start."""
+
+        def may_start() -> bool:
+            self.tick()
+            return not self._stopping
+
+        self._secrets = fetch_secrets(self._order, may_start)
+        return not self._stopping
+
     def _begin(self) -> None:
         try:
             self._start()
@@ -148,26 +163,22 @@ class Keeper:
         self._started_at = time.monotonic()
         # A job must not see the server's settings: its database's password is among them.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-        shared = {**inherited, **order.environment, **rendezvous(order)}
+        own = {**self._confinement.environment, **order.environment, **self._secrets}
+        shared = {**inherited, **own, **rendezvous(order)}
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
         for index in range(len(order.devices)):
-            log = LogFile(Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log")
-            reading, writing = os.pipe()
-            self._logs[reading] = (log, b"")
-            member = subprocess.Popen(
-                order.command,
-                cwd=order.directory or None,
-                env={**shared, **member_environment(order, index), **self._status_path(index)},
-                stdin=subprocess.DEVNULL,
-                stdout=writing,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  # a keeper has no threads
-            )
+            path = Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log"
+            output = self._output.open_pipe(RedactedLog(path, self._secrets.values()))
+            environment = {
+                **shared,
+                **member_environment(order, index),
+                **self._status_path(index),
+            }
+            try:
+                member = self._confinement.start(order.command, environment, output)
+            finally:
+                os.close(output)
             self._members.append(member)
-            os.close(writing)
-            os.set_blocking(reading, False)
-            self._selector.register(reading, selectors.EVENT_READ)
             failpoints.point("keeper.member.started")
         pids = [member.pid for member in self._members]
         members = {
@@ -224,18 +235,19 @@ class Keeper:
                     member.send_signal(signal.SIGTERM)
 
     def _kill(self) -> None:
+        self._confinement.kill()
         for member in self._members:
             if member.poll() is None:
                 _kill_group(member.pid)
 
     def _wait_for_members(self) -> None:
         while any(member.poll() is None for member in self._members):
-            self._copy_output(EXIT_POLL_S)
+            self._output.copy(EXIT_POLL_S)
 
     def _wait_for_descendants(self) -> None:
         """Wait until the members' descendants leave: a shell ends before its command."""
         signalled: set[int] = set()
-        while time.monotonic() < self._kill_at and (left := orphans_of(self._order)):
+        while time.monotonic() < self._kill_at and (left := processes_of(self._order)):
             # Each process stops its children itself: a trainer's workers must not die before it.
             topmost = {pid for pid, parent in left.items() if parent not in left} - signalled
             for pid in topmost:
@@ -243,7 +255,7 @@ class Keeper:
                     os.kill(pid, signal.SIGTERM)
             signalled |= topmost
             time.sleep(_DESCENDANT_POLL_S)
-            self._copy_output(0.0)
+            self._output.copy(0.0)
             self.tick()
 
     def _check_members(self, *, is_late: bool) -> None:
@@ -259,55 +271,49 @@ class Keeper:
             self._kill_at = time.monotonic() + self._order.grace_s
         elif is_late:
             self._stop(f"time limit of {self._order.time_limit_s:g} s")
-        elif self._order.memory_gib is not None and time.monotonic() >= self._memory_check_at:
-            self._memory_check_at = time.monotonic() + _MEMORY_CHECK_S
-            used_gib = memory_above_limit_gib(
-                self._order.memory_gib, {member.pid for member in self._members}
-            )
-            if used_gib is not None:
-                self._stop(f"memory limit: {used_gib:.2f} of {self._order.memory_gib:g} GiB")
+        elif time.monotonic() >= self._limits_check_at:
+            self._limits_check_at = time.monotonic() + _LIMITS_CHECK_S
+            self._check_limits()
 
-    def _copy_output(self, wait_s: float) -> None:
-        """Copy the members' output to their logs."""
-        if not self._selector.get_map():
-            time.sleep(min(wait_s, EXIT_POLL_S))
+    def _check_limits(self) -> None:
+        """Stop a gang above its limits; kill it if the kernel has enforced one."""
+        order, confinement = self._order, self._confinement
+        exceeded = confinement.limit_exceeded()
+        if exceeded is not None:
+            self._stop(exceeded)
+            self._kill_at = 0.0
             return
-        for key, _ in self._selector.select(wait_s):
-            source = key.fd
-            log, rest = self._logs[source]
-            for _ in range(_MAX_CHUNKS):
-                try:
-                    chunk = os.read(source, 1 << 16)
-                except BlockingIOError:
-                    break
-                if not chunk:
-                    self._note_progress(rest + b"\n")
-                    self._selector.unregister(source)
-                    os.close(source)
-                    log.close()
-                    break
-                log.write(chunk)
-                rest = self._note_progress(rest + chunk)
-            self._logs[source] = (log, rest)
+        if order.memory_gib is not None and not confinement.enforces("memory"):
+            sessions = {member.pid for member in self._members}
+            used_gib = memory_above_limit_gib(order.memory_gib, sessions)
+            if used_gib is not None:
+                self._stop(f"memory limit: {used_gib:.2f} of {order.memory_gib:g} GiB")
+        limit = None if confinement.enforces("pids") else order.max_processes
+        if limit is not None and len(processes_of(order)) > limit:
+            self._stop(f"process limit: {limit} processes")
+            self._kill_at = 0.0
 
-    def _note_progress(self, text: bytes) -> bytes:
-        """Persist the steps that members print; return the incomplete last line."""
-        before = self._progress.steps
-        rest = self._progress.read(text)
-        if self._progress.steps != before:
-            progress = {"steps": self._progress.steps}
-            with suppress(OSError):  # the next steps, or the end of the lease, report it
-                lease_dir.write_json(self._directory / "progress.json", progress)
-        return rest
+    def _note_limit(self) -> None:
+        """Record the limit at which the kernel has ended the members, if it has."""
+        exceeded = self._confinement.limit_exceeded()
+        if exceeded is not None and not self._stopping:
+            self._stopping = True
+            self._stop_reason = exceeded
+
+    def _note_progress(self, steps: float) -> None:
+        """Persist the steps that members print."""
+        with suppress(OSError):  # the next steps, or the end of the lease, report it
+            lease_dir.write_json(self._directory / "progress.json", {"steps": steps})
 
     def _kill_descendants(self) -> None:
         """Kill the members' descendants, in their process groups or elsewhere."""
-        left = orphans_of(self._order)
+        self._confinement.kill_and_remove()
         for member in self._members:
             _kill_group(member.pid)
-        kill_and_wait(left)
-        for log, _ in self._logs.values():
-            log.close()
+        until = time.monotonic() + _KILL_TIMEOUT_S
+        while (left := processes_of(self._order)) and time.monotonic() < until:
+            kill_and_wait(left)
+        self._output.close()
 
     def _checkpointed_steps(self) -> float | None:
         try:
@@ -315,40 +321,17 @@ class Keeper:
         except UnusableFileError as error:
             self._damage = str(error)
             return None
-        return self._progress.steps if committed is None else float(committed.steps)
+        return self._output.steps if committed is None else float(committed.steps)
 
     def _ended(self, *, stopped: bool) -> Ended:
         codes = tuple(code for code in self._exit_codes() if code is not None)
         steps = self._checkpointed_steps()
-        ending = self._ending(codes, steps, stopped=stopped)
+        total = self._order.total_steps
+        is_done = total is not None and steps is not None and steps >= total
+        ending = outcome_of(codes, is_done=is_done, stopped=stopped, stop_reason=self._stop_reason)
         if self._damage and ending != "refused":
             return Ended(self._order.lease, "failed", None, self._damage, codes)
         return Ended(self._order.lease, ending, steps, self._stop_reason if stopped else "", codes)
-
-    def _ending(
-        self, codes: tuple[int, ...], steps: float | None, *, stopped: bool
-    ) -> LeaseOutcome:
-        total = self._order.total_steps
-        if EXIT_FENCED in codes:
-            return "refused"
-        if all(code == 0 for code in codes):
-            # A job that was asked to stop may have finished nevertheless: its steps tell.
-            done = total is not None and steps is not None and steps >= total
-            if done or not stopped:
-                return "finished"
-            return "failed" if self._stop_reason else "left"
-        leave_codes = (0, EXIT_PREEMPTED, EXIT_SAVE_FAILED)
-        if all(code in leave_codes for code in codes):
-            return "left"
-        if stopped and not self._stop_reason:
-            stop_codes = (*leave_codes, -signal.SIGTERM, -signal.SIGKILL, 143, 137)
-            if all(code in stop_codes for code in codes):
-                return "left"
-        return "failed"
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_SIGNAL_ON_PARENT_DEATH, signal.SIGKILL)
 
 
 def _kill_group(group: int) -> None:

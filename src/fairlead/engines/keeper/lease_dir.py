@@ -12,7 +12,6 @@ import fcntl
 import json
 import math
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -26,6 +25,8 @@ from fairlead.model.lease_outcome import WORST_FIRST
 from fairlead.untrusted_file import UnusableFileError
 
 _MAX_FILE_BYTES = 16 << 20
+_MAX_REPORT_BYTES = 1 << 18
+"""maximum size of a file that a keeper writes; the server reads these several times a second"""
 _MAX_MESSAGE = 2000
 """maximum length of a message about the end of a lease, in characters"""
 _STATUS_BYTES = 8
@@ -69,10 +70,10 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
             return
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path, max_bytes: int = _MAX_REPORT_BYTES) -> dict[str, Any] | None:
     """Return the content of a file, None if there is none or it is damaged."""
     try:
-        content = json.loads(untrusted_file.read(path, _MAX_FILE_BYTES))
+        content = json.loads(untrusted_file.read(path, max_bytes))
     except (FileNotFoundError, UnusableFileError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
@@ -99,7 +100,7 @@ def write_order(directory: Path, order: LaunchOrder) -> None:
 
 def read_order(directory: Path) -> LaunchOrder:
     """Return the keeper's order; FileNotFoundError if there is none or it is damaged."""
-    order = read_json(directory / "order.json")
+    order = read_json(directory / "order.json", _MAX_FILE_BYTES)
     if order is None:
         raise FileNotFoundError(directory / "order.json")
     try:
@@ -118,16 +119,18 @@ def read_order(directory: Path) -> LaunchOrder:
 def _is_usable(order: LaunchOrder) -> bool:
     """Return whether the fields of an order that its readers rely on have their types."""
     texts = (order.job, order.directory, order.checkpoint_dir, order.log_dir, order.tenant)
+    limits = (order.total_steps, order.world_size, order.max_processes)
     return (
         _is_count(order.lease)
         and all(isinstance(text, str) for text in (*texts, order.meets_at, *order.command))
+        and isinstance(order.user, str)
         and isinstance(order.environment, dict)
+        and isinstance(order.secrets, dict)
         and len(order.devices) == len(order.accelerators) > 0
         and all(isinstance(name, str) for name in order.accelerators)
         and _is_number(order.grace_s)
         and _is_count(order.first_rank)
-        and (order.total_steps is None or _is_count(order.total_steps))
-        and (order.world_size is None or _is_count(order.world_size))
+        and all(limit is None or _is_count(limit) for limit in limits)
         and isinstance(order.progress_pattern, str | None)
     )
 
@@ -249,7 +252,15 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         return None
     if not (isinstance(message, str) and isinstance(codes, list) and all(map(_is_int, codes))):
         return None
-    return Ended(lease, content["ending"], steps, message[:_MAX_MESSAGE], tuple(codes))
+    fence = content.get("fence")
+    return Ended(
+        lease,
+        content["ending"],
+        steps,
+        message[:_MAX_MESSAGE],
+        tuple(codes),
+        fence if _is_count(fence) else None,
+    )
 
 
 def _open_lock(path: Path) -> TextIO:
@@ -260,7 +271,7 @@ def _open_lock(path: Path) -> TextIO:
 def _discard(path: Path) -> None:
     """Remove a file, a link or a directory."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        untrusted_file.remove_tree(path)
     else:
         path.unlink(missing_ok=True)
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +32,42 @@ def orphans_of(order: LaunchOrder) -> dict[int, int]:
                 stat = (path.parent / "stat").read_text(encoding="utf-8", errors="replace")
                 parents[int(path.parent.name)] = int(stat.rpartition(")")[2].split()[1])
     return parents
+
+
+def processes_of(order: LaunchOrder) -> dict[int, int]:
+    """Return the processes of the calling keeper's lease → their parents.
+
+    These are its descendants, also those with an empty environment: a keeper adopts the orphans
+    among them. Processes that another program started for the job are known by their environment.
+    """
+    return {**orphans_of(order), **_descendants(os.getpid())}
+
+
+def reap_adopted(members: Set[int]) -> None:
+    """Reap adopted processes that have ended, unless they are members: those are waited for."""
+    with suppress(ChildProcessError):
+        while True:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None or ended.si_pid in members:
+                return
+            os.waitpid(ended.si_pid, 0)
+
+
+def _descendants(ancestor: int) -> dict[int, int]:
+    """Return the living descendants of a process → their parents."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError):
+            stat = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if stat[0] not in "ZX":
+                parents[int(path.parent.name)] = int(stat[1])
+    below_ancestor: dict[int, int] = {}
+    level = {ancestor}
+    while level:
+        below = {pid: parent for pid, parent in parents.items() if parent in level}
+        below_ancestor.update(below)
+        level = set(below)
+    return below_ancestor
 
 
 def kill_and_wait(processes: Iterable[int]) -> None:

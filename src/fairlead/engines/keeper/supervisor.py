@@ -10,6 +10,8 @@ from pathlib import Path
 from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder, Progressed, Report, Started
 from fairlead.engines.keeper import lease_dir
+from fairlead.engines.keeper.confinement import cgroup
+from fairlead.engines.keeper.environment import inherited
 from fairlead.engines.keeper.orphans import any_member_alive, find_keeper, orphans_in, orphans_of
 from fairlead.engines.keeper.start import KILL_SIGNAL, start_keeper
 from fairlead.job import checkpoint
@@ -22,9 +24,13 @@ _START_POLL_S = 0.05
 class KeeperSupervisor:
     """Starts a keeper for each lease and reports its end, also of keepers started before it."""
 
-    def __init__(self, data: Path) -> None:
-        """Supervise the keepers whose lease directories are in ``data/leases``."""
+    def __init__(self, data: Path, inherits: Collection[str] = ()) -> None:
+        """Supervise the keepers whose lease directories are in ``data/leases``.
+
+        Jobs inherit the server's variables ``inherits`` besides the usual ones.
+        """
         self._root = data / "leases"
+        self._inherits = inherits
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
         self._pidfds: dict[int, int] = {}
         """lease → pidfd of its keeper"""
@@ -119,7 +125,8 @@ class KeeperSupervisor:
         return self._root / str(lease)
 
     def _start_keeper(self, directory: Path) -> int:
-        return start_keeper(directory, "fairlead.engines.keeper.keeper", os.environ)
+        environment = inherited(os.environ, self._inherits)
+        return start_keeper(directory, "fairlead.engines.keeper.keeper", environment)
 
     def _recover(self, lease: int) -> None:
         """Follow a keeper that was started before, or report its end."""
@@ -217,6 +224,12 @@ def _kill_orphans(directory: Path) -> bool:
 
     A member that is just dying holds its device until it is gone.
     """
+    group = cgroup.load(directory)
+    if group is not None:
+        group.kill()
+        if group.processes():
+            return True
+        group.remove()
     try:
         left = set(orphans_of(lease_dir.read_order(directory)))
     except FileNotFoundError:  # never ordered, or the job has damaged the order

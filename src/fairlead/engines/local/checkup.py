@@ -1,9 +1,12 @@
-"""Checkup of this machine for the local engine: its GPUs and the job library."""
+"""Checkup of this machine for the local engine: its GPUs, isolation and the job library."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
+from fairlead.engines.keeper.confinement import cgroup
 from fairlead.engines.local.gpus import find_gpus
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.version import __version__
@@ -25,6 +28,34 @@ def check_devices(emulate: str | None) -> Iterator[Finding]:
     else:
         fix = "check `nvidia-smi -L`, or emulate devices: --emulate v100=2,k80=4"
         yield Finding("devices", "warning", "nvidia-smi lists no GPUs", fix)
+
+
+def check_isolation(data: Path, *, users: bool) -> Iterator[Finding]:
+    """Yield whether jobs are separated from each other, and limited by the kernel."""
+    what = "isolation"
+    if not users:
+        fix = "for tenants who do not trust each other: --engine local:users"
+        yield Finding(what, "ok", "all jobs run as the server's user and trust each other", fix)
+    elif os.geteuid() != 0:
+        fix = "run the server as root, or use --engine local"
+        yield Finding(what, "wrong", "users: jobs of other users need root", fix)
+    else:
+        yield Finding(what, "ok", "each job runs as the Unix user of its tenant")
+        closed = [path for path in data.parents if path.exists() and not path.stat().st_mode & 1]
+        if closed:
+            fix = f"chmod o+x {closed[0]}, or move the data directory"
+            yield Finding(what, "wrong", f"tenants' users cannot enter {closed[0]}", fix)
+    controllers = cgroup.controllers()
+    if controllers is None:
+        fix = "run the server as root on a machine with writable control groups"
+        problem = "no control groups: limits are polled, and a daemon may outlive a killed keeper"
+        yield Finding(what, "warning" if users else "ok", problem, fix)
+    elif missing := {"memory", "pids"} - controllers:
+        names = " and ".join(sorted(missing))
+        fix = f"enable the controllers {names}"
+        yield Finding(what, "warning", f"control groups without {names}: limits are polled", fix)
+    else:
+        yield Finding(what, "ok", "control groups end leases and limit memory and processes")
 
 
 def check_job_library(python: str) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.engines.local.checkup import check_devices, check_job_library
+from fairlead.engines.local.checkup import check_devices, check_isolation, check_job_library
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.engines.local.gpus import find_gpus
 from fairlead.engines.plugin import OpenedEngine, Site
@@ -17,7 +17,10 @@ from fairlead.model.errors import UsageError
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """The local engine has no options."""
+    """Options of the local engine."""
+
+    users: bool = False
+    """run jobs as the Unix user with the name of the job's tenant; needs root"""
 
 
 class LocalPlugin:
@@ -28,21 +31,39 @@ class LocalPlugin:
 
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
         """Return the engine for the GPUs of this machine, or for emulated devices."""
-        del options
-        if site.emulate is not None:
-            return OpenedEngine(LocalEngine(site.data, read_cluster(site.emulate)), True)
-        gpus = find_gpus()
-        if not gpus:
-            raise UsageError("no GPUs on this machine: use --emulate v100=2,k80=4 to emulate some")
-        node = Node(os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
-        visible = tuple(gpu.uuid for gpu in gpus)
-        return OpenedEngine(LocalEngine(site.data, Cluster((node,)), visible), False)
+        users = LocalOptions(**options).users
+        if users and os.geteuid() != 0:
+            raise UsageError(
+                "engine: local:users starts jobs as other users: expected a server that runs as"
+                " root, or --engine local"
+            )
+        cluster, visible = _devices(site)
+        engine = LocalEngine(
+            site.data,
+            cluster,
+            visible,
+            users=users,
+            inherits=site.job_environment,
+            processes_per_device=site.processes_per_device,
+        )
+        return OpenedEngine(engine, site.emulate is not None, separates_tenants=users)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
-        """Yield findings about the devices and the interpreter of jobs."""
-        del options
+        """Yield findings about the devices, the isolation and the interpreter of jobs."""
         yield from check_devices(site.emulate)
+        yield from check_isolation(site.data, users=LocalOptions(**options).users)
         yield from check_job_library(site.python)
+
+
+def _devices(site: Site) -> tuple[Cluster, tuple[str, ...]]:
+    """Return the cluster, and the names of its devices for CUDA_VISIBLE_DEVICES."""
+    if site.emulate is not None:
+        return read_cluster(site.emulate), ()
+    gpus = find_gpus()
+    if not gpus:
+        raise UsageError("no GPUs on this machine: use --emulate v100=2,k80=4 to emulate some")
+    node = Node(os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
+    return Cluster((node,)), tuple(gpu.uuid for gpu in gpus)
 
 
 PLUGIN = LocalPlugin()

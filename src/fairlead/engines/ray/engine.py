@@ -5,6 +5,7 @@ talks to Ray through a bridge process. See docs/design/ray.md.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import suppress
@@ -29,11 +30,11 @@ from fairlead.engines.ray.nodes import (
 )
 from fairlead.engines.ray.transfer import RayTransfer
 from fairlead.engines.shared.multi_node import split_by_node
+from fairlead.engines.shared.nodes.files import JOB_FILE_ERRORS
 from fairlead.engines.shared.recovery import classify_leases, scheduler_tag
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease_outcome import LeaseOutcome
-from fairlead.untrusted_file import UnusableFileError
 
 log = structlog.get_logger("fairlead.ray")
 
@@ -168,7 +169,7 @@ class RayEngine:
         if not self._monitor.known:
             await self.inventory()
         directories = lease_dir.list_leases(self._root).values()
-        listed = [path for path in directories if (path / "order.json").exists()]
+        listed = [path for path in directories if os.path.lexists(path / "order.json")]
         recovered = classify_leases(listed, leases)
         for directory in recovered.wanted:
             if int(directory.name) not in self._table.leases:
@@ -177,8 +178,8 @@ class RayEngine:
             if int(directory.name) not in self._table.leases:
                 self._recover_lease(directory, wanted=False)
                 await self.stop(int(directory.name))
-        for ended in recovered.never_started:
-            self._table.reports.put_nowait(ended)
+        for ended in recovered.never_started:  # a job may have removed its directory
+            self._monitor.removed[ended.lease] = ended
         for lease in recovered.ended:
             lease_dir.remove(self._root / str(lease))
         self._monitor.complete = True
@@ -228,9 +229,12 @@ class RayEngine:
         if node is None or not node.alive:
             raise RayError(f"node {name} is down")
         home = self._home_on(name)
-        return await self._ray.call(
+        answer = await self._ray.call(
             node.id, "node_files", home, method, *arguments, within_s=_LAUNCH_TIMEOUT_S
         )
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def _start(self, lease: TrackedRayLease) -> None:
         """Start all parts of a lease; on an exception the caller stops the started ones."""
@@ -280,12 +284,12 @@ class RayEngine:
             return
         try:
             await asyncio.gather(*(transfer.upload(lease.order, part) for part in lease.parts))
-        except (checkpoint.FencedError, checkpoint.LockHeldError, UnusableFileError) as error:
-            ending: LeaseOutcome = (
-                "refused" if isinstance(error, checkpoint.FencedError) else "failed"
-            )
+        except JOB_FILE_ERRORS as error:
+            fence = error.fence if isinstance(error, checkpoint.FencedError) else None
+            ending: LeaseOutcome = "failed" if fence is None else "refused"
+            ended = Ended(lease.lease, ending, None, str(error), fence=fence)
             for part in lease.parts:
-                part.ended = part.ended or Ended(lease.lease, ending, None, str(error))
+                part.ended = part.ended or ended
             self._table.report_end(lease)
 
     async def _wait_for_agent(self, name: str) -> RayNode:
@@ -337,14 +341,16 @@ class RayEngine:
         """Track a lease that was started before, or report its end."""
         number = int(directory.name)
         ended = lease_dir.read_ended(directory, number)
-        if ended is None:
-            try:
-                lease = ray_leases.read(directory)
-            except FileNotFoundError:
-                ended = Ended(number, "lost", None, "order.json: damaged")
         if ended is not None:
             if wanted:
                 self._table.reports.put_nowait(ended)
+            return
+        try:
+            lease = ray_leases.read(directory)
+        except FileNotFoundError:
+            if wanted:
+                lost = Ended(number, "lost", None, "order.json: damaged")
+                self._monitor.removed[number] = lost
             return
         lease.wanted = wanted
         self._table.leases[lease.lease] = lease

@@ -25,6 +25,8 @@ _GRACE_AFTER_RAYLET_S = 2.0
 class RayKeeper(Keeper):
     """Supervises the members of a gang on one Ray node."""
 
+    in_cgroup = False  # members stay in the groups of Ray's worker
+
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
         super().__init__(directory, order)
         self._grace_s: float | None = None

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 
@@ -13,10 +14,12 @@ from fairlead.engines.ray.leases import RayLeasePart, TrackedRayLease
 from fairlead.engines.ray.nodes import RayNode
 from fairlead.engines.ray.transfer import RayTransfer
 from fairlead.engines.shared.multi_node import saved_steps
-from fairlead.engines.shared.nodes.files import CheckpointSaved
+from fairlead.engines.shared.nodes.files import JOB_FILE_ERRORS, CheckpointSaved
 from fairlead.model.lease_outcome import FAILED_OUTCOMES, LeaseOutcome
 
 log = structlog.get_logger("fairlead.ray")
+
+AgentReport = Report | CheckpointSaved
 
 _CLOSE_TIMEOUT_S = 1.0
 """seconds that pending calls have when the table is closed"""
@@ -42,7 +45,9 @@ class RayLeaseTable:
     reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
 
     def __post_init__(self) -> None:
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._receiving: dict[tuple[str, int], asyncio.Task[bool]] = {}
+        """(node, lease) → the last transfer from there"""
 
     async def close(self) -> None:
         """Give pending calls a moment, then cancel them."""
@@ -94,22 +99,78 @@ class RayLeaseTable:
             if any(part.begun and part.ended is None for part in lease.parts if part.node == node)
         }
 
-    async def download(self, node: str, reports: Sequence[Report | CheckpointSaved]) -> None:
-        """Transfer new checkpoints and logs from a node, before the reports on them count."""
+    def receive(
+        self,
+        node: str,
+        reports: Sequence[AgentReport],
+        on_failure: Callable[[], None],
+    ) -> None:
+        """Apply the reports of a node agent; ``on_failure`` makes the agent repeat them.
+
+        Checkpoints and logs are transferred before the reports on them count, each lease's apart
+        from the others': a job may save as much as it likes.
+        """
         if self.transfer is None:
+            for report in reports:
+                self.handle_report(node, report)
             return
+        for lease in list(self.leases.values()):
+            part, key = lease.part_on(node), (node, lease.lease)
+            if part is None or not part.begun:
+                continue
+            news = [report for report in reports if _lease_of(report) == lease.lease]
+            before = self._receiving.get(key)
+            if news or before is None or before.done():
+                receiving = self._receive_from(self.transfer, lease, part, news, before)
+                self._receiving[key] = self._run(receiving, on_failure)
+
+    def forget_received(self, node: str) -> None:
+        """Drop the transfers from a node whose agent repeats its reports."""
+        for key in [key for key in self._receiving if key[0] == node]:
+            self._receiving.pop(key).cancel()
+
+    def _run(
+        self, work: Coroutine[Any, Any, bool], on_failure: Callable[[], None]
+    ) -> "asyncio.Task[bool]":
+        async def attempt() -> bool:
+            try:
+                return await work
+            except (RayError, OSError) as error:
+                log.warning("ray.transfer-failed", error=str(error))
+                on_failure()
+                return False
+
+        task = asyncio.create_task(attempt())
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    async def _receive_from(
+        self,
+        transfer: RayTransfer,
+        lease: TrackedRayLease,
+        part: RayLeasePart,
+        reports: Sequence[AgentReport],
+        before: "asyncio.Task[bool] | None",
+    ) -> bool:
+        """Transfer the files of one lease, then apply its reports; return whether both worked."""
+        if before is not None and not await before:
+            return False  # the agent repeats these reports, too
         for report in reports:
             if isinstance(report, CheckpointSaved):
-                lease = self.leases.get(report.lease)
-                part = lease.part_on(node) if lease is not None else None
-                if lease is not None and part is not None:
-                    await self.transfer.download_checkpoint(lease, part, report)
-        for lease in list(self.leases.values()):
-            part = lease.part_on(node)
-            if part is not None and part.begun:
-                await self.transfer.download_logs(lease, part)
+                try:
+                    await transfer.download_checkpoint(lease, part, report)
+                except JOB_FILE_ERRORS as error:  # the committed checkpoint stays
+                    log.warning("ray.checkpoint-refused", lease=lease.lease, why=str(error))
+        has_ended = any(isinstance(report, Ended) for report in reports)
+        await transfer.download_logs(lease, part, has_ended=has_ended)
+        for report in reports:
+            self.handle_report(part.node, report)
+        if has_ended:
+            self._receiving.pop((part.node, lease.lease), None)
+        return True
 
-    def handle_report(self, node: str, report: Report | CheckpointSaved) -> None:
+    def handle_report(self, node: str, report: AgentReport) -> None:
         """Apply the report of a node agent."""
         if not isinstance(report, Ended | Progressed):
             return
@@ -188,4 +249,11 @@ class RayLeaseTable:
         for lease in list(self.leases.values()):
             part = lease.part_on(node)
             if part is not None:
-                self.declare_part_lost(lease, part, "lost", why)
+                try:
+                    self.declare_part_lost(lease, part, "lost", why)
+                except OSError as error:  # the next check retries; other leases must not wait
+                    log.warning("ray.lease-files", lease=lease.lease, error=str(error))
+
+
+def _lease_of(report: AgentReport) -> int | None:
+    return report.lease if isinstance(report, Ended | Progressed | CheckpointSaved) else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from fairlead.engines.base import NodeJoined, Report
+from fairlead.engines.base import Ended, NodeJoined, Report
 from fairlead.engines.ray.connection import RayConnection, RayError
 from fairlead.engines.ray.lease_table import RayLeaseTable
 from fairlead.engines.ray.node_agent import AgentReports
@@ -80,6 +80,8 @@ class RayMonitor:
         self._answered_at: float | None = None
         """monotonic time of Ray's last answer to a poll"""
         self._unreachable_since: float | None = None
+        self.removed: dict[int, Ended] = {}
+        """open lease without a directory → its end, reported once no node runs it"""
         self._without_group: set[int] = set()
         """leases without a placement group at the last poll"""
 
@@ -111,7 +113,7 @@ class RayMonitor:
         while True:
             try:
                 await poll()
-            except RayError as error:
+            except (RayError, OSError) as error:
                 log.warning("ray.unreachable", error=str(error))
             await asyncio.sleep(every_s)
 
@@ -138,6 +140,7 @@ class RayMonitor:
 
     async def _receive_reports(self, link: AgentLink, node: RayNode) -> None:
         home, table = self.table.home(link.name), self.table
+        table.forget_received(link.name)
         last = await self.ray.call(
             node.id,
             "reconcile",
@@ -158,11 +161,7 @@ class RayMonitor:
             )
             link.heard_at, link.silences = time.monotonic(), 1
             link.alive, last = answer.alive, answer.last
-            if table.transfer is not None:
-                await table.download(link.name, answer.reports)
-                link.heard_at = time.monotonic()
-            for report in answer.reports:
-                table.handle_report(link.name, report)
+            table.receive(link.name, answer.reports, link.ready.clear)
             if first:
                 link.ready.set()
                 first = False
@@ -179,6 +178,17 @@ class RayMonitor:
         for node in self.known:
             self._check_node(node, self.links[node.id], now)
         self.table.kill_overdue(now)
+        self._report_removed()
+
+    def _report_removed(self) -> None:
+        """Report open leases without a directory as lost, once all nodes have stopped them."""
+        if self._unreachable_since is not None:
+            return
+        nodes, links = self.table.nodes, self.links.values()
+        alive = [link for link in links if link.name in nodes and nodes[link.name].alive]
+        if self.removed and all(link.ready.is_set() for link in alive):
+            for lease in self.removed.keys() - {lease for link in alive for lease in link.alive}:
+                self._report_all([self.removed.pop(lease)])
 
     def _check_node(self, node: Node, link: AgentLink, now: float) -> None:
         listed = self.table.nodes.get(node.id)

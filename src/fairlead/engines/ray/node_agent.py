@@ -17,13 +17,14 @@ from pathlib import Path
 
 from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.keeper.environment import free_port
+from fairlead.engines.keeper.environment import free_port, inherited
+from fairlead.engines.keeper.orphans import orphans_in
 from fairlead.engines.keeper.start import start_keeper
 from fairlead.engines.keeper.supervisor import KeeperSupervisor
 from fairlead.engines.ray.keeper import RAYLET_PID_VARIABLE
-from fairlead.engines.shared.nodes.files import CheckpointSaved, NodeFiles
+from fairlead.engines.shared.nodes.files import JOB_FILE_ERRORS, CheckpointSaved, NodeFiles
 
-PROTOCOL = 2
+PROTOCOL = 3
 """version of the calls and values between scheduler and node agent; part of the actor's name, so
 that a scheduler never calls an agent that runs other code (increase it with every change of these)
 """
@@ -70,12 +71,9 @@ class SchedulerAgent(KeeperSupervisor):
         if private and not self._private:
             self._private = True
             self._saving = asyncio.create_task(self._poll_checkpoints())
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)  # a job may have removed it
         for lease in wanted:
-            directory = self._directory(lease)
-            if not (directory / "order.json").exists():
-                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-                if lease_dir.read_ended(directory, lease) is None:
-                    lease_dir.write_ended(directory, lease_dir.lost_before_start(lease))
+            self._mark_if_never_started(lease)
         for lease, directory in lease_dir.list_leases(self._root).items():
             if lease in self._pidfds:
                 pass
@@ -84,19 +82,35 @@ class SchedulerAgent(KeeperSupervisor):
             if lease not in wanted:
                 await self.request_stop(lease, 0.0, "")
                 # A lease marked as lost before its start stays marked: its launch may be late.
-                if lease not in self._pidfds and (directory / "order.json").exists():
+                if lease not in self._pidfds and os.path.lexists(directory / "order.json"):
                     lease_dir.remove(directory)
         for lease, grace_s in wanted.items():
             if grace_s is not None:
                 await self.request_stop(lease, grace_s, "")
         return self._first
 
+    def _mark_if_never_started(self, lease: int) -> None:
+        """Mark a lease as lost that has no order, unless a job has removed it and still runs."""
+        directory = self._directory(lease)
+        if os.path.lexists(directory / "order.json"):
+            return
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        runs = lease in self._pidfds or orphans_in(directory)
+        if not runs and lease_dir.read_ended(directory, lease) is None:
+            lease_dir.write_ended(directory, lease_dir.lost_before_start(lease))
+
     async def request_stop(self, lease: int, grace_s: float, why: str) -> None:
         """Ask a keeper to stop its members; it kills them after the grace."""
-        if lease in self._pidfds:
-            request = {"grace_s": grace_s, "why": why}
+        if lease not in self._pidfds:
+            return
+        request = {"grace_s": grace_s, "why": why}
+        try:
             lease_dir.write_json(self._directory(lease) / "stop", request)
-            await self.stop(lease)
+        except OSError:  # a job has removed the directory: the signal alone tells no grace
+            if not grace_s:
+                await super().kill(lease)
+                return
+        await self.stop(lease)
 
     async def kill(self, lease: int) -> None:
         """Kill a keeper that does not stop; its members die with it."""
@@ -122,32 +136,39 @@ class SchedulerAgent(KeeperSupervisor):
     async def _listen(self) -> None:
         async for report in self.reports():
             if isinstance(report, Ended) and self._private:
-                self._report_checkpoint(report.lease)  # before the end of its lease
+                await self._report_checkpoint(report.lease)  # before the end of its lease
             self._reports_kept.append(report)
             self._new.set()
 
     async def _poll_checkpoints(self) -> None:
         while True:
             for lease in tuple(self._pidfds):
-                self._report_checkpoint(lease)
+                await self._report_checkpoint(lease)
             await asyncio.sleep(_CHECKPOINT_POLL_S)
 
-    def _report_checkpoint(self, lease: int) -> None:
+    async def _report_checkpoint(self, lease: int) -> None:
         try:
             order = lease_dir.read_order(self._directory(lease))
-        except FileNotFoundError:  # never started
+            # The job's directory may hold any number of files.
+            saved = await asyncio.to_thread(self.files.new_checkpoint, order)
+        except OSError:  # never started, or the job has damaged its files
             return
-        saved = self.files.new_checkpoint(order)
         if saved is not None:
             self._reports_kept.append(saved)
             self._new.set()
+
+    def _report_end(self, lease: int) -> None:
+        # In a directory that the job has removed its end cannot be persisted.
+        with suppress(OSError):
+            self._directory(lease).mkdir(parents=True, exist_ok=True, mode=0o700)
+        super()._report_end(lease)
 
     def _start_keeper(self, directory: Path) -> int:
         # A job must not mistake itself for a part of Ray, nor see only the devices Ray chose.
         environment = {
             name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("RAY_", "CUDA_VISIBLE"))
+            for name, value in inherited(os.environ).items()
+            if not name.startswith("CUDA_VISIBLE")
         }
         environment[RAYLET_PID_VARIABLE] = os.environ.get("RAY_RAYLET_PID", str(os.getppid()))
         return start_keeper(directory, "fairlead.engines.ray.keeper", environment)
@@ -166,10 +187,15 @@ class NodeAgent:
         return await self._scheduler_agent(home).reconcile(wanted, private)
 
     async def node_files(self, home: str, method: str, *arguments: object) -> object:
-        """Call a method of a scheduler's ``NodeFiles`` on this node."""
-        return await asyncio.to_thread(
-            getattr(self._scheduler_agent(home).files, method), *arguments
-        )
+        """Call a method of a scheduler's ``NodeFiles`` on this node.
+
+        Returns the exceptions that a job's files cause: Ray would wrap raised ones.
+        """
+        call = getattr(self._scheduler_agent(home).files, method)
+        try:
+            return await asyncio.to_thread(call, *arguments)
+        except JOB_FILE_ERRORS as error:
+            return error
 
     async def launch(self, home: str, order: LaunchOrder) -> None:
         """Start the keeper of a part, once."""

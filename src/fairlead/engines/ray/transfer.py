@@ -32,6 +32,8 @@ log = structlog.get_logger("fairlead.ray")
 
 CHUNK_BYTES = 32 << 20
 _LOG_CHUNK_BYTES = 1 << 20
+_MAX_LOG_CHUNKS = 16
+"""chunks of a log that are copied at a time: endless output must not delay anything else"""
 
 CallNodeFiles = Callable[..., Awaitable[object]]
 """(name of a node, method of its ``NodeFiles``, arguments) → the result"""
@@ -83,7 +85,10 @@ class RayTransfer:
         names = checkpoint_files(part.order, saved.steps)
         if len(parts) > 1 or saved.committed:
             for name in names:
-                await self._fetch(order, part.node, name)
+                if not await self._fetch(order, part.node, name):
+                    why = f"checkpoint {name} is damaged on {part.node}"
+                    log.warning("ray.checkpoint-refused", lease=order.lease, why=why)
+                    return
         gang = [name for each in parts for name in checkpoint_files(each.order, saved.steps)]
         if saved.committed:
             latest = CommittedCheckpoint(order.lease, saved.steps, tuple(gang))
@@ -107,11 +112,14 @@ class RayTransfer:
     def _has_all(self, order: LaunchOrder, names: list[str]) -> bool:
         return all(Path(order.checkpoint_dir, f"{name}.part").exists() for name in names)
 
-    async def _fetch(self, order: LaunchOrder, node: str, name: str) -> None:
-        """Copy a file to a temporary name; ``checkpoint.install`` gives it its final one."""
+    async def _fetch(self, order: LaunchOrder, node: str, name: str) -> bool:
+        """Copy a file to a temporary name; ``checkpoint.install`` gives it its final one.
+
+        Return False if the file is damaged on the node; raise OSError if the copy is.
+        """
         target = Path(order.checkpoint_dir) / f"{name}.part"
         if target.exists():
-            return
+            return True
         offset, aside = 0, target.with_suffix(".coming")
         while True:
             chunk = await self.node_files(
@@ -125,12 +133,17 @@ class RayTransfer:
             if not chunk:
                 break
         if not await asyncio.to_thread(checkpoint.is_intact, str(aside)):
+            if await self.node_files(node, "missing", order.job, [name]):
+                return False
             raise OSError(f"checkpoint {name} from {node} arrived damaged")
         aside.replace(target)
+        return True
 
     # -- logs -----------------------------------------------------------------------------------
 
-    async def download_logs(self, lease: TrackedRayLease, part: RayLeasePart) -> None:
+    async def download_logs(
+        self, lease: TrackedRayLease, part: RayLeasePart, *, has_ended: bool = True
+    ) -> None:
         """Append the new output of a part's members to the server's copies of their logs."""
         order = lease.order
         for index in range(len(part.order.devices)):
@@ -140,8 +153,9 @@ class RayTransfer:
             known = self._logs.get((order.lease, rank))
             if known is None:
                 known = await asyncio.to_thread(end_of, target)
-            path, whole = f"jobs/{order.job}/logs/{name}", True
-            while whole:
+            path, whole, chunks = f"jobs/{order.job}/logs/{name}", True, 0
+            while whole and (has_ended or chunks < _MAX_LOG_CHUNKS):
+                chunks += 1
                 answer = await self.node_files(
                     part.node, "read_log", path, known, _LOG_CHUNK_BYTES
                 )

@@ -228,6 +228,7 @@ class RehearsalNodes:
             "saved_steps": gang.base,
             "steps_per_s": gang.steps_per_s,
             "leaving": leaving,
+            "first_step_s": began - gang.began_at,
         }
         try:
             status, answer = await connection.post(body)

@@ -29,7 +29,8 @@ class RehearsalPlugin:
             raise UsageError(
                 "--emulate: missing: a rehearsal needs devices, such as v100=2000/4,k80=2000/4"
             )
-        return OpenedEngine(RehearsalEngine(site.data, read_cluster(site.emulate)), True)
+        engine = RehearsalEngine(site.data, read_cluster(site.emulate))
+        return OpenedEngine(engine, True, separates_tenants=True)  # no command runs
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield the rehearsed devices."""

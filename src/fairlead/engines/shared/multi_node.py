@@ -1,6 +1,7 @@
 """A lease over several nodes: one order per node, and one end for all of them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,9 @@ def combined_outcome(order: LaunchOrder, parts: list[Ended]) -> Ended:
         (part for part in parts if part.message), key=lambda part: part.ending != ending
     )
     codes = tuple(code for part in parts for code in part.exit_codes)
-    return Ended(order.lease, ending, steps, speaking[0].message if speaking else "", codes)
+    fence = max((part.fence for part in parts if part.fence is not None), default=None)
+    message = speaking[0].message if speaking else ""
+    return Ended(order.lease, ending, steps, message, codes, fence)
 
 
 def conclude(directory: Path, order: LaunchOrder, parts: Sequence[Ended | None]) -> Ended | None:
@@ -34,7 +37,8 @@ def conclude(directory: Path, order: LaunchOrder, parts: Sequence[Ended | None])
     if len(ended_parts) < len(parts):
         return None
     ended = combined_outcome(order, ended_parts)
-    lease_dir.write_ended(directory, ended)
+    with suppress(FileNotFoundError, NotADirectoryError):  # a job has removed the directory
+        lease_dir.write_ended(directory, ended)
     return ended
 
 

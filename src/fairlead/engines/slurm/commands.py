@@ -6,14 +6,18 @@ that the command line sets explicitly.
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fairlead.engines.keeper.environment import INHERITED, select
 from fairlead.model.errors import FairleadError
 
 _MAX_CONCURRENT = 8
 _TIMEOUT_S = 60.0
+_JOB_SEPARATORS = 6
+"""separators in a line about a job"""
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_]*)=(.*?)(?=\s+[A-Za-z][A-Za-z0-9_]*=|\s*$)")
 _GPU = re.compile(r"\bgpu(?::([A-Za-z][^:,()]*))?[:=](\d+)")
 _USABLE_STATES = frozenset({"IDLE", "MIXED", "ALLOCATED"})
@@ -24,7 +28,6 @@ _OTHER_USER_VARIABLES = (
     "TZ",
     "LD_LIBRARY_PATH",
     "PYTHONPATH",
-    "SLURM_CONF",
 )
 _UNCERTAIN_STATES = frozenset({"NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"})
 _HEALTHY_STATES = frozenset(
@@ -78,6 +81,8 @@ class SlurmJob:
     node: str
     devices: tuple[str, ...]
     """accelerator of each device that it holds or waits for"""
+    user: int
+    """Unix user ID of its owner"""
     reason: str
 
 
@@ -93,12 +98,18 @@ class Slurm:
         text = await self._run("scontrol", "show", "node", "--oneliner", "--details")
         return [read_node(line) for line in text.splitlines() if line.startswith("NodeName=")]
 
-    async def jobs(self, prefix: str) -> dict[str, SlurmJob]:
-        """Return the jobs whose names start with a prefix, by name."""
-        form = "%i|%j|%T|%N|%b|%r"
+    async def jobs(self, prefix: str) -> list[SlurmJob]:
+        """Return the jobs whose names start with a prefix, of all users.
+
+        Names are chosen by users and may contain anything, lines that look like those of other
+        jobs included. So the separator is one that no user can guess.
+        """
+        separator = f"|{secrets.token_hex(8)}|"
+        form = separator.join(("%i", "%j", "%T", "%N", "%b", "%U", "%r"))
         text = await self._run("squeue", "--noheader", "--all", f"--format={form}")
-        jobs = (read_job(line) for line in text.splitlines() if line)
-        return {job.name: job for job in jobs if job.name.startswith(prefix)}
+        lines = [line for line in text.split("\n") if line.count(separator) == _JOB_SEPARATORS]
+        jobs = [read_job(line, separator) for line in lines]
+        return [job for job in jobs if job.name.startswith(prefix)]
 
     async def default_partition(self) -> str:
         """Return the name of Slurm's default partition."""
@@ -144,6 +155,11 @@ class Slurm:
     async def cancel(self, name: str) -> None:
         """Cancel the job with a name, in any state."""
         await self._run("scancel", "--quiet", f"--name={name}")
+
+    async def cancel_ids(self, ids: Collection[str]) -> None:
+        """Cancel jobs by their IDs: other users may have chosen their names."""
+        if ids:
+            await self._run("scancel", "--quiet", *sorted(ids))
 
     async def cancel_waiting(self, name: str) -> None:
         """Cancel the job with a name if it is still pending."""
@@ -212,10 +228,10 @@ def read_node(line: str) -> SlurmNode:
     )
 
 
-def read_job(line: str) -> SlurmJob:
-    """Parse one line in our ``squeue`` format; only the reason may contain the separator."""
-    number, name, state, node, gres, reason = line.split("|", 5)
-    return SlurmJob(number, name, state, node, _accelerators(gres), reason)
+def read_job(line: str, separator: str) -> SlurmJob:
+    """Parse one line in our ``squeue`` format."""
+    number, name, state, node, gres, user, reason = line.split(separator)
+    return SlurmJob(number, name, state, node, _accelerators(gres), int(user), reason)
 
 
 def _accelerators(gres: str) -> tuple[str, ...]:
@@ -228,18 +244,14 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(",") if part and part != "(null)")
 
 
-def slurm_environment(server: Mapping[str, str], *, for_others: bool) -> dict[str, str]:
+def slurm_environment(
+    server: Mapping[str, str], *, for_others: bool, more: Collection[str] = ()
+) -> dict[str, str]:
     """Return the environment of Slurm's commands, and so of the jobs that they submit.
 
     It lacks variables that Slurm's commands read as options (the scheduler may itself run in a
-    Slurm job) and the scheduler's settings, which may contain passwords. Jobs of other users get
-    only the variables that they need to start.
+    Slurm job) and all that may contain passwords. Jobs of other users get only the variables that
+    they need to start. ``more`` names variables that all jobs get, NAME or PREFIX_*.
     """
-    if for_others:
-        return {name: server[name] for name in _OTHER_USER_VARIABLES if name in server}
-    removed = ("FAIRLEAD_", "SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SALLOC_", "SINFO_")
-    return {
-        name: value
-        for name, value in server.items()
-        if name == "SLURM_CONF" or not name.startswith(removed)
-    }
+    usual = _OTHER_USER_VARIABLES if for_others else INHERITED
+    return select(server, (*usual, "SLURM_CONF", *more))

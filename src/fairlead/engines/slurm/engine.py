@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from fairlead.engines.base import Ended, LaunchOrder, Report
+from fairlead.engines.base import LaunchOrder, Report
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.shared.recovery import classify_leases, scheduler_tag
 from fairlead.engines.slurm import leases as slurm_leases
@@ -64,6 +64,8 @@ class SlurmEngine:
     """seconds between two polls of Slurm's nodes and jobs"""
     emulate: bool = False
     """steps take as long as the speeds table says: for trials on nodes without GPUs"""
+    inherits: tuple[str, ...] = ()
+    """variables that jobs inherit from the server besides the usual ones; NAME or PREFIX_*"""
 
     def __post_init__(self) -> None:
         self._home = self.data / "slurm"
@@ -73,8 +75,11 @@ class SlurmEngine:
         if self.users:
             _allow_traversal(self.data)
         self._prefix = f"fairlead-{scheduler_tag(self._home / 'tag')}-"
-        self._slurm = Slurm(slurm_environment(os.environ, for_others=self.users))
-        self._table = SlurmLeaseTable(self._slurm, self._prefix, self._root)
+        self._slurm = Slurm(
+            slurm_environment(os.environ, for_others=self.users, more=self.inherits)
+        )
+        user = None if self.users else os.geteuid()
+        self._table = SlurmLeaseTable(self._slurm, self._prefix, self._root, user)
         self._selection = NodeSelection(
             self._slurm, self._home / "nodes.json", self.partition, self.reservation
         )
@@ -116,7 +121,11 @@ class SlurmEngine:
             self._recover_lease(directory, wanted=True)
             return
         parts = slurm_leases.write(
-            directory, order, f"{self._prefix}{number}", self._selection.addresses
+            directory,
+            order,
+            f"{self._prefix}{number}",
+            self._selection.addresses,
+            self._user_of(order.tenant),
         )
         lease = TrackedSlurmLease(order, directory, parts, time.monotonic())
         self._table.leases[number] = lease
@@ -189,8 +198,8 @@ class SlurmEngine:
                 self._recover_lease(directory, wanted=False)
                 await self.stop(int(directory.name))
         self._table.settled.update(recovered.ended)
-        for ended in recovered.never_started:
-            self._table.reports.put_nowait(ended)
+        for ended in recovered.never_started:  # a job may have removed its directory
+            self._table.removed[ended.lease] = ended.message
         self._monitor.complete = True
         await self._monitor.read_lease_dirs()
         if self._selection.addresses:  # otherwise Slurm is down, and polling it takes long
@@ -221,6 +230,15 @@ class SlurmEngine:
             yield await self._table.reports.get()
 
     # -- start and stop -------------------------------------------------------------------------
+
+    def _user_of(self, tenant: str) -> int:
+        """Return the Unix user ID that a tenant's Slurm jobs run as, -1 if there is no user."""
+        if not self.users:
+            return os.geteuid()
+        try:
+            return pwd.getpwnam(tenant).pw_uid
+        except KeyError:
+            return -1
 
     async def _submit(self, part: SlurmLeasePart) -> None:
         # A signal before the keeper has its handler must not end it: the file `stop` remains.
@@ -284,15 +302,21 @@ class SlurmEngine:
         """Track a lease that was submitted before, or report its end."""
         number = int(directory.name)
         ended = lease_dir.read_ended(directory, number)
-        try:
-            order = lease_dir.read_order(directory)
-        except FileNotFoundError:
-            ended = ended or Ended(number, "lost", None, "order.json: damaged")
         if ended is not None:
             if wanted:
                 self._table.reports.put_nowait(ended)
             return
-        parts = slurm_leases.read(directory, order, self._prefix + directory.name)
+        try:
+            order = lease_dir.read_order(directory)
+        except FileNotFoundError:
+            if wanted:
+                self._table.removed[number] = "order.json: damaged"
+            else:
+                self._table.settled.add(number)
+            return
+        parts = slurm_leases.read(
+            directory, order, self._prefix + directory.name, self._user_of(order.tenant)
+        )
         lease = TrackedSlurmLease(
             order, directory, parts, time.monotonic(), submitted=True, fresh=False
         )

@@ -21,12 +21,9 @@ from pathlib import Path
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import free_port
-from fairlead.engines.keeper.keeper import (
-    EXIT_POLL_S,
-    Keeper,
-    LaunchFailedError,
-    run_lease,
-)
+from fairlead.engines.keeper.keeper import Keeper, run_lease
+from fairlead.engines.keeper.launch_failure import LaunchFailedError
+from fairlead.engines.keeper.output import EXIT_POLL_S
 from fairlead.engines.slurm.leases import HEARTBEAT_FILE
 from fairlead.engines.slurm.transfer import CheckpointTransfer, CorruptCheckpointError
 from fairlead.job.checkpoint import FencedError
@@ -43,6 +40,8 @@ _HOLD_DEVICES_S = 1.0
 
 class SlurmKeeper(Keeper):
     """Supervises the members of a gang on one Slurm node."""
+
+    in_cgroup = False  # members stay in the group of their Slurm job
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
         super().__init__(directory, with_allocated_devices(order))

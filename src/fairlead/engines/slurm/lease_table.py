@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from fairlead.engines.base import Progressed, Report, Started
+from fairlead.engines.base import Ended, Progressed, Report, Started
 from fairlead.engines.slurm import leases as slurm_leases
 from fairlead.engines.slurm.commands import Slurm, SlurmError, SlurmJob
 from fairlead.engines.slurm.leases import SlurmLeasePart, TrackedSlurmLease
@@ -26,16 +26,29 @@ class SlurmLeaseTable:
     """prefix of the names of this scheduler's Slurm jobs"""
     root: Path
     """directory with the lease directories"""
+    user: int | None = None
+    """Unix user ID that submits all jobs; None: each is submitted as its tenant's user"""
     leases: dict[int, TrackedSlurmLease] = field(default_factory=dict)
     reports: "asyncio.Queue[Report]" = field(default_factory=asyncio.Queue)
+    removed: dict[int, str] = field(default_factory=dict)
+    """open lease without a usable directory → the message of its end"""
     settled: set[int] = field(default_factory=set)
     """leases whose ends are persisted, so that their directories can be removed"""
 
     def __post_init__(self) -> None:
         self._orphans: set[str] = set()
-        """names of orphaned jobs at the last poll"""
+        """IDs of orphaned jobs at the last poll"""
         self._idle: set[int] = set()
         """settled leases without a job in Slurm's queue at the last poll"""
+
+    def own_jobs(self, jobs: Iterable[SlurmJob]) -> dict[str, SlurmJob]:
+        """Return this scheduler's jobs by name: jobs of other users may have the same names."""
+        owners = {part.name: part.user for part in self.parts()}
+        return {
+            job.name: job
+            for job in jobs
+            if job.user == owners.get(job.name, job.user) and self.user in (None, job.user)
+        }
 
     def parts(self) -> Iterator[SlurmLeasePart]:
         """Yield the parts of all leases."""
@@ -79,7 +92,12 @@ class SlurmLeaseTable:
     ) -> None:
         """End a part that does not answer; if it is lost, stop the rest of its gang."""
         # The tenant's files may be slow, or locked by its job.
-        await asyncio.to_thread(lease.declare_lost, part, ending, why)
+        try:
+            await asyncio.to_thread(lease.declare_lost, part, ending, why)
+        except OSError as error:  # the next poll retries; other leases must not wait for it
+            log.warning("slurm.lease-files", lease=lease.lease, error=str(error))
+            await self.cancel([part])
+            return
         if ending == "lost":
             # An incomplete gang cannot save a checkpoint, so it needs no grace.
             lease.stop_at = lease.stop_at or time.monotonic()
@@ -90,10 +108,8 @@ class SlurmLeaseTable:
     async def cancel_orphans(self, jobs: Collection[SlurmJob]) -> None:
         """Cancel jobs with our prefix but without a lease, once two polls have seen them."""
         names = {part.name for part in self.parts()}
-        orphans = {job.name for job in jobs if job.name not in names and job.state != "COMPLETING"}
-        await self.suppress_slurm_errors(
-            *(self.slurm.cancel(name) for name in orphans & self._orphans)
-        )
+        orphans = {job.id for job in jobs if job.name not in names and job.state != "COMPLETING"}
+        await self.suppress_slurm_errors(self.slurm.cancel_ids(orphans & self._orphans))
         self._orphans = orphans
 
     async def remove_settled(self, jobs: Collection[str]) -> None:
@@ -108,5 +124,19 @@ class SlurmLeaseTable:
         self._idle = idle - removable
         for lease in removable - self.leases.keys():
             directory = self.root / str(lease)
-            if await asyncio.to_thread(slurm_leases.remove, directory):
-                self.settled.discard(lease)
+            try:
+                if await asyncio.to_thread(slurm_leases.remove, directory):
+                    self.settled.discard(lease)
+            except OSError as error:
+                log.warning("slurm.lease-files", lease=lease, error=str(error))
+
+    async def report_removed(self, jobs: Collection[SlurmJob]) -> None:
+        """Report open leases without a directory as lost, once Slurm has ended their jobs."""
+        for lease, why in list(self.removed.items()):
+            name = f"{self.prefix}{lease}."
+            running = [job.id for job in jobs if job.name.startswith(name)]
+            if running:
+                await self.suppress_slurm_errors(self.slurm.cancel_ids(running))
+            else:
+                del self.removed[lease]
+                self.reports.put_nowait(Ended(lease, "lost", None, why))

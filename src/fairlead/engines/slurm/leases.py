@@ -9,7 +9,6 @@ leases/<lease>/order.json   the order                   parts      number of par
 """
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -40,6 +39,8 @@ class PartFiles:
     has_started: bool
     transfers: bool
     heartbeat: int | None
+    removed: bool
+    """its directory is gone"""
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class SlurmLeasePart:
     name: str
     """name of the Slurm job"""
     order: LaunchOrder
+    user: int
+    """Unix user ID that the Slurm job runs as"""
     ended: Ended | None = None
     has_started: bool = False
     transfers: bool = False
@@ -60,6 +63,8 @@ class SlurmLeasePart:
     """monotonic time at which that heartbeat was seen; None: there was none yet"""
     runs_since: float | None = None
     """monotonic time at which Slurm first reported it running"""
+    removed: bool = False
+    """its directory is gone, so that its keeper can report nothing"""
 
     @property
     def node(self) -> str:
@@ -72,9 +77,11 @@ class SlurmLeasePart:
             return None
         return PartFiles(
             lease_dir.read_ended(self.directory, self.order.lease),
-            self.has_started or (self.directory / "members.json").exists(),
-            (self.directory / "carrying").exists(),
+            # Not Path.exists(), which follows links of the job and fails on some of them.
+            self.has_started or os.path.lexists(self.directory / "members.json"),
+            os.path.lexists(self.directory / "carrying"),
             _mtime_ns(self.directory / HEARTBEAT_FILE),
+            removed=_is_removed(self.directory),
         )
 
     def update(self, files: PartFiles | None, now: float, age_s: Callable[[int], float]) -> None:
@@ -83,7 +90,7 @@ class SlurmLeasePart:
             return
         self.ended = files.ended
         self.has_started = files.has_started
-        self.transfers = files.transfers
+        self.transfers, self.removed = files.transfers, files.removed
         if files.heartbeat is not None and files.heartbeat != self.heartbeat:
             age = age_s(files.heartbeat) if self.heartbeat is None else 0.0
             self.heartbeat_seen_at = now - age
@@ -143,10 +150,11 @@ class TrackedSlurmLease:
         return max((each for each in steps if each is not None), default=None)
 
     def request_stop(self, grace_s: float) -> None:
-        """Write a stop request for the keepers."""
+        """Write a stop request for the keepers; where that fails, Slurm stops them later."""
         for part in self.parts:
             if part.ended is None:
-                lease_dir.write_json(part.directory / "stop", {"grace_s": grace_s})
+                with suppress(OSError):
+                    lease_dir.write_json(part.directory / "stop", {"grace_s": grace_s})
 
     def declare_lost(self, part: SlurmLeasePart, ending: LeaseOutcome, why: str) -> None:
         """End a part that does not answer, fence its writers and keep it from starting."""
@@ -154,14 +162,18 @@ class TrackedSlurmLease:
         # A later lease of the job has started, or the job itself has damaged or locked its files.
         with suppress(checkpoint.FencedError, UnusableFileError, checkpoint.LockHeldError):
             checkpoint.raise_fence(order.checkpoint_dir, order.lease + 1, wait_s=_LOCK_TIMEOUT_S)
-        # An unreachable keeper that is still alive holds the lock; then only the fence protects.
-        lock = lease_dir.try_lock(part.directory)
         ended = lease_dir.read_ended(part.directory, order.lease)
+        # In a directory that a job has removed no keeper starts.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            # An unreachable keeper that still lives holds the lock; then only the fence protects.
+            lock = lease_dir.try_lock(part.directory)
+            ended = lease_dir.read_ended(part.directory, order.lease)
+            if ended is None:
+                ended = Ended(order.lease, ending, saved_steps(order), why)
+                lease_dir.write_ended(part.directory, ended)
+            if lock is not None:
+                lock.close()
         part.ended = ended or Ended(order.lease, ending, saved_steps(order), why)
-        if ended is None:
-            lease_dir.write_ended(part.directory, part.ended)
-        if lock is not None:
-            lock.close()
 
     def end(self) -> Ended | None:
         """Persist and return the end of the lease; None while a part is still running."""
@@ -169,7 +181,7 @@ class TrackedSlurmLease:
 
 
 def write(
-    directory: Path, order: LaunchOrder, name: str, addresses: Mapping[str, str]
+    directory: Path, order: LaunchOrder, name: str, addresses: Mapping[str, str], user: int = 0
 ) -> list[SlurmLeasePart]:
     """Write the parts of an order for their keepers; ``addresses`` maps nodes to hosts."""
     orders = split_by_node(order)
@@ -182,13 +194,13 @@ def write(
     for number, part in enumerate(orders):
         lease_dir.write_order(directory / str(number), part)
     lease_dir.write_order(directory, order)
-    return read(directory, order, name)
+    return read(directory, order, name, user)
 
 
-def read(directory: Path, order: LaunchOrder, name: str) -> list[SlurmLeasePart]:
+def read(directory: Path, order: LaunchOrder, name: str, user: int = 0) -> list[SlurmLeasePart]:
     """Return the parts in a lease directory."""
     return [
-        SlurmLeasePart(directory / str(number), f"{name}.{number}", part)
+        SlurmLeasePart(directory / str(number), f"{name}.{number}", part, user)
         for number, part in enumerate(split_by_node(order))
     ]
 
@@ -196,9 +208,10 @@ def read(directory: Path, order: LaunchOrder, name: str) -> list[SlurmLeasePart]
 def list_directories(root: Path) -> list[Path]:
     """Return the lease directories; complete interrupted removals."""
     for path in root.glob(".[0-9]*"):
-        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            untrusted_file.remove_tree(path)
     directories = lease_dir.list_leases(root).values()
-    return [path for path in directories if (path / "order.json").exists()]
+    return [path for path in directories if os.path.lexists(path / "order.json")]
 
 
 def release_devices(root: Path, leases: Collection[int]) -> None:
@@ -217,7 +230,8 @@ def remove(directory: Path) -> bool:
     # Rename it first: a keeper that starts meanwhile finds the whole directory or none.
     aside = directory.with_name(f".{directory.name}")
     directory.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(OSError):  # the next start of the server retries
+        untrusted_file.remove_tree(aside)
     return True
 
 
@@ -226,6 +240,15 @@ def file_server_time_ns(path: Path) -> int:
     path.touch()
     os.utime(path)
     return path.stat().st_mtime_ns
+
+
+def _is_removed(directory: Path) -> bool:
+    """Return whether a part's directory is gone, and not the whole file system with it."""
+    try:
+        os.lstat(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return directory.parent.parent.is_dir()
+    return False
 
 
 def _mtime_ns(path: Path) -> int | None:

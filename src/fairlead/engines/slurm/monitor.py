@@ -117,7 +117,10 @@ class SlurmMonitor:
         for lease, (parts, steps) in zip(leases, states, strict=True):
             for part, files in zip(lease.parts, parts, strict=True):
                 part.update(files, now, age_s)
-            self.table.report_changes(lease, steps)
+            try:
+                self.table.report_changes(lease, steps)
+            except OSError as error:  # the next poll retries
+                log.warning("slurm.lease-files", lease=lease.lease, error=str(error))
 
     # -- Slurm's tables -------------------------------------------------------------------------
 
@@ -125,7 +128,7 @@ class SlurmMonitor:
         """Compare Slurm's nodes and jobs with the lease table."""
         polled_at = time.monotonic()
         nodes, joined = await self.selection.refresh()
-        jobs = await self.table.slurm.jobs(self.table.prefix)
+        jobs = self.table.own_jobs(await self.table.slurm.jobs(self.table.prefix))
         now = time.monotonic()
         # Nodes first: a lost lease's job must not be placed on the same node again.
         self._report_nodes(nodes, joined, jobs.values(), now)
@@ -141,6 +144,7 @@ class SlurmMonitor:
         await self._yield_to_others(jobs)
         if self.complete:
             await self.table.cancel_orphans(jobs.values())
+        await self.table.report_removed(jobs.values())
         await self.table.remove_settled(jobs)
 
     def _report_nodes(
@@ -198,7 +202,13 @@ class SlurmMonitor:
             and now > lease.stop_at + lease.order.grace_s + _SLACK_S
             and not part.transfers
         )
-        if job is None:
+        if part.removed:
+            if job is None:
+                why = "its lease directory was removed"
+                await self.table.declare_part_lost(lease, part, "lost", why)
+            else:  # the devices are free once Slurm has ended it
+                await self.table.cancel([part])
+        elif job is None:
             await self._check_missing_job(lease, part, late, now)
         elif job.state == "PENDING":
             if now - lease.since > self.start_within_s:
@@ -265,6 +275,15 @@ def _read_lease_dirs(
     leases: Sequence[TrackedSlurmLease], clock: Path
 ) -> tuple[list[tuple[list[PartFiles | None], float | None]], int]:
     """Read the keepers' files and the file server's clock; shared file systems may be slow."""
-    states = [([part.read() for part in lease.parts], lease.printed_steps()) for lease in leases]
+    states = [_read_lease_dir(lease) for lease in leases]
     unseen = any(part.heartbeat is None for lease in leases for part in lease.parts)
     return states, file_server_time_ns(clock) if unseen else 0
+
+
+def _read_lease_dir(lease: TrackedSlurmLease) -> tuple[list[PartFiles | None], float | None]:
+    """Read the keepers' files of a lease; unreadable ones hide no other lease's."""
+    try:
+        return [part.read() for part in lease.parts], lease.printed_steps()
+    except OSError as error:
+        log.warning("slurm.lease-files", lease=lease.lease, error=str(error))
+        return [None] * len(lease.parts), None

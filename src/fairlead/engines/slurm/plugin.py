@@ -18,8 +18,8 @@ class SlurmPlugin:
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
         """Return the engine for the cluster in the options."""
         refuse_emulated_devices(site)
-        engine = SlurmEngine(data=site.data, **options)
-        return OpenedEngine(engine, engine.emulate)
+        engine = SlurmEngine(data=site.data, inherits=site.job_environment, **options)
+        return OpenedEngine(engine, engine.emulate, separates_tenants=engine.users)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield findings about Slurm, its devices and its nodes."""

@@ -10,6 +10,8 @@ from fairlead.model.errors import InputError
 
 # Ten times the largest known trace; a small gzip file can unpack to far more.
 MAX_BYTES = 1 << 29
+_MAX_RATIO, _MIN_RATIO_BYTES = 200, 1 << 24
+"""largest ratio of a gzip file, from this unpacked size on: traces shrink by 10 to 30"""
 MAX_LINE = 100_000
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -69,8 +71,9 @@ def read_bytes(path: str | Path) -> bytes:
 
 def _unpacked(data: bytes, name: str) -> bytes:
     unpacker = gzip.GzipFile(fileobj=io.BytesIO(data))
+    limit = min(MAX_BYTES, max(_MIN_RATIO_BYTES, _MAX_RATIO * len(data)))
     try:
-        return unpacker.read(MAX_BYTES + 1)
+        unpacked = unpacker.read(limit + 1)
     except EOFError:
         raise InputError(
             "truncated gzip data", fix="copy or download the file again", source=name
@@ -79,6 +82,13 @@ def _unpacked(data: bytes, name: str) -> bytes:
         raise InputError(
             "damaged gzip data", fix="copy or download the file again", source=name
         ) from None
+    if limit < MAX_BYTES and len(unpacked) > limit:
+        raise InputError(
+            f"gzip data that unpack to more than {_MAX_RATIO} times their size",
+            fix=f"expected at most {limit >> 20} MiB for this file; unpack it if it is genuine",
+            source=name,
+        )
+    return unpacked
 
 
 def decode(data: bytes, name: str) -> SourceText:

@@ -18,7 +18,17 @@ _CLOSE = 1e-6
 class Binding:
     """A constraint that binds the subject."""
 
-    what: Literal["time", "devices", "cannot run", "gang", "quota", "waits"]
+    what: Literal[
+        "time",
+        "devices",
+        "cannot run",
+        "gang",
+        "quota",
+        "waits",
+        "priority",
+        "weight",
+        "guarantee",
+    ]
     why: str
     on: str | None = None
     """the accelerator concerned, if any"""

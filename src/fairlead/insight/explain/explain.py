@@ -1,17 +1,23 @@
 """Explanation of a job's or tenant's speed, and of changes that would raise it."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from fairlead.insight.bundles import normalised
+from fairlead.insight.bundles import job_devices, normalised
 from fairlead.insight.explain.binding_constraints import Binding, bindings
 from fairlead.insight.explain.changes import EFFORT, Change, changes
 from fairlead.insight.explain.shadow_prices import Prices
+from fairlead.insight.explain.starvation import (
+    CanSee,
+    devices_now,
+    everything,
+    starvation_causes,
+)
 from fairlead.insight.explain.subject import (
     Subject,
     devices_of,
@@ -121,12 +127,18 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def explain(
-    snap: Snapshot, policy: Policy, subject_id: str, *, name: str = "", tenant: bool = False
+    snap: Snapshot,
+    policy: Policy,
+    subject_id: str,
+    *,
+    name: str = "",
+    tenant: bool = False,
+    can_see: CanSee = everything,
 ) -> Explanation:
     """Return the explanation of a job's or tenant's speed and the effect of each possible change.
 
     ``tenant`` selects the tenant even if a job has the same id. The gain of every change is
-    computed by solving again.
+    computed by solving again. ``can_see``: the tenants whose jobs may be named as causes.
     """
     subject = find(snap, subject_id, tenant=tenant)
     warm = WarmStart()
@@ -169,9 +181,25 @@ def explain(
         normal=normal,
         devices=devices_of(subject, snap, allocation),
         prices=prices,
-        binding=tuple(bindings(snap, allocation, subject)),
+        binding=(
+            *bindings(snap, allocation, subject),
+            *_starvation(snap, allocation, subject, can_see),
+        ),
         outcomes=tuple(outcomes),
     )
+
+
+def _starvation(
+    snap: Snapshot, allocation: Allocation, subject: Subject, can_see: CanSee
+) -> Iterator[Binding]:
+    """Yield the causes for which a job, or the job whose tenant is explained, is starved."""
+    if allocation.rows == "jobs":
+        for row in subject.rows[:1].tolist() if not subject.is_tenant else ():
+            yield from starvation_causes(snap, row, job_devices(snap, allocation), can_see)
+        return
+    if subject.of_job is not None:
+        row = find(snap, subject.of_job).rows[0]
+        yield from starvation_causes(snap, int(row), devices_now(snap), can_see)
 
 
 def find(snap: Snapshot, subject_id: str, *, tenant: bool = False) -> Subject:

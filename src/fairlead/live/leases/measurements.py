@@ -12,6 +12,8 @@ from fairlead.model.speeds.table import SpeedTable
 def measured(leases: Iterable[OpenLease], at: float) -> list[ev.Event]:
     """Return the reported speeds of running jobs, with utilisation and memory if reported.
 
+    Leaves out speeds that are not possible.
+
     Jobs report these as the metrics ``utilization`` (0 to 1) and ``memory_gib`` (of one device).
     """
     return [
@@ -24,6 +26,7 @@ def measured(leases: Iterable[OpenLease], at: float) -> list[ev.Event]:
         )
         for lease in leases
         if lease.steps_per_s > 0 and not lease.leaving
+        if lease.claims.is_possible_speed(lease.steps_per_s)
     ]
 
 

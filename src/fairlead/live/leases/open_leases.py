@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fairlead.live.leases.claims import Claims
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
+from fairlead.model.errors import InputError
 
 _MAX_VALID_S = 60.0
 """seconds that a member may run without contact to the server"""
@@ -32,6 +34,7 @@ class OpenLease:
     steps: float = 0.0
     steps_per_s: float = 0.0
     last_heartbeat_at: float | None = None
+    claims: Claims = field(default_factory=Claims)
     metrics: dict[str, float | None] = field(default_factory=dict)
     """newest value of each metric"""
     _final_steps: dict[int, int] = field(default_factory=dict)
@@ -40,10 +43,14 @@ class OpenLease:
     def renew(self, at: float, renewal: Renewal, load: "RenewalLoad") -> RenewalAnswer:
         """Record a member's report and return the answer to it."""
         rank, leaving = renewal.rank, renewal.leaving
+        if rank >= self.ranks:
+            fix = f"expected less than {self.ranks}, the members of the gang"
+            raise InputError(f"no member {rank}", fix=fix, field="rank")
         self.last_heartbeat_at = at
-        self.steps = max(self.steps, renewal.steps)
+        self.record_steps(at, renewal.steps)
         if rank == 0:
             self.steps_per_s = renewal.steps_per_s
+            self.claims.check_speed(renewal.steps_per_s)
             self._record_step_times(at, renewal.first_step_s, renewal.last_step_s)
         self._record_metrics(renewal.metrics)
         if not self.leaving:
@@ -57,6 +64,10 @@ class OpenLease:
         after = max(self._final_steps.values()) if len(self._final_steps) == self.ranks else None
         again_s = load.leave_poll_s() if leaving else 0.0
         return {"valid_s": _MAX_VALID_S, "again_s": again_s, "leave": True, "leave_after": after}
+
+    def record_steps(self, at: float, claimed: float) -> None:
+        """Record the steps that its job claims, at most the possible ones; never fewer."""
+        self.steps = max(self.steps, self.claims.accept_steps(at, claimed))
 
     def has_progressed(self, before: float) -> bool:
         """Return whether its job has made steps under it, beyond ``before``."""

@@ -8,6 +8,7 @@ from fairlead.engines.base import LaunchOrder
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease import Placement
+from fairlead.model.submission.secrets import parse_secrets
 
 Environment = Callable[[int, JobSpec, tuple[str, ...]], dict[str, str]]
 """(lease, job, accelerators) → environment variables of its processes"""
@@ -35,6 +36,7 @@ class LaunchOrderBuilder:
             command=spec.command,
             directory=spec.directory,
             environment={**spec.environment, **self.environment(lease, spec, accelerators)},
+            secrets=parse_secrets(spec.secrets),
             devices=tuple(cluster.addresses[device] for device in placement.devices),
             accelerators=accelerators,
             checkpoint_dir=str(job_dir / "checkpoint"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 300.0
 """backoff after the first failure (doubled) and after many"""
 _EARLY_LOSS_S, _LOST_RETRY_S = 5.0, 1.0
 """a lease lost this early may be lost repeatedly, so its job is held for this long"""
+_FENCE_DAMAGED = "fence in the checkpoint directory: lease {} was never launched: remove the file"
 _LAUNCH_RETRY_S = 5.0
 """backoff after a failed launch, for instance because the disk is full"""
 
@@ -63,8 +65,14 @@ class LeaseOutcomes:
         lease = self._registry.close(ended.lease)
         if lease is None:
             return []
+        if ended.fence is not None and ended.fence > self._queries.lease_bound:
+            # Every later lease would be refused as well.
+            ended = replace(ended, ending="failed", message=_FENCE_DAMAGED.format(ended.fence))
         self._announce(at, lease, ended)
-        return self.events_for(at, lease, ended, retry_s=retry_s)
+        events = self.events_for(at, lease, ended, retry_s=retry_s)
+        if ended.steps is not None and ended.ending != "finished":
+            lease.claims.accept_steps(at, ended.steps)  # counts a checkpoint that cannot be true
+        return events
 
     def events_for(
         self, at: float, lease: OpenLease, ended: Ended, *, retry_s: float | None = None
@@ -74,8 +82,16 @@ class LeaseOutcomes:
         ``retry_s``: retry after this backoff; does not count against the job's retries.
         """
         spec, number = self._specs[lease.job], self._queries.job_number(lease.job)
-        outcome, steps = logged_outcome(ended.ending), self.steps(lease, ended)
+        outcome, steps = logged_outcome(ended.ending), self.steps(at, lease, ended)
         ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
+        claimed = max(steps, ended.steps or 0.0)
+        if ended.ending == "finished" and _is_short(spec, lease, claimed):
+            self.messages[lease.job] = (
+                f"exited with 0 after {claimed:.10g} of {spec.steps} steps: expected all of them;"
+                " correct --steps, or accept it with --allow-short"
+            )
+            ends = replace(ends, outcome="failed")
+            return [ends] if self._queries.has_ended(number) else [ev.JobFailed(at, spec.id), ends]
         if outcome == "lost" and retry_s is None and at - lease.launched_at < _EARLY_LOSS_S:
             retry_s = _LOST_RETRY_S
         active = not self._queries.has_ended(number)
@@ -91,24 +107,28 @@ class LeaseOutcomes:
         self._schedule_retry(spec.id, retry_s)
         return [ev.JobHeld(at, spec.id), ends]
 
-    def steps(self, lease: OpenLease, ended: Ended) -> float:
-        """Return the steps of a job after a lease: those in its checkpoint.
+    def steps(self, at: float, lease: OpenLease, ended: Ended) -> float:
+        """Return the steps of a job after a lease: those in its checkpoint, if they are possible.
 
-        A finished job without the library has made the steps that it printed.
+        A finished job without the library has made the steps that it printed. The steps of a
+        finished job enter no decision.
         """
-        saved = self._queries.saved_steps(self._queries.job_number(lease.job))
-        steps = max(saved, ended.steps or 0.0)
-        if ended.ending == "finished" and ended.steps is None:
-            steps = max(steps, lease.steps)
-        return steps
+        saved, steps = self._queries.saved_steps(self._queries.job_number(lease.job)), ended.steps
+        if ended.ending != "finished":
+            return max(saved, min(steps or 0.0, lease.claims.possible_steps(at)))
+        steps = lease.steps if steps is None else steps
+        return max(saved, min(steps, lease.claims.limits.steps))
 
     def _announce(self, at: float, lease: OpenLease, ended: Ended) -> None:
         if ended.ending in ("finished", "left"):
             self.overheads.record(lease, at)
         codes = ", ".join(str(code) for code in sorted(set(ended.exit_codes)))
         failed = f"it exited with {codes}" if ended.ending == "failed" and codes else ""
-        self.messages[lease.job] = ended.message or failed
-        steps = self.steps(lease, ended)
+        message = ended.message or failed
+        state = self._queries.job_state(self._queries.job_number(lease.job))
+        if message or state != JobState.FAILED:  # a job that failed before keeps its reason
+            self.messages[lease.job] = message
+        steps = self.steps(at, lease, ended)
         self._stream.log_and_publish(
             "lease.ended", job=lease.job, lease=lease.number, ending=ended.ending, steps=steps
         )
@@ -141,3 +161,11 @@ class LeaseOutcomes:
             return [ev.JobReleased(at, job_id)] if retried else []
 
         return make
+
+
+def _is_short(spec: JobSpec, lease: OpenLease, steps: float) -> bool:
+    """Return whether a job has exited before its declared steps; unknown steps do not tell."""
+    if spec.steps is None or spec.allow_short:
+        return False
+    reports = lease.last_heartbeat_at is not None or spec.progress_pattern is not None
+    return (reports or steps > 0) and steps < spec.steps

@@ -6,6 +6,7 @@ import numpy as np
 
 from fairlead.core.queries import Queries
 from fairlead.live.clock import Clock
+from fairlead.live.leases.claims import ClaimChecker
 from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
 from fairlead.model import events as ev
@@ -14,13 +15,14 @@ from fairlead.model import events as ev
 class LeaseRegistry:
     """All open leases, by number."""
 
-    def __init__(self, queries: Queries, clock: Clock) -> None:
-        self._queries, self._clock = queries, clock
+    def __init__(self, queries: Queries, clock: Clock, checker: ClaimChecker) -> None:
+        self._queries, self._clock, self._checker = queries, clock, checker
         self.open: dict[int, OpenLease] = {}
         self._load = RenewalLoad()
 
     def add(self, lease: OpenLease) -> None:
         """Add a lease whose processes are about to start, or run already."""
+        lease.claims = self._checker.claims_of(lease.number, lease.job)
         self.open[lease.number] = lease
         self._load.members += lease.ranks
 
@@ -48,7 +50,7 @@ class LeaseRegistry:
     def record_printed_steps(self, lease: int, steps: float) -> None:
         """Record the progress that a job without the library prints."""
         if lease in self.open:
-            self.open[lease].steps = max(self.open[lease].steps, steps)
+            self.open[lease].record_steps(self._clock.now(), steps)
 
     def progress_events(self, at: float) -> list[ev.Event]:
         """Return the reported steps of all leases, as one event."""

@@ -13,7 +13,8 @@ from fairlead.live.nodes.inventory import NodeReconciler
 from fairlead.model import events as ev
 from fairlead.model.cluster import Node
 from fairlead.model.errors import ProtocolError
-from fairlead.store import Audit, Change, Put, Remove
+from fairlead.store import Audit, Change, Put, Remove, User
+from fairlead.store.audit import name_of
 
 
 class NodeController:
@@ -42,22 +43,22 @@ class NodeController:
 
     # -- operators ------------------------------------------------------------------------------
 
-    async def drain(self, node: str, user: str) -> None:
+    async def drain(self, node: str, user: User) -> None:
         """Preempt all leases on a node and start nothing there until an operator returns it."""
         audit = Audit(self._clock.now(), user, "drain", node)
 
         def changes() -> Sequence[Change]:
             self.drained.add(node)
-            return [audit, Put("drain", node, user)]
+            return [audit, Put("drain", node, name_of(user))]
 
         await self._inbox.submit(lambda at: [ev.NodeDrained(at, node)], changes)
 
-    async def cordon(self, node: str, user: str) -> None:
+    async def cordon(self, node: str, user: User) -> None:
         """Start nothing new on a node."""
         audit = Audit(self._clock.now(), user, "cordon", node)
         await self._inbox.submit(lambda at: [ev.NodeCordoned(at, node)], [audit])
 
-    async def return_node(self, node: str, user: str) -> None:
+    async def return_node(self, node: str, user: User) -> None:
         """Use a drained or cordoned node again, as soon as the engine has it."""
         audit = Audit(self._clock.now(), user, "return", node)
 
@@ -70,7 +71,7 @@ class NodeController:
 
         await self._inbox.submit(make, lambda: self._clear_drain(node, audit))
 
-    async def remove(self, node: str, user: str) -> list[str]:
+    async def remove(self, node: str, user: User) -> list[str]:
         """Remove a node permanently; refuse while leases run there and it is not drained.
 
         Returns the jobs that can run on no other node: they stay queued for an equal one.

@@ -196,7 +196,7 @@ def tasks_of(snap: Snapshot, memory: GandivaMemory) -> dict[int, GandivaJob]:
     rows = zip(
         snap.job.tolist(),
         snap.profile.tolist(),
-        snap.priority.tolist(),
+        snap.precedence.tolist(),
         snap.lease.tolist(),
         strict=True,
     )

@@ -161,9 +161,9 @@ def waiting_s(snap: Snapshot, served_at: FloatArray) -> FloatArray:
 def priority_ranks(snap: Snapshot) -> FloatArray:
     """Return jobs → place of its priority, 0 for the highest."""
     by_tenant = np.array([tenant.priority for tenant in snap.tenants] or [0])
-    if not by_tenant.any() and not snap.priority.any():
+    if not by_tenant.any() and not snap.precedence.any():
         return np.zeros(len(snap.job))
-    key = np.column_stack([-by_tenant[snap.tenant], -snap.priority])
+    key = np.column_stack([-by_tenant[snap.tenant], -snap.precedence])
     rank = np.unique(key, axis=0, return_inverse=True)[1]
     return rank.ravel().astype(float)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval, Len
 
@@ -29,6 +29,8 @@ class About:
     default: str = ""
     """description of the default, if the value does not show it"""
     is_path: bool = False
+    is_repeatable: bool = False
+    """whether the command line takes one value of a list per option"""
 
     def __get_pydantic_json_schema__(
         self, core_schema: Any, handler: Callable[[Any], dict[str, Any]]
@@ -54,20 +56,25 @@ class DeclaredField:
 
     name: str
     type: type
-    """``int``, ``float``, ``str``, ``tuple`` or ``Mapping``"""
+    """``int``, ``float``, ``bool``, ``str``, ``tuple`` or ``Mapping``"""
     about: About
     limits: Interval | None
     length: Len | None
     default: Any
     """``dataclasses.MISSING`` for a required field"""
+    choices: tuple[str, ...] = ()
+    """the only values of a text; empty: any"""
 
     @property
     def is_required(self) -> bool:
         """Whether the field has no default."""
         return self.default is dataclasses.MISSING
 
-    def check(self, value: float | None) -> None:
-        """Raise InputError if a number is outside the declared limits."""
+    def check(self, value: Any) -> None:
+        """Raise InputError if a number is outside the declared limits, or a text no choice."""
+        if self.choices and value not in self.choices:
+            fix = f"expected {', '.join(self.choices[:-1])} or {self.choices[-1]}"
+            raise InputError(f"unknown: {value!r}", fix=fix, field=self.name)
         limits = self.limits
         if value is None or limits is None or _is_within(value, limits):
             return
@@ -91,6 +98,7 @@ def declared_fields(owner: type) -> tuple[DeclaredField, ...]:
     listed = []
     for item in dataclasses.fields(owner):
         base, notes = _unwrap(item.type)
+        choices = next((get_args(note) for note in notes if get_origin(note) is Literal), ())
         about = next((note for note in notes if isinstance(note, About)), None)
         if about is None:
             continue
@@ -99,7 +107,7 @@ def declared_fields(owner: type) -> tuple[DeclaredField, ...]:
             default = item.default_factory()
         limits = next((note for note in notes if isinstance(note, Interval)), None)
         length = next((note for note in notes if isinstance(note, Len)), None)
-        listed.append(DeclaredField(item.name, base, about, limits, length, default))
+        listed.append(DeclaredField(item.name, base, about, limits, length, default, choices))
     return tuple(listed)
 
 
@@ -110,6 +118,8 @@ def _unwrap(hint: Any) -> tuple[type, list[object]]:
         inner, *notes = get_args(hint)
         base, inner_notes = _unwrap(inner)
         return base, [*notes, *inner_notes]
+    if origin is Literal:
+        return str, [hint]
     if origin in (Union, UnionType):
         (inner,) = (part for part in get_args(hint) if part is not NoneType)
         return _unwrap(inner)

@@ -9,7 +9,7 @@ engine's `LaunchOrder`. To add a field, declare it here and use it in one of the
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval, Len
 
@@ -17,6 +17,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.submission import bounds
 from fairlead.model.submission.fields import About, Matches, declared_fields
 from fairlead.model.submission.progress_pattern import MAX_LENGTH, check_progress_pattern
+from fairlead.model.submission.secrets import MAX_NAME, MAX_PER_JOB, parse_secrets
 
 Name = Annotated[str, Len(1, 128), Matches(r"^[^\x00-\x1f\x7f]+$")]
 Label = Annotated[str, Len(0, 128), Matches(r"^[^\x00-\x1f\x7f]*$")]
@@ -29,6 +30,7 @@ Weight = Annotated[float, Interval(ge=bounds.MIN_WEIGHT, le=bounds.MAX_WEIGHT)]
 Priority = Annotated[int, Interval(ge=-(10**6), le=10**6)]
 Retries = Annotated[int, Interval(ge=0, le=1000)]
 Text = Annotated[str, Len(0, 4096)]
+Preemption = Literal["auto", "yes", "no"]
 
 _RESOURCES, _SCHEDULING, _EXECUTION = "Resources", "Scheduling", "Execution"
 
@@ -85,6 +87,28 @@ class NewJob:
         Mapping[Name, Annotated[str, Len(0, 32_768)]],
         About("Environment variables of the processes.", _EXECUTION, "--env"),
     ] = field(default_factory=dict)
+    secrets: Annotated[
+        tuple[Annotated[str, Len(1, 2 * MAX_NAME + 1)], ...],
+        Len(0, MAX_PER_JOB),
+        About(
+            "Secret of the tenant, put into an environment variable: NAME or NAME=VARIABLE.",
+            _EXECUTION,
+            "--secret",
+            is_repeatable=True,
+        ),
+    ] = ()
+    preempt: Annotated[
+        Preemption,
+        About(
+            "Whether a running job may be preempted: yes, no, or auto, which spares programs"
+            " that do not checkpoint with fairlead.job.",
+            _EXECUTION,
+        ),
+    ] = "auto"
+    allow_short: Annotated[
+        bool,
+        About("Accept an exit with status 0 before the declared number of steps.", _EXECUTION),
+    ] = False
     retries: Annotated[Retries, About("Number of retries after failures.", _EXECUTION)] = 3
     grace_s: Annotated[
         Grace,
@@ -113,14 +137,21 @@ class NewJob:
     def __post_init__(self) -> None:
         if not self.command:
             raise InputError("empty", fix="expected a program and its arguments", field="command")
-        for item in _LIMITED:
+        for item in _CHECKED:
             item.check(getattr(self, item.name))
         self.check_pattern()
+        self._check_secrets()
 
     def check_pattern(self) -> None:
         """Raise InputError unless the progress pattern is usable."""
         if self.progress_pattern is not None:
             check_progress_pattern(self.progress_pattern)
+
+    def _check_secrets(self) -> None:
+        """Raise InputError unless each secret has a name and a variable of its own."""
+        if both := sorted(parse_secrets(self.secrets).keys() & self.environment.keys()):
+            fix = "expected the variable in one of the two"
+            raise InputError(f"{both[0]!r} is also in environment", fix=fix, field="secrets")
 
     def message(self) -> dict[str, Any]:
         """Return the body of the REST request: the fields that differ from their defaults."""
@@ -131,4 +162,4 @@ class NewJob:
         }
 
 
-_LIMITED = tuple(item for item in declared_fields(NewJob) if item.limits is not None)
+_CHECKED = tuple(item for item in declared_fields(NewJob) if item.limits or item.choices)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead.model.errors import require
+from fairlead.model.job import OMIT_IF_NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,12 @@ class Tenant:
     """``speed``: any devices that give its jobs the speed of the guaranteed ones meet it"""
     limit: Mapping[str, float] = field(default_factory=dict)
     """accelerator → maximum of devices it holds at a time, rounded up"""
+    max_priority: int | None = field(default=None, metadata=OMIT_IF_NONE)
+    """highest priority that its own tokens may give a job; None: any"""
+    max_weight: float | None = field(default=None, metadata=OMIT_IF_NONE)
+    """highest weight that its own tokens may give a job; None: any"""
+    max_jobs: int | None = field(default=None, metadata=OMIT_IF_NONE)
+    """maximum number of its jobs that have not ended, submitted by its own tokens; None: any"""
 
     def __post_init__(self) -> None:
         require(bool(self.id), "tenants.id", self.id, "a name")
@@ -40,6 +47,10 @@ class Tenant:
             self.guarantee_in,
             "devices or speed",
         )
+        for cap, least in (("max_weight", 0.0), ("max_jobs", 1)):
+            value = getattr(self, cap)
+            valid = value is None or least <= value < math.inf
+            require(valid, f"tenants.{cap}", value, f"{least:g} or more, or none")
         for name, quota in (("guarantee", self.guarantee), ("limit", self.limit)):
             for accelerator, devices in quota.items():
                 field_name = f"tenants.{name}.{accelerator}"

@@ -14,6 +14,7 @@ from fairlead.model.job import per_accelerator_gangs_error
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart, allocate, effective_speed
 from fairlead.policies.rules.quotas import Quotas, any_quota
+from fairlead.policies.rules.tenant_priority import with_tenant_priorities
 from fairlead.policies.rules.validation import check_allocation, devices_held
 from fairlead.registry import create
 
@@ -27,9 +28,10 @@ def create_policy(spec: str) -> "PriorityPolicy":
 class PriorityPolicy:
     """A policy applied to one priority after the other: each gets the devices left by the last.
 
-    A job's rank is its tenant's priority, then its own priority. Without priorities this is the
-    policy itself. The objective and its certificate are those of the highest rank. All shares are
-    validated.
+    A job's rank is its tenant's priority, then the priority that counts against other tenants
+    (``precedence``); inside a tenant jobs exchange time by their priorities (``tenant_priority``).
+    Without priorities this is the policy itself. The objective and its certificate are those of
+    the highest rank. All shares are validated.
     """
 
     policy: Policy
@@ -61,6 +63,9 @@ class PriorityPolicy:
 
     def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
         """Return the same, using and updating the caller's solver state."""
+        return with_tenant_priorities(snap, self._by_rank(snap, warm))
+
+    def _by_rank(self, snap: Snapshot, warm: WarmStart) -> Allocation:
         if not self.capabilities.per_accelerator_gangs and snap.has_per_accelerator_gangs:
             row = int((snap.gang_on != snap.gang[:, None]).any(axis=1).argmax())
             raise per_accelerator_gangs_error(snap.ids[int(snap.job[row])])
@@ -94,9 +99,9 @@ def _rows_by_priority(snap: Snapshot) -> list[IntArray]:
     The list is empty if there are no priorities.
     """
     by_tenant = [tenant.priority for tenant in snap.tenants]
-    if not any(by_tenant) and not np.count_nonzero(snap.priority):
+    if not any(by_tenant) and not np.count_nonzero(snap.precedence):
         return []
-    key = np.column_stack([np.array(by_tenant or [0])[snap.tenant], snap.priority])
+    key = np.column_stack([np.array(by_tenant or [0])[snap.tenant], snap.precedence])
     distinct, rank = np.unique(-key, axis=0, return_inverse=True)
     return [(rank.ravel() == r).nonzero()[0] for r in range(len(distinct))]
 

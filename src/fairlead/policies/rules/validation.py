@@ -17,6 +17,15 @@ def check_allocation(name: str, snap: Snapshot, allocation: Allocation) -> None:
 
     The error names the policy and a job or tenant with such a share.
     """
+    if not (
+        isinstance(allocation, Allocation)
+        and isinstance(allocation.share, np.ndarray)
+        and isinstance(allocation.members, np.ndarray)
+    ):
+        raise UsageError(
+            f"policy {name!r}: not an allocation: {allocation!r:.200}: expected an Allocation"
+            " with arrays of shares and members"
+        )
     if not _is_plain_and_feasible(snap, allocation):
         _check_each_rule(name, snap, allocation)
 

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError
+from fairlead.server.access.scopes import required_scope
 from fairlead.server.access.tokens import AuthError, Principal, Tokens
 from fairlead.server.context import ServerContext, context_of
 
@@ -35,12 +36,16 @@ async def _tokens(request: Request) -> Tokens:
 async def _current_principal(request: Request) -> Principal:
     context, token = context_of(request), bearer_token(request)
     try:
-        principal = context.tokens.authenticate(token, context.live.clock.now())
+        principal = await context.authenticate(token)
     except AuthError as error:
         raise count_failed_login(request, error) from None
-    request.state.principal = principal.name
-    # The limit counts by token, and only valid ones: no client can use up another one's.
-    context.rate_limiters.requests.take(token)
+    request.state.principal, request.state.asking = principal.name, principal
+    # The limit counts by owner, and only valid tokens: no client can use up another one's.
+    context.rate_limiters.requests.take(principal.id)
+    principal.require_scope(required_scope(request.method, request.scope["path"]))
+    use = context.tokens.record_use(principal.id, context.live.clock.now())
+    if use is not None:
+        context.live.inbox.post(lambda _: [], [use])
     return principal
 
 

@@ -78,6 +78,8 @@ class RateLimiters:
     def __init__(self, limits: RateLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.requests = TokenBuckets(limits.requests_per_s, limits.requests_burst, clock)
         self.renewals = TokenBuckets(limits.renewals_per_s, 2 * limits.renewals_per_s + 1, clock)
+        # Each node of a gang fetches the secrets once per lease.
+        self.secrets = TokenBuckets(10.0, 1000.0, clock)
         failed_per_s = limits.failed_logins_per_s
         self.failed_logins = TokenBuckets(failed_per_s, 20 * failed_per_s, clock)
 

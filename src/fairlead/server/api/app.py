@@ -10,6 +10,9 @@ from starlette.types import ASGIApp
 
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError, InputError
+from fairlead.server.access.denials import DeniedAttempts
+from fairlead.server.access.hosts import AllowedHosts, HostMiddleware
+from fairlead.server.access.oidc import OidcLogin
 from fairlead.server.access.rate_limits import (
     BodyLimitMiddleware,
     RateLimitedError,
@@ -17,6 +20,7 @@ from fairlead.server.access.rate_limits import (
     RateLimits,
     retry_after,
 )
+from fairlead.server.access.secrets import JobSecrets
 from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.renewals import RenewalMiddleware
@@ -25,17 +29,27 @@ from fairlead.server.api.routes.insights import insights
 from fairlead.server.api.routes.jobs import jobs
 from fairlead.server.api.routes.leases import leases
 from fairlead.server.api.routes.nodes import nodes
+from fairlead.server.api.routes.secrets import secrets as secret_routes
 from fairlead.server.api.routes.service import service
 from fairlead.server.api.routes.tenants import tenants
-from fairlead.server.context import ServerContext, ServerInfo
+from fairlead.server.context import ServerContext, ServerInfo, context_of
 from fairlead.server.logs import AccessLogMiddleware
 from fairlead.version import __version__
 
-_STATUS = {"input": 422, "usage": 400, "protocol": 409, "missing": 404, "fenced": 503, "busy": 429}
-ROUTERS = (leases, jobs, tenants, nodes, access, insights, service)
+_STATUS = {
+    "input": 422,
+    "usage": 400,
+    "protocol": 409,
+    "missing": 404,
+    "fenced": 503,
+    "store-unavailable": 503,
+    "provider": 503,
+    "busy": 429,
+}
+ROUTERS = (leases, jobs, tenants, nodes, access, secret_routes, insights, service)
 """ordered by request rate: the first match answers"""
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 422, 429)
+    status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 421, 422, 429)
 }
 _NO_INFO, _DEFAULT_LIMITS = ServerInfo(), RateLimits()
 
@@ -44,26 +58,41 @@ def make_app(
     live: Live,
     tokens: Tokens,
     *,
+    secrets: JobSecrets | None = None,
     info: ServerInfo = _NO_INFO,
     limits: RateLimits = _DEFAULT_LIMITS,
+    hosts: AllowedHosts | None = None,
+    oidc: OidcLogin | None = None,
     log_all: bool = False,
 ) -> ASGIApp:
     """Return the application that serves a live scheduler.
 
-    ``log_all`` logs renewals and health checks too.
+    Without ``secrets`` the application has none and keeps new ones in memory only. ``hosts`` are
+    the names that requests may have in their header Host; None: any. ``log_all`` logs renewals
+    and health checks too.
     """
     app = FastAPI(
         title="Fairlead", version=__version__, responses=_ERROR_RESPONSES, redirect_slashes=False
     )
-    context = ServerContext(live, tokens, RateLimiters(limits), info)
+    context = ServerContext(
+        live,
+        tokens,
+        RateLimiters(limits),
+        info,
+        secrets or JobSecrets.empty(),
+        denied_attempts=DeniedAttempts(live),
+        oidc=oidc,
+    )
     app.state.context = context
     app.add_exception_handler(FairleadError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     for router in ROUTERS:
         app.include_router(router)
-    inner = RenewalMiddleware(app, context)
-    return AccessLogMiddleware(BodyLimitMiddleware(inner, limits.body_bytes), all_paths=log_all)
+    inner: ASGIApp = BodyLimitMiddleware(RenewalMiddleware(app, context), limits.body_bytes)
+    if hosts is not None:
+        inner = HostMiddleware(inner, hosts)
+    return AccessLogMiddleware(inner, all_paths=log_all)
 
 
 def status_of(code: str) -> int:
@@ -71,11 +100,13 @@ def status_of(code: str) -> int:
     return _STATUS.get(code, 500)
 
 
-async def _on_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FairleadError)
     status = status_of(error.code)
     if isinstance(error, AuthError):
         status = 403 if error.known else 401
+        if (denied_attempts := context_of(request).denied_attempts) is not None:
+            denied_attempts.record(request, error)
     field = error.field if isinstance(error, InputError) else None
     response = _error_response(status, error.code, str(error), field)
     if isinstance(error, RateLimitedError):

@@ -33,9 +33,12 @@ def render(live: Live) -> bytes:
         seconds = gauge(name, about, "quantile")
         for quantile in (0.5, 0.99, 1.0):
             seconds.labels(str(quantile)).set(float(np.quantile(times or [0.0], quantile)))
-    gauge("plans_failed", "Plans that failed, also those computed later without some jobs.").set(
-        rounds.plans_failed
-    )
+    about = "Plans that failed, also those computed later without some jobs, by plug-in."
+    plans_failed = gauge("plans_failed", about, "plugin")
+    for plugin, count in rounds.failures.count_of.items():
+        plans_failed.labels(plugin).set(count)
+    about = "Active jobs left out of plans, because plans fail with them."
+    gauge("jobs_left_out", about).set(queries.left_out_count)
     busy = gauge("devices_busy", "Devices held by leases.", "accelerator")
     devices = gauge("devices", "Devices of the cluster.", "accelerator")
     for name, (total, held) in queries.device_counts().items():
@@ -50,5 +53,10 @@ def render(live: Live) -> bytes:
     gauge("preemptions", "Leases that ended by preemption.").set(preemptions)
     failures = sum(count.failures for count in counts)
     gauge("failures", "Leases that ended by a failure.").set(failures)
+    about = "Seconds of leases whose steps were in no checkpoint and were repeated."
+    gauge("work_lost_seconds", about).set(sum(count.lost_s for count in counts))
+    gauge(
+        "suspicious_reports", "Reports of steps or speeds that are not possible, since the start."
+    ).set(live.suspicious_reports.total)
     text: bytes = generate_latest(registry)
     return text

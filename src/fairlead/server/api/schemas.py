@@ -1,6 +1,6 @@
 """Messages of the REST API."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -8,9 +8,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from fairlead.live.leases import renewal as live
 from fairlead.model.job import Job
 from fairlead.model.submission import bounds
-from fairlead.model.submission.new_job import Name, Priority, Seconds, Weight
+from fairlead.model.submission.new_job import Name, Preemption, Priority, Seconds, Weight
 from fairlead.model.tenants.tenant import Tenant
+from fairlead.server.access.scopes import SCOPES, Scope
 
+_MAX_OVERLAP_S = 30 * 86400.0
 State = Literal["queued", "running", "suspended", "finished", "failed", "cancelled"]
 
 
@@ -48,12 +50,22 @@ class JobView(_Message):
     leases: int
     preemptions: int
     failures: int
+    preempt: Preemption
+    pinned: bool
+    """whether no plan may preempt it now: it does not checkpoint, must not be preempted, or has
+    just started"""
+    lost_s: float
+    """seconds of its leases whose steps were in no checkpoint and were repeated"""
     submitted_at: float
     started_at: float | None
     ended_at: float | None
     steps_per_s: float | None
     metrics: dict[str, float | None]
     """as reported by the job; null for a value that is not finite"""
+    suspicious_reports: int
+    """reports of steps or speeds that are not possible, since the start of the server"""
+    suspicion: str
+    """the first such report under the newest such lease"""
     message: str
     command: list[str]
 
@@ -126,6 +138,27 @@ class TenantView(_Message):
     guarantee: dict[Name, Quota] = {}
     guarantee_in: Literal["devices", "speed"] = "devices"
     limit: dict[Name, Quota] = {}
+    max_priority: Priority | None = None
+    """highest priority that its own tokens may give a job"""
+    max_weight: Weight | None = None
+    """highest weight that its own tokens may give a job"""
+    max_jobs: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    """maximum number of its jobs that have not ended, for its own tokens"""
+
+    @classmethod
+    def of(cls, tenant: Tenant) -> "TenantView":
+        """Return the view of a tenant; numbers that an earlier version stored are clamped.
+
+        Quotas below the least number of devices count as 0.
+        """
+        values = {item.name: getattr(tenant, item.name) for item in fields(Tenant)}
+        for quota in ("guarantee", "limit"):
+            values[quota] = {
+                name: 0.0 if devices < bounds.MIN_QUOTA else min(devices, bounds.MAX_QUOTA)
+                for name, devices in values[quota].items()
+            }
+        values["weight"] = bounds.clamped_weight(tenant.weight)
+        return cls.model_construct(**values)
 
     def to_tenant(self) -> Tenant:
         """Return the tenant as the scheduler takes it."""
@@ -138,6 +171,9 @@ class TenantView(_Message):
             guarantee=self.guarantee,
             guarantee_in=self.guarantee_in,
             limit=self.limit,
+            max_priority=self.max_priority,
+            max_weight=self.max_weight,
+            max_jobs=self.max_jobs,
         )
 
 
@@ -149,10 +185,19 @@ class NewToken(_Message):
     tenant: Name | None = None
     sees: Annotated[list[Name], Field(max_length=1000)] = []
     lasts_s: Seconds | None = None
+    scopes: Annotated[list[Scope], Field(max_length=len(SCOPES))] = []
+    """parts of the API that it may use; none: all that its role permits"""
+
+
+class TokenRotation(_Message):
+    """Rotation of a token."""
+
+    overlap_s: Annotated[float, Field(ge=0, le=_MAX_OVERLAP_S)] = 0.0
+    """seconds for which the old secret stays valid"""
 
 
 class TokenView(_Message):
-    """Public part of a token; ``token`` is set in the answer to its creation only."""
+    """Public part of a token; ``token`` is set in answers to its creation and rotation only."""
 
     id: str
     name: str
@@ -161,7 +206,71 @@ class TokenView(_Message):
     sees: list[str]
     created_at: float
     expires_at: float | None
+    scopes: list[str] = []
+    last_used_at: float | None = None
+    """exact to a minute"""
     token: str | None = None
+
+
+class AuditEntry(_Message):
+    """An entry of the audit trail."""
+
+    seq: int
+    at: float
+    who: str  # lang: ok
+    """name of the author"""
+    role: str
+    actor: str
+    """id of the author's token, or oidc: and the subject"""
+    action: str
+    subject: str
+    detail: str
+    changes: dict[str, Any]
+    """setting → its old and new value"""
+    hash: str
+    """SHA-256 of the previous entry's hash and this entry"""
+
+
+class AuditVerification(_Message):
+    """Result of checking the hash chain of the audit trail."""
+
+    intact: bool
+    entries: int
+    newest_hash: str
+    problem: str | None
+
+
+class OidcView(_Message):
+    """The OpenID Connect provider at which users log in."""
+
+    issuer: str
+    client_id: str
+
+
+class NewSecret(BaseModel):
+    """Value of a secret to store."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    value: Annotated[str, Field(min_length=1, max_length=32_768, repr=False)]
+    tenant: Name | None = None
+
+
+class SecretView(_Message):
+    """A stored secret; no message holds its value, except the answer to its job's lease."""
+
+    name: str
+    tenant: str
+    created_at: float
+    changed_at: float
+    readable: bool
+    """false if it was stored with a key that the server no longer has"""
+
+
+class LeaseSecrets(_Message):
+    """Environment variables of a lease's processes, with the values of the job's secrets."""
+
+    values: dict[str, str]
 
 
 class NodeView(_Message):

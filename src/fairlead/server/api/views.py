@@ -21,6 +21,8 @@ _ENDED: dict[JobState, State] = {
     JobState.CANCELLED: "cancelled",
     JobState.FAILED: "failed",
 }
+LEFT_OUT = "left out of planning: plans fail with its numbers: change them or cancel it"
+"""message of a job with which plans fail"""
 _UNENDED = (JobState.ACTIVE, JobState.HELD)
 
 
@@ -36,7 +38,7 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
     spec, counts = live.specs[job_id], live.counters.of(job_id)
     lease = None if status.lease is None else live.leases.get(status.lease)
     steps = max(status.steps, lease.steps if lease else 0.0)
-    # The message of an earlier lease is outdated once this one has made a step.
+    suspicion = live.suspicious_reports.by_job.get(job_id)
     progresses = lease is not None and lease.has_progressed(status.saved_steps)
     return {
         "id": job_id,
@@ -56,14 +58,26 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "leases": counts.leases,
         "preemptions": counts.preemptions,
         "failures": counts.failures,
+        "preempt": spec.preempt,
+        "pinned": lease is not None and live.pins(lease),
+        "lost_s": counts.lost_s,
         "submitted_at": job.arrival_at,
         "started_at": counts.started_at,
         "ended_at": counts.ended_at,
         "steps_per_s": lease.steps_per_s if lease else None,
         "metrics": lease.metrics if lease else {},
-        "message": "" if progresses else live.messages.get(job_id, ""),
+        "suspicious_reports": suspicion.reports if suspicion else 0,
+        "suspicion": suspicion.problem if suspicion else "",
+        "message": _message(live, number, job_id, progresses),
         "command": [*spec.command],
     }
+
+
+def _message(live: Live, number: int, job_id: str, progresses: bool) -> str:
+    if live.queries.is_left_out(number):
+        return LEFT_OUT
+    # The message of an earlier lease is outdated once this one has made a step.
+    return "" if progresses else live.messages.get(job_id, "")
 
 
 def _state(status: JobStatus, by_user: bool) -> State:

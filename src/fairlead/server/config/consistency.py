@@ -8,6 +8,8 @@ import sqlalchemy as sa
 from fairlead.engines.plugin import LOOPBACK
 from fairlead.files.parsing.fields import quote
 from fairlead.model.errors import InputError, UsageError
+from fairlead.server.access.identity_provider import is_safe_url
+from fairlead.server.access.oidc import require_library
 from fairlead.server.config.declaration import OPTIONS
 from fairlead.server.config.settings import ServeSettings
 
@@ -28,12 +30,25 @@ def check_consistent(settings: ServeSettings) -> None:
             raise InputError(f"no such file: {path}", fix="expected a PEM file", field=name)
     if certificate is not None:
         _check_certificate(certificate, key)
+    _check_oidc(settings)
     if settings.database is not None:
         try:
             sa.make_url(settings.database)
         except sa.exc.ArgumentError:
             fix = f"expected {OPTIONS['database'].expected}"
             raise InputError("not a database URL", fix=fix, field="database") from None
+
+
+def _check_oidc(settings: ServeSettings) -> None:
+    issuer, client_id = settings.oidc_issuer, settings.oidc_client_id
+    if (issuer is None) != (client_id is None):
+        missing, present = ("oidc_client_id", "oidc_issuer")[:: 1 if issuer else -1]
+        raise InputError("missing", fix=f"expected together with {present}", field=missing)
+    if issuer is not None:
+        if not is_safe_url(issuer):
+            fix = f"expected {OPTIONS['oidc_issuer'].expected}"
+            raise InputError(f"{quote(issuer)} is not safe", fix=fix, field="oidc_issuer")
+        require_library()
 
 
 def _check_certificate(certificate: Path, key: Path | None) -> None:

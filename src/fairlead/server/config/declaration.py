@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 PREFIX = "FAIRLEAD_"
 """prefix of the environment variables"""
 
-_SERVER, _LOGS, _LIMITS = "Server", "Logs", "Limits"
+_SERVER, _ACCESS, _LOGS, _LIMITS = "Server", "Access", "Logs", "Limits"
 _MAX_AMOUNT = 1e12
 
 
@@ -102,15 +102,54 @@ class Settings:
             le=_MAX_AMOUNT,
         ),
     ] = None
+    weight_scope: Annotated[
+        Literal["cluster", "tenant", "entitlement"],
+        Option(
+            help="Scope of job weights and priorities: tenant (a tenant's numbers order its own"
+            " jobs), entitlement (and its jobs together weigh its entitlement) or cluster.",
+            expected="cluster, tenant or entitlement",
+        ),
+    ] = "tenant"
     engine: Annotated[
         str,
         Option(
-            help="Engine that starts processes: local, slurm[:partition=P,…] or"
+            help="Engine that starts processes: local[:users], slurm[:partition=P,…] or"
             " ray[:address=A,…].",
             expected="an engine: local, rehearsal, slurm:partition=gpu, ray:node-dir=D, …",
             min_length=1,
         ),
     ] = "local"
+    trust_jobs: Annotated[
+        bool,
+        Option(
+            help="Serve several tenants on an engine that does not separate their jobs: every job"
+            " can act as every tenant, and as admin.",
+            expected="true or false",
+            default="no",
+            panel=_ACCESS,
+        ),
+    ] = False
+    job_environment: Annotated[
+        str | None,
+        Option(
+            help="Variables that jobs inherit from the server besides the usual ones: NAME or"
+            " PREFIX_*, separated by commas.",
+            expected="names of variables separated by commas, such as HTTP_PROXY,WANDB_*",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = None
+    processes_per_device: Annotated[
+        int,
+        Option(
+            help="Maximum number of processes and threads of a job, for each of its devices; on"
+            " the local engine.",
+            expected="a number of processes, at least 16",
+            ge=16,
+            le=10**9,
+            panel=_LIMITS,
+        ),
+    ] = 4096
     emulate: Annotated[
         str | None,
         Option(
@@ -139,6 +178,26 @@ class Settings:
             has_password=True,
         ),
     ] = None
+    database_password_file: Annotated[
+        Path | None,
+        Option(
+            help="File with the database's password, readable for the server's user only.",
+            expected="a file that only its owner can read",
+            default="FAIRLEAD_DATABASE_PASSWORD",
+            panel=_SERVER,
+        ),
+    ] = None
+    database_wait_s: Annotated[
+        float,
+        Option(
+            help="Seconds to wait for a database that is locked or unreachable.",
+            expected="seconds, 0 or more",
+            flag="--database-wait",
+            ge=0,
+            le=_MAX_AMOUNT,
+            panel=_SERVER,
+        ),
+    ] = 60.0
     tls_certificate: Annotated[
         Path | None,
         Option(help="TLS certificate, a PEM file.", expected="a PEM file", panel=_SERVER),
@@ -158,6 +217,80 @@ class Settings:
             panel=_SERVER,
         ),
     ] = 0.0
+    allowed_hosts: Annotated[
+        str | None,
+        Option(
+            help="Further names of the server, separated by commas; * for any.",
+            expected="names separated by commas, such as cluster.example.org",
+            default="the address, localhost and this machine's names",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = None
+    oidc_issuer: Annotated[
+        str | None,
+        Option(
+            help="OpenID Connect provider at which users log in, as an https URL.",
+            expected="an https URL, or http on this machine",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = None
+    oidc_client_id: Annotated[
+        str | None,
+        Option(
+            help="Client id of this server at the provider.",
+            expected="the client id that the provider knows",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = None
+    oidc_audience: Annotated[
+        str | None,
+        Option(
+            help="Audience that the provider's tokens must name.",
+            expected="an audience",
+            default="the client id",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = None
+    oidc_tenant_claim: Annotated[
+        str,
+        Option(
+            help="Claim that holds the user's tenant.",
+            expected="the name of a claim",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = "tenant"
+    oidc_groups_claim: Annotated[
+        str,
+        Option(
+            help="Claim that holds the list of the user's groups.",
+            expected="the name of a claim",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = "groups"
+    oidc_admin_group: Annotated[
+        str | None,
+        Option(
+            help="Group whose members are admins.",
+            expected="the name of a group",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = None
+    oidc_viewer_group: Annotated[
+        str | None,
+        Option(
+            help="Group whose members may see everything.",
+            expected="the name of a group",
+            min_length=1,
+            panel=_ACCESS,
+        ),
+    ] = None
     log_format: Annotated[
         Literal["text", "json"],
         Option(help="Log format: text or json.", expected="text or json", panel=_LOGS),

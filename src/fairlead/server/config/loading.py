@@ -11,11 +11,16 @@ from fairlead import failpoints
 from fairlead.files.parsing.fields import quote
 from fairlead.model.errors import FairleadError, InputError, UsageError
 from fairlead.server.config.consistency import check_consistent
+from fairlead.server.config.database_password import VARIABLE as _PASSWORD_VARIABLE
+from fairlead.server.config.database_password import database_password
 from fairlead.server.config.declaration import NAMES, OPTIONS, PREFIX, flag_of, variable_of
 from fairlead.server.config.settings import ServeSettings
 from fairlead.server.config.sources import FileSource, FlagSource, Source, VariableSource, merge
 
-_CLIENT_VARIABLES = {"FAIRLEAD_URL", "FAIRLEAD_TOKEN", failpoints.VARIABLE}
+_OTHER_VARIABLES = {
+    *("FAIRLEAD_URL", "FAIRLEAD_TOKEN"),
+    *(failpoints.VARIABLE, _PASSWORD_VARIABLE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,15 @@ def load_settings(
         raise _invalid(error, sources) from None
     values = {name: getattr(merged, name) for name in NAMES}
     values["data"] = values["data"].expanduser().absolute()
-    settings = ServeSettings(**values)
     origins = {name: _origin(name, sources) for name in NAMES}
     try:
+        password = database_password(
+            values["database"],
+            values["database_password_file"],
+            environ,
+            from_flag=origins["database"] == "flag",
+        )
+        settings = ServeSettings(**values, database_password=password)
         check_consistent(settings)
     except InputError as error:
         raise with_origin(error, origins[str(error.field)]) from None
@@ -85,7 +96,7 @@ def with_origin(error: InputError, origin: str) -> InputError:
 
 def unknown_variables(environ: Iterable[str]) -> list[str]:
     """Return the variables that look like settings but are none: they may be misspelt."""
-    known = {variable_of(name) for name in NAMES} | _CLIENT_VARIABLES
+    known = {variable_of(name) for name in NAMES} | _OTHER_VARIABLES
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 

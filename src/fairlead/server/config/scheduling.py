@@ -5,17 +5,24 @@ from typing import Any
 
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms.base import HasRounds, Mechanism
-from fairlead.mechanisms.factory import create_live_mechanism
+from fairlead.mechanisms.factory import create_live_mechanism, plug_ins
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.weight_scope import WeightScope
 
 _CONFIG_VERSION = 1
 
 
 def build_scheduling_config(
-    policy: str, mechanism: str | None, round_s: float | None, speeds: SpeedTable
+    policy: str,
+    mechanism: str | None,
+    round_s: float | None,
+    speeds: SpeedTable,
+    weight_scope: WeightScope = "cluster",
+    *,
+    guaranteed_refills: bool = True,
 ) -> SchedulingConfig:
     """Return the scheduling configuration for these settings."""
-    text = {
+    text: dict[str, Any] = {
         "form": _CONFIG_VERSION,
         "policy": policy,
         "mechanism": mechanism,
@@ -23,12 +30,20 @@ def build_scheduling_config(
         "assumed": speeds.assumed,
         "speeds": [[*key, speed] for key, speed in speeds.steps_per_s.items()],
     }
+    # Configurations that an earlier version stored have neither.
+    if weight_scope != "cluster":
+        text["weight_scope"] = weight_scope
+    if guaranteed_refills:
+        text["guaranteed_refills"] = True
     made = create_live_mechanism(policy, mechanism, round_s)
     return SchedulingConfig(
         beliefs=speeds,
         mechanism=made,
         plan_lead_s=plan_lead_s(round_length_s(made)),
+        weight_scope=weight_scope,
+        guaranteed_refills=guaranteed_refills,
         text=json.dumps(text, separators=(",", ":")),
+        plug_ins=plug_ins(policy, mechanism),
     )
 
 
@@ -39,7 +54,12 @@ def load_scheduling_config(text: str) -> SchedulingConfig:
         {SpeedKey(*key): speed for *key, speed in document["speeds"]}, assumed=document["assumed"]
     )
     return build_scheduling_config(
-        document["policy"], document["mechanism"], document["round_s"], speeds
+        document["policy"],
+        document["mechanism"],
+        document["round_s"],
+        speeds,
+        document.get("weight_scope", "cluster"),
+        guaranteed_refills=document.get("guaranteed_refills", False),
     )
 
 

@@ -1,15 +1,21 @@
 """Validated settings of a server, with the addresses derived from them."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
 
 from fairlead.engines.plugin import ANY_ADDRESS, LOOPBACK, Site, engine_plugin
+from fairlead.server.access.oidc import OidcConfig
 from fairlead.server.config.declaration import Settings
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ServeSettings(Settings):
     """Settings of one server; :class:`Settings` declares the fields."""
+
+    database_password: str | None = field(default=None, repr=False)
+    """password from a file or the environment; never a flag, and never shown"""
 
     @property
     def url(self) -> str:
@@ -35,9 +41,31 @@ class ServeSettings(Settings):
             port=self.port,
             emulate=self.emulate,
             engine=self.engine,
+            job_environment=tuple(
+                name.strip() for name in (self.job_environment or "").split(",") if name.strip()
+            ),
+            processes_per_device=self.processes_per_device,
         )
 
     @property
-    def store_url(self) -> str:
-        """URL of the database."""
-        return self.database or f"sqlite:///{self.data / 'fairlead.db'}"
+    def store_url(self) -> sa.URL:
+        """URL of the database, with its password; its text hides the password."""
+        if self.database is None:
+            return sa.URL.create("sqlite", database=str(self.data / "fairlead.db"))
+        url = sa.make_url(self.database)
+        return url if self.database_password is None else url.set(password=self.database_password)
+
+    @property
+    def oidc(self) -> OidcConfig | None:
+        """The OpenID Connect provider; None without one."""
+        if self.oidc_issuer is None or self.oidc_client_id is None:
+            return None
+        return OidcConfig(
+            issuer=self.oidc_issuer,
+            client_id=self.oidc_client_id,
+            audience=self.oidc_audience or self.oidc_client_id,
+            tenant_claim=self.oidc_tenant_claim,
+            groups_claim=self.oidc_groups_claim,
+            admin_group=self.oidc_admin_group,
+            viewer_group=self.oidc_viewer_group,
+        )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, create_model, field_validator
+from pydantic import Field, ValidationInfo, create_model, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -42,9 +42,9 @@ class _Base(BaseSettings):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_booleans(cls, value: object) -> object:
-        """Refuse true and false, which pydantic would accept as numbers."""
-        if isinstance(value, bool):
+    def _refuse_booleans(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false where pydantic would accept them as numbers."""
+        if isinstance(value, bool) and TYPES[str(info.field_name)] is not bool:
             raise ValueError("boolean")  # pydantic collects no TypeErrors
         return value
 
@@ -131,7 +131,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, int | None]]:
     text = read_text(path)
     try:
         document = tomllib.loads(text.body)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        fix = "expected name = value"
+        raise InputError("nested too deeply", fix=fix, source=text.name) from None
+    except ValueError as error:  # TOMLDecodeError, or a number with too many digits
         place = re.search(r"at line (\d+)", str(error))
         last = len(text.body.rstrip().split("\n"))
         raise InputError(

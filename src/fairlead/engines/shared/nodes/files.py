@@ -19,6 +19,11 @@ from fairlead.job import checkpoint
 from fairlead.job.checkpoint import CommittedCheckpoint
 from fairlead.untrusted_file import UnusableFileError
 
+JOB_FILE_ERRORS = (checkpoint.FencedError, checkpoint.LockHeldError, UnusableFileError)
+"""errors that a job can cause by the files of its checkpoints: the job's failure"""
+_LOCK_TIMEOUT_S = 5.0
+"""seconds that a job may hold the lock of its checkpoints on the node"""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSaved:
@@ -97,11 +102,13 @@ class NodeFiles:
 
     def install(self, job: str, lease: int, committed: CommittedCheckpoint | None) -> None:
         """Commit a checkpoint that was transferred here; see ``checkpoint.install``."""
-        checkpoint.install(str(self._resolve(checkpoint_path(job, ""))), lease, committed)
+        directory = str(self._resolve(checkpoint_path(job, "")))
+        checkpoint.install(directory, lease, committed, wait_s=_LOCK_TIMEOUT_S)
 
     def remove_copy(self, job: str, lease: int) -> None:
         """Remove a checkpoint that was transferred away; see ``checkpoint.remove_copy``."""
-        checkpoint.remove_copy(str(self._resolve(checkpoint_path(job, ""))), lease)
+        directory = str(self._resolve(checkpoint_path(job, "")))
+        checkpoint.remove_copy(directory, lease, wait_s=_LOCK_TIMEOUT_S)
 
     def mark_received(self, job: str, names: Collection[str]) -> None:
         """Show rank 0 that the server has these files, which members on other nodes wrote."""

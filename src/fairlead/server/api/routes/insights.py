@@ -7,18 +7,21 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import structlog
 from fastapi import APIRouter
 
 from fairlead.core.queries import JobState
 from fairlead.files import format_instance
 from fairlead.insight.advice import advise
 from fairlead.insight.explain.explain import explain
+from fairlead.insight.explain.starvation import devices_now, starvation_causes
 from fairlead.insight.explain.text import paragraphs
 from fairlead.live.driver import Live
+from fairlead.live.planning.left_out import without
 from fairlead.mechanisms.base import HasRounds, RealisesPolicy
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import InputError, ProtocolError, SolveError
+from fairlead.model.errors import InputError, ProtocolError, SolveError, UsageError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.tenants.tenant import Tenant
@@ -29,8 +32,10 @@ from fairlead.server.access.authorization import (
     find_visible_job,
 )
 from fairlead.server.api import schemas as msg
+from fairlead.server.api.views import LEFT_OUT
 from fairlead.version import __version__
 
+log = structlog.get_logger("fairlead.server")
 insights = APIRouter(prefix="/v1", tags=["insight"])
 
 
@@ -64,18 +69,31 @@ async def explain_job(
         raise ProtocolError(
             f"job {job_id!r} is not being scheduled: ended, suspended or in retry backoff"
         )
+    if live.queries.is_left_out(number):
+        raise ProtocolError(f"job {job_id!r} is not being scheduled: {LEFT_OUT}")
     mechanism = live.scheduler.mechanism
+    snap = _snapshot(live)
     if not isinstance(mechanism, RealisesPolicy):
+        row = int(snap.job.searchsorted(number))
+        held = devices_now(snap)
+        causes = [cause.why for cause in starvation_causes(snap, row, held, principal.can_see)]
+        waits = f"; job {job_id!r} waits: {'; '.join(causes)}" if causes else ""
         raise ProtocolError(
             f"{info.policy or 'the mechanism'} computes no shares, so it has no prices to explain"
+            f"{waits}"
         )
-    snap = _snapshot(live)
 
     def explanation() -> dict[str, Any]:
         try:
-            result = explain(snap, mechanism.policy, job_id, name=info.policy)
-        except (SolveError, InputError) as error:
+            result = explain(
+                snap, mechanism.policy, job_id, name=info.policy, can_see=principal.can_see
+            )
+        except (SolveError, InputError, UsageError) as error:
             raise ProtocolError(f"job {job_id!r} cannot be explained now: {error}") from None
+        except Exception as error:  # of a policy of another package
+            log.error("explanation.failed", job=job_id, error=repr(error))
+            problem = f"the policy failed with {type(error).__name__}; see the server's log"
+            raise ProtocolError(f"job {job_id!r} cannot be explained now: {problem}") from error
         return {**result.as_dict(), "text": paragraphs(result)}
 
     async with server.explaining:
@@ -105,8 +123,9 @@ async def advice(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.
 
 
 def _snapshot(live: Live) -> Snapshot:
+    """Return the current state without the jobs that the last plan left out."""
     at = live.clock.now()
-    return live.scheduler.snapshot(at, at)
+    return without(live.scheduler.snapshot(at, at), live.scheduler.left_out)
 
 
 def _instance_of(snap: Snapshot) -> Instance:
@@ -128,7 +147,7 @@ def _instance_of(snap: Snapshot) -> Instance:
             elapsed_s=max(float(snap.elapsed_s[row]), 0.0),
             isolated_elapsed_s=float(snap.isolated_elapsed_s[row]),
             deadline_s=_remaining_s(float(snap.deadline_at[row]) - snap.at),
-            priority=int(snap.priority[row]),
+            priority=int(snap.precedence[row]),
         )
         for row in np.flatnonzero(able).tolist()
     )

@@ -3,18 +3,22 @@
 import asyncio
 import json
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Response
 
 from fairlead.core.queries import JobState
+from fairlead.engines.base import SupportsTenantCheck
 from fairlead.engines.keeper.log_file import read_leases
 from fairlead.live.job_spec import JobSpec
+from fairlead.live.tenants import changed_job
 from fairlead.model import events as ev
 from fairlead.model.job import DEFAULT_TENANT
 from fairlead.model.submission.new_job import NewJob
+from fairlead.model.submission.secrets import parse_secrets
 from fairlead.server.access.authorization import (
+    ContextDependency,
     CurrentPrincipal,
     LiveDependency,
     find_visible_job,
@@ -24,6 +28,7 @@ from fairlead.server.api import schemas as msg
 from fairlead.server.api.schemas import TEXT
 from fairlead.server.api.views import job_row, job_view, listed
 from fairlead.store import Audit
+from fairlead.store.audit import changed_values
 
 _MAX_LOG_BYTES = 1 << 20
 
@@ -31,11 +36,18 @@ jobs = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 @jobs.post("", status_code=201)
-async def submit(new: NewJob, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
+async def submit(
+    new: NewJob, server: ContextDependency, principal: CurrentPrincipal
+) -> msg.JobView:
     """Submit a job; it is persisted when this returns."""
+    live = server.live
     tenant = new.tenant or principal.tenant or DEFAULT_TENANT
     principal.require_tenant(tenant)
-    made = await live.jobs.submit(JobSpec.of(new, tenant), principal.name)
+    server.secrets.require(tenant, parse_secrets(new.secrets).values())
+    if isinstance(live.engine, SupportsTenantCheck):
+        await asyncio.to_thread(live.engine.check_tenant, tenant)
+    is_admin = principal.role == "admin"
+    made = await live.jobs.submit(JobSpec.of(new, tenant), principal.actor, is_admin=is_admin)
     return job_view(live, live.queries.job_number(made.id))
 
 
@@ -85,10 +97,18 @@ async def change(
     """Change a job's priority, weight or deadline."""
     number = require_owned_job(live, principal, job_id)
     details = json.dumps(new.model_dump(exclude_none=True))
-    audit = Audit(live.clock.now(), principal.name, "change", job_id, details)
-    await live.jobs.change(
-        lambda at: ev.JobChanged(at, new.apply_to(live.queries.job(number))), audit
-    )
+    values: dict[str, Any] = {}
+
+    def event(at: float) -> ev.JobChanged:
+        old = live.queries.job(number)
+        is_admin = principal.role == "admin"
+        job = changed_job(live.scheduler, old, new.apply_to(old), is_admin=is_admin)
+        values.update(changed_values(old, job))
+        return ev.JobChanged(at, job)
+
+    now = live.clock.now()
+    audit = Audit(now, principal.actor, "change", job_id, details, changes=values)
+    await live.jobs.change(event, audit)
     return job_view(live, number)
 
 
@@ -99,9 +119,9 @@ async def cancel(
     """Cancel a job; with ``force``, kill its processes at once, also of a cancelled job."""
     number = require_owned_job(live, principal, job_id)
     if force:
-        await live.force_cancel(job_id, principal.name)
+        await live.force_cancel(job_id, principal.actor)
     else:
-        await live.jobs.cancel(job_id, principal.name)
+        await live.jobs.cancel(job_id, principal.actor)
     return job_view(live, number)
 
 
@@ -109,7 +129,7 @@ async def cancel(
 async def suspend(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
     """Suspend a job: it checkpoints, leaves its devices and waits to be resumed."""
     number = require_owned_job(live, principal, job_id)
-    await live.jobs.suspend(job_id, principal.name)
+    await live.jobs.suspend(job_id, principal.actor)
     return job_view(live, number)
 
 
@@ -118,7 +138,7 @@ async def resume(job_id: str, live: LiveDependency, principal: CurrentPrincipal)
     """Resume a suspended job."""
     number = require_owned_job(live, principal, job_id)
     if live.queries.job_state(number) == JobState.HELD:
-        await live.jobs.resume(job_id, principal.name)
+        await live.jobs.resume(job_id, principal.actor)
     return job_view(live, number)
 
 

@@ -22,7 +22,7 @@ async def list_nodes(live: LiveDependency, principal: CurrentPrincipal) -> list[
 async def drain(node: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.NodeView:
     """Preempt all leases on a node and start nothing there until it is returned."""
     _require_manageable(live, principal, node)
-    await live.nodes.drain(node, principal.name)
+    await live.nodes.drain(node, principal.actor)
     return _require_manageable(live, principal, node)
 
 
@@ -30,7 +30,7 @@ async def drain(node: str, live: LiveDependency, principal: CurrentPrincipal) ->
 async def cordon(node: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.NodeView:
     """Start nothing new on a node; running leases continue."""
     _require_manageable(live, principal, node)
-    await live.nodes.cordon(node, principal.name)
+    await live.nodes.cordon(node, principal.actor)
     return _require_manageable(live, principal, node)
 
 
@@ -40,7 +40,7 @@ async def return_node(
 ) -> msg.NodeView:
     """Use a drained or cordoned node again."""
     _require_manageable(live, principal, node)
-    await live.nodes.return_node(node, principal.name)
+    await live.nodes.return_node(node, principal.actor)
     return _require_manageable(live, principal, node)
 
 
@@ -50,7 +50,7 @@ async def remove_node(
 ) -> msg.RemovedNode:
     """Remove a node permanently; refused while jobs run there, unless it was drained."""
     _require_manageable(live, principal, node)
-    return msg.RemovedNode(id=node, stranded=await live.nodes.remove(node, principal.name))
+    return msg.RemovedNode(id=node, stranded=await live.nodes.remove(node, principal.actor))
 
 
 def _require_manageable(live: Live, principal: Principal, node: str) -> msg.NodeView:

@@ -2,19 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from fairlead.live.driver import Live
 from fairlead.server.access.authorization import (
+    ContextDependency,
     CurrentPrincipal,
     LiveDependency,
-    TokensDependency,
     bearer_token,
 )
-from fairlead.server.access.tokens import AuthError, Tokens
+from fairlead.server.access.identity_provider import ProviderError
+from fairlead.server.access.tokens import AuthError, Principal
 from fairlead.server.api.metrics import render
 from fairlead.server.api.schemas import TEXT
 
@@ -26,15 +28,17 @@ _SILENCE_S = 15.0
 
 @service.get("/v1/events", response_class=StreamingResponse)
 async def stream(
-    live: LiveDependency, tokens: TokensDependency, principal: CurrentPrincipal, request: Request
+    server: ContextDependency, principal: CurrentPrincipal, request: Request
 ) -> StreamingResponse:
     """Follow events as server-sent events while the token is valid."""
     del principal  # the dependency has checked the token
-    events = follow(live, tokens, bearer_token(request))
+    events = follow(server.live, partial(server.authenticate, bearer_token(request)))
     return StreamingResponse(events, media_type="text/event-stream")
 
 
-async def follow(live: Live, tokens: Tokens, token: str) -> AsyncIterator[str]:
+async def follow(
+    live: Live, authenticate: Callable[[], Awaitable[Principal]]
+) -> AsyncIterator[str]:
     """Yield the events that the owner of a token may see, until the token is invalid."""
     queue: asyncio.Queue[dict[str, object]] = asyncio.Queue(1000)
     live.stream.subscribers.add(queue)
@@ -48,8 +52,8 @@ async def follow(live: Live, tokens: Tokens, token: str) -> AsyncIterator[str]:
             except TimeoutError:
                 event = None
             try:
-                principal = tokens.authenticate(token, live.clock.now())
-            except AuthError:
+                principal = await authenticate()
+            except (AuthError, ProviderError):
                 return  # revoked or expired
             if event is None:
                 yield ": still here\n\n"
@@ -71,12 +75,17 @@ async def healthy() -> str:
 
 @service.get("/readyz", response_class=PlainTextResponse, responses={503: {"model": str}})
 async def ready(live: LiveDependency) -> Response:
-    """Answer whether the scheduler makes decisions."""
+    """Answer whether the scheduler makes decisions, and why these may be worse than usual."""
     if live.broken.is_set():
         return PlainTextResponse("broken\n", 503)
-    if live.rounds.failing:
-        return PlainTextResponse("plans fail\n", 503)
-    return PlainTextResponse("ok\n")
+    failures = live.rounds.failures
+    if failures.failing:
+        return PlainTextResponse(f"plans fail: {failures.problem}\n", 503)
+    # Jobs of a tenant must not make a load balancer avoid the server.
+    left_out = live.queries.left_out_count
+    problems = [f"jobs left out of plans: {left_out}"] if left_out else []
+    problems += [failures.problem] if failures.problem else []
+    return PlainTextResponse(f"degraded: {'; '.join(problems)}\n" if problems else "ok\n")
 
 
 @service.get("/metrics", responses=TEXT)

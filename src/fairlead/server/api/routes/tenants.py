@@ -14,7 +14,7 @@ tenants = APIRouter(prefix="/v1", tags=["tenants"])
 async def list_tenants(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.TenantView]:
     """List the tenants."""
     return [
-        msg.TenantView.model_validate(tenant, from_attributes=True)
+        msg.TenantView.of(tenant)
         for tenant in live.queries.tenants
         if principal.can_see(tenant.id)
     ]
@@ -29,7 +29,7 @@ async def set_tenant(
     if new.id != tenant_id:
         problem = f"{new.id!r} differs from the path"
         raise InputError(problem, fix=f"expected {tenant_id!r}", field="id")
-    await live.set_tenant(new.to_tenant(), principal.name)
+    await live.set_tenant(new.to_tenant(), principal.actor)
     return new
 
 

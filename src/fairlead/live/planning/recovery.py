@@ -1,7 +1,7 @@
 """Plans after a failure: jobs that make the computation fail are left out."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Measurements, Snapshot
+from fairlead.model.tenants.tenant import Tenant
 
 PlanFunction = Callable[[Snapshot, Any], tuple[Plan, Any]]
 """computes the plan for a snapshot and memory, and the memory after it"""
@@ -20,7 +21,7 @@ _MAX_SEARCH_S = 30.0
 """limits of the search for jobs that make a plan fail"""
 _JOB_COLUMNS = (
     "job", "profile", "arrival_at", "total_steps", "steps", "deadline_at", "priority",
-    "received_s", "on", "lease", "isolated_elapsed_s",
+    "precedence", "received_s", "on", "lease", "isolated_elapsed_s",
 )  # fmt: skip
 _PROFILE_COLUMNS = ("speed", "gang", "weight", "min_gang", "max_gang", "member", "gangs")
 
@@ -29,32 +30,41 @@ _PROFILE_COLUMNS = ("speed", "gang", "weight", "min_gang", "max_gang", "member",
 class RecoveredPlan:
     """A plan for the jobs that do not make it fail."""
 
-    plan: Plan
+    plan: Plan | None
+    """None: plans fail with each of the jobs, but not as such"""
     memory: Any
     left_out: tuple[int, ...]
     """numbers of the jobs that it leaves out"""
 
 
 def recover_plan(
-    make_planner: Callable[[], PlanFunction], snapshot: Snapshot, memory: Any
+    make_planner: Callable[[], PlanFunction],
+    snapshot: Snapshot,
+    memory: Any,
+    suspects: Collection[int] = (),
 ) -> RecoveredPlan | None:
-    """Return a plan without the jobs that make it fail; None if none could be computed.
+    """Return a plan without the jobs that make it fail; None if planning as such fails.
 
-    First leaves out ended jobs only, then searches for the tenants whose jobs make plans fail,
+    First leaves out ended jobs only, then ``suspects``, jobs that made earlier plans fail. Then
+    searches for the tenants whose jobs make plans fail,
     and for the profiles among their jobs. All jobs of a tenant are left out if that search
-    takes too long.
+    takes too long. If no job remains, a job with ordinary numbers shows whether planning works.
     """
     search = _Search(make_planner, snapshot, memory)
     kept = np.arange(len(snapshot.job))
     plan = search.final(kept)
+    if plan is None and suspects:
+        kept = np.flatnonzero(~np.isin(snapshot.job, list(suspects)))
+        plan = search.final(kept)
     if plan is None:
-        kept = np.setdiff1d(kept, search.culprits())
+        kept = np.setdiff1d(np.arange(len(snapshot.job)), search.culprits())
         plan = search.final(kept)
     while plan is None and len(kept) > 1:  # the jobs fail together only: the oldest stay
         kept = kept[: len(kept) // 2]
         plan = search.final(kept)
     if plan is None:
-        return None
+        works = search.plans_ordinary_job()
+        return RecoveredPlan(None, memory, tuple(snapshot.job.tolist())) if works else None
     left_out = np.setdiff1d(snapshot.job, snapshot.job[kept])
     return RecoveredPlan(*plan, tuple(left_out.tolist()))
 
@@ -71,6 +81,10 @@ class _Search:
     def final(self, rows: IntArray) -> tuple[Plan, Any] | None:
         """Return the plan for these jobs, while others keep their devices; None if it fails."""
         return self._compute(without_jobs(self._snapshot, rows)) if len(rows) else None
+
+    def plans_ordinary_job(self) -> bool:
+        """Return whether a plan can be computed for a single job with ordinary numbers."""
+        return self._compute(_ordinary(self._snapshot)) is not None
 
     def culprits(self) -> IntArray:
         """Return the rows of the jobs to leave out."""
@@ -147,6 +161,35 @@ def only_jobs(snapshot: Snapshot, rows: IntArray) -> Snapshot:
         holds_lease=None if leases is None else np.where(holds < 0, ABSENT, leases),
         measured=measured,
         **{name: getattr(snapshot, name)[rows] for name in _JOB_COLUMNS},
+    )
+
+
+def _ordinary(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with its first job only, which waits and has ordinary numbers."""
+    only = only_jobs(snapshot, np.zeros(1, dtype=np.int64))
+    profiles, absent = only.profiles, np.full(1, ABSENT, dtype=np.int64)
+    numbers = {"speed": 1.0, "gang": 1, "weight": 1.0, "min_gang": 1, "max_gang": 1}
+    columns = {name: getattr(profiles, name) for name in numbers}
+    ordinary = {
+        name: np.full_like(column, numbers[name])
+        for name, column in columns.items()
+        if column is not None
+    }
+    return replace(
+        only,
+        profiles=replace(profiles, **ordinary, member=None, gangs=None),
+        tenants=tuple(Tenant(tenant.id) for tenant in snapshot.tenants),
+        total_steps=np.array([1000.0]),
+        steps=np.zeros(1),
+        deadline_at=np.array([np.inf]),
+        priority=np.zeros(1),
+        precedence=np.zeros(1),
+        received_s=np.zeros_like(only.received_s),
+        on=absent,
+        lease=absent,
+        holds=np.full_like(only.holds, ABSENT),
+        holds_lease=None,
+        isolated_elapsed_s=np.zeros(1),
     )
 
 

@@ -1,0 +1,1 @@
+"""Confinement of jobs on a machine: Unix users, control groups and memory."""

@@ -1,0 +1,70 @@
+"""Leases that must not be preempted now: their jobs would lose work, or have just started."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fairlead.core.queries import Queries
+from fairlead.live.job_spec import JobSpec
+from fairlead.live.leases.open_leases import OpenLease
+from fairlead.live.leases.registry import LeaseRegistry
+from fairlead.mechanisms.base import HasRounds, Mechanism
+from fairlead.model import events as ev
+
+_MAX_START_S = 600.0
+"""seconds after which a job that can checkpoint has no more protection for its start"""
+
+
+class LeasePins:
+    """Decides before every plan which leases it must leave in place.
+
+    - A job that does not checkpoint (``auto``: it has not called the library) or that must not
+      be preempted (``no``) keeps its devices until it ends.
+    - Any other job keeps them until it has trained for as long as its start took, or for half
+      a round if it does not report its steps.
+    """
+
+    def __init__(
+        self,
+        queries: Queries,
+        registry: LeaseRegistry,
+        specs: Mapping[str, JobSpec],
+        mechanism: Mechanism[Any],
+    ) -> None:
+        self._queries, self._registry, self._specs = queries, registry, specs
+        round_s = mechanism.round_s if isinstance(mechanism, HasRounds) else math.inf
+        self._min_run_s = min(round_s / 2, _MAX_START_S)
+        self._seen_at: dict[int, float] = {}
+        """leases of an earlier server → time at which this one first saw them"""
+
+    def events(self, at: float) -> list[ev.Event]:
+        """Return the change of the pinned leases, if there is one."""
+        pinned = {lease.number for lease in self._registry.open.values() if self.keeps(lease, at)}
+        if pinned == self._queries.pinned_leases():
+            return []
+        return [ev.LeasesPinned(at, np.array(sorted(pinned), dtype=np.int64))]
+
+    def keeps(self, lease: OpenLease, at: float) -> bool:
+        """Return whether a lease must keep its devices now."""
+        if lease.leaving:
+            return False
+        preempt = self._specs[lease.job].preempt
+        if preempt == "no":
+            return True
+        age_s = at - self._launched_at(lease, at)
+        if lease.first_step_at is not None:
+            start_s = min(lease.first_step_at - at + age_s, _MAX_START_S)
+            return at - lease.first_step_at < start_s
+        if lease.last_heartbeat_at is not None or self._has_checkpoint(lease.job):
+            return age_s < _MAX_START_S
+        return preempt == "auto" or age_s < self._min_run_s
+
+    def _launched_at(self, lease: OpenLease, at: float) -> float:
+        if not math.isnan(lease.launched_at):
+            return lease.launched_at
+        return self._seen_at.setdefault(lease.number, at)
+
+    def _has_checkpoint(self, job_id: str) -> bool:
+        return self._queries.saved_steps(self._queries.job_number(job_id)) > 0

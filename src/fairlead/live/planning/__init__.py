@@ -1,0 +1,1 @@
+"""Plans that fail: recovery without some jobs, the jobs left out, and faults of plug-ins."""
