@@ -7,6 +7,8 @@ second time when they fail, with what went wrong the first time shown.
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +26,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
-    """Return a private Ray; tests that name it share it, see ``OneRay``."""
+    """Return a private Ray; tests that name it share it, see ``FewServers``."""
     if missing():
         pytest.skip(missing())
     cluster = RayCluster()
@@ -41,14 +43,24 @@ def ray(ray_cluster: RayCluster) -> Iterator[RayCluster]:
     ray_cluster.clear()
 
 
-class OneRay(LoadScopeScheduling):  # type: ignore[misc]  # xdist's classes have no types here
-    """Tests go to whichever worker is free, but all that name Ray to the same one.
+class FewServers(LoadScopeScheduling):  # type: ignore[misc]  # xdist's classes have no types here
+    """Tests go to whichever worker is free, except tests that share a cluster or a server.
 
-    A private Ray is dear to start, and two at a time slow each other down.
+    All tests that name Ray go to one worker: a private Ray is dear to start, and two at a time
+    slow each other down. So do all tests of an attacked or end-to-end server that a file shares.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "ray" if _NAMES_RAY.search(nodeid) else nodeid
+        if _NAMES_RAY.search(nodeid):
+            return "ray"
+        path = nodeid.partition("::")[0]
+        return path if _shares_server(path) else nodeid
+
+
+@cache
+def _shares_server(path: str) -> bool:
+    text = (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
+    return path.startswith(("tests/attacks/", "tests/e2e/")) and 'scope="module"' in text
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,5 +70,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneRay:
-    return OneRay(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServers:
+    return FewServers(config, log)

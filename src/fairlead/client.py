@@ -4,8 +4,10 @@
 from fairlead.client import Client
 
 server = Client.from_environment()
-job = server.submit(["python", "train.py"], workload="ResNet-50", steps=5000)
-server.wait(job["id"])
+rates = [0.1, 0.01]
+jobs = [server.submit(["python", "train.py", f"--lr={lr}"], steps=5000) for lr in rates]
+for job in server.wait_all([job.id for job in jobs]):
+    print(job.id, job.state, job.metrics)
 ```
 """
 
@@ -20,9 +22,10 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from fairlead.model.errors import FairleadError
+from fairlead.submitted_job import ENDED_STATES, SubmittedJob
 from fairlead.tls import explain_untrusted_certificate
 
-TERMINAL_STATES = OVER = ("finished", "failed", "cancelled")
+TERMINAL_STATES = OVER = ENDED_STATES
 """states that a job does not leave; ``OVER`` is the earlier name"""
 _LOGIN = "login.json"
 _MAX_IDLE_S = 2.0
@@ -81,8 +84,9 @@ class Client:
         url = os.environ.get("FAIRLEAD_URL") or login.get("url") or server.get("url")
         if not url:
             raise ServerError(
-                "server: unknown address: start one with `fairlead serve`, or set FAIRLEAD_URL"
-                " and FAIRLEAD_TOKEN"
+                f"no server is known: {data} has no server.json and no login: start a server with"
+                " `fairlead serve`, use `fairlead login`, set FAIRLEAD_DATA to the data directory"
+                " of a server on this machine, or set FAIRLEAD_URL and FAIRLEAD_TOKEN"
             )
         token = os.environ.get("FAIRLEAD_TOKEN") or login.get("token")
         if not token:
@@ -102,24 +106,86 @@ class Client:
         """True if the server has this machine's loopback address."""
         return self._url.hostname in ("127.0.0.1", "::1", "localhost")
 
-    def submit(self, command: Sequence[str], **settings: object) -> dict[str, Any]:
+    def submit(self, command: Sequence[str], **settings: object) -> SubmittedJob:
         """Submit a job and return it with its id; ``directory`` defaults to the current one."""
         body: dict[str, object] = {"directory": os.getcwd(), **settings, "command": [*command]}
-        job: dict[str, Any] = self.post("/v1/jobs", body)
-        return job
+        return SubmittedJob(self.post("/v1/jobs", body))
 
-    def job(self, job_id: str) -> dict[str, Any]:
+    def job(self, job_id: str) -> SubmittedJob:
         """Return a job's current state."""
-        job: dict[str, Any] = self.get(job_path(job_id))
-        return job
+        return SubmittedJob(self.get(job_path(job_id)))
+
+    def jobs(
+        self,
+        *,
+        state: str | None = None,
+        tenant: str | None = None,
+        name: str | None = None,
+        multijob: str | None = None,
+        unended: bool = False,
+        last: int = 10_000,
+    ) -> list[SubmittedJob]:
+        """Return the newest ``last`` jobs, oldest first; ``name`` is a pattern such as ``lr-*``.
+
+        With ``unended`` only jobs that have not ended.
+        """
+        filters = {"state": state, "tenant": tenant, "name": name, "multijob": multijob}
+        answer = self.get("/v1/jobs", **filters, unended=unended, limit=last, newest=True)
+        return [SubmittedJob(job) for job in answer]
+
+    def cancel(self, job_id: str, *, force: bool = False) -> SubmittedJob:
+        """Cancel a job; with ``force``, kill its processes at once."""
+        return self._act(job_id, "cancel?force=true" if force else "cancel")
+
+    def suspend(self, job_id: str) -> SubmittedJob:
+        """Suspend a job: it checkpoints and releases its devices."""
+        return self._act(job_id, "suspend")
+
+    def resume(self, job_id: str) -> SubmittedJob:
+        """Resume a suspended job."""
+        return self._act(job_id, "resume")
+
+    def set_priority(self, job_id: str, priority: int) -> SubmittedJob:
+        """Set a job's priority."""
+        return SubmittedJob(self.ask("PATCH", job_path(job_id), {"priority": priority}))
+
+    def _act(self, job_id: str, action: str) -> SubmittedJob:
+        return SubmittedJob(self.post(job_path(job_id, action)))
+
+    def logs(self, job_id: str, *, rank: int = 0) -> str:
+        """Return the output of one rank of a job so far, over all of its leases."""
+        parts: list[bytes] = []
+        after = 0
+        while True:
+            text, after = self.read_logs(job_id, rank=rank, after=after)
+            if not text:
+                return b"".join(parts).decode(errors="replace")
+            parts.append(text)
+
+    def read_logs(self, job_id: str, *, rank: int = 0, after: int = 0) -> tuple[bytes, int]:
+        """Return the next part of a job's output from a byte on, and the ``after`` behind it."""
+        query = urlencode({"rank": rank, "after": after})
+        headers, text = self.text("GET", job_path(job_id, "logs") + f"?{query}")
+        return text, int(headers.get("fairlead-next", after))
+
+    def wait_all(
+        self, job_ids: Sequence[str], *, timeout_s: float | None = None
+    ) -> list[SubmittedJob]:
+        """Return jobs once all have ended; TimeoutError if that takes too long."""
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        ended = []
+        for job_id in job_ids:
+            left = None if timeout_s is None else max(until - time.monotonic(), 0.0)
+            ended.append(self.wait(job_id, timeout_s=left))
+        return ended
 
     def wait(
         self,
         job_id: str,
         *,
         timeout_s: float | None = None,
-        seen: Callable[[dict[str, Any]], object] | None = None,
-    ) -> dict[str, Any]:
+        seen: Callable[[SubmittedJob], object] | None = None,
+    ) -> SubmittedJob:
         """Return a job once it has ended; TimeoutError if that takes too long.
 
         A server that has answered before may be unreachable for a minute, as during a restart.

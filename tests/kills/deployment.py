@@ -64,8 +64,8 @@ class KillSite:
         if not shifted_clock.missing():
             self.clock = ShiftedClock(self.home)
         if os.geteuid() == 0:
-            size = f"size={_DISK_MIB}m"
-            command = ["mount", "-t", "tmpfs", "-o", size, "fairlead-kills", str(self.data)]
+            options = f"size={_DISK_MIB}m,mode=0700"
+            command = ["mount", "-t", "tmpfs", "-o", options, "fairlead-kills", str(self.data)]
             self.mounted = (
                 subprocess.run(command, capture_output=True, check=False).returncode == 0
             )
@@ -82,6 +82,7 @@ class KillSite:
         command = [sys.executable, "-c", _SERVER, "serve", "--data", str(self.data)]
         command += ["--port", str(self._port), "--round", f"{self.round_s:g}"]
         command += ["--emulate", self.devices, "--speeds", str(self.home / "speeds.csv")]
+        command.append("--create-tenants")
         clean = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
         environment = {**clean, **self._environment}
         if self.database is not None:

@@ -123,12 +123,17 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
 
 
 def _contents(store: Any) -> dict[str, Any]:
+    state = store.load_state()
+    included = 0 if state is None else state[0]
     return {
-        "events": [(record.seq, record.body) for record in store.load_events(0)],
-        "late events": [(record.seq, record.body) for record in store.load_events(3)],
-        "state": store.load_state(),
+        "events": [(record.seq, record.body) for record in store.load_events(included)],
+        "late events": [(record.seq, record.body) for record in store.load_events(included + 1)],
+        "state": state,
         "documents": {name: store.documents(name) for name in ("job", "hold", "none")},
-        "audit": store.audit_trail(limit=3),
+        "audit": [
+            {name: entry[name] for name in ("seq", "at", "who", "action", "subject", "detail")}
+            for entry in store.audit_trail(limit=3)
+        ],
     }
 
 

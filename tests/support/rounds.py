@@ -48,13 +48,14 @@ class Rounds:
         *,
         each: int = 3,
         weight_scope: WeightScope = "cluster",
+        speeds: SpeedTable = SPEEDS,
     ) -> None:
         made = create_live_mechanism(policy, None, ROUND_S)
         priced = {name: Accelerator(name, usd_per_hour=1.0) for name in ACCELERATORS}
         counts = dict.fromkeys(ACCELERATORS, each)
         cluster = Cluster.of(counts, per_node=each, details=priced)
         self.scheduler: Scheduler[Any] = Scheduler(
-            cluster, SPEEDS, made, weight_scope=weight_scope
+            cluster, speeds, made, weight_scope=weight_scope
         )
         self.planner = Planner(made)
         self.at = 0.0

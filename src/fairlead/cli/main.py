@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.client import access, cluster, jobs, secrets, submit, tenants
+from fairlead.cli.client import (
+    access,
+    actions,
+    cluster,
+    jobs,
+    secrets,
+    speeds,
+    submit,
+    tenants,
+    usage,
+)
 from fairlead.cli.demo import demo
 from fairlead.cli.export import export
 from fairlead.cli.operate import config, doctor, serve
@@ -44,13 +54,15 @@ app.command("submit", context_settings={"allow_interspersed_args": False})(submi
 app.command("jobs")(jobs.jobs)
 app.command("job")(jobs.job)
 app.command("logs")(jobs.logs)
-app.command("cancel")(jobs.cancel)
-app.command("suspend")(jobs.suspend)
-app.command("resume")(jobs.resume)
-app.command("priority", context_settings={"ignore_unknown_options": True})(jobs.priority)
+app.command("cancel")(actions.cancel)
+app.command("suspend")(actions.suspend)
+app.command("resume")(actions.resume)
+app.command("priority", context_settings={"ignore_unknown_options": True})(actions.priority)
 app.add_typer(tenants.tenants, name="tenants")
 app.add_typer(cluster.nodes, name="nodes")
 app.command("shares")(tenants.shares)
+app.add_typer(speeds.app, name="speeds")
+app.command("usage")(usage.usage)
 app.add_typer(access.tokens, name="tokens")
 app.add_typer(access.audit_trail, name="audit-trail")
 app.add_typer(secrets.app, name="secret")

@@ -27,6 +27,8 @@ FIRST_TIME_COLUMN = len(_NUMBERS)
 _MEASURED = MEASURED_AT, MEASURED_LEASE, SPEED, UTILIZATION, MEMORY = range(5)
 _UNMEASURED = (-np.inf, ABSENT, np.nan, np.nan, np.nan)
 """columns of JobTable.measured, and their values before a job's first report"""
+_NO_JOB = "\x1f"
+"""id, which no job can have, in profiles of jobs that name no workload"""
 
 
 class JobState(IntEnum):
@@ -54,6 +56,8 @@ class JobTable:
         self._profile_rows: list[tuple[FloatArray, int, float, int, str, int, int]] = []
         self._first_of_profile: list[Job] = []
         self._profiles: Profiles | None = None
+        self._outdated = False
+        """whether speeds have changed since they were looked up"""
         self._active: IntArray = np.zeros(0, dtype=np.int64)
         self.measured: FloatArray = np.zeros((0, len(_MEASURED)))
         """jobs → last report; shorter than the table if the last jobs made none"""
@@ -94,6 +98,17 @@ class JobTable:
         self.admission = admission
         self._look_up_speeds()
 
+    def use_speeds(self, beliefs: SpeedTable) -> None:
+        """Use speeds that have changed by measurements, for the jobs in the table, too."""
+        self.admission = self.admission.with_speeds(beliefs, self.admission.capabilities)
+        self._profiles, self._outdated = None, True
+
+    def separate_profile(self, job_id: str) -> None:
+        """Give a job that names no workload its own profile, with the speed it measured."""
+        number = self.number.get(job_id)
+        if number is not None:
+            self.ints[number, PROFILE] = self._intern_profile(self.jobs[number])
+
     @property
     def stranded(self) -> list[int]:
         """The jobs that have not ended and can run on none of the permanent devices."""
@@ -113,7 +128,7 @@ class JobTable:
             (self.admission.speeds(job), *row[1:])
             for job, row in zip(self._first_of_profile, self._profile_rows, strict=True)
         ]
-        self._profiles = None
+        self._profiles, self._outdated = None, False
 
     def add(self, job: Job) -> int:
         """Add an active job and return its number; reject a job that could never run."""
@@ -213,6 +228,8 @@ class JobTable:
     @property
     def profiles(self) -> Profiles:
         """The profiles of all jobs so far."""
+        if self._outdated:
+            self._look_up_speeds()
         if self._profiles is None and not self._profile_rows:
             none = np.zeros(0, dtype=np.int64)
             columns = len(self._cluster.accelerators)
@@ -283,24 +300,34 @@ class JobTable:
         return across if across.any() else None
 
     def _intern_profile(self, job: Job) -> int:
-        tenant = self._tenant_index.get(job.tenant)
-        if tenant is None:
+        known = self._profile_index.get(self._profile_key(job))
+        return self._add_profile(job) if known is None else known
+
+    def _profile_key(self, job: Job) -> tuple[object, ...]:
+        """Return all properties of a job that its profile has; add its tenant if it is new."""
+        if job.tenant not in self._tenant_index:
             self.set_tenant(Tenant(job.tenant))
-            tenant = self._tenant_index[job.tenant]
-        elastic = (job.min_gang or job.gang, job.max_gang or job.gang)
-        shape = (job.workload, job.gang, *elastic)
+        workload = job.workload or self.admission.workload_of(job)
+        shape = (workload, job.gang, *_elastic_gangs(job))
         gangs = tuple(job.gangs.items())
         numbers = (job.weight, job.across_tenants)
-        key = (*shape, gangs, *numbers, tenant, job.accelerators, job.memory_gib)
-        known = self._profile_index.get(key)
-        if known is None:
-            row = self.admission.speeds(job)
-            known = self._profile_index[key] = len(self._profile_rows)
-            self._first_of_profile.append(job)
-            weight = clamped_weight(job.weight)
-            self._profile_rows.append((row, job.gang, weight, tenant, job.workload, *elastic))
-            self._profiles = None
-        return known
+        tenant = self._tenant_index[job.tenant]
+        return (*shape, gangs, *numbers, tenant, job.accelerators, job.memory_gib)
+
+    def _add_profile(self, job: Job) -> int:
+        """Add the profile of a job and return its number."""
+        key, number = self._profile_key(job), len(self._profile_rows)
+        self._profile_index.setdefault(key, number)
+        if not self.admission.workload_of(job):
+            # Later the first job may measure its own speed, which is not that of the others.
+            job = replace(job, id=_NO_JOB)
+        tenant, weight = self._tenant_index[job.tenant], clamped_weight(job.weight)
+        speed = self.admission.speeds(job)
+        row = (speed, job.gang, weight, tenant, job.workload, *_elastic_gangs(job))
+        self._first_of_profile.append(job)
+        self._profile_rows.append(row)
+        self._profiles = None
+        return number
 
     def _grow(self) -> None:
         old = (self.ints, self.numbers)
@@ -335,7 +362,7 @@ class JobTable:
         for tenant in saved["tenants"]:
             self.set_tenant(tenant)
         for job in saved["first_of_profile"]:
-            self._intern_profile(job)  # in the order of their numbers
+            self._add_profile(job)  # in the order of their numbers
         for job in saved["jobs"]:
             self._append(job)
         count = len(self)
@@ -353,3 +380,8 @@ class JobTable:
         if len(self.measured):
             columns["measured"] = self.measured
         return columns
+
+
+def _elastic_gangs(job: Job) -> tuple[int, int]:
+    """Return the least and the most devices of a job's gang."""
+    return job.min_gang or job.gang, job.max_gang or job.gang

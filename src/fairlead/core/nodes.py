@@ -22,7 +22,7 @@ class NodeTable:
         self.cordoned: set[int] = set()
         self.removed: set[int] = set()
         self.taken: BoolArray = np.zeros(len(cluster.node_of), dtype=bool)
-        """devices → users outside Fairlead hold it"""
+        """devices → users outside Fairlead hold it, or it is missing"""
         self._recompute()
 
     def columns(self) -> dict[str, list[int]]:
@@ -57,14 +57,21 @@ class NodeTable:
         """Mark a lost node as usable; reject a removed node."""
         node = self._find(name)
         if node in self.removed:
-            raise ProtocolError(f"node {name!r} was removed; it can join under another name")
+            raise ProtocolError(f"node {name!r} was removed; `fairlead nodes restore` undoes this")
         self.down.discard(node)
         self._recompute()
 
     def mark_removed(self, name: str) -> None:
-        """Mark a node as permanently lost."""
+        """Mark a node as lost until it is restored."""
         self.removed.add(self._find(name))
         self.mark_lost(name)
+
+    def mark_restored(self, name: str) -> None:
+        """Mark a removed node as one that may return."""
+        node = self._find(name)
+        if node not in self.removed:
+            raise ProtocolError(f"node {name!r} is not removed")
+        self.removed.discard(node)
 
     @property
     def permanent_devices(self) -> IntArray:
@@ -127,18 +134,19 @@ class NodeTable:
         """Return whether closed devices or pinned leases may keep jobs in place."""
         return self.any_closed or bool(leases.pinned)
 
-    def pinned_jobs(self, leases: LeaseTable) -> tuple[IntArray, BoolArray]:
+    def pinned_jobs(self, leases: LeaseTable, *, pins: bool = True) -> tuple[IntArray, BoolArray]:
         """Return the jobs that stay in place, and the devices closed to all others.
 
         Pinned leases stay, and so do leases on closed devices. A gang that is partly on a
         cordoned node or a taken device keeps its other devices, too, and so do the jobs that
         share them: a mechanism that sees none of these can plan for the remaining devices as
-        for a smaller cluster.
+        for a smaller cluster. Without ``pins`` only closed devices count.
         """
         closed = self._closed
-        if not self.keeps_jobs(leases):
+        pins = pins and bool(leases.pinned)
+        if not (self.any_closed or pins):
             return NO_INTS, closed
-        if leases.pinned:
+        if pins:
             closed = closed | leases.pinned_devices()
         staying = np.zeros(len(leases.lease), dtype=bool)
         staying[leases.active_slots] = True

@@ -4,7 +4,7 @@ Callers name jobs by id or number, leases by number and nodes by id; slots and c
 inside ``core``.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +17,19 @@ from fairlead.model.job import Job
 from fairlead.model.lease import SLOT_LIMIT
 from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import MIXED
+from fairlead.model.speeds.key import SpeedKey, SpeedSource, scoped_workload
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
 
-__all__ = ["JobState", "JobStatus", "LeaseStatus", "NodeStatus", "Queries", "TenantStatus"]
+__all__ = [
+    "HeldPlace",
+    "JobState",
+    "JobStatus",
+    "LeaseStatus",
+    "NodeStatus",
+    "Queries",
+    "TenantStatus",
+]
 
 _UNENDED = (JobState.ACTIVE, JobState.HELD)
 
@@ -52,6 +61,14 @@ class LeaseStatus(NamedTuple):
     """whether it was preempted"""
 
 
+class HeldPlace(NamedTuple):
+    """Devices of a lease of one accelerator on one node."""
+
+    node: str
+    accelerator: str
+    devices: int
+
+
 class SharedDevices(NamedTuple):
     """The devices of a lease, and the jobs that share them."""
 
@@ -71,7 +88,7 @@ class NodeStatus(NamedTuple):
     busy: int
     """devices that leases hold"""
     taken: int
-    """devices that users outside Fairlead hold"""
+    """devices that users outside Fairlead hold, or that are missing"""
 
 
 class TenantStatus(NamedTuple):
@@ -86,6 +103,16 @@ class TenantStatus(NamedTuple):
     """devices held now"""
     device_s: float
     """device-seconds held so far"""
+
+
+class BelievedSpeed(NamedTuple):
+    """The believed speed of a workload, and its origin."""
+
+    key: SpeedKey
+    steps_per_s: float
+    source: SpeedSource
+    measured_at: float | None
+    """time at which the measured speed last changed; None unless it was measured"""
 
 
 class Queries:
@@ -166,6 +193,41 @@ class Queries:
             jobs.steps.item(number),
             jobs.saved_steps.item(number),
         )
+
+    # -- believed speeds ------------------------------------------------------------------------
+
+    def believed_speed(self, key: SpeedKey) -> BelievedSpeed:
+        """Return the believed speed of a workload and gang on an accelerator."""
+        beliefs, measured = self._scheduler.beliefs, self._scheduler.measured_speeds.by_key
+        workload, gang, accelerator = key[:3]
+        return BelievedSpeed(
+            key,
+            beliefs.speed(workload, (accelerator,) * gang),
+            beliefs.source_of(workload, gang, accelerator),
+            measured[key].at if key in measured else None,
+        )
+
+    def measured_elsewhere(self, key: SpeedKey) -> list[float]:
+        """Return the measured speeds of a workload and gang on the other accelerators."""
+        measured = self._scheduler.measured_speeds.by_key
+        others = (key._replace(accelerator=name) for name in self._scheduler.cluster.accelerators)
+        return [measured[o].steps_per_s for o in others if o != key and o in measured]
+
+    def measured_workload(self, number: int) -> str:
+        """Return the workload under which a job's measured speed is kept."""
+        job = self.job(number)
+        return scoped_workload(job.tenant, job.workload, job.id)
+
+    def job_speeds(self, number: int) -> list[BelievedSpeed]:
+        """Return the believed speed of a job on each accelerator that it can and may use."""
+        scheduler, job = self._scheduler, self.job(number)
+        workload = scheduler.jobs.admission.workload_of(job)
+        usable = scheduler.jobs.admission.speeds(job) > 0
+        return [
+            self.believed_speed(SpeedKey(workload, job.gang_on(name), name))
+            for name, may in zip(scheduler.cluster.accelerators, usable.tolist(), strict=True)
+            if may
+        ]
 
     def select_jobs(
         self,
@@ -258,6 +320,27 @@ class Queries:
             [cluster.accelerators[i] for i in cluster.accelerator_of[devices].tolist()],
             [self.job_id(job) for job in leases.job[others].tolist()],
         )
+
+    def places(self, devices: Iterable[int]) -> tuple[HeldPlace, ...]:
+        """Return nodes and accelerators of devices, in their order."""
+        cluster = self._scheduler.cluster
+        nodes, accelerators = cluster.node_of, cluster.accelerator_of
+        counts: dict[tuple[int, int], int] = {}
+        for device in devices:
+            key = nodes.item(device), accelerators.item(device)
+            counts[key] = counts.get(key, 0) + 1
+        return tuple(
+            HeldPlace(cluster.nodes[node].id, cluster.accelerators[accelerator], count)
+            for (node, accelerator), count in counts.items()
+        )
+
+    def places_of_lease(self, lease: int) -> tuple[HeldPlace, ...]:
+        """Return nodes and accelerators of a lease's devices; nothing if it is not open."""
+        leases = self._scheduler.leases
+        if not leases.devices_of(lease):
+            return ()
+        held = (leases.holder == (lease & (SLOT_LIMIT - 1))).any(axis=0)
+        return self.places(held.nonzero()[0].tolist())
 
     # -- nodes and devices ----------------------------------------------------------------------
 

@@ -33,7 +33,9 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
     if state["form"] != STATE_VERSION:
         raise ProtocolError(f"the saved state has form {state['form']}, not {STATE_VERSION}")
     now = scheduler.cluster
+    scheduler.measured_speeds.restore(state.get("measured_speeds", ()))
     scheduler.reset(Cluster(state.get("nodes", now.nodes), now.details))
+    scheduler.use_measured_speeds()
     scheduler.jobs.restore(state["jobs"])
     scheduler.leases.restore(state["leases"])
     scheduler.usage.restore(state["usage"])
@@ -45,6 +47,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
 
 
 def _state_document(scheduler: Scheduler[Any]) -> Any:
+    measured = scheduler.measured_speeds.saved()
     return encode_value(
         {
             "form": STATE_VERSION,
@@ -53,6 +56,7 @@ def _state_document(scheduler: Scheduler[Any]) -> Any:
             "usage": scheduler.usage.columns(),
             **{name: getattr(scheduler, name) for name in _SAVED_ATTRIBUTES},
             **({"left_out": scheduler.left_out} if scheduler.left_out else {}),
+            **({"measured_speeds": measured} if measured else {}),
             "nodes": scheduler.cluster.nodes,
             **scheduler.nodes.columns(),
         }

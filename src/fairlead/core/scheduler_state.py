@@ -18,6 +18,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.measured import MeasuredSpeeds
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.tenants.weight_scope import WeightScope
 
@@ -37,6 +38,7 @@ class SchedulerState(Generic[M]):
         guard_refill: Callable[[SupportsRefill], SupportsRefill] | None = None,
     ) -> None:
         self._guard_refill = guard_refill
+        self.measured_speeds = MeasuredSpeeds()
         self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
         self.reset(cluster)
         self.usage = Usage()
@@ -74,7 +76,9 @@ class SchedulerState(Generic[M]):
         guaranteed_refills: bool,
     ) -> None:
         """Set the speeds, the mechanism and the scope of weights of later decisions."""
-        self.beliefs = beliefs
+        self.configured_beliefs = beliefs
+        self.beliefs = beliefs.with_measured(self.measured_speeds.steps_per_s)
+        """the configured speeds, and instead of these the measured ones"""
         self.mechanism = mechanism
         self.plan_lead_s = plan_lead_s
         self.weight_scope: WeightScope = weight_scope
@@ -86,6 +90,12 @@ class SchedulerState(Generic[M]):
             guard = self._guard_refill
             self.refills = mechanism if guard is None else guard(mechanism)
         self.capabilities = capabilities_of(mechanism)
+
+    def use_measured_speeds(self) -> None:
+        """Believe the measured speeds; the next snapshot has them."""
+        self.beliefs = self.configured_beliefs.with_measured(self.measured_speeds.steps_per_s)
+        self.jobs.use_speeds(self.beliefs)
+        self.create_snapshot_builder()
 
     def create_snapshot_builder(self) -> None:
         """Take later snapshots from the current tables and beliefs."""
@@ -102,13 +112,16 @@ class SchedulerState(Generic[M]):
         """Forget the mechanism's memory and the current round; the next round starts now."""
         self.memory, self.planning, self.round_end_at = self.mechanism.initial(), False, None
 
-    def snapshot(self, at: float, starts_at: float, hidden: IntArray = NO_INTS) -> Snapshot:
+    def snapshot(
+        self, at: float, starts_at: float, hidden: IntArray = NO_INTS, *, pins: bool = True
+    ) -> Snapshot:
         """Return active jobs and their devices, time received projected to ``starts_at``.
 
-        ``hidden`` jobs, which must hold nothing, are left out.
+        ``hidden`` jobs, which must hold nothing, are left out, and so are the jobs and devices of
+        pinned leases, unless ``pins`` is False.
         """
         return self.snapshot_builder.snapshot(
-            at, starts_at, self.waiting, self.usage, self.changes, hidden
+            at, starts_at, self.waiting, self.usage, self.changes, hidden, pins=pins
         )
 
     def limits(self) -> TenantLimits | None:

@@ -68,17 +68,19 @@ class SnapshotBuilder:
         usage: Usage,
         changes: int,
         hidden: IntArray,
+        *,
+        pins: bool = True,
     ) -> Snapshot:
         """Return active jobs and their devices, time received projected to ``starts_at``."""
         jobs, leases, nodes = self._jobs, self._leases, self._nodes
         active, slots = jobs.active, leases.active_slots
         usable, up = nodes.usable, nodes.capacity
         tenants = usage.weighted_tenants(jobs.tenants)
-        if leases.pinned:
+        if pins and leases.pinned:
             held = self._pinned_by_tenant()
             tenants = charge_pinned(tenants, held, len(nodes.usable))
         if nodes.keeps_jobs(leases):
-            stays, closed = nodes.pinned_jobs(leases)
+            stays, closed = nodes.pinned_jobs(leases, pins=pins)
             tenants = self._without_kept(tenants, stays)
             active = active[~np.isin(active, stays)]
             slots = slots[~np.isin(leases.job[slots], stays)]

@@ -1,6 +1,6 @@
 """The engine protocol: launch orders in, reports out."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -112,6 +112,8 @@ class DevicesTakenReport:
 
     node: str
     numbers: tuple[int, ...]
+    gone: bool = False
+    """the devices are missing: leases on them cannot continue"""
 
 
 Report = Started | Ended | Progressed | NodeDown | NodeUp | NodeJoined | DevicesTakenReport
@@ -164,6 +166,17 @@ class SupportsTenantCheck(Protocol):
 
     def check_tenant(self, tenant: str) -> None:
         """Raise InputError if jobs of this tenant cannot run."""
+        ...
+
+
+@runtime_checkable
+class SupportsCommandCheck(Protocol):
+    """An engine whose jobs see the files of the server's machine."""
+
+    def check_command(
+        self, command: Sequence[str], directory: str, environment: Mapping[str, str]
+    ) -> None:
+        """Raise InputError if there is no such program."""
         ...
 
 

@@ -26,6 +26,8 @@ class Site:
     port: int = 8642
     emulate: str | None = None
     """value of ``--emulate``: devices of this machine to emulate"""
+    node_name: str | None = None
+    """value of ``--node-name``: name of this machine as a node"""
     engine: str = "local"
     """value of ``--engine``: name and options"""
     python: str = sys.executable

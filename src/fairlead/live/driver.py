@@ -26,6 +26,7 @@ from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.event_stream import EventStream
 from fairlead.live.executors import Workers, WorkerThreads
+from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inbox import HandledBatch, Inbox, InboxItem
 from fairlead.live.job_recovery import StoredJobs
 from fairlead.live.job_spec import JobSpec
@@ -34,7 +35,7 @@ from fairlead.live.journal import Journal
 from fairlead.live.leases.claims import ClaimChecker
 from fairlead.live.leases.forced_kills import ForcedKills
 from fairlead.live.leases.lifecycle import LeaseLauncher
-from fairlead.live.leases.measurements import emulated_speed, measured
+from fairlead.live.leases.measurements import SpeedMeasurements, emulated_speed, measured
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.live.leases.outcomes import LeaseOutcomes
@@ -46,13 +47,12 @@ from fairlead.live.nodes.lifecycle import NodeController
 from fairlead.live.planning.guards import PlugInGuard
 from fairlead.live.rounds import RoundTimers
 from fairlead.live.scheduling_config import SavedState, apply_config, config_for_state
-from fairlead.live.tenants import check_tenant_change
+from fairlead.live.tenants import TenantController
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.errors import FairleadError
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.store import Audit, Change, Store, StoreUnavailableError, User
-from fairlead.store.audit import changed_values
 
 log = structlog.get_logger("fairlead.live")
 
@@ -105,6 +105,7 @@ class Live:
             clock=self.clock,
         )
         self.nodes = NodeController(self.scheduler, inventory, self.clock, self.inbox)
+        self.tenants = TenantController(self.scheduler, store, self.clock, self.inbox)
         self.orders = LaunchOrderBuilder(config.data, config.environment)
         checker = ClaimChecker(
             self.queries,
@@ -116,12 +117,16 @@ class Live:
         self.suspicious_reports = checker.reports
         self._registry = LeaseRegistry(self.queries, self.clock, checker)
         self.leases = self._registry.open
+        self.history = HistoryRecorder(
+            store, token, self.counters, self.leases, clock=self.clock, workers=self._workers
+        )
         self._lease_outcomes = LeaseOutcomes(
             self.queries,
             self.specs,
             self.counters,
             self.suspended_jobs,
             self._registry,
+            self.history,
             inbox=self.inbox,
             stream=self.stream,
         )
@@ -148,6 +153,8 @@ class Live:
         )
         mechanism = config.scheduling.mechanism
         self._pins = LeasePins(self.queries, self._registry, self.specs, mechanism)
+        emulated = config.emulated is not None
+        self._speeds = SpeedMeasurements(self.queries, self.leases, emulated=emulated)
         self._kills = ForcedKills(store, self._launcher, self._registry, self.inbox)
         self.rounds = RoundTimers(
             config.scheduling.mechanism,
@@ -193,6 +200,7 @@ class Live:
                 await self.engine.stop(lease.number)
         self._kills.resume()
         self._spawn(self._loop())
+        self._spawn(self.history.run())
         self.rounds.resume(self.scheduler)
         self._lease_outcomes.resume_backoffs()
 
@@ -204,6 +212,7 @@ class Live:
         self.rounds.stop()
         self._workers.close()
         if not self.broken.is_set():
+            self.history.save_all()
             self.journal.save_final_state()
         await self.engine.close()
 
@@ -213,6 +222,8 @@ class Live:
         self.specs.update(stored.specs)
         self.suspended_jobs.update(self.store.documents("hold"))
         self.nodes.drained.update(self.store.documents("drain"))
+        self.history.restore()
+        self.messages.update(self.history.results.messages())
         last_at = self.journal.restore(self._saved, self._handle)
         stored.fail_damaged(self.queries, self.specs, self.messages, self.inbox)
         self.nodes.restore_down_nodes()
@@ -233,16 +244,7 @@ class Live:
 
     async def set_tenant(self, tenant: Tenant, user: User) -> None:
         """Add a tenant or replace the tenant with the same id."""
-        values: dict[str, Any] = {}
-
-        def make(at: float) -> Sequence[ev.Event]:
-            check_tenant_change(self.scheduler, tenant)
-            old = next((other for other in self.queries.tenants if other.id == tenant.id), None)
-            values.update(changed_values(old, tenant))
-            return [ev.TenantChanged(at, tenant)]
-
-        audit = Audit(self.clock.now(), user, "tenant", tenant.id, changes=values)
-        await self.inbox.submit(make, [audit])
+        await self.tenants.set(tenant, user)
 
     async def force_cancel(self, job_id: str, user: User) -> None:
         """Cancel a job, unless it has ended, and kill its processes without their grace."""
@@ -260,6 +262,8 @@ class Live:
     def renew(self, lease: int, renewal: Renewal) -> RenewalAnswer | None:
         """Answer a member's renewal; None if the lease has ended."""
         answer = self._registry.answer_renewal(lease, renewal)
+        if self._speeds.is_new(lease):
+            self.inbox.post(self._speeds.events)
         emulated = self.config.emulated
         if answer is not None and emulated is not None and self.queries.has_packed:
             answer["emulated_steps_per_s"] = emulated_speed(
@@ -324,6 +328,7 @@ class Live:
     def _reports(self, at: float) -> list[ev.Event]:
         """Return the reports of running leases that the core should have before a plan."""
         events = [*self._registry.progress_events(at), *self._pins.events(at)]
+        events += self._speeds.events(at)
         if self.scheduler.capabilities.reads_measured:
             events += measured(self.leases.values(), at)
         return events

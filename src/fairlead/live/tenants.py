@@ -1,14 +1,92 @@
-"""Checks of tenant changes against the permanent devices, and of jobs against tenants' caps."""
+"""Changes of tenants, checked against the permanent devices; caps of tenants on their jobs."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from fairlead.core import Scheduler
 from fairlead.core.queries import Queries
-from fairlead.model.errors import InputError
+from fairlead.live.clock import Clock
+from fairlead.live.inbox import Inbox
+from fairlead.model import events as ev
+from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.validation import check_tenants
+from fairlead.store import Audit, Change, Put, Remove, Store, User
+from fairlead.store.audit import changed_values, name_of
+
+_REMOVED = "removed tenant"
+"""collection of the documents of removed tenants"""
+
+
+class TenantController:
+    """Turns requests about tenants into events.
+
+    The scheduler knows a tenant forever, since ended jobs belong to it. A removed tenant has no
+    settings and is not listed until it is set again or a job of it is admitted.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler[Any], store: Store, clock: Clock, inbox: Inbox
+    ) -> None:
+        self._scheduler, self._clock, self._inbox = scheduler, clock, inbox
+        self.removed: set[str] = set(store.documents(_REMOVED))
+
+    @property
+    def listed(self) -> list[Tenant]:
+        """The tenants that were not removed."""
+        return [one for one in self._scheduler.jobs.tenants if one.id not in self.removed]
+
+    async def set(self, tenant: Tenant, user: User) -> None:
+        """Add a tenant or replace the tenant with the same id."""
+        values: dict[str, Any] = {}
+
+        def make(at: float) -> Sequence[ev.Event]:
+            check_tenant_change(self._scheduler, tenant)
+            old = next((other for other in self.listed if other.id == tenant.id), None)
+            values.update(changed_values(old, tenant))
+            return [ev.TenantChanged(at, tenant)]
+
+        audit = Audit(self._clock.now(), user, "tenant", tenant.id, changes=values)
+        await self._inbox.submit(make, lambda: [audit, *self._listed_again(tenant.id)])
+
+    async def remove(self, tenant_id: str, user: User) -> None:
+        """Remove a tenant without jobs; refuse while one has not ended, or a tenant is inside."""
+        audit = Audit(self._clock.now(), user, "remove tenant", tenant_id)
+
+        def make(at: float) -> Sequence[ev.Event]:
+            queries = Queries(self._scheduler)
+            jobs = [queries.job(number) for number in queries.unended_jobs()]
+            if count := sum(job.tenant == tenant_id for job in jobs):
+                unended = "1 job that has" if count == 1 else f"{count} jobs that have"
+                raise ProtocolError(
+                    f"tenant {tenant_id!r} has {unended} not ended: cancel or await them first"
+                )
+            inside = [one.id for one in self.listed if one.parent == tenant_id]
+            if inside:
+                raise ProtocolError(
+                    f"tenant {tenant_id!r} is the parent of {', '.join(inside)}: give them another"
+                    " parent first"
+                )
+            return [ev.TenantChanged(at, Tenant(tenant_id))]
+
+        def changes() -> Sequence[Change]:
+            self.removed.add(tenant_id)
+            return [audit, Put(_REMOVED, tenant_id, name_of(user))]
+
+        await self._inbox.submit(make, changes)
+
+    async def list_again(self, tenant_id: str) -> None:
+        """List a removed tenant again, once it has a job."""
+        if tenant_id in self.removed:
+            await self._inbox.submit(lambda _: [], lambda: self._listed_again(tenant_id))
+
+    def _listed_again(self, tenant_id: str) -> Sequence[Change]:
+        if tenant_id not in self.removed:
+            return []
+        self.removed.discard(tenant_id)
+        return [Remove(_REMOVED, tenant_id)]
 
 
 def check_tenant_change(scheduler: Scheduler[Any], tenant: Tenant) -> None:

@@ -123,6 +123,20 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeedMeasured:
+    """Running jobs have measured another speed of a workload than was believed so far.
+
+    ``scoped_workload`` names the jobs that the speed is believed of.
+    """
+
+    at: float
+    workload: str
+    gang: int
+    accelerator: str
+    steps_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLost:
     """A node and all its devices are lost."""
 
@@ -162,7 +176,15 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """A node is removed: it never returns, and no job waits for it."""
+    """A node is removed: no job waits for it, and it does not return unless it is restored."""
+
+    at: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRestored:
+    """A removed node is known again; it is down until it returns."""
 
     at: float
     node: str
@@ -181,12 +203,15 @@ class NodeCordoned:
 class DevicesTaken:
     """Users outside Fairlead hold exactly these devices of a node, numbered on the node.
 
-    No lease starts on them until they are free again; running leases continue.
+    No lease starts on them until they are free again; running leases continue, unless the devices
+    are ``gone``.
     """
 
     at: float
     node: str
     numbers: tuple[int, ...]
+    gone: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    """the devices are missing, so that leases on them are preempted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +253,13 @@ Event = (
     | LeasesEnded
     | LeasesPinned
     | Measured
+    | SpeedMeasured
     | NodeLost
     | NodeDrained
     | NodeReturned
     | NodeAdded
     | NodeRemoved
+    | NodeRestored
     | NodeCordoned
     | DevicesTaken
     | PlanDue

@@ -21,6 +21,8 @@ class ServerInfo:
     mechanism: str | None = None
     separates_tenants: bool = True
     """jobs of several tenants may run here"""
+    create_tenants: bool = False
+    """a submission creates the tenant that it names"""
 
 
 @dataclass(frozen=True, slots=True)

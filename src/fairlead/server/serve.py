@@ -94,7 +94,12 @@ async def _serve(settings: ServeSettings, log_until: int | None) -> None:
     log.info("server.started", url=settings.url, policy=settings.policy)
     checking = asyncio.create_task(_check_audit_trail(store))
     try:
-        info = ServerInfo(settings.policy, settings.mechanism, _may_share(settings, opened))
+        info = ServerInfo(
+            settings.policy,
+            settings.mechanism,
+            _may_share(settings, opened),
+            settings.create_tenants,
+        )
         await _listen(settings, live, tokens, listening_socket, info)
     finally:
         await checking

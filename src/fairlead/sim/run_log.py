@@ -41,6 +41,7 @@ class EventLog:
             "memory_gib": {name: a.memory_gib for name, a in cluster.details.items()},
             "speeds": [[*key, speed] for key, speed in beliefs.steps_per_s.items()],
             "assumed": beliefs.assumed,
+            "estimates": beliefs.estimates,
         }
         self._line(json.dumps(header, separators=(",", ":"), allow_nan=False))
 
@@ -124,7 +125,9 @@ def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:
     nodes = tuple(Node(name, tuple(devices), rack) for name, rack, devices in header["nodes"])
     details = {name: Accelerator(name, gib) for name, gib in header["memory_gib"].items()}
     steps_per_s = {SpeedKey(*key): speed for *key, speed in header["speeds"]}
-    beliefs = SpeedTable(steps_per_s, assumed=header.get("assumed"))
+    # Earlier versions did not estimate the speeds that a table lacks.
+    estimates = bool(header.get("estimates", False))
+    beliefs = SpeedTable(steps_per_s, assumed=header.get("assumed"), estimates=estimates)
     mechanism = create_mechanism(header["policy"], header["mechanism"], header["round_s"])
     if isinstance(mechanism, FluidMechanism):
         raise InputError(

@@ -250,6 +250,12 @@ class Store:
         rows = self._attempt(lambda connection: connection.execute(query).all())
         return {row.id: row.body for row in rows}
 
+    def document(self, kind: str, id_: str) -> str | None:
+        """Return the body of one document; None if there is none."""
+        table = tables.documents
+        query = sa.select(table.c.body).where(table.c.kind == kind, table.c.id == id_)
+        return self._attempt(lambda connection: connection.execute(query).scalar())
+
     def audit_trail(self, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return entries of the audit trail, newest first."""
         with self._engine.connect() as connection:

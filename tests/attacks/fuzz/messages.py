@@ -65,6 +65,7 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/audit", query=("before", "limit"), as_admin=True),
     Endpoint("POST", "/v1/nodes/{name}/drain", as_admin=True),
     Endpoint("GET", "/v1/shares"),
+    Endpoint("GET", "/v1/speeds"),
     Endpoint("GET", "/v1/nodes"),
 )
 

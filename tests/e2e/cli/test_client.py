@@ -138,7 +138,7 @@ def test_names_cannot_break_the_output_of_commands(server: LiveServer) -> None:
     odd = "[/b] :x:"
     options = ("--name", odd, "--tenant", "a/b", "--workload", "small")
     made = json_output(server, "submit", *options, "true")
-    for command in (("jobs",), ("job", made["id"]), ("shares",), ("tenants",)):
+    for command in (("jobs", "--all"), ("job", made["id"]), ("shares",), ("tenants",)):
         shown = server.cli(*command)
         assert shown.returncode == 0, shown.stderr
         assert odd in shown.stdout or "a/b" in shown.stdout
@@ -169,12 +169,15 @@ def test_a_note_says_that_the_policy_ignores_tenants_weights(server: LiveServer)
     assert hint in server.cli("shares").stdout
 
 
-def test_tokens_are_listed_with_visible_tenants_and_expiry(server: LiveServer) -> None:
+def test_tokens_are_listed_with_visible_tenants_and_expiry(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     server.cli("tokens", "make", "old", "--tenant", "x", "--sees", "y", "--lasts", "0.001")
     listed = server.cli("tokens").stdout
-    assert re.search(r"old +│ tenant +│ x +│ y +│ 20\d\d-", listed)
+    assert re.search(r"old +│ tenant +│ x +│ y +│ all of its role +│ 20\d\d-", listed)
     assert "(expired)" in listed
-    assert re.search(r"admin +│ admin +│ +│ +│ never", listed)
+    assert re.search(r"admin +│ admin +│ +│ +│ all of its role +│ first start +│ never", listed)
     refused = server.cli("tokens", "make", "all", "--role", "viewer", "--tenant", "x")
     assert refused.returncode == 1
     assert "tenant: not allowed for role viewer" in refused.stderr

@@ -153,7 +153,6 @@ def test_allocate_of_no_jobs_is_an_empty_allocation(tmp_path: Path, policy: str)
         (("simulate", "--window", "9"), 2, "--window"),
         (("simulate", "--mechanism", "nothing"), 2, "choose one of"),
         (("simulate", "--round", "0"), 2, "--round"),
-        (("simulate", "--cluster", "tpu=4"), 1, "tpu"),
         (("allocate", "--instance", "nowhere.json"), 1, "nowhere.json"),
         (("replay", "nowhere.jsonl"), 1, "nowhere.jsonl"),
         (("simulate", "--log", "nowhere/events.jsonl"), 1, "cannot be written"),

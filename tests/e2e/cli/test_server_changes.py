@@ -87,7 +87,7 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     assert used() == {"v100", "k80"}
     assert [one["id"] for one in json_output(own_server, "nodes")] == ["v100-0", "k80-0"]
     assert own_server.cli("nodes", "drain", "k80-0").returncode == 0
-    assert own_server.cli("nodes", "remove", "k80-0").returncode == 0
+    assert own_server.cli("nodes", "remove", "k80-0", "--yes").returncode == 0
     assert own_server.cli("nodes", "return", "k80-0").returncode != 0
     own_server.kill()
     own_server.start()

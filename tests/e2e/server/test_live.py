@@ -143,7 +143,7 @@ def test_an_invalid_submission_is_refused_with_the_name_of_the_field(server: Liv
         ({"workload": "big", "steps": 0}, "steps"),
         ({"workload": "big", "progress_pattern": "("}, "progress_pattern"),
     ):
-        status, _, text = server.client.raw("POST", "/v1/jobs", {"command": ["x"], **settings})
+        status, _, text = server.client.raw("POST", "/v1/jobs", {"command": ["true"], **settings})
         assert status == 422, text
         assert json.loads(text)["error"]["field"] == field
     assert server.client.get("/v1/jobs") == []

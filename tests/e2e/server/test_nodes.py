@@ -42,11 +42,12 @@ def test_a_node_with_running_jobs_can_be_removed_only_after_a_drain(server: Live
     while server.client.job(job)["state"] != "running":
         assert time.monotonic() < until
         time.sleep(0.1)
-    refused = server.cli("nodes", "remove", fast)
+    refused = server.cli("nodes", "remove", fast, "--yes")
     assert refused.returncode == 1
     assert "drain it first" in refused.stderr
     assert server.cli("nodes", "drain", fast).stdout == f"{fast}: drained\n"
-    removed = server.cli("nodes", "remove", fast)
+    assert "expected --yes" in server.cli("nodes", "remove", fast).stderr
+    removed = server.cli("nodes", "remove", fast, "--yes")
     assert removed.returncode == 0
     assert f"1 job can run on no other node; add such devices or cancel: {job}" in removed.stderr
     assert node_states(server) == {slow: "up"}
@@ -58,6 +59,42 @@ def test_a_node_with_running_jobs_can_be_removed_only_after_a_drain(server: Live
     assert refused.returncode == 1
     done = server.client.submit(["true"], workload="small")["id"]
     assert server.client.wait(done, timeout_s=30)["state"] == "finished"
+    assert server.cli("nodes", "restore", fast).stdout == f"{fast}: up\n"
+    assert "is not removed" in server.cli("nodes", "restore", fast).stderr
+    until = time.monotonic() + 30
+    while server.client.job(job)["state"] != "running":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_restart_with_other_devices_loses_and_adds_devices(server: LiveServer) -> None:
+    job = server.client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
+    until = time.monotonic() + 30
+    while server.client.job(job)["state"] != "running":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    server.stop()
+    server.devices = "k80=3"
+    server.start()
+    while server.client.job(job)["state"] != "queued":
+        assert time.monotonic() < until, server.client.job(job)
+        time.sleep(0.1)
+    assert node_states(server) == {"v100-0": "down", "k80-0": "up", "k80-0+1": "up"}
+    gang = server.client.submit(["true"], workload="big", gang=2, accelerators=["k80"])["id"]
+    assert server.client.wait(gang, timeout_s=30)["state"] == "finished"
+    server.stop()
+    server.devices = "v100=2,k80=2"
+    server.start()
+    while server.client.job(job)["state"] != "running":
+        assert time.monotonic() < until, server.client.job(job)
+        time.sleep(0.1)
+    rows = {node["id"]: node for node in server.client.get("/v1/nodes")}
+    assert {name: row["taken"] for name, row in rows.items()} == {
+        "v100-0": 0,
+        "k80-0": 0,
+        "k80-0+1": 1,
+        "v100-0+1": 0,
+    }
 
 
 def test_directories_of_ended_leases_are_removed_and_those_of_live_keepers_stay(

@@ -6,8 +6,10 @@ from tests.e2e.slurm.prediction import nodes_drained
 from tests.e2e.slurm.server import SlurmServer
 from tests.e2e.support.trained_line import check_result
 
+from fairlead.submitted_job import SubmittedJob
 
-def run_ten(server: SlurmServer, longer: float = 1.0) -> list[dict[str, Any]]:
+
+def run_ten(server: SlurmServer, longer: float = 1.0) -> list[SubmittedJob]:
     """Run the jobs, ``longer`` times as long as usual; return the finished jobs.
 
     All are submitted before the first plan. Check that all ranks made exactly their steps.

@@ -78,7 +78,7 @@ class ClusterServer:
         engine = engine or self.engine
         command = [sys.executable, "-m", "fairlead", "serve", "--data", str(self.data)]
         command += ["--host", self.host, "--port", str(self.port), *self.tls]
-        command += ["--round", str(round_s), "--policy", policy]
+        command += ["--round", str(round_s), "--policy", policy, "--create-tenants"]
         command += ["--speeds", str(self.speeds), "--engine", engine, "--log-format", "json"]
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)

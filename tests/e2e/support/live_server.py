@@ -53,6 +53,7 @@ class LiveServer:
             self.port = probe.getsockname()[1]
         self.process: subprocess.Popen[bytes] | None = None
         self.extra: tuple[str, ...] = ()
+        self.creates_tenants = True
         self._client: Client | None = None
         self.lease = -1
         """lease whose token a test has"""
@@ -69,6 +70,7 @@ class LiveServer:
         command = [sys.executable, "-m", "fairlead", "serve", "--data", str(self.data)]
         command += ["--port", str(self.port), "--round", str(self.round_s)]
         command += ["--emulate", self.devices, "--speeds", str(self.root / "speeds.csv")]
+        command += ["--create-tenants"] if self.creates_tenants else []
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen([*command, *self.extra], stdout=log, stderr=log)
 

@@ -159,9 +159,13 @@ class ServerChecks:
 
     def log_is_short(self, store: Any, events_per_state: int) -> None:
         """Require that saved states replace events, so that no restart replays many."""
-        state, kept = store.load_state(), list(store.load_events(0))
-        included = bool(state and kept) and kept[0].seq <= state[0]
-        self._require(not included, "the log keeps events that a saved state includes")
+        state = store.load_state()
+        included = 0 if state is None else state[0]
+        # Reading raises an error if the log begins with any other event than the next one.
+        kept = list(store.load_events(included))
+        self._require(
+            not kept or kept[0].seq == included + 1, "the log does not begin after the saved state"
+        )
         limit = events_per_state + _MAX_BATCH
         self._require(len(kept) < limit, f"{len(kept)} events, a state is due every {limit}")
 

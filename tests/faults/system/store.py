@@ -76,6 +76,10 @@ class MemoryStore:
         documents = self._data.documents.items()
         return {id_: body for (of, id_), body in documents if of == kind}
 
+    def document(self, kind: str, id_: str) -> str | None:
+        """Return one document; None if there is none."""
+        return self._data.documents.get((kind, id_))
+
     def audit_trail(self, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return the newest lines of the audit trail first."""
         lines = [

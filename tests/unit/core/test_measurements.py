@@ -13,9 +13,17 @@ from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan, Launch
 from fairlead.model.errors import ProtocolError
-from fairlead.model.events import Event, JobSubmitted, Measured, PlanDue, PlanReady
+from fairlead.model.events import (
+    Event,
+    JobSubmitted,
+    Measured,
+    PlanDue,
+    PlanReady,
+    SpeedMeasured,
+)
 from fairlead.model.job import Job
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.key import scoped_workload
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.testing.mechanisms.scenarios import mixed_gangs
@@ -92,6 +100,44 @@ def test_measurements_survive_replay_and_a_saved_state() -> None:
     measured = loaded.snapshot(50.0, 60.0).measured
     assert measured is not None
     assert measured.steps_per_s[0] == 3.0
+
+
+def test_measured_speed_counts_in_its_scope_and_survives_replay_and_a_saved_state() -> None:
+    world = World(Srtf())
+    job = Job(id="foreign", workload="w", total_steps=9.0, tenant="other")
+    world.send(JobSubmitted(2.0, job))
+    changes = world.scheduler.changes
+    scoped = scoped_workload("default", "w", "")
+    world.send(SpeedMeasured(10.0, scoped, 1, "v100", 7.0))
+    assert world.scheduler.changes == changes + 1
+    assert world.snapshot().speed[:, 0].tolist() == [7.0, 7.0, 7.0, 1.0]
+    fresh = Scheduler(Cluster.of({"v100": 2}), SPEEDS, Srtf())
+    assert state_bytes(replay(fresh, world.log)) == state_bytes(world.scheduler)
+    loaded = Scheduler(Cluster.of({"v100": 2}), SPEEDS, Srtf())
+    load_state(loaded, save_state(world.scheduler))
+    assert state_bytes(loaded) == state_bytes(world.scheduler)
+    assert loaded.snapshot(50.0, 60.0).speed[:, 0].tolist() == [7.0, 7.0, 7.0, 1.0]
+    other = SpeedTable({SpeedKey("w", 1, "v100"): 3.0})
+    loaded.reconfigure(other, Srtf(), 0.0)
+    assert loaded.snapshot(50.0, 60.0).speed[:, 0].tolist() == [7.0, 7.0, 7.0, 3.0]
+
+
+def test_jobs_without_a_workload_have_own_profiles_after_a_restart_too() -> None:
+    table = SpeedTable({}, assumed=1.0)
+    scheduler = Scheduler(Cluster.of({"v100": 2}), table, Srtf())
+    events: list[Event] = [
+        *(JobSubmitted(0.0, Job(id=f"j{i}", workload="", total_steps=9.0)) for i in range(3)),
+        SpeedMeasured(1.0, scoped_workload("default", "", "j0"), 1, "v100", 5.0),
+        JobSubmitted(2.0, Job(id="j3", workload="", total_steps=9.0)),
+    ]
+    for event in events:
+        scheduler.handle(event)
+    loaded = Scheduler(Cluster.of({"v100": 2}), table, Srtf())
+    load_state(loaded, save_state(scheduler))
+    for each in (scheduler, loaded):
+        each.handle(JobSubmitted(3.0, Job(id="j4", workload="", total_steps=9.0)))
+        assert each.snapshot(9.0, 9.0).speed[:, 0].tolist() == [5.0, 1.0, 1.0, 1.0, 1.0]
+    assert state_bytes(loaded) == state_bytes(scheduler)
 
 
 @pytest.mark.parametrize(("mechanism", "reported"), [(Srtf(), False), (Reads(), True)])

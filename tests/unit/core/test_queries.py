@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from fairlead.core import Scheduler
+from fairlead.core import Scheduler, encode_event
+from fairlead.core.event_log import decode_event
 from fairlead.core.queries import JobState, Queries
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
+from fairlead.model.commands import Command, Preempt
+from fairlead.model.errors import ProtocolError
 from fairlead.model.job import Job
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
@@ -83,6 +86,34 @@ def test_nodes_show_busy_and_taken_devices_but_not_removed_nodes(
     assert queries.device_counts() == {"v100": (1, 2), "k80": (2, 1)}
     assert queries.has_leases_on("k80-0")
     assert not queries.has_leases_on("k80-1")
+
+
+def test_leases_on_missing_devices_are_preempted_and_on_taken_ones_continue(
+    scheduler: Scheduler[None],
+) -> None:
+    def preempted(event: ev.DevicesTaken) -> list[Command]:
+        return [c for c in scheduler.handle(event) if isinstance(c, Preempt)]
+
+    assert preempted(ev.DevicesTaken(1.0, "v100-0", (0,))) == []
+    gone = ev.DevicesTaken(2.0, "v100-0", (0,), gone=True)
+    assert decode_event(encode_event(gone), type(None)) == gone
+    assert len(preempted(gone)) == 1
+    assert '"gone"' not in encode_event(ev.DevicesTaken(1.0, "v100-0", (0,)))
+
+
+def test_restored_node_counts_again_and_returns(scheduler: Scheduler[None]) -> None:
+    queries = Queries(scheduler)
+    scheduler.handle(ev.NodeRemoved(1.0, "v100-1"))
+    with pytest.raises(ProtocolError, match="restore"):
+        scheduler.handle(ev.NodeReturned(1.0, "v100-1"))
+    scheduler.handle(ev.NodeRestored(2.0, "v100-1"))
+    shown = {status.node.id: status.up for status in queries.node_statuses()}
+    assert not shown["v100-1"]
+    assert queries.device_counts()["v100"][0] == 2
+    scheduler.handle(ev.NodeReturned(3.0, "v100-1"))
+    assert {status.node.id: status.up for status in queries.node_statuses()}["v100-1"]
+    with pytest.raises(ProtocolError, match="not removed"):
+        scheduler.handle(ev.NodeRestored(4.0, "v100-1"))
 
 
 def test_tenants_show_their_devices_and_usage(scheduler: Scheduler[None]) -> None:

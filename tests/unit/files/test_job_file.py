@@ -129,6 +129,22 @@ def test_a_sweep_fills_in_its_variables_and_leaves_other_braces() -> None:
     assert jobs[1].environment == {"LR": "0.01", "FAIRLEAD_ARRAY_INDEX": "1"}
 
 
+@pytest.mark.parametrize("word", ["--lr={lr}", "{lr}", "out-{lr}.txt"])
+def test_placeholder_without_a_value_is_refused(word: str) -> None:
+    with pytest.raises(InputError, match=r"array: \{lr\} has no value: expected --array lr=VALUE"):
+        expand(NewJob(command=("train", word)), {})
+    with pytest.raises(InputError, match=r"\{lr\} has no value"):
+        expand(NewJob(command=("train", word, "{seed}")), {"seed": ("1", "2")})
+    assert len(expand(NewJob(command=("train", word)), {"lr": ("1", "2")})) == 2
+
+
+@pytest.mark.parametrize(
+    "word", ["{ print }", "print(f'{x}')", "${HOME}", '{"a":1}', "{a,b}", "{}"]
+)
+def test_other_braces_are_no_placeholders(word: str) -> None:
+    assert expand(NewJob(command=("sh", "-c", word)), {})[0].command[2] == word
+
+
 def test_a_sweep_over_an_unused_variable_is_refused() -> None:
     job = NewJob(command=("train",))
     with pytest.raises(InputError, match=r"array: \{lr\} is not used"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead.insight.audit.audit import Audit, audit
+from fairlead.insight.audit.summary import assumptions, details
 from fairlead.insight.audit.thresholds import Limit
 from fairlead.insight.audit.witnesses import witness
 from fairlead.model.allocation import Allocation
@@ -248,6 +249,18 @@ def test_audit_by_tenants_sums_the_values_of_their_jobs() -> None:
 def test_audit_by_jobs_rejects_policies_that_allocate_to_tenants() -> None:
     with pytest.raises(UsageError, match="tenants"):
         measure("oef", market(PAPER), by="jobs")
+
+
+def test_audit_names_the_assumed_speeds_that_it_rests_on() -> None:
+    measured = measure("max-min", market([[2.0, 1.0], [3.0, 1.0]]), solves=0)
+    assert assumptions(measured) == ""
+    assert not any("assumed" in value for _, value, _ in details(measured))
+    rests = replace(measured, believed_speeds=4, assumed_speeds=("new on k80", "job j7 on k80"))
+    assert "2 of 4 speeds are assumed, not measured: new on k80, job j7 on k80" in assumptions(
+        rests
+    )
+    assert all(value.endswith("if assumed speeds are true") for _, value, _ in details(rests))
+    assert rests.as_dict()["assumed_speeds"] == ["new on k80", "job j7 on k80"]
 
 
 def test_audit_rejects_a_snapshot_without_jobs() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.unit.insight.test_audit import PAPER, market
 
-from fairlead.insight.explain.explain import Explanation, explain, find
+from fairlead.insight.explain.explain import Explanation, JobSpeed, explain, find
 from fairlead.insight.explain.shadow_prices import Prices
 from fairlead.insight.explain.text import paragraphs
 from fairlead.model.cluster import Cluster
@@ -42,6 +42,23 @@ def test_job_alone_on_its_fastest_accelerator_is_bound_by_time() -> None:
     assert any("all prices are 0" in text for text in paragraphs(explanation))
     explanation = explained("fifo", jobs({"speeds": {"v100": 4, "k80": 1}}, v100=1, k80=1), "j1")
     assert any("fifo has no prices" in text for text in paragraphs(explanation))
+
+
+def test_assumed_speeds_are_not_stated_as_facts() -> None:
+    snap = jobs({"speeds": {"v100": 4, "k80": 1}}, v100=1, k80=1)
+    measured, assumed = JobSpeed(4.0, "measured"), JobSpeed(4.0, "assumed")
+    slow = JobSpeed(1.0, "assumed")
+    known = explained("max-min", snap, "j1", believed={"v100": measured, "k80": slow})
+    assert "job j1 makes 4 steps/s" in paragraphs(known)[0]
+    assert "4 steps/s on v100 (measured) and 1 step" in paragraphs(known)[1]
+    assert "on k80 (assumed, not measured yet)" in paragraphs(known)[1]
+    guessed = explained("max-min", snap, "j1", believed={"v100": assumed, "k80": slow})
+    assert "job j1 is assumed to make 4 steps/s" in paragraphs(guessed)[0]
+    assert guessed.as_dict()["believed_speeds"]["v100"] == {
+        "steps_per_s": 4.0,
+        "source": "assumed",
+    }
+    assert not explained("max-min", snap, "j1").believed  # an instance's speeds are given
 
 
 def test_tenant_without_own_jobs_is_rejected_with_its_descendants() -> None:

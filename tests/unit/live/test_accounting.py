@@ -74,3 +74,38 @@ def test_reading_counts_adds_no_entry() -> None:
     counters = JobCounters(Site().queries)
     assert counters.of("a").leases == 0
     assert counters.tally == {}  # another thread may be saving it
+
+
+def test_finished_lease_counts_in_usage_queue_wait_and_ended_jobs() -> None:
+    site = Site()
+    site.end("finished")
+    counters = site.counters
+    assert counters.of("a").device_s == 9.0
+    assert counters.usage.totals == {("default", "v100"): 9.0}
+    assert counters.totals.ended == {"finished": 1}
+    assert (sum(counters.totals.waits), counters.totals.waits_s) == (1, 0.0)
+    ((job_id, record),) = counters.ended_leases
+    assert (job_id, record.ending, record.steps, record.accelerators) == (
+        *("a", "finished", 5.0),
+        {"v100": 1},
+    )
+
+
+def test_open_lease_counts_until_now() -> None:
+    site = Site()
+    assert site.counters.usage_until(4.0).totals == {("default", "v100"): 4.0}
+    assert site.counters.device_s_until("a", site.lease, 4.0) == 4.0
+    assert site.counters.usage.totals == {}
+
+
+def test_state_of_an_earlier_version_loads_with_the_devices_of_open_leases() -> None:
+    site = Site()
+    saved = json.loads(json.dumps(site.counters.saved()))
+    for name in ("places", "usage", "totals"):
+        del saved[name]
+    for counts in saved["tally"].values():
+        del counts["device_s"]
+    again = JobCounters(site.queries)
+    again.restore(saved)
+    assert again.usage_until(4.0).totals == {("default", "v100"): 4.0}
+    assert again.totals.ended == {}

@@ -93,6 +93,18 @@ def test_removed_node_never_returns(site: Site) -> None:
     assert site.nodes.permanent_devices.tolist() == [2]
 
 
+def test_restored_node_returns_once_the_engine_has_it(site: Site) -> None:
+    site.start(A)
+    site.start(A, B)
+    site.nodes.mark_removed("b")
+    site.start(A)
+    assert NodeReconciler(site.store, Cluster((A,))).missing == {"b"}
+    site.nodes.mark_restored("b")
+    assert site.start(A) == []
+    assert site.start(A, B) == [NodeReturned(0.0, "b")]
+    assert site.nodes.permanent_devices.tolist() == [4]
+
+
 def test_node_with_changed_devices_is_not_used(site: Site) -> None:
     site.start(A)
     site.start(A, B)

@@ -83,7 +83,7 @@ def test_job_whose_devices_were_removed_stays_queued_under_any_policy(
 def test_speeds_under_which_a_stranded_job_could_never_run_are_rejected(
     tmp_path: Path,
 ) -> None:
-    too_few = SpeedTable({SpeedKey("m", 1, "k80"): 1.0})
+    too_few = SpeedTable({SpeedKey("m", 1, "k80"): 1.0, SpeedKey("m", 1, "v100"): 0.0})
 
     async def scene() -> None:
         async with scripted_live(tmp_path) as site:

@@ -190,9 +190,12 @@ def test_invalid_settings_are_rejected(field: str, value: object) -> None:
     assert caught.value.field == field
 
 
-def test_cluster_without_common_accelerators_is_rejected() -> None:
+def test_cluster_on_which_no_workload_runs_is_rejected() -> None:
+    assert made(Recipe(), cluster="h100=8")  # unknown speeds are not 0
+    text = "workload,gang,accelerator,steps_per_s\nm,1,v100,1\nm,1,k80,0\n"
+    speeds = parse_speeds(SourceText("speeds.csv", text))
     with pytest.raises(InputError, match="share accelerators"):
-        made(Recipe(), cluster="h100=8")
+        made(Recipe(), cluster="k80=8", speeds=speeds)
 
 
 @pytest.mark.parametrize("kind", GENERATOR_KINDS)

@@ -233,7 +233,9 @@ def _values(changes: dict[str, Any]) -> str:
 
 
 def _moment(at: float | None, missing: str) -> str:
-    return missing if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    from fairlead.cli.shared.output import local_time
+
+    return missing if at is None else local_time(at)
 
 
 def _expiry(at: float | None) -> str:

@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fairlead.cli.shared.confirmation import confirm
 from fairlead.cli.shared.options import Json
 
-nodes = typer.Typer(help="List nodes; cordon, drain, return and remove them.")
+nodes = typer.Typer(help="List nodes; cordon, drain, return, remove and restore them.")
 
 _MAX_NAMED = 10
 """maximum number of stranded jobs that are listed when a node is removed"""
@@ -14,7 +15,7 @@ _MAX_NAMED = 10
 
 @nodes.callback(invoke_without_command=True)
 def list_nodes(context: typer.Context, as_json: Json = False) -> None:
-    """List nodes; cordon, drain, return and remove them.
+    """List nodes; cordon, drain, return, remove and restore them.
 
     Without a subcommand, list the nodes and their busy devices.
 
@@ -75,14 +76,17 @@ def return_node(
 
 @nodes.command("remove")
 def remove_node(
-    node: Annotated[str, typer.Argument(help="Node id.")], as_json: Json = False
+    node: Annotated[str, typer.Argument(help="Node id.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Remove a node permanently; drain it first if jobs run there.
+    """Remove a node; drain it first if jobs run there.
 
     New jobs that need it are rejected. Queued jobs that can run nowhere else are listed; they
-    wait. A removed node can come back only under another name.
+    wait. `fairlead nodes restore` undoes the removal.
 
-    Example:  fairlead nodes remove v100-0
+    Example:  fairlead nodes remove v100-0 --yes
     """
     from urllib.parse import quote
 
@@ -90,6 +94,7 @@ def remove_node(
     from fairlead.cli.shared.output import pluralise
     from fairlead.client import Client
 
+    confirm(f"remove node {node}?", yes=yes)
     answer = Client.from_environment().ask("DELETE", f"/v1/nodes/{quote(node, safe='')}")
     if as_json:
         print_json(answer)
@@ -101,6 +106,17 @@ def remove_node(
             f" cancel: {named}",
             err=True,
         )
+
+
+@nodes.command("restore")
+def restore_node(
+    node: Annotated[str, typer.Argument(help="Node id.")], as_json: Json = False
+) -> None:
+    """Undo the removal of a node: use it again as soon as the engine has it.
+
+    Example:  fairlead nodes restore v100-0
+    """
+    _change_node(node, "restore", as_json)
 
 
 def _change_node(node: str, action: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``fairlead jobs``, ``job``, ``logs``, ``cancel``, ``suspend``, ``resume``, ``priority``."""
+"""``fairlead jobs``, ``job`` and ``logs``."""
 
 import time
 from typing import Annotated, Any
@@ -26,23 +26,38 @@ def jobs(
     multijob: Annotated[
         str | None, typer.Option(help="Only jobs of this hyperparameter search.")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
     last: Annotated[
         int | None,
         typer.Option(help="Maximum number of jobs, newest first; at most 10,000.", min=1),
     ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRIC", help="Sort by the last value of a reported metric, lowest first."
+        ),
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="With --sort: highest first.")
+    ] = False,
     watch: Annotated[
         bool,
         typer.Option("--watch", "-w", help="Update the list as jobs change, until Ctrl-C."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs, oldest first, up to the newest 10,000.
+    """List the jobs that have not ended, oldest first, up to the newest 10,000.
+
+    Jobs that have ended are listed with --all, and where --state, --name, --multijob or --sort
+    selects them.
 
     With --watch the list follows the server's events; if stdout is not a terminal, each changed
     list is printed below the last one. With --watch --json the events themselves are written,
     one JSON document per line.
 
     Example:  fairlead jobs --state running --watch
+
+    Example:  fairlead jobs --name 'sweep-*' --sort loss
     """
     from fairlead.cli.client import watch as view
     from fairlead.cli.shared.json_output import print_json
@@ -51,21 +66,36 @@ def jobs(
 
     server = Client.from_environment()
     filters = {"state": state, "tenant": tenant, "name": name, "multijob": multijob}
+    unended = not every and (state, name, multijob, sort) == (None, None, None, None)
 
     def listed() -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = server.get(
-            "/v1/jobs", **filters, limit=min(last or _MAX_JOBS, _MAX_JOBS), newest=True
+            "/v1/jobs",
+            **filters,
+            unended=unended,
+            limit=min(last or _MAX_JOBS, _MAX_JOBS),
+            newest=True,
         )
-        return answer
+        return answer if sort is None else _ranked(answer, sort, reverse=reverse)
 
     if watch and as_json:
         view.write_events(server)
     elif watch:
-        view.follow(server, listed)
+        view.follow(server, listed, metric=sort)
     elif as_json:
         print_json(listed())
     else:
-        results.print(view.jobs_table(listed()))
+        results.print(view.jobs_table(listed(), metric=sort))
+
+
+def _ranked(
+    jobs: list[dict[str, Any]], metric: str, *, reverse: bool = False
+) -> list[dict[str, Any]]:
+    """Return jobs by the last value of a metric; those without one come last."""
+    with_value = [job for job in jobs if job["metrics"].get(metric) is not None]
+    without = [job for job in jobs if job["metrics"].get(metric) is None]
+    with_value.sort(key=lambda job: job["metrics"][metric], reverse=reverse)
+    return with_value + without
 
 
 def job(
@@ -74,15 +104,15 @@ def job(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one job.
+    """Show one job: its state, last metrics, last leases and exit.
 
     With --wait the exit status is 0 if the job finished; on a terminal a bar shows its steps.
 
     Example:  fairlead job j1 --wait
     """
     from fairlead.cli.client import watch as view
+    from fairlead.cli.client.job_page import print_job
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import table
     from fairlead.client import Client
 
     server = Client.from_environment()
@@ -90,8 +120,7 @@ def job(
     if as_json:
         print_json(answer)
     else:
-        rows = [[key, _format_field(key, value)] for key, value in answer.items()]
-        table(f"job {job_id}", ["", "value"], rows, figures=False)
+        print_job(server, answer)
     if wait and answer["state"] != "finished":
         raise typer.Exit(1)
 
@@ -110,97 +139,19 @@ def logs(
     """
     import sys
 
-    from fairlead.client import TERMINAL_STATES, Client, job_path
+    from fairlead.client import Client
 
     server, after = Client.from_environment(), 0
     while True:
-        job = server.get(job_path(job_id))
-        state = job["state"]
-        query = f"?rank={rank}&after={after}"
-        headers, text = server.text("GET", job_path(job_id, "logs") + query)
+        job = server.job(job_id)
+        text, after = server.read_logs(job_id, rank=rank, after=after)
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
-        after = int(headers.get("fairlead-next", after))
         if text:
             continue
-        if not follow or state in TERMINAL_STATES:
+        if not follow or job.has_ended:
             if not after:
                 gang = "alone" if job["gang"] == 1 else f"in a gang of {job['gang']}"
                 typer.echo(f"no output from rank {rank} (the job runs {gang})", err=True)
             return
         time.sleep(0.5)
-
-
-def cancel(
-    job_id: JobId,
-    *,
-    force: Annotated[
-        bool, typer.Option("--force", help="Kill its processes at once, without their grace.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Cancel a job; its checkpoints stay in DATA/jobs.
-
-    Example:  fairlead cancel j1
-    """
-    _post_action(job_id, "cancel?force=true" if force else "cancel", as_json)
-
-
-def suspend(job_id: JobId, as_json: Json = False) -> None:
-    """Suspend a job: it checkpoints, releases its devices and waits for `fairlead resume`.
-
-    Example:  fairlead suspend j1
-    """
-    _post_action(job_id, "suspend", as_json)
-
-
-def resume(job_id: JobId, as_json: Json = False) -> None:
-    """Resume a suspended job from its last checkpoint.
-
-    Example:  fairlead resume j1
-    """
-    _post_action(job_id, "resume", as_json)
-
-
-def priority(
-    job_id: JobId,
-    number: Annotated[int, typer.Argument(metavar="N", help="Priority; higher is served first.")],
-    as_json: Json = False,
-) -> None:
-    """Set a job's priority.
-
-    Tenants' priorities take precedence. The change takes effect in the next round.
-
-    Example:  fairlead priority j7 10
-    """
-    from fairlead.cli.shared.json_output import print_json
-    from fairlead.client import Client, job_path
-
-    answer = Client.from_environment().ask("PATCH", job_path(job_id), {"priority": number})
-    if as_json:
-        print_json(answer)
-    else:
-        typer.echo(f"{job_id}: priority {answer['priority']}")
-
-
-def _post_action(job_id: str, action: str, as_json: bool) -> None:
-    from fairlead.cli.shared.json_output import print_json
-    from fairlead.client import Client, job_path
-
-    answer = Client.from_environment().post(job_path(job_id, action))
-    if as_json:
-        print_json(answer)
-    else:
-        typer.echo(f"{job_id}: {answer['state']}")
-
-
-def _format_field(key: str, value: object) -> str:
-    if isinstance(value, float) and key.endswith("_at"):
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
-    if isinstance(value, dict):
-        return " ".join(f"{name}={entry}" for name, entry in value.items())
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "" if value is None else str(value)

@@ -1,7 +1,6 @@
 """``fairlead secret``: values that jobs get as environment variables."""
 
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -111,4 +110,6 @@ def _read_value(file: Path | None) -> str:
 
 
 def _moment(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    from fairlead.cli.shared.output import local_time
+
+    return local_time(at)

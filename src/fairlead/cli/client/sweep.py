@@ -1,6 +1,7 @@
 """Sweeps: many jobs from one job and the values of its variables."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -9,6 +10,9 @@ from fairlead.files.job_file import MAX_JOBS
 from fairlead.model.errors import InputError
 from fairlead.model.submission.new_job import NewJob
 
+_PLACEHOLDER = re.compile(r"(?<![{$])\{([A-Za-z_]\w*)\}")
+_SCRIPT = re.compile(r"[\s'\"();$]")
+
 
 def expand(job: NewJob, array: Mapping[str, Sequence[str]]) -> list[NewJob]:
     """Return a job for every combination of the array's values.
@@ -16,6 +20,7 @@ def expand(job: NewJob, array: Mapping[str, Sequence[str]]) -> list[NewJob]:
     ``{lr}`` in the command, name and environment becomes the value of ``lr``, ``{index}`` the
     job's place in the sweep, which its processes also find in FAIRLEAD_ARRAY_INDEX.
     """
+    _require_values(job, {"index", *array} if array else set())
     if not array:
         return [job]
     count = prod(len(listed) for listed in array.values())
@@ -34,6 +39,23 @@ def expand(job: NewJob, array: Mapping[str, Sequence[str]]) -> list[NewJob]:
     for i, values in enumerate(product(*array.values())):
         jobs.append(_filled(job, {"index": str(i), **dict(zip(array, values, strict=True))}))
     return jobs
+
+
+def _require_values(job: NewJob, known: Collection[str]) -> None:
+    """Raise InputError for a placeholder such as ``{lr}`` that has no value.
+
+    Braces in a word with spaces, quotes or parentheses belong to a script, as in ``sh -c``.
+    """
+    for word in (*job.command, job.name, *job.environment.values()):
+        if _SCRIPT.search(word):
+            continue
+        for label in _PLACEHOLDER.findall(word):
+            if label not in known:
+                raise InputError(
+                    f"{{{label}}} has no value",
+                    fix=f"expected --array {label}=VALUE,… or no such braces in {word!r}",
+                    field="array",
+                )
 
 
 def _uses_variable(job: NewJob, label: str) -> bool:

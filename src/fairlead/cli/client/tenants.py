@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.cli.shared.confirmation import confirm
 from fairlead.cli.shared.options import Json
 
 if TYPE_CHECKING:
     from fairlead.client import Client
 
-tenants = typer.Typer(help="List tenants; set weights, parents, quotas and caps.")
+tenants = typer.Typer(help="List tenants; set weights, parents, quotas and caps; remove them.")
 
 _QUOTA = "ACCELERATOR=DEVICES, or =none to lift it; repeatable."
 _CAP = "; 'none' to lift it. Admins may exceed it."
@@ -17,7 +18,7 @@ _CAP = "; 'none' to lift it. Admins may exceed it."
 
 @tenants.callback(invoke_without_command=True)
 def list_tenants(context: typer.Context, as_json: Json = False) -> None:
-    """List tenants; set weights, parents, quotas and caps.
+    """List tenants; set weights, parents, quotas and caps; remove them.
 
     Without a subcommand, list the tenants.
 
@@ -109,6 +110,27 @@ def set_tenant(
         print_json(answer)
     if weight is not None and (hint := _weights_note(server)):
         typer.echo(hint, err=True)
+
+
+@tenants.command("remove")
+def remove_tenant(
+    tenant: Annotated[str, typer.Argument(help="Tenant id.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a tenant and its settings; refused while it has jobs that have not ended.
+
+    Its tokens stay valid, and a job submitted with one of them adds the tenant again: see
+    `fairlead tokens revoke`.
+
+    Example:  fairlead tenants remove vision --yes
+    """
+    from urllib.parse import quote
+
+    from fairlead.client import Client
+
+    confirm(f"remove tenant {tenant}?", yes=yes)
+    Client.from_environment().ask("DELETE", f"/v1/tenants/{quote(tenant, safe='')}")
 
 
 def shares(as_json: Json = False) -> None:

@@ -28,10 +28,11 @@ _SETTLE_S = 0.2
 Jobs = Sequence[dict[str, Any]]
 
 
-def jobs_table(jobs: Jobs) -> Table:
-    """Return jobs as a table."""
+def jobs_table(jobs: Jobs, *, metric: str | None = None) -> Table:
+    """Return jobs as a table, with a column for a metric."""
     table = Table(title=pluralise(len(jobs), "job"), title_justify="left")
-    for head in ("id", "name", "tenant", "state", "on", "steps", "preemptions"):
+    sorted_by = () if metric is None else (printable(metric),)
+    for head in ("id", "name", "tenant", "state", "on", "steps", "preemptions", *sorted_by):
         table.add_column(head)
     for job in jobs:
         table.add_row(
@@ -42,8 +43,13 @@ def jobs_table(jobs: Jobs) -> Table:
             _held_devices(job),
             _progress(job),
             str(job["preemptions"]),
+            *(() if metric is None else (_format_metric(job["metrics"].get(metric)),)),
         )
     return table
+
+
+def _format_metric(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
 
 
 def _held_devices(job: dict[str, Any]) -> str:
@@ -52,7 +58,7 @@ def _held_devices(job: dict[str, Any]) -> str:
     return f"{job['devices']} {accelerator}" if job["devices"] > 1 else accelerator
 
 
-def follow(server: Client, listed: Callable[[], Jobs]) -> None:
+def follow(server: Client, listed: Callable[[], Jobs], *, metric: str | None = None) -> None:
     """Show jobs until interrupted, updated after each of the server's events.
 
     If stdout is not a terminal, each table that differs from the last one is printed below it.
@@ -60,21 +66,25 @@ def follow(server: Client, listed: Callable[[], Jobs]) -> None:
     changed = threading.Event()
     threading.Thread(target=_listen, args=(server, changed), daemon=True).start()
     if not results.is_terminal:
-        _print_changes(listed, changed)
+        _print_changes(listed, changed, metric)
     max_rows = max(results.height - 6, 5)
     with Live(console=results, auto_refresh=False, screen=False) as shown:
         while True:
             jobs = listed()
-            table = jobs_table(jobs[-max_rows:])
+            # Sorted jobs begin with the best, others end with the newest.
+            part = jobs[-max_rows:] if metric is None else jobs[:max_rows]
+            table = jobs_table(part, metric=metric)
             table.title = pluralise(len(jobs), "job")
             shown.update(table, refresh=True)
             _await_change(changed)
 
 
-def _print_changes(listed: Callable[[], Jobs], changed: threading.Event) -> NoReturn:
+def _print_changes(
+    listed: Callable[[], Jobs], changed: threading.Event, metric: str | None
+) -> NoReturn:
     last: list[list[RenderableType]] | None = None
     while True:
-        table = jobs_table(listed())
+        table = jobs_table(listed(), metric=metric)
         cells = [list(column.cells) for column in table.columns]
         if cells != last:
             results.print(table)
@@ -120,7 +130,9 @@ def wait(server: Client, job_id: str) -> dict[str, Any]:
 
         def show(job: dict[str, Any]) -> None:
             on = f" on {_held_devices(job)}" if job["accelerator"] else ""
-            metrics = " ".join(f"{key} {value:.4g}" for key, value in job["metrics"].items())
+            metrics = " ".join(
+                f"{key} {value:.4g}" for key, value in job["metrics"].items() if value is not None
+            )
             bar.update(
                 task,
                 description=f"{job_id} {job['state']}{on}",

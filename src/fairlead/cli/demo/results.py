@@ -1,11 +1,12 @@
 """The demo's closing tables."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fairlead.client import Client
     from fairlead.demo.contention import ContentionMeter
     from fairlead.demo.scenario import DemoJob
+    from fairlead.submitted_job import SubmittedJob
 
 _MAX_ROUND_FRACTION = 0.8
 
@@ -26,7 +27,7 @@ def conclude(
 
 
 def _completion(
-    client: "Client", planned: "list[DemoJob]", jobs: list[dict[str, Any]], round_s: float
+    client: "Client", planned: "list[DemoJob]", jobs: "list[SubmittedJob]", round_s: float
 ) -> None:
     from fairlead.cli.shared.output import results, table
     from fairlead.demo.scenario import predicted
@@ -59,7 +60,7 @@ def _completion(
     results.print(message, highlight=False)
 
 
-def _counts(jobs: list[dict[str, Any]]) -> None:
+def _counts(jobs: "list[SubmittedJob]") -> None:
     from fairlead.cli.shared.output import table
 
     exact = sum(job["steps_done"] == job["total_steps"] for job in jobs)

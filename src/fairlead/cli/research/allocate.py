@@ -40,6 +40,7 @@ def allocate(
 def _show(policy: str, snap: Any, allocation: Any, document: dict[str, Any]) -> None:
     """Print the shares; if rows are not jobs, print the speeds in a table below."""
     from fairlead.cli.shared.output import results, table
+    from fairlead.model.speeds.text import speed_text
 
     columns, speeds = _columns(snap, allocation), document["speeds"]
     own = set(document["allocation"]) == set(speeds)
@@ -57,7 +58,7 @@ def _show(policy: str, snap: Any, allocation: Any, document: dict[str, Any]) -> 
         table("speeds", ["job", unit], [[job, f"{speed:.4g}"] for job, speed in speeds.items()])
     for late in allocation.late:
         results.print(
-            f"{late.job} will be late: needs {late.needed:.4g} steps/s, gets {late.given:.4g}"
+            f"{late.job} will be late: needs {speed_text(late.needed)}, gets {late.given:.4g}"
         )
     for trade in allocation.trades:
         results.print(

@@ -90,12 +90,15 @@ def audit(
     moment = {"--at": at, "--cluster": cluster, "--speeds": speeds, "--mechanism": mechanism,
               "--round": round_s}  # fmt: skip
     instances: Sequence[Path | SourceText] = instance or []
+    speeds_now: Sequence[Mapping[str, object]] = []
     if live:
-        policy, instances = _fetch_from_server(policy, instance, trace)
+        policy, instances, speeds_now = _fetch_from_server(policy, instance, trace)
     if not policy:
         raise UsageError("--policy: missing: expected a policy, see `fairlead policies`")
     audits = [
-        audited for spec in policy for audited in _audits(spec, instances, trace, moment, by, lies)
+        _with_assumptions(audited, speeds_now)
+        for spec in policy
+        for audited in _audits(spec, instances, trace, moment, by, lies)
     ]
     if report is not None:
         _write_report(report, audits)
@@ -107,8 +110,8 @@ def audit(
 
 def _fetch_from_server(
     policy: list[str] | None, instance: list[Path] | None, trace: str | None
-) -> "tuple[list[str], list[SourceText]]":
-    """Return the named policies, or the server's if there are none, and the server's jobs."""
+) -> "tuple[list[str], list[SourceText], list[dict[str, object]]]":
+    """Return the named policies, or the server's if there are none, its jobs and its speeds."""
     import json
 
     from fairlead.client import Client
@@ -118,7 +121,21 @@ def _fetch_from_server(
         raise UsageError("--live: excludes --instance and --trace")
     server = Client.from_environment()
     jobs = SourceText("the server now", json.dumps(server.get("/v1/instance")))
-    return policy or [server.get("/v1/about")["policy"]], [jobs]
+    return policy or [server.get("/v1/about")["policy"]], [jobs], server.get("/v1/speeds")
+
+
+def _with_assumptions(audited: "Audit", speeds: Sequence[Mapping[str, object]]) -> "Audit":
+    """Return the audit with the speeds that a server assumes."""
+    from dataclasses import replace
+
+    from fairlead.cli.client.speeds import workload_label
+
+    assumed = [s for s in speeds if s["source"] == "assumed"]
+    return replace(
+        audited,
+        believed_speeds=len(speeds),
+        assumed_speeds=tuple(f"{workload_label(s)} on {s['accelerator']}" for s in assumed),
+    )
 
 
 def _audits(
@@ -218,6 +235,7 @@ def _print_results(
     from fairlead.cli.shared.output import results, table
     from fairlead.insight.audit.summary import (
         HEADINGS,
+        assumptions,
         details,
         markdown_table,
         worst_rows,
@@ -237,3 +255,5 @@ def _print_results(
         rows = worst_rows(audits)
         several = len(audits) > len(policies)
         table("worst of all instances" if several else audits[0].where, HEADINGS, rows)
+    if not as_json and (note := assumptions(audits[0])):
+        results.print(note, highlight=False, markup=False, soft_wrap=True)

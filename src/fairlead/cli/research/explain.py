@@ -1,12 +1,18 @@
 """``fairlead explain``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairlead.cli.shared.options import Json
 from fairlead.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from fairlead.client import Client
+
+_MISSING = "missing"
+"""code of the server's error for an unknown job or tenant"""
 
 
 def explain(
@@ -32,7 +38,8 @@ def explain(
     Device prices show the bottleneck and the cost of the speed. For every change (another
     accelerator, a smaller gang, more weight, one more device) the allocation is solved again,
     so gains are exact as long as nothing else changes. Without --instance the server explains
-    one of its jobs: `fairlead explain j7`.
+    one of its jobs, `fairlead explain j7`, or the devices that one of its tenants holds,
+    `fairlead explain vision`.
 
     Example:  fairlead explain job-7 --instance instance.json --policy max-min
     """
@@ -57,18 +64,38 @@ def explain(
         results.print(paragraph, highlight=False, markup=False)
 
 
-def _explain_live(job_id: str, policy: str | None, *, tenant: bool, as_json: bool) -> None:
+def _explain_live(subject: str, policy: str | None, *, tenant: bool, as_json: bool) -> None:
     from fairlead.cli.shared.json_output import print_json
     from fairlead.cli.shared.output import results
-    from fairlead.client import Client, job_path
+    from fairlead.client import Client
 
-    if policy is not None or tenant:
+    if policy is not None:
         raise UsageError(
-            "--policy, --tenant: need --instance: the server explains jobs under its own policy"
+            "--policy: needs --instance: the server explains jobs under its own policy"
         )
-    answer = Client.from_environment().get(job_path(job_id, "explain"))
+    answer = _live_explanation(Client.from_environment(), subject, tenant=tenant)
     if as_json:
         print_json(answer)
         return
     for paragraph in answer["text"]:
         results.print(paragraph, highlight=False, markup=False)
+
+
+def _live_explanation(server: "Client", subject: str, *, tenant: bool) -> Any:
+    """Return the server's explanation of a job, or of a tenant if no job has this id."""
+    from urllib.parse import quote
+
+    from fairlead.client import ServerError, job_path
+
+    of_tenant = f"/v1/tenants/{quote(subject, safe='')}/explain"
+    if tenant:
+        return server.get(of_tenant)
+    try:
+        return server.get(job_path(subject, "explain"))
+    except ServerError as error:
+        if error.code != _MISSING:
+            raise
+    try:
+        return server.get(of_tenant)
+    except ServerError as error:
+        raise ServerError(f"no job or tenant {subject!r}", error.code) from None

@@ -24,6 +24,7 @@ def run_simulation(
     started = time.perf_counter()
     scenario = scenario_of(setup)
     _warn_if_endless(scenario)
+    _warn_if_assumed(scenario)
     with (
         _progress(scenario, show_progress) as on_progress,
         _event_log(log, setup, scenario) as note,
@@ -48,6 +49,21 @@ def _warn_if_endless(scenario: Scenario) -> None:
             f"--restore-cost: {scenario.restore_cost_s:g} s is not below the round of"
             f" {round_s:g} s: jobs that move every round make no progress, so the simulation may"
             " never end",
+            style="yellow",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _warn_if_assumed(scenario: Scenario) -> None:
+    """Print a warning if the results rest on speeds that the table lacks."""
+    lacking = scenario.speeds.lacking(scenario.whole_cluster.accelerators)
+    if lacking:
+        from fairlead.cli.shared.output import messages
+
+        messages.print(
+            f"--speeds: no speeds on {', '.join(lacking)}: assumed from those of the same"
+            " workloads on other accelerators; add rows to the table for exact results",
             style="yellow",
             highlight=False,
             soft_wrap=True,

@@ -1,5 +1,7 @@
 """Text output of commands: results on stdout, messages on stderr."""
 
+import time
+
 from rich.console import Console
 from rich.table import Table
 
@@ -31,6 +33,11 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, figures: boo
 def hours(seconds: float | None) -> str:
     """Return a duration in hours with two decimals."""
     return "–" if seconds is None else f"{seconds / 3600:.2f} h"
+
+
+def local_time(at: float) -> str:
+    """Return a time of this machine's zone, with the zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(at))
 
 
 def counts_text(counts: dict[str, float]) -> str:

@@ -12,6 +12,7 @@ from fairlead.core.scheduler_state import SchedulerState
 from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.commands import Command, MergeCopies
+from fairlead.model.speeds.key import SpeedKey, scope_of
 
 
 def progress(state: SchedulerState[Any], event: ev.Progress) -> list[Command]:
@@ -42,6 +43,18 @@ def measured(state: SchedulerState[Any], event: ev.Measured) -> list[Command]:
             missing if memory is None else memory,
         )
         state.jobs.store_measurement(int(state.leases.job[slot]), report)
+    return []
+
+
+def speed_measured(state: SchedulerState[Any], event: ev.SpeedMeasured) -> list[Command]:
+    """Believe the measured speed from the next plan on."""
+    key = SpeedKey(event.workload, event.gang, event.accelerator)
+    state.measured_speeds.record(key, event.steps_per_s, event.at)
+    state.use_measured_speeds()
+    scope = scope_of(event.workload)
+    if scope is not None and scope.job is not None:
+        state.jobs.separate_profile(scope.job)
+    state.changes += 1
     return []
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from fairlead.core.launches import plan_or_refill, preempt
 from fairlead.core.scheduler_state import SchedulerState
 from fairlead.model import events as ev
@@ -25,10 +27,18 @@ def node_added(state: SchedulerState[Any], event: ev.NodeAdded) -> list[Command]
 
 
 def node_removed(state: SchedulerState[Any], event: ev.NodeRemoved) -> list[Command]:
-    """Preempt all leases on a node that never returns; reject later jobs that need it."""
+    """Preempt all leases on a removed node; reject later jobs that need it."""
     state.nodes.mark_removed(event.node)
     state.jobs.set_permanent_devices(state.nodes.permanent_devices)
     return _preempt_on_lost_nodes(state)
+
+
+def node_restored(state: SchedulerState[Any], event: ev.NodeRestored) -> list[Command]:
+    """Treat a removed node as one that may return, so that jobs wait for it."""
+    state.nodes.mark_restored(event.node)
+    state.jobs.set_permanent_devices(state.nodes.permanent_devices)
+    state.changes += 1
+    return []
 
 
 def node_lost(state: SchedulerState[Any], event: ev.NodeLost | ev.NodeDrained) -> list[Command]:
@@ -58,9 +68,17 @@ def node_cordoned(state: SchedulerState[Any], event: ev.NodeCordoned) -> list[Co
 
 
 def devices_taken(state: SchedulerState[Any], event: ev.DevicesTaken) -> list[Command]:
-    """Start nothing new on devices that other users hold; use the node's other devices."""
+    """Start nothing new on devices that other users hold; use the node's other devices.
+
+    Leases on missing devices are preempted.
+    """
     state.nodes.set_taken(event.node, event.numbers)
-    return _replan_after_node_change(state, event.at)
+    stopping: list[Command] = []
+    if event.gone:
+        gone = np.zeros(len(state.nodes.taken), dtype=bool)
+        gone[state.nodes.devices_on(event.node)[list(event.numbers)]] = True
+        stopping = preempt(state, state.leases.on_devices(gone))
+    return [*stopping, *_replan_after_node_change(state, event.at)]
 
 
 def _replan_after_node_change(state: SchedulerState[Any], at: float) -> list[Command]:

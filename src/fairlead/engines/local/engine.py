@@ -1,12 +1,14 @@
 """The local engine: runs gangs on this machine's devices, real or emulated."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fairlead.engines.base import LaunchOrder
+from fairlead.engines.base import DevicesTakenReport, LaunchOrder
 from fairlead.engines.keeper.confinement.tenant_user import allow_traversal, find_user
 from fairlead.engines.keeper.supervisor import KeeperSupervisor
+from fairlead.engines.local.commands import require_program
+from fairlead.engines.local.devices import LocalDevices
 from fairlead.model.cluster import Cluster
 
 
@@ -17,19 +19,19 @@ class LocalEngine(KeeperSupervisor):
         self,
         data: Path,
         cluster: Cluster,
-        visible: tuple[str, ...] = (),
         *,
+        devices: LocalDevices | None = None,
         users: bool = False,
         inherits: Collection[str] = (),
         processes_per_device: int | None = None,
     ) -> None:
-        """Run on this machine; ``visible`` names its devices for CUDA_VISIBLE_DEVICES.
+        """Run on this machine, on ``devices`` where they are real or may change between starts.
 
         With ``users`` a job runs as the Unix user with the name of its tenant, which needs root.
         """
         super().__init__(data, inherits)
         self._cluster = cluster
-        self._visible = visible
+        self._devices = devices
         self._users = users
         self._processes_per_device = processes_per_device
         if users:
@@ -39,16 +41,30 @@ class LocalEngine(KeeperSupervisor):
         """Return the cluster that consists of this machine."""
         return self._cluster
 
+    async def adopt(self, leases: Collection[int]) -> None:
+        """Follow the leases of an earlier server, and report missing devices."""
+        if self._devices is not None:
+            self._devices.save()
+            for node, numbers in self._devices.missing.items():
+                self._reports.put_nowait(DevicesTakenReport(node, numbers, gone=True))
+        await super().adopt(leases)
+
     def check_tenant(self, tenant: str) -> None:
         """Raise InputError if jobs of this tenant cannot run."""
         if self._users:
             find_user(tenant)
 
+    def check_command(
+        self, command: Sequence[str], directory: str, environment: Mapping[str, str]
+    ) -> None:
+        """Raise InputError if there is no such program on this machine."""
+        require_program(command[0], directory, environment)
+
     async def launch(self, order: LaunchOrder) -> None:
         """Start the keeper of a lease, once."""
-        if self._visible:
-            names = tuple(self._visible[number] for _, number in order.devices)
-            order = replace(order, visible=names)
+        if self._devices is not None:
+            names = [self._devices.visible(node, number) for node, number in order.devices]
+            order = replace(order, visible=tuple(name for name in names if name))
         if self._processes_per_device is not None:
             order = replace(order, max_processes=self._processes_per_device * len(order.devices))
         await super().launch(replace(order, user=order.tenant if self._users else ""))

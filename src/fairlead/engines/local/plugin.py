@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.engines.local.checkup import check_devices, check_isolation, check_job_library
+from fairlead.engines.local.devices import LocalDevices
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.engines.local.gpus import find_gpus
 from fairlead.engines.plugin import OpenedEngine, Site
@@ -37,11 +38,11 @@ class LocalPlugin:
                 "engine: local:users starts jobs as other users: expected a server that runs as"
                 " root, or --engine local"
             )
-        cluster, visible = _devices(site)
+        devices = LocalDevices(site.data, *_present_devices(site))
         engine = LocalEngine(
             site.data,
-            cluster,
-            visible,
+            devices.cluster,
+            devices=devices,
             users=users,
             inherits=site.job_environment,
             processes_per_device=site.processes_per_device,
@@ -55,14 +56,14 @@ class LocalPlugin:
         yield from check_job_library(site.python)
 
 
-def _devices(site: Site) -> tuple[Cluster, tuple[str, ...]]:
+def _present_devices(site: Site) -> tuple[Cluster, tuple[str, ...]]:
     """Return the cluster, and the names of its devices for CUDA_VISIBLE_DEVICES."""
     if site.emulate is not None:
         return read_cluster(site.emulate), ()
     gpus = find_gpus()
     if not gpus:
         raise UsageError("no GPUs on this machine: use --emulate v100=2,k80=4 to emulate some")
-    node = Node(os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
+    node = Node(site.node_name or os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
     return Cluster((node,)), tuple(gpu.uuid for gpu in gpus)
 
 

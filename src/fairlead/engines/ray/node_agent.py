@@ -84,6 +84,8 @@ class SchedulerAgent(KeeperSupervisor):
                 # A lease marked as lost before its start stays marked: its launch may be late.
                 if lease not in self._pidfds and os.path.lexists(directory / "order.json"):
                     lease_dir.remove(directory)
+        for lease in [lease for lease in self._pidfds if lease not in wanted]:
+            await self.request_stop(lease, 0.0, "")  # a job may have removed its directory
         for lease, grace_s in wanted.items():
             if grace_s is not None:
                 await self.request_stop(lease, grace_s, "")

@@ -45,6 +45,10 @@ class Audit:
     """None if the search was switched off"""
     efficiency: float
     evaluator: MisreportEvaluator
+    believed_speeds: int = 0
+    """speeds of a live server that the figures rest on"""
+    assumed_speeds: tuple[str, ...] = ()
+    """those of them that no job has measured, each as ``workload on accelerator``"""
 
     def figures(self) -> dict[str, float]:
         """Return figure → value, by the names that ``--fail-if`` accepts."""
@@ -105,6 +109,7 @@ class Audit:
             },
             "efficiency": self.efficiency,
             "feasible_set": self.participants.feasible_set,
+            "assumed_speeds": [*self.assumed_speeds],
             "participants": [
                 {"id": name, "weight": weight, "speed": value, "equal_split": equal}
                 for name, weight, value, equal in zip(

@@ -17,14 +17,29 @@ HEADINGS = ["policy", "slack", "envy", "gap", "over", "under", "efficiency"]
 """short labels for one line of a terminal"""
 _WITHIN_LIMIT = 1e-6
 """figures up to this count as 0"""
+_MAX_NAMED = 10
+"""assumed speeds that are named"""
 
 
 def details(audit: Audit) -> list[list[str]]:
     """Return one row per figure: label, value and witness."""
+    if_true = " if assumed speeds are true" if audit.assumed_speeds else ""
     return [
-        [LABELS[name], percent(value), witness(audit, name)]
+        [LABELS[name], percent(value) + if_true, witness(audit, name)]
         for name, value in _in_order(audit).items()
     ]
+
+
+def assumptions(audit: Audit) -> str:
+    """Return a sentence on the assumed speeds that an audit rests on; empty if on none."""
+    assumed = audit.assumed_speeds
+    if not assumed:
+        return ""
+    named = ", ".join(assumed[:_MAX_NAMED]) + (", …" if len(assumed) > _MAX_NAMED else "")
+    return (
+        f"{len(assumed)} of {audit.believed_speeds} speeds are assumed, not measured: {named}."
+        " The figures are true only if these are."
+    )
 
 
 def worst_rows(audits: Sequence[Audit]) -> list[list[str]]:

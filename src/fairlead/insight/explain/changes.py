@@ -10,6 +10,7 @@ from fairlead.insight.counterfactuals import with_device, with_jobs, with_tenant
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.text import speed_text
 
 ChangeKind = Literal["accelerator", "gang", "weight", "device"]
 EFFORT: tuple[ChangeKind, ...] = ("accelerator", "gang", "weight", "device")
@@ -62,7 +63,7 @@ def _accelerator(snap: Snapshot, rows: IntArray, j: int) -> Iterator[Change]:
     chosen = np.array([row for row, _, _ in known])
     speeds = snap.speed[chosen]
     speeds[:, j] = [value for _, value, _ in known]
-    at = f" at {speeds[0, j]:.4g} steps/s" if len(rows) == 1 else ""
+    at = f" at {speed_text(speeds[0, j])}" if len(rows) == 1 else ""
     yield Change(
         "accelerator",
         f"if it could also run on {name}{at}",

@@ -1,10 +1,10 @@
 """Explanation of a job's or tenant's speed, and of changes that would raise it."""
 
 import math
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,11 +28,19 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError, SolveError
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.key import SpeedSource
 from fairlead.model.tenants.tree import TenantTree
 from fairlead.policies.base import Policy, WarmStart, allocate
 
 MIN_GAIN_REPORTED = 0.01
 """smallest relative gain of a reported change"""
+
+
+class JobSpeed(NamedTuple):
+    """Believed speed of a job on one accelerator."""
+
+    steps_per_s: float
+    source: SpeedSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +83,17 @@ class Explanation:
     binding: tuple[Binding, ...]
     outcomes: tuple[Outcome, ...]
     """effective changes first; then by effort and gain"""
+    believed: Mapping[str, JobSpeed] = field(default_factory=dict)
+    """accelerators → speed of the job there; empty if the speeds are those of an instance"""
+
+    @property
+    def rests_on_assumptions(self) -> bool:
+        """Whether the speed of the job on a device that it holds was never measured."""
+        accelerators = self.snap.cluster.accelerators
+        held = {a for a, count in zip(accelerators, self.devices, strict=True) if count > 1e-6}
+        return any(
+            speed.source == "assumed" for name, speed in self.believed.items() if name in held
+        )
 
     @property
     def cheapest(self) -> Outcome | None:
@@ -98,6 +117,7 @@ class Explanation:
             "of_job": self.subject.of_job,
             "speed": self.speed,
             "normalised_speed": self.normal,
+            "believed_speeds": {name: s._asdict() for name, s in self.believed.items()},
             "devices": dict(zip(accelerators, self.devices.tolist(), strict=True)),
             "prices": prices and dict(zip(accelerators, prices.price.tolist(), strict=True)),
             "price_per_speed": prices
@@ -134,11 +154,13 @@ def explain(
     name: str = "",
     tenant: bool = False,
     can_see: CanSee = everything,
+    believed: Mapping[str, JobSpeed] | None = None,
 ) -> Explanation:
     """Return the explanation of a job's or tenant's speed and the effect of each possible change.
 
     ``tenant`` selects the tenant even if a job has the same id. The gain of every change is
     computed by solving again. ``can_see``: the tenants whose jobs may be named as causes.
+    ``believed``: accelerators → speed of the job there, with its source.
     """
     subject = find(snap, subject_id, tenant=tenant)
     warm = WarmStart()
@@ -186,6 +208,7 @@ def explain(
             *_starvation(snap, allocation, subject, can_see),
         ),
         outcomes=tuple(outcomes),
+        believed=believed or {},
     )
 
 

@@ -5,13 +5,21 @@ import math
 from fairlead.insight.audit.witnesses import percent
 from fairlead.insight.explain.explain import Explanation, Outcome
 from fairlead.model.allocation import Allocation
+from fairlead.model.speeds.text import speed_text
 from fairlead.sim.report.summary import join_with_and
+
+_SOURCES = {
+    "measured": "measured",
+    "table": "from the speed table",
+    "assumed": "assumed, not measured yet",
+}
 
 
 def paragraphs(explanation: Explanation) -> list[str]:
     """Return paragraphs on the current speed, binding constraints, prices and changes."""
     return [
         _describe_current(explanation),
+        *_believed_speeds(explanation),
         _binding(explanation),
         _prices(explanation),
         *_changes(explanation),
@@ -37,10 +45,23 @@ def _describe_current(explanation: Explanation) -> str:
             f"{lead}Under {explanation.policy}, tenant {subject.name} with {jobs} has a normalised"
             f" speed of {explanation.speed:.4g}, {has}."
         )
+    makes = "is assumed to make" if explanation.rests_on_assumptions else "makes"
     return (
-        f"Under {explanation.policy}, job {subject.name} makes {explanation.speed:.4g} steps/s"
+        f"Under {explanation.policy}, job {subject.name} {makes} {speed_text(explanation.speed)}"
         f" (normalised speed {explanation.normal:.4g}), {has}."
     )
+
+
+def _believed_speeds(explanation: Explanation) -> list[str]:
+    """Return a paragraph on the job's speed on each accelerator, with its source."""
+    if not explanation.believed:
+        return []
+    speeds = [
+        f"{speed_text(speed.steps_per_s)} on {name} ({_SOURCES[speed.source]})"
+        for name, speed in explanation.believed.items()
+    ]
+    job = explanation.subject.of_job or explanation.subject.name
+    return [f"Believed speed of {job}: {join_with_and(speeds)}."]
 
 
 def _binding(explanation: Explanation) -> str:

@@ -15,6 +15,7 @@ from fairlead.core.queries import Queries
 from fairlead.live.accounting import JobCounters
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.speeds.text import speed_text
 
 log = structlog.get_logger("fairlead.live")
 
@@ -110,7 +111,7 @@ class Claims:
         """Count a claimed speed that is not possible."""
         if not self.is_possible_speed(claimed):
             most = self.limits.steps_per_s
-            self._suspect(f"reports {claimed:.6g} steps/s, at most {most:.6g} are possible")
+            self._suspect(f"reports {speed_text(claimed, 6)}, at most {most:.6g} are possible")
 
     def is_possible_speed(self, steps_per_s: float) -> bool:
         """Return whether the job can run this fast on the devices of its lease."""

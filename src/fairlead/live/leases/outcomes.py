@@ -10,6 +10,8 @@ from fairlead.core.queries import JobState, Queries
 from fairlead.engines.base import Ended
 from fairlead.live.accounting import JobCounters
 from fairlead.live.event_stream import EventStream
+from fairlead.live.history.exits import exit_text
+from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inbox import EventFactory, Inbox
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
@@ -17,6 +19,7 @@ from fairlead.live.leases.overheads import LeaseOverheads
 from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.model import events as ev
 from fairlead.model.lease_outcome import logged_outcome
+from fairlead.store import Change
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 300.0
 """backoff after the first failure (doubled) and after many"""
@@ -37,12 +40,14 @@ class LeaseOutcomes:
         counters: JobCounters,
         suspended_jobs: Collection[str],
         registry: LeaseRegistry,
+        history: HistoryRecorder,
         *,
         inbox: Inbox,
         stream: EventStream,
     ) -> None:
         self._queries, self._specs, self._counters = queries, specs, counters
         self._suspended_jobs, self._registry = suspended_jobs, registry
+        self._history = history
         self._inbox, self._stream = inbox, stream
         self.overheads = LeaseOverheads()
         self.messages: dict[str, str] = {}
@@ -52,7 +57,17 @@ class LeaseOutcomes:
 
     def lease_ended(self, ended: Ended) -> None:
         """Post the end of a lease that the engine reports."""
-        self._inbox.post(lambda at: self._close(at, ended))
+        changes: list[Change] = []
+
+        def close(at: float) -> Sequence[ev.Event]:
+            lease = self._registry.open.get(ended.lease)
+            events = self._close(at, ended)
+            if lease is not None and ended.ending in ("finished", "failed"):
+                message = self.messages.get(lease.job, "")
+                changes.append(self._history.exit_change(lease.job, message))
+            return events
+
+        self._inbox.post(close, lambda: changes)
 
     def launch_failed(self, ended: Ended) -> None:
         """Post the end of a lease that could not be launched.
@@ -68,6 +83,7 @@ class LeaseOutcomes:
         if ended.fence is not None and ended.fence > self._queries.lease_bound:
             # Every later lease would be refused as well.
             ended = replace(ended, ending="failed", message=_FENCE_DAMAGED.format(ended.fence))
+        self._history.lease_ended(lease, ended, at)
         self._announce(at, lease, ended)
         events = self.events_for(at, lease, ended, retry_s=retry_s)
         if ended.steps is not None and ended.ending != "finished":
@@ -122,7 +138,7 @@ class LeaseOutcomes:
     def _announce(self, at: float, lease: OpenLease, ended: Ended) -> None:
         if ended.ending in ("finished", "left"):
             self.overheads.record(lease, at)
-        codes = ", ".join(str(code) for code in sorted(set(ended.exit_codes)))
+        codes = ", ".join(exit_text(code) for code in sorted(set(ended.exit_codes)))
         failed = f"it exited with {codes}" if ended.ending == "failed" and codes else ""
         message = ended.message or failed
         state = self._queries.job_state(self._queries.job_number(lease.job))

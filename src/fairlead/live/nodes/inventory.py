@@ -42,10 +42,11 @@ class NodeReconciler:
     ) -> list[ev.Event]:
         """Return the events of an inventory of all nodes."""
         events = self.reconcile(at, nodes, present)
-        accounted = {node.id for node in present} | self.missing | nodes.removed_names
+        accounted = {node.id for node in present} | self.missing
         for known in nodes.cluster.nodes:
             if known.id not in accounted:
-                log.warning("node.missing", node=known.id)
+                if known.id not in nodes.removed_names:
+                    log.warning("node.missing", node=known.id)
                 events += self._lost(at, nodes, known.id)
         return events
 
@@ -58,21 +59,27 @@ class NodeReconciler:
             if node.id not in known:
                 log.info("node.added", node=node.id, devices=len(node.devices))
                 events.append(ev.NodeAdded(at, node))
-            elif node.id in removed:
-                log.warning("node.ignored", node=node.id, why="it was removed; rename it")
             elif known[node.id].devices != node.devices:
                 log.error("node.changed", node=node.id, fix="give it another name")
                 events += self._lost(at, nodes, node.id)
-            elif node.id in self.missing:
-                self.missing.discard(node.id)
-                self._changes += [Remove("missing", node.id), Remove("away", node.id)]
-                events.append(ev.NodeReturned(at, node.id))
+            else:
+                if node.id in removed:
+                    log.warning("node.ignored", node=node.id, why="removed: restore or rename it")
+                events += self._found(at, node.id, removed=node.id in removed)
         return events
 
     def changes(self) -> list[Change]:
         """Return the document changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
+
+    def _found(self, at: float, name: str, *, removed: bool) -> list[ev.Event]:
+        """Record a node of the engine; return it to use if it was missing and is not removed."""
+        if name not in self.missing:
+            return []
+        self.missing.discard(name)
+        self._changes += [Remove("missing", name), Remove("away", name)]
+        return [] if removed else [ev.NodeReturned(at, name)]
 
     def _lost(self, at: float, nodes: NodeTable, name: str) -> list[ev.Event]:
         """Record a missing node, drained or not, so that an operator cannot return it."""
@@ -91,6 +98,7 @@ def require_matching_nodes(cluster: Cluster, present: Cluster) -> None:
     raise UsageError(
         f"node {node.id!r} has devices {_counted(node.devices)} now and had"
         f" {_counted(devices[node.id])}; use another data directory, or give the node another name"
+        " (--node-name on the local engine)"
     )
 
 

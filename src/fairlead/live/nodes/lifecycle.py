@@ -36,9 +36,10 @@ class NodeController:
     def restore_down_nodes(self) -> None:
         """Treat nodes that the engine had lost before a restart as down until it reports them."""
         nodes = self._scheduler.nodes
-        down = nodes.down_names - nodes.removed_names
-        # A node that is both drained and down is known only from its document.
-        known = (down - self.drained) | (down & self._inventory.down_before_restart)
+        down = nodes.down_names
+        # A node that is down and also drained or removed is known only from its document.
+        known = down - self.drained - nodes.removed_names
+        known |= down & self._inventory.down_before_restart
         self._down = known - self._inventory.missing
 
     # -- operators ------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ class NodeController:
         await self._inbox.submit(make, lambda: self._clear_drain(node, audit))
 
     async def remove(self, node: str, user: User) -> list[str]:
-        """Remove a node permanently; refuse while leases run there and it is not drained.
+        """Remove a node until it is restored; refuse while leases run and it is not drained.
 
         Returns the jobs that can run on no other node: they stay queued for an equal one.
         """
@@ -92,6 +93,17 @@ class NodeController:
 
         await self._inbox.submit(make, changes)
         return stranded
+
+    async def restore(self, node: str, user: User) -> None:
+        """Undo the removal of a node: use it again, as soon as the engine has it."""
+        audit = Audit(self._clock.now(), user, "restore", node)
+
+        def make(at: float) -> Sequence[ev.Event]:
+            restored = ev.NodeRestored(at, node)
+            unavailable = node in self._down | self._inventory.missing
+            return [restored] if unavailable else [restored, ev.NodeReturned(at, node)]
+
+        await self._inbox.submit(make, [audit])
 
     def _clear_drain(self, node: str, audit: Audit) -> Sequence[Change]:
         self.drained.discard(node)
@@ -116,8 +128,8 @@ class NodeController:
                 )
             case NodeJoined(joined):
                 self._compare(self._inventory.reconcile, [joined])
-            case DevicesTakenReport(node, numbers):
-                self._inbox.post(lambda at: self._taken_events(at, node, numbers))
+            case DevicesTakenReport(node, numbers, gone):
+                self._inbox.post(lambda at: self._taken_events(at, node, numbers, gone))
 
     def _compare(
         self,
@@ -132,8 +144,8 @@ class NodeController:
         self._inbox.post(make, self._inventory.changes)
 
     def _returned_events(self, at: float, node: str) -> Sequence[ev.Event]:
-        if node in self._inventory.missing:
-            return []  # another machine answers under this name
+        if node in self._inventory.missing or node in self._scheduler.nodes.removed_names:
+            return []  # another machine answers under this name, or an operator removed it
         return self._skip_drained([ev.NodeReturned(at, node)])
 
     def _skip_drained(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
@@ -144,8 +156,10 @@ class NodeController:
             if not (isinstance(event, ev.NodeReturned) and event.node in self.drained)
         ]
 
-    def _taken_events(self, at: float, node: str, numbers: tuple[int, ...]) -> Sequence[ev.Event]:
+    def _taken_events(
+        self, at: float, node: str, numbers: tuple[int, ...], gone: bool
+    ) -> Sequence[ev.Event]:
         taken = tuple(sorted(numbers))
         if self._scheduler.nodes.taken_on(node) == taken:
             return []  # known already, as after a restart
-        return [ev.DevicesTaken(at, node, taken)]
+        return [ev.DevicesTaken(at, node, taken, gone)]

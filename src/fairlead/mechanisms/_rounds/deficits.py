@@ -3,6 +3,7 @@
 import numpy as np
 
 from fairlead.compiled import compiled
+from fairlead.mechanisms._rounds.equal_accelerators import keep_in_place
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
@@ -89,7 +90,7 @@ class Account:
             )
         return Account(
             snap.job,
-            self._with(allocation.share, carry_s),
+            self._with(keep_in_place(snap, allocation.share), carry_s),
             self.starts_at,
             snap.starts_at,
             snap.changes,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.mechanisms._rounds.deficits import CARRIED, OWED, SHARE
+from fairlead.mechanisms._rounds.equal_accelerators import keep_in_place
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.errors import UsageError
@@ -128,6 +129,8 @@ class UnitAccount:
         """
         n = len(snap.job)
         packed, share = shares_of_units(allocation, snap)
+        if not len(packed):
+            share = keep_in_place(snap, share)
         tables = np.zeros((len(_TABLES), *share.shape))
         tables[SHARE] = share
         debt = np.clip(self.tables[CARRIED] + self.tables[OWED], -carry_s, carry_s)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairlead.mechanisms._rounds.equal_accelerators import keep_in_place
 from fairlead.mechanisms.rounding.apportionment import payable_deviations
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
@@ -132,7 +133,7 @@ class Deviations:
         name = virtual_tenant_of_profile(snap)[snap.profile]
         names, member = np.unique(name, return_inverse=True)
         count = len(names)
-        share = allocate(shares, snap, warm).share * snap.gang[:, None]
+        share = keep_in_place(snap, allocate(shares, snap, warm).share) * snap.gang[:, None]
         ideal = _sums(share, member, count)
         table = tenant_table(snap)
         gain = np.zeros_like(ideal)

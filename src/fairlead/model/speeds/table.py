@@ -1,7 +1,7 @@
 """Speed tables: the speed of a job by workload, devices, placement and partner."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,24 +9,38 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
-from fairlead.model.speeds.key import Consolidation, SpeedKey
+from fairlead.model.speeds.estimates import DEFAULT_SPEED, SpeedEstimates
+from fairlead.model.speeds.key import (
+    Consolidation,
+    SpeedKey,
+    SpeedSource,
+    plain_workload,
+    scoped_workload,
+)
 from fairlead.model.speeds.pairs import PairSpeeds
 
-__all__ = ["Consolidation", "SpeedKey", "SpeedTable"]
+__all__ = ["Consolidation", "SpeedKey", "SpeedSource", "SpeedTable"]
 
 
 @dataclass(frozen=True)
 class SpeedTable:
-    """Measured steps per second of whole jobs; 0 where a job does not run.
+    """Steps per second of whole jobs; an entry of 0 means that a job does not run there.
 
-    A spread gang without a measurement runs at its consolidated speed. In a table without gangs
-    above 1 a gang runs at gang times the speed of one device.
+    A spread gang without an entry runs at its consolidated speed. In a table without gangs
+    above 1 a gang runs at gang times the speed of one device. Speeds on an accelerator that the
+    table lacks are unknown, and so are all others that it lacks if ``assumed`` is set: they are
+    estimated (``SpeedEstimates``). Otherwise a job does not run where the table has no entry.
     """
 
     steps_per_s: Mapping[SpeedKey, float]
     source: str = ""
     assumed: float | None = None
-    """speed of one device for workloads without measurements; None: such workloads are rejected"""
+    """speed of one device for unknown workloads; None: these are rejected"""
+    measured: Mapping[SpeedKey, float] = field(default_factory=dict)
+    """speeds that running jobs have measured; these replace the entries of the table"""
+    estimates: bool = True
+    """False: a workload of the table runs only where it has an entry, as in earlier versions,
+    whose logs are replayed so"""
     _rows: dict[tuple[str, int, tuple[str, ...]], FloatArray] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -95,7 +109,8 @@ class SpeedTable:
         speed = self._lookup(workload, gang, accelerator, placement, partner)
         if speed > 0.0 or SpeedKey(workload, gang, accelerator) in self.steps_per_s:
             return speed
-        smaller = (g for g in reversed(self.gangs.get(workload, ())) if g < gang)
+        gangs = self.gangs.get(plain_workload(workload), ())
+        smaller = (g for g in reversed(gangs) if g < gang)
         for nearest in smaller:
             speed = self._lookup(workload, nearest, accelerator, placement, partner)
             if speed > 0.0:
@@ -140,7 +155,8 @@ class SpeedTable:
 
     def row_of(self, job: Job, accelerators: tuple[str, ...]) -> FloatArray:
         """Return accelerators → steps per second of a job with its number of devices on each."""
-        row = self.row(job.workload, job.gang, accelerators)
+        workload = self.workload_of(job)
+        row = self.row(workload, job.gang, accelerators)
         if not job.gangs:
             return row
         row = row.copy()
@@ -148,16 +164,41 @@ class SpeedTable:
             if accelerator in job.gangs:
                 gang = job.gangs[accelerator]
                 try:
-                    self.require(job.workload, gang)
+                    self.require(workload, gang)
                 except InputError as error:
                     raise InputError(error.problem, fix=error.fix, field="accelerators") from None
-                row[j] = self.speed(job.workload, (accelerator,) * gang)
+                row[j] = self.speed(workload, (accelerator,) * gang)
         return row
+
+    def workload_of(self, job: Job) -> str:
+        """Return the workload by which a job's speed is looked up: scoped once it was measured."""
+        if not self.measured:
+            return job.workload
+        scoped = scoped_workload(job.tenant, job.workload, job.id)
+        return scoped if scoped in self._measured_workloads else job.workload
+
+    def with_measured(self, measured: Mapping[SpeedKey, float]) -> "SpeedTable":
+        """Return the table with these measured speeds."""
+        return replace(self, measured=measured) if measured or self.measured else self
+
+    def source_of(self, workload: str, gang: int, accelerator: str) -> SpeedSource:
+        """Return whether a gang's speed was measured, is of the table, or is an estimate."""
+        if SpeedKey(workload, gang, accelerator) in self.measured:
+            return "measured"
+        workload = plain_workload(workload)
+        if self._entry(workload, gang, accelerator, "consolidated", None) is not None:
+            return "table"
+        return "assumed" if self._is_unknown(workload, accelerator) else "table"
+
+    def lacking(self, accelerators: Iterable[str]) -> list[str]:
+        """Return those of the accelerators for which the table has no speeds at all."""
+        return [name for name in accelerators if name not in self._accelerator_names]
 
     def require(self, workload: str, gang: int) -> None:
         """Raise InputError unless the table has a speed of this gang on some accelerator."""
+        workload = plain_workload(workload)
         gangs = self.gangs.get(workload)
-        if gangs is None and self.assumed is not None:
+        if self.assumed is not None and (gangs is None or self.estimates):
             return
         if gangs is None:
             some = f"one of the {len(self.workloads)} workloads (e.g. {self.workloads[0]!r})"
@@ -191,15 +232,53 @@ class SpeedTable:
         placement: Consolidation,
         partner: str | None,
     ) -> float:
-        """Return the speed of a gang on one accelerator; 0 where the table has none."""
+        """Return the speed of a gang on one accelerator; 0 where it does not run."""
+        if partner is None and self.measured:
+            measured = self.measured.get(SpeedKey(workload, gang, accelerator))
+            if measured is not None:
+                return measured
+        plain = plain_workload(workload)
+        speed = self._entry(plain, gang, accelerator, placement, partner)
+        if speed is not None:
+            return speed
+        if partner is None and self._is_unknown(plain, accelerator):
+            return self._estimator.estimate(workload, gang, accelerator)
+        return 0.0
+
+    def _entry(
+        self,
+        workload: str,
+        gang: int,
+        accelerator: str,
+        placement: Consolidation,
+        partner: str | None,
+    ) -> float | None:
+        """Return the table's speed; None if it has none."""
         speeds = self.steps_per_s
-        if self.assumed is not None and workload not in self.gangs:
-            return gang * self.assumed if partner is None else 0.0
         speed = speeds.get(SpeedKey(workload, gang, accelerator, placement, partner))
         if speed is None and placement == "spread":
             speed = speeds.get(SpeedKey(workload, gang, accelerator, "consolidated", partner))
         if speed is None and gang > 1 and not self.has_gang_speeds:
-            speed = gang * speeds.get(
-                SpeedKey(workload, 1, accelerator, "consolidated", partner), 0.0
-            )
-        return speed if speed is not None else 0.0
+            single = speeds.get(SpeedKey(workload, 1, accelerator, "consolidated", partner))
+            speed = None if single is None else gang * single
+        return speed
+
+    def _is_unknown(self, workload: str, accelerator: str) -> bool:
+        """Return whether a speed without entry is unknown; otherwise the job does not run."""
+        listed = workload in self.gangs
+        if self.assumed is not None and (self.estimates or not listed):
+            return True
+        return listed and self.estimates and bool(self.lacking((accelerator,)))
+
+    @cached_property
+    def _accelerator_names(self) -> frozenset[str]:
+        return frozenset(self.accelerators)
+
+    @cached_property
+    def _measured_workloads(self) -> frozenset[str]:
+        return frozenset(key.workload for key in self.measured)
+
+    @cached_property
+    def _estimator(self) -> SpeedEstimates:
+        unknown = DEFAULT_SPEED if self.assumed is None else self.assumed
+        return SpeedEstimates(self.steps_per_s, self.measured, unknown)

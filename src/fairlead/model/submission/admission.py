@@ -86,8 +86,13 @@ class Admission:
     def member_speeds(self, job: Job) -> FloatArray:
         """Return accelerators → believed speed of a gang whose slowest member is on it."""
         accelerators = self._cluster.accelerators
-        speed = [self._beliefs.member_speed(job.workload, job.gang, name) for name in accelerators]
+        workload = self._beliefs.workload_of(job)
+        speed = [self._beliefs.member_speed(workload, job.gang, name) for name in accelerators]
         return np.where(self._usable_accelerators(job), speed, 0.0)
+
+    def workload_of(self, job: Job) -> str:
+        """Return the workload by which a job's speeds are looked up."""
+        return self._beliefs.workload_of(job)
 
     def best_speed(self, job: Job) -> float:
         """Return the believed speed of a job where it runs fastest."""
@@ -182,7 +187,8 @@ class Admission:
         """Return accelerators → believed speed of the gang, however many devices there are."""
         if self.capabilities.mixed_gangs:
             names = self._cluster.accelerators
-            return np.array([self._beliefs.member_speed(job.workload, job.gang, a) for a in names])
+            workload = self._beliefs.workload_of(job)
+            return np.array([self._beliefs.member_speed(workload, job.gang, a) for a in names])
         return self._beliefs.row_of(job, self._cluster.accelerators)
 
     def _names(self, accelerators: BoolArray) -> list[str]:

@@ -25,6 +25,7 @@ from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.renewals import RenewalMiddleware
 from fairlead.server.api.routes.access import access
+from fairlead.server.api.routes.history import history
 from fairlead.server.api.routes.insights import insights
 from fairlead.server.api.routes.jobs import jobs
 from fairlead.server.api.routes.leases import leases
@@ -46,7 +47,7 @@ _STATUS = {
     "provider": 503,
     "busy": 429,
 }
-ROUTERS = (leases, jobs, tenants, nodes, access, secret_routes, insights, service)
+ROUTERS = (leases, jobs, tenants, nodes, access, secret_routes, insights, history, service)
 """ordered by request rate: the first match answers"""
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 421, 422, 429)

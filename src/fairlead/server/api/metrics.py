@@ -1,8 +1,15 @@
 """Prometheus metrics, computed for each scrape."""
 
+from collections.abc import Iterator
+from itertools import accumulate
+
 import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
+from fairlead.live.accounting import WAIT_BUCKETS_S, JobCounters
 from fairlead.live.driver import Live
 from fairlead.server.api.views import listed, share_views
 
@@ -58,5 +65,38 @@ def render(live: Live) -> bytes:
     gauge(
         "suspicious_reports", "Reports of steps or speeds that are not possible, since the start."
     ).set(live.suspicious_reports.total)
+    registry.register(_JobTotals(live.counters, live.clock.now()))
     text: bytes = generate_latest(registry)
     return text
+
+
+class _JobTotals(Collector):
+    """Counters of jobs and devices, which restarts of the server do not reset."""
+
+    def __init__(self, counters: JobCounters, at: float) -> None:
+        self._counters, self._at = counters, at
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counters."""
+        totals = self._counters.totals
+        for state in ("finished", "failed", "cancelled"):
+            yield CounterMetricFamily(
+                f"fairlead_jobs_{state}",
+                f"Jobs that ended as {state}.",
+                totals.ended.get(state, 0),
+            )
+        bounds = [*map(str, WAIT_BUCKETS_S), "+Inf"]
+        waits = zip(bounds, accumulate(totals.waits), strict=True)
+        yield HistogramMetricFamily(
+            "fairlead_queue_wait_seconds",
+            "Time from the submission of jobs to their first start.",
+            buckets=[(bound, float(count)) for bound, count in waits],
+            sum_value=totals.waits_s,
+        )
+        about = "Device-seconds held by jobs."
+        used = CounterMetricFamily(
+            "fairlead_device_seconds", about, labels=("tenant", "accelerator")
+        )
+        for key, device_s in sorted(self._counters.usage_until(self._at).totals.items()):
+            used.add_metric(key, device_s)
+        yield used

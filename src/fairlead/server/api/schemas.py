@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fairlead.live.leases import renewal as live
 from fairlead.model.job import Job
+from fairlead.model.speeds.key import SpeedSource
 from fairlead.model.submission import bounds
 from fairlead.model.submission.new_job import Name, Preemption, Priority, Seconds, Weight
 from fairlead.model.tenants.tenant import Tenant
@@ -60,8 +61,16 @@ class JobView(_Message):
     started_at: float | None
     ended_at: float | None
     steps_per_s: float | None
+    device_hours: float
+    """device hours of all its leases so far"""
     metrics: dict[str, float | None]
-    """as reported by the job; null for a value that is not finite"""
+    """last reported values; null for a value that is not finite"""
+    exit_codes: list[int]
+    """by rank, of the last lease that finished or failed; 128 plus the signal if killed"""
+    signal: str | None
+    """signal that ended the first failed member, such as SIGKILL"""
+    log_tail: list[str] = []
+    """last lines that this member printed under that lease; for a single job only"""
     suspicious_reports: int
     """reports of steps or speeds that are not possible, since the start of the server"""
     suspicion: str
@@ -297,6 +306,25 @@ class RemovedNode(_Message):
     """jobs that could run on this node only: they wait for a node with such devices"""
 
 
+class TenantExplanation(_Message):
+    """The devices that a tenant holds now, and the reasons for their number."""
+
+    tenant: str
+    entitled: float
+    """fraction of the cluster among the tenants with active jobs"""
+    received: float
+    """fraction of the cluster that it holds now"""
+    devices: dict[str, int]
+    """accelerator → devices that it and the tenants inside it hold"""
+    running: int
+    queued: int
+    suspended: int
+    limits: list[str]
+    """conditions that keep it from more devices"""
+    text: list[str]
+    """the explanation in paragraphs"""
+
+
 class ShareView(_Message):
     """Entitled and received shares of a tenant, as fractions of all devices."""
 
@@ -306,6 +334,24 @@ class ShareView(_Message):
     received: float
     device_hours: float
     jobs: int
+
+
+class SpeedView(_Message):
+    """Believed speed of a workload on an accelerator."""
+
+    workload: str
+    """empty for a job that names none"""
+    tenant: str | None
+    """tenant whose jobs have measured the workload; none: believed of all tenants' jobs"""
+    job: str | None
+    """the job that the speed belongs to alone, because it names no workload"""
+    gang: int
+    accelerator: str
+    steps_per_s: float
+    source: SpeedSource
+    """measured by running jobs, from the speed table, or assumed"""
+    age_s: float | None
+    """seconds since the measured speed last changed"""
 
 
 class AboutView(_Message):

@@ -1,5 +1,6 @@
 """Views of jobs, nodes and shares of a live scheduler."""
 
+import asyncio
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 
 from fairlead.core.queries import JobState, JobStatus
 from fairlead.live.driver import Live
+from fairlead.live.history.exits import failed_rank, log_tail, signal_of
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.server.api.schemas import (
     JobView,
@@ -31,6 +33,16 @@ def job_view(live: Live, number: int) -> JobView:
     return JobView.model_construct(**job_row(live, number))
 
 
+async def job_view_with_log(live: Live, number: int) -> JobView:
+    """Return the current state of a job with the last lines of its last ended lease."""
+    row = job_row(live, number)
+    result = live.history.results.of(row["id"])
+    if result.exit_lease is not None:
+        directory, rank = live.orders.job_dir(row["id"]) / "logs", failed_rank(result.exit_codes)
+        row["log_tail"] = await asyncio.to_thread(log_tail, directory, result.exit_lease, rank)
+    return JobView.model_construct(**row)
+
+
 def job_row(live: Live, number: int) -> dict[str, Any]:
     """Return the current state of a job as the fields of a JobView."""
     status = live.queries.job_status(number)
@@ -39,6 +51,8 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
     lease = None if status.lease is None else live.leases.get(status.lease)
     steps = max(status.steps, lease.steps if lease else 0.0)
     suspicion = live.suspicious_reports.by_job.get(job_id)
+    result, now = live.history.results.of(job_id), live.clock.now()
+    codes = result.exit_codes
     progresses = lease is not None and lease.has_progressed(status.saved_steps)
     return {
         "id": job_id,
@@ -65,7 +79,11 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "started_at": counts.started_at,
         "ended_at": counts.ended_at,
         "steps_per_s": lease.steps_per_s if lease else None,
-        "metrics": lease.metrics if lease else {},
+        "device_hours": live.counters.device_s_until(job_id, status.lease, now) / 3600.0,
+        "metrics": {**result.metrics, **(lease.metrics if lease else {})},
+        "exit_codes": [*codes],
+        "signal": signal_of(codes[failed_rank(codes)]) if codes else None,
+        "log_tail": [],
         "suspicious_reports": suspicion.reports if suspicion else 0,
         "suspicion": suspicion.problem if suspicion else "",
         "message": _message(live, number, job_id, progresses),
@@ -92,13 +110,15 @@ def _state(status: JobStatus, by_user: bool) -> State:
     return _ENDED[status.state]
 
 
-def listed(live: Live, tenants: BoolArray, state: State | None, after: int) -> IntArray:
+def listed(
+    live: Live, tenants: BoolArray, state: State | None, after: int, *, unended: bool = False
+) -> IntArray:
     """Return the numbers of these tenants' jobs in a state, from number ``after`` on."""
     select = partial(live.queries.select_jobs, tenants=tenants, after=after)
     if state is None:
-        return select(tuple(JobState))
+        return select(_UNENDED if unended else tuple(JobState))
     if state not in ("queued", "running", "suspended"):
-        return select([key for key, name in _ENDED.items() if name == state])
+        return select([key for key, name in _ENDED.items() if name == state and not unended])
     held: IntArray = select((JobState.HELD,))
     by_user = [live.queries.job_id(job) in live.suspended_jobs for job in held.tolist()]
     suspended: IntArray = held[np.array(by_user, dtype=bool)]

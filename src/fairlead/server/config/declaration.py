@@ -159,6 +159,24 @@ class Settings:
             may_be_file=True,
         ),
     ] = None
+    node_name: Annotated[
+        str | None,
+        Option(
+            help="Name of this machine as a node, on the local engine with real GPUs.",
+            expected="a name of 1 to 128 characters",
+            default="the host name",
+            min_length=1,
+        ),
+    ] = None
+    create_tenants: Annotated[
+        bool,
+        Option(
+            help="Let a submission create the tenant that it names, if there is none.",
+            expected="true or false",
+            default="no",
+            panel=_ACCESS,
+        ),
+    ] = False
     speeds: Annotated[
         str | None,
         Option(

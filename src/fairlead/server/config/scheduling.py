@@ -30,7 +30,9 @@ def build_scheduling_config(
         "assumed": speeds.assumed,
         "speeds": [[*key, speed] for key, speed in speeds.steps_per_s.items()],
     }
-    # Configurations that an earlier version stored have neither.
+    # Configurations that an earlier version stored have none of these.
+    if speeds.estimates:
+        text["estimates"] = True
     if weight_scope != "cluster":
         text["weight_scope"] = weight_scope
     if guaranteed_refills:
@@ -51,7 +53,9 @@ def load_scheduling_config(text: str) -> SchedulingConfig:
     """Return the scheduling configuration that was stored as this text."""
     document: dict[str, Any] = json.loads(text)
     speeds = SpeedTable(
-        {SpeedKey(*key): speed for *key, speed in document["speeds"]}, assumed=document["assumed"]
+        {SpeedKey(*key): speed for *key, speed in document["speeds"]},
+        assumed=document["assumed"],
+        estimates=document.get("estimates", False),
     )
     return build_scheduling_config(
         document["policy"],

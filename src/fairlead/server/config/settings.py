@@ -40,6 +40,7 @@ class ServeSettings(Settings):
             host=self.host,
             port=self.port,
             emulate=self.emulate,
+            node_name=self.node_name,
             engine=self.engine,
             job_environment=tuple(
                 name.strip() for name in (self.job_environment or "").split(",") if name.strip()

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fairlead.core.queries import JobState
 from fairlead.files import format_instance
 from fairlead.insight.advice import advise
-from fairlead.insight.explain.explain import explain
+from fairlead.insight.explain.explain import JobSpeed, explain
 from fairlead.insight.explain.starvation import devices_now, starvation_causes
 from fairlead.insight.explain.text import paragraphs
 from fairlead.live.driver import Live
@@ -24,6 +24,8 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError, SolveError, UsageError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.key import WorkloadScope, scope_of
+from fairlead.model.submission.admission import requirements
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.server.access.authorization import (
     ContextDependency,
@@ -73,6 +75,10 @@ async def explain_job(
         raise ProtocolError(f"job {job_id!r} is not being scheduled: {LEFT_OUT}")
     mechanism = live.scheduler.mechanism
     snap = _snapshot(live)
+    believed = {
+        speed.key.accelerator: JobSpeed(speed.steps_per_s, speed.source)
+        for speed in live.queries.job_speeds(number)
+    }
     if not isinstance(mechanism, RealisesPolicy):
         row = int(snap.job.searchsorted(number))
         held = devices_now(snap)
@@ -86,11 +92,16 @@ async def explain_job(
     def explanation() -> dict[str, Any]:
         try:
             result = explain(
-                snap, mechanism.policy, job_id, name=info.policy, can_see=principal.can_see
+                snap,
+                mechanism.policy,
+                job_id,
+                name=info.policy,
+                can_see=principal.can_see,
+                believed=believed,
             )
         except (SolveError, InputError, UsageError) as error:
             raise ProtocolError(f"job {job_id!r} cannot be explained now: {error}") from None
-        except Exception as error:  # of a policy of another package
+        except (Exception, SystemExit) as error:  # of a policy of another package
             log.error("explanation.failed", job=job_id, error=repr(error))
             problem = f"the policy failed with {type(error).__name__}; see the server's log"
             raise ProtocolError(f"job {job_id!r} cannot be explained now: {problem}") from error
@@ -98,6 +109,39 @@ async def explain_job(
 
     async with server.explaining:
         return await asyncio.to_thread(explanation)
+
+
+@insights.get("/speeds")
+async def speeds(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.SpeedView]:
+    """Return the believed speeds of the active jobs' workloads, each with its source.
+
+    Tenants see those of the jobs that they can see.
+    """
+    queries, now = live.queries, live.clock.now()
+    alike: dict[tuple[object, ...], int] = {}
+    for number in queries.select_jobs((JobState.ACTIVE, JobState.HELD)).tolist():
+        job = queries.job(number)
+        if principal.can_see(job.tenant):
+            alike.setdefault((job.workload or number, job.tenant, *requirements(job)), number)
+    believed = {
+        speed.key: speed for number in alike.values() for speed in queries.job_speeds(number)
+    }
+    views = []
+    for key, speed in believed.items():
+        scope = scope_of(key.workload) or WorkloadScope("", key.workload)
+        views.append(
+            msg.SpeedView(
+                workload=scope.workload,
+                tenant=scope.tenant or None,
+                job=scope.job,
+                gang=key.gang,
+                accelerator=key.accelerator,
+                steps_per_s=speed.steps_per_s,
+                source=speed.source,
+                age_s=None if speed.measured_at is None else max(now - speed.measured_at, 0.0),
+            )
+        )
+    return views
 
 
 @insights.get("/instance")
@@ -125,7 +169,7 @@ async def advice(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.
 def _snapshot(live: Live) -> Snapshot:
     """Return the current state without the jobs that the last plan left out."""
     at = live.clock.now()
-    return without(live.scheduler.snapshot(at, at), live.scheduler.left_out)
+    return without(live.scheduler.snapshot(at, at, pins=False), live.scheduler.left_out)
 
 
 def _instance_of(snap: Snapshot) -> Instance:

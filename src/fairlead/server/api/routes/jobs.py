@@ -9,11 +9,12 @@ import numpy as np
 from fastapi import APIRouter, Query, Response
 
 from fairlead.core.queries import JobState
-from fairlead.engines.base import SupportsTenantCheck
+from fairlead.engines.base import SupportsCommandCheck, SupportsTenantCheck
 from fairlead.engines.keeper.log_file import read_leases
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.tenants import changed_job
 from fairlead.model import events as ev
+from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT
 from fairlead.model.submission.new_job import NewJob
 from fairlead.model.submission.secrets import parse_secrets
@@ -24,9 +25,11 @@ from fairlead.server.access.authorization import (
     find_visible_job,
     require_owned_job,
 )
+from fairlead.server.access.tokens import Principal
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.schemas import TEXT
-from fairlead.server.api.views import job_row, job_view, listed
+from fairlead.server.api.views import job_row, job_view, job_view_with_log, listed
+from fairlead.server.context import ServerContext
 from fairlead.store import Audit
 from fairlead.store.audit import changed_values
 
@@ -44,11 +47,35 @@ async def submit(
     tenant = new.tenant or principal.tenant or DEFAULT_TENANT
     principal.require_tenant(tenant)
     server.secrets.require(tenant, parse_secrets(new.secrets).values())
+    _require_known_tenant(server, principal, tenant)
     if isinstance(live.engine, SupportsTenantCheck):
         await asyncio.to_thread(live.engine.check_tenant, tenant)
+    if isinstance(live.engine, SupportsCommandCheck):
+        await asyncio.to_thread(
+            live.engine.check_command, new.command, new.directory, new.environment
+        )
     is_admin = principal.role == "admin"
     made = await live.jobs.submit(JobSpec.of(new, tenant), principal.actor, is_admin=is_admin)
+    await live.tenants.list_again(tenant)
     return job_view(live, live.queries.job_number(made.id))
+
+
+def _require_known_tenant(server: ServerContext, principal: Principal, tenant: str) -> None:
+    """Raise InputError if a job would create a tenant that no admin has named.
+
+    An admin names a tenant by setting it, or by making a token for it.
+    """
+    if server.info.create_tenants or tenant in (principal.tenant, DEFAULT_TENANT):
+        return
+    known = [one.id for one in server.live.tenants.listed]
+    known += [token.tenant for token in server.tokens.list() if token.tenant is not None]
+    if tenant not in known:
+        names = ", ".join(sorted({DEFAULT_TENANT, *known})[:10])
+        raise InputError(
+            f"no tenant {tenant!r}",
+            fix=f"expected one of {names}, or a new one: `fairlead tenants set {tenant}`",
+            field="tenant",
+        )
 
 
 @jobs.get("", response_model=list[msg.JobView])
@@ -62,14 +89,16 @@ async def list_jobs(
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     newest: bool = False,
+    unended: bool = False,
 ) -> Response:
     """List jobs, oldest first, from number ``after`` on; ``name`` is a pattern such as lr-*.
 
-    Lists the first ``limit`` of them, or the last with ``newest``.
+    Lists the first ``limit`` of them, or the last with ``newest``; with ``unended`` only jobs
+    that have not ended.
     """
     queries, rows = live.queries, []
     visible = [principal.can_see(t.id) and tenant in (None, t.id) for t in queries.tenants]
-    numbers = listed(live, np.array(visible, dtype=bool), state, after)
+    numbers = listed(live, np.array(visible, dtype=bool), state, after, unended=unended)
     for number in (numbers[::-1] if newest else numbers).tolist():
         if multijob not in (None, queries.job(number).multijob):
             continue
@@ -87,7 +116,7 @@ async def list_jobs(
 @jobs.get("/{job_id}")
 async def show(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
     """Show one job."""
-    return job_view(live, find_visible_job(live, principal, job_id))
+    return await job_view_with_log(live, find_visible_job(live, principal, job_id))
 
 
 @jobs.patch("/{job_id}")

@@ -1,4 +1,4 @@
-"""Routes for nodes: list, drain, cordon, return, remove."""
+"""Routes for nodes: list, drain, cordon, return, remove, restore."""
 
 from fastapi import APIRouter
 
@@ -48,9 +48,21 @@ async def return_node(
 async def remove_node(
     node: str, live: LiveDependency, principal: CurrentPrincipal
 ) -> msg.RemovedNode:
-    """Remove a node permanently; refused while jobs run there, unless it was drained."""
+    """Remove a node until it is restored; refused while jobs run there, unless it was drained."""
     _require_manageable(live, principal, node)
     return msg.RemovedNode(id=node, stranded=await live.nodes.remove(node, principal.actor))
+
+
+@nodes.post("/{node}/restore")
+async def restore_node(
+    node: str, live: LiveDependency, principal: CurrentPrincipal
+) -> msg.NodeView:
+    """Undo the removal of a node."""
+    principal.require("admin")
+    if all(known.id != node for known in live.scheduler.cluster.nodes):
+        raise NotFoundError(f"no node {node!r}")
+    await live.nodes.restore(node, principal.actor)
+    return _require_manageable(live, principal, node)
 
 
 def _require_manageable(live: Live, principal: Principal, node: str) -> msg.NodeView:

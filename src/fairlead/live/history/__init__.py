@@ -1,0 +1,1 @@
+"""History of jobs: reported metrics, leases, exits and usage."""

@@ -1,0 +1,48 @@
+"""Exits of a job's processes: codes, signals and the last lines of their logs."""
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairlead.engines.keeper import log_file
+
+_MAX_TAIL_LINES, _MAX_TAIL_BYTES = 20, 4096
+
+
+def shell_code(code: int) -> int:
+    """Return an exit code as shells have it: 128 plus the signal for a killed process."""
+    return 128 - code if code < 0 else code
+
+
+def exit_text(code: int) -> str:
+    """Return an exit code with the signal it stands for: ``137 (SIGKILL)``."""
+    name = signal_of(code)
+    return str(shell_code(code)) if name is None else f"{shell_code(code)} ({name})"
+
+
+def signal_of(code: int) -> str | None:
+    """Return the signal that ended a process, None if it exited by itself."""
+    try:
+        return signal.Signals(shell_code(code) - 128).name
+    except ValueError:
+        return None
+
+
+def failed_rank(codes: Sequence[int]) -> int:
+    """Return the first member that failed, otherwise 0."""
+    return next((rank for rank, code in enumerate(codes) if code), 0)
+
+
+def log_tail(directory: Path, lease: int, rank: int) -> list[str]:
+    """Return the last lines that a member of a lease has printed, without control characters."""
+    path = directory / f"{lease}.{rank}.log"
+    end = log_file.end_of(path)
+    begin, piece = log_file.read(path, max(end - _MAX_TAIL_BYTES, 0), _MAX_TAIL_BYTES)
+    lines = piece.decode("utf-8", "replace").splitlines()
+    if begin > 0 and len(lines) > 1:
+        del lines[0]  # it has lost its beginning
+    return [_escaped(line) for line in lines[-_MAX_TAIL_LINES:]]
+
+
+def _escaped(line: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

@@ -1,0 +1,106 @@
+"""History of one job, as stored in one document: its metrics and its last leases."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from fairlead.live.history.metric_points import MetricPoints, Point
+
+MAX_LEASES = 100
+"""leases of a job that are kept"""
+MAX_POINTS = 1000
+"""points kept per metric"""
+_MAX_JOB_POINTS = 20_000
+"""points kept per job: those with many metrics keep fewer of each"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """One ended lease of a job."""
+
+    lease: int
+    nodes: Mapping[str, int]
+    """node → devices held there"""
+    accelerators: Mapping[str, int]
+    """accelerator → devices held"""
+    started_at: float
+    ended_at: float
+    ending: str
+    steps: float
+    """steps made under it that later leases did not repeat"""
+    lost_s: float = 0.0
+    start_s: float | None = None
+    """seconds from its launch to its first step; None if not reported"""
+    exit_codes: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class JobReports:
+    """Reports of one job that are not stored yet."""
+
+    leases: list[LeaseRecord] = field(default_factory=list)
+    points: list[tuple[str, Point]] = field(default_factory=list)
+
+
+class JobHistory:
+    """Metrics and leases of one job."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, MetricPoints] = {}
+        self.leases: dict[int, LeaseRecord] = {}
+
+    def add(self, reports: JobReports) -> None:
+        """Add reports; those that it has already change nothing."""
+        for name, point in reports.points:
+            metric = self.metrics.setdefault(name, MetricPoints())
+            metric.add(point, min(MAX_POINTS, _MAX_JOB_POINTS // len(self.metrics)))
+        for record in reports.leases:
+            # A replay of the event log does not know start-up costs and exit codes.
+            self.leases.setdefault(record.lease, record)
+        for lease in sorted(self.leases)[:-MAX_LEASES]:
+            del self.leases[lease]
+
+    def as_text(self) -> str:
+        """Return the document."""
+        metrics = {name: points.as_json() for name, points in self.metrics.items()}
+        leases = [asdict(record) for _, record in sorted(self.leases.items())]
+        return json.dumps({"metrics": metrics, "leases": leases})
+
+    @classmethod
+    def from_text(cls, text: str | None) -> "JobHistory":
+        """Return the history in a document; an empty one if it is missing or damaged."""
+        history = cls()
+        if text is None:
+            return history
+        try:
+            content = json.loads(text)
+            metrics = {
+                str(name): MetricPoints.from_json(saved)
+                for name, saved in content["metrics"].items()
+            }
+            leases = [_lease_record(saved) for saved in content["leases"]]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return history
+        history.metrics = metrics
+        history.leases = {record.lease: record for record in leases}
+        return history
+
+
+def _lease_record(saved: Mapping[str, Any]) -> LeaseRecord:
+    return LeaseRecord(**{**saved, "exit_codes": tuple(saved.get("exit_codes", ()))})
+
+
+def merged(text: str | None, reports: Iterable[JobReports]) -> JobHistory:
+    """Return the history of a document with later reports."""
+    history = JobHistory.from_text(text)
+    for each in reports:
+        history.add(each)
+    return history
+
+
+def with_exit(
+    record: LeaseRecord, *, ending: str, start_s: float | None, exit_codes: tuple[int, ...]
+) -> LeaseRecord:
+    """Return a record with the facts that are not in the event log."""
+    return replace(record, ending=ending, start_s=start_s, exit_codes=exit_codes)

@@ -1,0 +1,80 @@
+"""Unmeasured speeds are unknown: estimated and marked as assumed, never 0."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fairlead.cli.main import app
+from fairlead.files import parse_cluster
+from fairlead.model.capabilities import Capabilities
+from fairlead.model.errors import InputError
+from fairlead.model.job import Job
+from fairlead.model.speeds.key import SpeedKey, scoped_workload
+from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.submission.admission import Admission
+
+TABLE = SpeedTable(
+    {
+        SpeedKey("cnn", 1, "v100"): 8.0,
+        SpeedKey("cnn", 1, "k80"): 2.0,
+        SpeedKey("lstm", 1, "v100"): 6.0,
+        SpeedKey("lstm", 1, "k80"): 0.0,
+        SpeedKey("gan", 1, "v100"): 3.0,
+    }
+)
+
+
+def test_accelerator_that_the_table_lacks_is_estimated_from_the_known_ones() -> None:
+    assert TABLE.speed("cnn", ["h100"]) == pytest.approx(5.0)
+    assert TABLE.speed("lstm", ["h100"]) == pytest.approx(6.0)
+    assert TABLE.speed("cnn", ["h100"] * 2) == pytest.approx(10.0)
+    assert TABLE.source_of("cnn", 1, "h100") == "assumed"
+
+
+def test_measured_workloads_scale_the_estimates_of_the_same_tenant() -> None:
+    cnn, gan = (scoped_workload("own", name, "j") for name in ("cnn", "gan"))
+    table = TABLE.with_measured({SpeedKey(cnn, 1, "h100"): 24.0, SpeedKey(gan, 1, "v100"): 5.0})
+    assert table.speed(cnn, ["h100"]) == 24.0
+    assert table.source_of(cnn, 1, "h100") == "measured"
+    assert table.speed(gan, ["h100"]) == pytest.approx(5.0 * 24.0 / 8.0)
+    assert table.source_of(gan, 1, "h100") == "assumed"
+    # The reports of a tenant change nothing for other tenants.
+    assert table.speed("gan", ["h100"]) == TABLE.speed("gan", ["h100"]) == 3.0
+    jobs = [Job(id="j", workload="cnn", total_steps=1.0, tenant=name) for name in ("own", "other")]
+    rows = [table.row_of(job, ("h100", "k80")).tolist() for job in jobs]
+    assert rows == [[24.0, 2.0], [5.0, 2.0]]
+
+
+def test_zero_in_the_table_means_impossible_and_a_missing_row_only_where_speeds_are_exact() -> (
+    None
+):
+    assert TABLE.speed("lstm", ["k80"]) == 0.0
+    assert TABLE.source_of("lstm", 1, "k80") == "table"
+    assert TABLE.speed("gan", ["k80"]) == 0.0
+    real = SpeedTable(TABLE.steps_per_s, assumed=1.0)
+    assert real.speed("lstm", ["k80"]) == 0.0
+    assert real.speed("gan", ["k80"]) == pytest.approx(3.0 * 2.0 / 8.0)
+    assert real.source_of("gan", 1, "k80") == "assumed"
+    earlier = SpeedTable(TABLE.steps_per_s, assumed=1.0, estimates=False)
+    assert earlier.speed("gan", ["k80"]) == earlier.speed("cnn", ["h100"]) == 0.0
+    assert earlier.speed("new", ["h100"]) == 1.0
+
+
+def test_impossible_workload_is_refused_although_it_is_possible_elsewhere() -> None:
+    cluster = parse_cluster("k80=2")
+    admission = Admission(cluster, TABLE, cluster.counts, Capabilities())
+    with pytest.raises(InputError, match="speed 0 on k80 for 'lstm'"):
+        admission.check(Job(id="j", workload="lstm", total_steps=1.0))
+
+
+def test_bundled_workloads_run_on_an_accelerator_that_the_table_lacks(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,arrival_s,workload,gang,total_steps\na,0,LSTM,1,10\nb,5,GRU,2,10\n")
+    done = CliRunner().invoke(
+        app, ["simulate", "--cluster", "h100=8", "--trace", str(trace), "--json"]
+    )
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["unfinished"] == 0
+    assert "no speeds on h100: assumed" in " ".join(done.stderr.split())
