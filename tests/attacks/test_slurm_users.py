@@ -249,12 +249,13 @@ def test_a_lease_whose_directory_is_removed_frees_its_devices(
 
 def test_the_other_tenant_s_jobs_make_exactly_their_steps(server: Attack, before: str) -> None:
     """After all attacks no device is lost: two gangs use all of them at the same time."""
-    gangs = [server.good(f"after{number}", 1500, gang=3) for number in (1, 2)]
+    server.client.wait(before, timeout_s=90.0)  # it needs a device that the gangs would use
+    gangs = [server.good(f"after{number}", 3000, gang=3) for number in (1, 2)]
     server.until(lambda: all(server.uses(gang) == 3 for gang in gangs), "both gangs to run", 90.0)
     for job, name, steps, size in (
         (before, "before", 3500, 1),
-        (gangs[0], "after1", 1500, 3),
-        (gangs[1], "after2", 1500, 3),
+        (gangs[0], "after1", 3000, 3),
+        (gangs[1], "after2", 3000, 3),
     ):
         done = server.client.wait(job, timeout_s=90.0)
         assert (done["state"], done["steps_done"]) == ("finished", steps), server.log()

@@ -23,6 +23,7 @@ from fairlead.server.access.secrets import (
     SecretUnavailableError,
     load_job_secrets,
 )
+from fairlead.store import Put
 
 T = TypeVar("T")
 
@@ -277,7 +278,7 @@ def test_secrets_survive_a_restart_sealed_and_need_their_key(tmp_path: Path) -> 
     key_file = tmp_path / "secrets.key"
     secrets = load_job_secrets(stored, key_file)
     _, changes = secrets.set("a", "TOKEN", VALUE, at=1.0)
-    stored |= {change.id: change.body for change in changes}  # type: ignore[union-attr]
+    stored |= {change.id: change.body for change in changes if isinstance(change, Put)}
     assert VALUE not in str(stored)
     assert load_job_secrets(stored, key_file).values("a", {"X": "TOKEN"}) == {"X": VALUE}
     moved = {"b/TOKEN": stored["a/TOKEN"].replace('"tenant": "a"', '"tenant": "b"')}

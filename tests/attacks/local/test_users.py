@@ -117,7 +117,8 @@ def server() -> Iterator[Attack]:
         patch.setenv("SITE_PASSWORD", "hunter2")
         attack = Attack(root)
         try:
-            yield attack.start()  # type: ignore[misc]
+            attack.start()
+            yield attack
         finally:
             attack.clean_up()
     shutil.rmtree(root, ignore_errors=True)

@@ -94,8 +94,10 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
 def _message(live: Live, number: int, job_id: str, progresses: bool) -> str:
     if live.queries.is_left_out(number):
         return LEFT_OUT
-    # The message of an earlier lease is outdated once this one has made a step.
-    return "" if progresses else live.messages.get(job_id, "")
+    # The message of an earlier lease is outdated once this one has made a step; an ended job
+    # keeps its message while its last lease leaves.
+    outdated = progresses and not live.queries.has_ended(number)
+    return "" if outdated else live.messages.get(job_id, "")
 
 
 def _state(status: JobStatus, by_user: bool) -> State:
