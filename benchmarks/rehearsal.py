@@ -54,7 +54,7 @@ class Server:
         if profile:
             python += ["-m", "cProfile", "-o", "rehearsal.prof"]
         command = [*python, "-m", "fairlead", "serve", "--data", str(self.data)]
-        command += ["--port", str(port), "--log-format", "json", *options]
+        command += ["--port", str(port), "--log-format", "json", "--create-tenants", *options]
         self.log = root / "server.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)

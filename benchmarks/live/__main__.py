@@ -63,6 +63,7 @@ class Server:
         self.data, self.url = root / "data", f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "fairlead", "serve", "--data", self.data]
         command += ["--port", port, "--engine", f"still:devices={devices}", "--round", round_s]
+        command += ["--create-tenants"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(HERE.parent)])}
         environment |= {"OPENBLAS_NUM_THREADS": "1", "FAIRLEAD_REQUESTS_PER_S": "1e9"}
         self._log = root / "server.log"

@@ -102,6 +102,7 @@ def predicted(
             mechanism=create_mechanism(policy, None, round_s),
             tenants=TENANTS,
             plan_lead_s=plan_lead_s,
+            protect_starts=True,
             physics=Physics(
                 effects=frozenset({"costs"}),
                 by_workload={OTHER_WORKLOADS: WorkloadPhysics(costs=costs)},

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.core import Scheduler
+from fairlead.core.queries import Queries
 from fairlead.mechanisms.base import FluidMechanism, Mechanism
 from fairlead.mechanisms.planner import Planner
 from fairlead.model.arrays import IntArray
@@ -22,6 +23,7 @@ from fairlead.model.events import (
     Event,
     HistoryChanged,
     JobSubmitted,
+    LeasesPinned,
     NodeLost,
     NodeRemoved,
     PlanDue,
@@ -38,7 +40,7 @@ from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 
 _NODE_LOSS_EVENTS = (NodeLost, NodeRemoved)
-_PLANNING = frozenset({PlanDue, PlanReady, RoundEnd})
+_PLANNING = frozenset({PlanDue, PlanReady, RoundEnd, LeasesPinned})
 _MAX_IDLE_PLANS = 1000
 """consecutive plans without leases after which no job is expected to start"""
 
@@ -71,6 +73,7 @@ class _Run:
         self.scheduler: Scheduler[Any] = Scheduler(
             scenario.cluster, beliefs, mechanism, plan_lead_s=scenario.plan_lead_s
         )
+        self._queries = Queries(self.scheduler)
         self._reads_measured = capabilities.reads_measured
         # Device numbers include nodes that join later; their devices idle until then.
         whole = scenario.whole_cluster
@@ -139,6 +142,7 @@ class _Run:
                     return  # no more arrivals, and the mechanism never starts the waiting jobs
             else:
                 timers["RoundEnd"] = math.inf
+                self._protect_starts(at)
                 self._send(RoundEnd(at))
 
     def credit_running(self) -> None:
@@ -163,7 +167,15 @@ class _Run:
             self._send(progress)
         for report in self._virtual.measured(at) if self._reads_measured else ():
             self._send(report)
+        self._protect_starts(at)
         self._send(PlanDue(at))
+
+    def _protect_starts(self, at: float) -> None:
+        if not self._scenario.protect_starts:
+            return
+        starting = self._virtual.starting_leases(at)
+        if set(starting.tolist()) != self._queries.pinned_leases():
+            self._send(LeasesPinned(at, starting))
 
     def _send(self, event: Event) -> None:
         if self._on_event:

@@ -30,6 +30,9 @@ class Scenario:
     """effect of past usage on weights"""
     plan_lead_s: float = 0.0
     """seconds between the computation of a plan and its round, as on a live cluster"""
+    protect_starts: bool = False
+    """whether leases keep their devices, as on a live cluster, until they have trained for as
+    long as their start took"""
     restore_cost_s: float = 0.0
     checkpoint_s: float = 3600.0
     physics: Physics | None = None

@@ -71,6 +71,13 @@ class JobProgress:
         """Return the jobs that hold a lease."""
         return (self.lease >= 0).nonzero()[0]
 
+    def starting(self, at: float) -> IntArray:
+        """Return the leases that have not yet trained for as long as their start took."""
+        job = self.running()
+        start_s = self.progress_from[job] - self.held_from[job]
+        starting: IntArray = np.sort(self.lease[job[at - self.progress_from[job] < start_s]])
+        return starting
+
     def steps_at(self, job: IntArray, at: float) -> FloatArray:
         """Return the steps that running jobs have made by then."""
         worked = np.maximum(at - self.progress_from[job], 0.0)

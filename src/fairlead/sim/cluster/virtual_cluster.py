@@ -210,6 +210,13 @@ class VirtualCluster:
             lease, steps = np.concatenate([lease, copies]), np.concatenate([steps, made])
         return Progress(at, lease, steps)
 
+    def starting_leases(self, at: float) -> IntArray:
+        """Return the leases that have not yet trained for as long as their start took.
+
+        Leases of copies are not among them.
+        """
+        return self._progress.starting(at)
+
     def measured(self, at: float) -> list[Measured]:
         """Return the measurements of all running jobs."""
         return self._measurement.measured(at)
