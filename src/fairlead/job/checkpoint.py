@@ -128,6 +128,14 @@ def durable_latest(directory: str) -> CommittedCheckpoint | None:
     return latest(directory)
 
 
+def is_managed(name: str) -> bool:
+    """Return whether a file of a checkpoint directory is Fairlead's; all others are the user's."""
+    own = ("lock", "fence", "latest.json")
+    return name.startswith(tuple(f"{one}." for one in own)) or (
+        name in own or _CHECKPOINT_NAME.fullmatch(name) is not None
+    )
+
+
 def read(directory: str, rank: int) -> bytes | None:
     """Return a rank's payload of the committed checkpoint; OSError if its file is damaged.
 
@@ -144,7 +152,7 @@ def read(directory: str, rank: int) -> bytes | None:
     return payload
 
 
-def write(directory: str, lease: int, steps: int, rank: int, payload: bytes) -> str:
+def write(directory: str, lease: int, steps: int, rank: int, *payload: bytes | memoryview) -> str:
     """Write one rank's file of a checkpoint, synced to disk; return its name.
 
     Raises FencedError if a later lease removed the file meanwhile.
@@ -153,7 +161,7 @@ def write(directory: str, lease: int, steps: int, rank: int, payload: bytes) -> 
     path = os.path.join(directory, name)
     try:
         # The commit syncs the directory, for the files of all ranks at once.
-        replace_file(path, _digest(payload), payload, sync_directory=False)
+        replace_file(path, _digest(*payload), *payload, sync_directory=False)
     except FileNotFoundError:
         require(directory, lease)
         raise
@@ -285,7 +293,11 @@ def _locked(directory: str, wait_s: float = _LOCK_TIMEOUT_S) -> Iterator[None]:
                     raise LockHeldError(f"{path}: another process holds the lock") from None
             time.sleep(poll_s)
             poll_s = min(2 * poll_s, _MAX_LOCK_POLL_S)
-        yield
+        try:
+            yield
+        finally:
+            # A loader's worker that was forked meanwhile has the file open, too.
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _open_lock(path: str) -> int:
@@ -325,8 +337,11 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _digest(payload: bytes) -> bytes:
-    return hashlib.sha256(payload).hexdigest().encode()
+def _digest(*payload: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256()
+    for chunk in payload:
+        digest.update(chunk)
+    return digest.hexdigest().encode()
 
 
 def _damaged(name: str) -> OSError:

@@ -4,8 +4,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -14,8 +16,10 @@ from fairlead.job import checkpoint
 from fairlead.job.exit_status import EXIT_FENCED, EXIT_PREEMPTED, EXIT_SAVE_FAILED
 from fairlead.job.gang_exit import GangExit
 from fairlead.job.lease import Lease
+from fairlead.job.registration import RegisteredState
 from fairlead.job.run import Run, T
-from fairlead.job.state_format import decode_state, encode_state
+from fairlead.job.state_format import SavedState, encode_chunks
+from fairlead.job.writer import BackgroundWriter
 
 _MAX_LAG_S = 1.0
 """longest lag behind an emulated speed that later steps make up for"""
@@ -39,10 +43,13 @@ class LeasedRun(Run):
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
         self._emulated_speed = _EmulatedSpeed(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))
-        self._registered: dict[str, Any] = {}
-        self._saved: dict[str, Any] = {}
+        self._state = RegisteredState()
+        self._host: Any = None
+        self._writer = BackgroundWriter()
+        self._epoch = {"number": 0, "began_at": 0}
+        self._in_epochs, self._is_last_epoch = False, True
         self._skip = 0
-        self._in_step = self._save_after_step = False
+        self._in_step = self._save_after_step = self._has_left = False
         self._saved_at = time.monotonic()
         self._lease = Lease(
             environment["FAIRLEAD_URL"],
@@ -67,7 +74,7 @@ class LeasedRun(Run):
             return
         payload = checkpoint.read(self._directory, self.rank)
         assert payload is not None
-        self._saved = decode_state(payload)
+        self._state.saved = SavedState(payload)
         self.steps_done = self._skip = committed.steps
         failpoints.point("job.restored")
 
@@ -77,17 +84,8 @@ class LeasedRun(Run):
 
     def register(self, **things: Any) -> None:
         """Name the objects that make up the run's state, and restore them from a checkpoint."""
-        super().register(**things)
         for name, thing in things.items():
-            self._registered[name] = thing
-            if name not in self._saved:
-                continue
-            state = self._saved.pop(name)
-            if isinstance(thing, dict):
-                thing.clear()
-                thing.update(state)
-            else:
-                thing.load_state_dict(state)
+            self._state.add(name, thing)
 
     def report(self, **metrics: float) -> None:
         """Report metrics such as the loss, to be shown beside the job's progress."""
@@ -102,21 +100,45 @@ class LeasedRun(Run):
 
         All members of a gang must call this in or after the same step.
         """
-        if self._in_step:
-            # The step may be half done: only at its end do state and step count agree.
+        if self._in_step or not self._is_last_epoch:
+            # The step may be half done: only at its end do state and step count agree. Between
+            # epochs the next step's end is the first place from which the program can continue.
             self._save_after_step = True
         else:
-            self._save_or_raise()
+            if not self._in_epochs:
+                self._state.mark()
+            self._save_or_raise(behind=False)
 
-    def _save(self) -> None:
-        state = {
-            name: thing if isinstance(thing, dict) else thing.state_dict()
-            for name, thing in self._registered.items()
-        }
-        steps, lease = self.steps_done, self._lease.number
-        payload = encode_state(state)
+    def _save(self, *, behind: bool = False) -> None:
+        """Save the state; with ``behind`` return once its tensors are copied."""
+        self._writer.wait()
+        chunks = self._encode()
         failpoints.point("job.checkpoint.before")
-        checkpoint.write(self._directory, lease, steps, self.rank, payload)
+        if behind and len(chunks) > 1:
+            self._writer.begin(partial(self._write_behind, self.steps_done, chunks))
+            self._saved_at = time.monotonic()
+        else:
+            self._write(self.steps_done, chunks)
+
+    def _write_behind(self, steps: int, chunks: Sequence[bytes | memoryview]) -> None:
+        try:
+            self._write(steps, chunks)
+        except OSError as error:
+            _print_to_log(f"no checkpoint at step {steps}: {error}")
+
+    def _encode(self) -> Sequence[bytes | memoryview]:
+        """Return the state as bytes: one chunk, or several if it holds tensors."""
+        if self._host is None and "torch" in sys.modules:
+            from fairlead.job.torch import HostState  # noqa: PLC0415  # only jobs that use it have it
+
+            self._host = HostState()
+        chunks = encode_chunks(self._state.state_dicts(), self._host)
+        has_tensors = any(isinstance(chunk, memoryview) for chunk in chunks)
+        return chunks if has_tensors else [b"".join(chunks)]
+
+    def _write(self, steps: int, chunks: Sequence[bytes | memoryview]) -> None:
+        lease = self._lease.number
+        checkpoint.write(self._directory, lease, steps, self.rank, *chunks)
         failpoints.point("job.checkpoint.written")
         if self.rank == 0:
             checkpoint.commit(self._directory, lease, steps, self.world_size)
@@ -127,38 +149,100 @@ class LeasedRun(Run):
         self._lease.saved_steps = steps
         self._saved_at = time.monotonic()
 
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yield the number of each remaining epoch, from 0; the last one may be resumed inside."""
+        self._state.add("fairlead.epoch", self._epoch)
+        self._state.continue_epoch()
+        self._skip = min(self._skip, self.steps_done - self._epoch["began_at"])
+        self._in_epochs = True
+        for epoch in range(self._epoch["number"], count):
+            if self._is_complete():
+                break
+            if epoch > self._epoch["number"]:
+                self._epoch.update(number=epoch, began_at=self.steps_done)
+            self._is_last_epoch = epoch == count - 1
+            try:
+                yield epoch
+            except GeneratorExit:  # the program ends its loop early, or an error does
+                self._is_last_epoch = True
+                if not (self._in_step or self._has_left):
+                    self._save_or_leave()
+                raise
+
     def steps(self, items: Iterable[T]) -> Iterator[T]:
         """Yield one item per remaining step; leave when the lease ends."""
-        iterator = iter(items)
-        while self._skip and next(iterator, self) is not self:
-            self._skip -= 1  # the checkpoint includes this step
-        lease, emulated_speed = self._lease, self._emulated_speed
+        self._state.begin()
+        iterator = self._skip_done(iter(items))
+        self._state.mark()
         while self._total is None or self.steps_done < self._total:
             item: Any = next(iterator, self)
             if item is self:
                 break
-            if not lease.may_start():
-                self._leave()
-            emulated_speed.begin_step()
-            self._in_step = True
+            self.begin_step()
             yield item
-            self._in_step = False
-            emulated_speed.end_step()
-            self.steps_done += 1
-            lease.steps = self.steps_done
-            lease.last_step_at = now = time.monotonic()
-            due = self.world_size == 1 and now - self._saved_at > self._every_s
-            if due or self._save_after_step:
-                self._save_or_raise()
-        # The job is done only once it is saved: if that fails a later lease repeats the steps.
-        self._save_or_leave()
-        if self._total is not None and self.steps_done >= self._total:
-            lease.close()
+            self.end_step()
+        if self._is_last_epoch or self._is_complete():
+            self.finish()
 
-    def _save_or_raise(self) -> None:
+    def start(self) -> None:
+        """Continue from the checkpoint, before a framework fetches its first item."""
+        self._state.begin()
+        self._state.continue_epoch()
+        self._state.mark()
+
+    def begin_step(self) -> None:
+        """Start a step; leave if the lease ends."""
+        if not self._lease.may_start():
+            self._leave()
+        self._emulated_speed.begin_step()
+        self._in_step = True
+
+    def end_step(self) -> None:
+        """Count a step as done; save the state if it is time."""
+        self._in_step = False
+        self._emulated_speed.end_step()
+        self.steps_done += 1
+        # The next item may be fetched in vain, if the lease ends before its step: a checkpoint
+        # holds positions as they are now.
+        self._state.mark()
+        self._lease.steps = self.steps_done
+        self._lease.last_step_at = now = time.monotonic()
+        due = self.world_size == 1 and now - self._saved_at > self._every_s
+        if due or self._save_after_step:
+            self._save_or_raise()
+
+    def finish(self) -> None:
+        """Save the state after the last step.
+
+        The job is done only once it is saved: if that fails a later lease repeats the steps.
+        """
+        self._save_or_leave()
+        if self._is_complete():
+            self._lease.close()
+
+    def _is_complete(self) -> bool:
+        return self._total is not None and self.steps_done >= self._total
+
+    def _skip_done(self, iterator: Iterator[T]) -> Iterator[T]:
+        """Return the items after those that the checkpoint includes.
+
+        A registered loader or sampler continues where it was: its items are not skipped.
+        """
+        while self._skip:
+            fetched = self._state.fetched()
+            item: Any = next(iterator, self)
+            if item is self:
+                break
+            if self._state.has_position and self._state.fetched() > fetched:
+                self._skip = 0
+                return chain((item,), iterator)
+            self._skip -= 1
+        return iterator
+
+    def _save_or_raise(self, *, behind: bool = True) -> None:
         self._save_after_step = False
         try:
-            self._save()
+            self._save(behind=behind)
         except checkpoint.FencedError as error:
             self._exit(EXIT_FENCED, f"refused: {error}")
         except OSError as error:
@@ -175,6 +259,7 @@ class LeasedRun(Run):
 
     def _save_or_leave(self) -> None:
         try:
+            self._writer.wait()
             if self._lease.saved_steps < self.steps_done:
                 self._save()
         except checkpoint.FencedError as error:
@@ -183,6 +268,7 @@ class LeasedRun(Run):
             self._exit(EXIT_SAVE_FAILED, f"left without a checkpoint: {error}")
 
     def _exit(self, status: int, reason: str) -> NoReturn:
+        self._has_left = True
         _print_to_log(reason)
         if self._status_file:  # a shell around this process may hide its exit status
             with suppress(OSError), open(self._status_file, "w", encoding="ascii") as file:

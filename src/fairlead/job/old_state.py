@@ -41,7 +41,16 @@ def load_tensors(content: Any) -> Any:
         is_missing = device == "cuda" and int(index or 0) >= torch.cuda.device_count()
         return storage if is_missing else None
 
-    return torch.load(io.BytesIO(content), map_location=place, weights_only=True)
+    try:
+        return torch.load(io.BytesIO(content), map_location=place, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UnusableFileError(
+            f"the checkpoint holds code, which is never run ({_first_line(error)}): {_FIX}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:200]
 
 
 class _DataUnpickler(pickle.Unpickler):

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from fairlead.job.registration import adapt
+
 T = TypeVar("T")
 _MAX_NAME_LENGTH = 128
 
@@ -22,11 +24,12 @@ class Run:
     def register(self, **things: Any) -> None:
         """Name the objects that make up the run's state, and restore them from a checkpoint.
 
-        An object has ``state_dict`` and ``load_state_dict``, or is a dict, which is updated in
-        place.
+        An object has ``state_dict`` and ``load_state_dict``, or is a dict or a list, which is
+        updated in place. DataLoaders, samplers, generators and tensors of PyTorch's work, too;
+        with any object of PyTorch's the random states are saved as well.
         """
         for name, thing in things.items():
-            _require_state(name, thing)
+            adapt(name, thing)
 
     def report(self, **metrics: float) -> None:
         """Report metrics such as the loss, to be shown beside the job's progress."""
@@ -43,19 +46,29 @@ class Run:
         All members of a gang must call this in or after the same step.
         """
 
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yield the number of each remaining epoch, from 0; the last one may be resumed inside."""
+        yield from range(count)
+
     def steps(self, items: Iterable[T]) -> Iterator[T]:
         """Yield one item per remaining step."""
         for item in items:
             yield item
             self.steps_done += 1
 
+    def start(self) -> None:
+        """Continue from the checkpoint: called before a framework's loop fetches its first item.
 
-def _require_state(name: str, thing: Any) -> None:
-    if isinstance(thing, dict):
-        return
-    for method in ("state_dict", "load_state_dict"):
-        if not callable(getattr(thing, method, None)):
-            raise TypeError(
-                f"register({name}=…): a {type(thing).__name__} has no {method}():"
-                " expected a dict or an object with state_dict and load_state_dict"
-            )
+        ``start``, ``begin_step``, ``end_step`` and ``finish`` replace ``steps`` where a framework
+        owns the loop.
+        """
+
+    def begin_step(self) -> None:
+        """Start a step; leave if the lease ends."""
+
+    def end_step(self) -> None:
+        """Count a step as done; save the state if it is time."""
+        self.steps_done += 1
+
+    def finish(self) -> None:
+        """Save the state after the last step."""

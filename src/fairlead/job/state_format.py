@@ -2,8 +2,8 @@
 
 A payload is a magic number, the length of a JSON header, the header, and the binary parts that
 the header names by their number. Numbers, text and lists are plain JSON; every other value is an
-object with one member, which names its type. NumPy arrays and PyTorch tensors are binary parts in
-their libraries' own formats, read without pickle.
+object with one member, which names its type. NumPy arrays are binary parts in NumPy's own format,
+read without pickle; storages of PyTorch tensors are binary parts as they are in memory.
 """
 
 import io
@@ -12,8 +12,9 @@ import math
 import struct
 import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from fairlead.job import old_state
 from fairlead.untrusted_file import UnusableFileError
@@ -33,16 +34,34 @@ class StateError(TypeError):
     """An object of the state cannot be stored as data."""
 
 
+class HostMemory(Protocol):
+    """Memory that tensors are copied to; see ``fairlead.job.torch.HostState``."""
+
+    def copy_out(self, storages: Sequence[Any]) -> list[memoryview]:
+        """Return the bytes of each storage, valid until the next call."""
+
+
 def encode_state(state: Mapping[str, object]) -> bytes:
     """Return the state of registered objects, by name, as bytes.
 
     Raises StateError, which names the object, for a value that is not data.
     """
+    return b"".join(encode_chunks(state))
+
+
+def encode_chunks(
+    state: Mapping[str, object], host: HostMemory | None = None
+) -> list[bytes | memoryview]:
+    """Return the state of registered objects as consecutive chunks of bytes.
+
+    Chunks of tensors are in ``host`` memory, which later calls use again. Raises StateError,
+    which names the object, for a value that is not data.
+    """
     encoder = _Encoder()
     tree = {name: encoder.encode(value, f"register({name}=…)", 0) for name, value in state.items()}
-    parts = encoder.finish()
+    parts = encoder.finish(host)
     header = json.dumps({"tree": tree, "sizes": [len(part) for part in parts]}).encode()
-    return b"".join((_MAGIC, len(header).to_bytes(_LENGTH, "big"), header, *parts))
+    return [_MAGIC, len(header).to_bytes(_LENGTH, "big"), header, *parts]
 
 
 def decode_state(payload: bytes) -> dict[str, Any]:
@@ -50,33 +69,72 @@ def decode_state(payload: bytes) -> dict[str, Any]:
 
     Raises UnusableFileError if the payload is damaged, or if only code could restore it.
     """
-    if not payload.startswith(_MAGIC):
-        return old_state.read(payload)
+    saved = SavedState(payload)
+    return {name: saved.take(name) for name in saved.names()}
+
+
+class SavedState:
+    """The state in a payload, decoded by name when it is taken."""
+
+    def __init__(self, payload: bytes) -> None:
+        """Read the header; UnusableFileError if the payload is damaged or holds code."""
+        self._tree: dict[str, Any] = {}
+        self._decoder: _Decoder | None = None
+        if not payload.startswith(_MAGIC):
+            self._tree = old_state.read(payload)
+            return
+        with _damage_reported():
+            start = len(_MAGIC) + _LENGTH
+            end = start + int.from_bytes(payload[len(_MAGIC) : start], "big")
+            header = json.loads(payload[start:end])
+            parts, view = [], memoryview(payload)
+            for size in header["sizes"]:
+                parts.append(view[end : end + size])
+                end += size
+            if end != len(payload):
+                raise ValueError("length")
+            self._tree, self._decoder = dict(header["tree"]), _Decoder(parts)
+
+    def names(self) -> list[str]:
+        """Return the names that were not taken yet."""
+        return list(self._tree)
+
+    def take(self, name: str, *, to_device: bool = True) -> Any:
+        """Return and forget the state of an object; KeyError if there is none.
+
+        With ``to_device`` tensors are on the devices that they were saved from, where present.
+        """
+        value = self._tree.pop(name)
+        if self._decoder is None:
+            return value
+        with _damage_reported(name):
+            self._decoder.to_device = to_device
+            state = self._decoder.decode(value)
+        if not self._tree:
+            self._decoder = None  # frees the payload
+        return state
+
+
+@contextmanager
+def _damage_reported(name: str = "") -> Iterator[None]:
+    where = f"register({name}=…): " if name else ""
     try:
-        start = len(_MAGIC) + _LENGTH
-        end = start + int.from_bytes(payload[len(_MAGIC) : start], "big")
-        header = json.loads(payload[start:end])
-        parts, view = [], memoryview(payload)
-        for size in header["sizes"]:
-            parts.append(view[end : end + size])
-            end += size
-        if end != len(payload):
-            raise ValueError("length")
-        decoder = _Decoder(parts)
-        return {name: decoder.decode(value) for name, value in header["tree"].items()}
-    except UnusableFileError:
-        raise
+        yield
+    except UnusableFileError as error:
+        raise UnusableFileError(f"{where}{error}") from error
     # A library may raise anything for a damaged part.
     except Exception as error:
-        raise UnusableFileError(f"the checkpoint is damaged ({error})") from error
+        raise UnusableFileError(f"{where}the checkpoint is damaged ({error})") from error
 
 
 class _Encoder:
     """Turns values into JSON and binary parts."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._torch: list[Any] = []
+        self._storages: dict[int, tuple[int, Any]] = {}
+        """identity of a storage → (its part, the storage)"""
 
     def encode(self, value: Any, path: str, depth: int) -> Any:
         """Return a value as JSON; ``path`` names it in errors."""
@@ -97,9 +155,17 @@ class _Encoder:
             return {type_.__name__: self._items(value, path, depth)}
         return self._collection(value, path, depth) or self._foreign(value, path)
 
-    def finish(self) -> list[bytes]:
-        """Return the binary parts; the last one holds all tensors if there are any."""
-        if self._torch:
+    def finish(self, host: HostMemory | None) -> list[bytes | memoryview]:
+        """Return the binary parts, with storages of tensors copied to ``host`` memory."""
+        if self._storages:
+            if host is None:
+                from fairlead.job.torch.host_state import HostState  # noqa: PLC0415  # as above
+
+                host = HostState()
+            numbers, storages = zip(*self._storages.values(), strict=True)
+            for number, content in zip(numbers, host.copy_out(storages), strict=True):
+                self._parts[number] = content
+        if self._torch:  # the last part holds all tensors without a plain storage
             buffer = io.BytesIO()
             sys.modules["torch"].save(self._torch, buffer)
             self._parts.append(buffer.getvalue())
@@ -149,6 +215,13 @@ class _Encoder:
         self._parts.append(content)
         return len(self._parts) - 1
 
+    def _storage_part(self, storage: Any) -> int:
+        number, _ = self._storages.get(storage._cdata, (None, None))
+        if number is None:
+            number = self._part(b"")
+            self._storages[storage._cdata] = number, storage
+        return number
+
     def _foreign(self, value: Any, path: str) -> dict[str, Any]:
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         is_scalar = numpy is not None and isinstance(value, numpy.generic)
@@ -158,12 +231,15 @@ class _Encoder:
                 buffer = io.BytesIO()
                 numpy.lib.format.write_array(buffer, array, allow_pickle=False)
                 return {"scalar" if is_scalar else "array": self._part(buffer.getvalue())}
-        if torch is not None and type(value) in (
-            *(torch.Tensor, torch.nn.Parameter),
-            *(torch.Size, torch.device, torch.dtype),
-        ):
-            self._torch.append(value)
-            return {"torch": len(self._torch) - 1}
+        if torch is not None:
+            from fairlead.job.torch import tensors  # noqa: PLC0415  # only jobs that use it have it
+
+            encoded: dict[str, Any] | None = tensors.encode(value, self._storage_part)
+            if encoded is not None:
+                return encoded
+            if type(value) in tensors.PLAIN_TYPES:  # sparse or quantized
+                self._torch.append(value)
+                return {"torch": len(self._torch) - 1}
         name = f"{type(value).__module__}.{type(value).__qualname__}"
         raise StateError(f"{path}: a {name} cannot be stored as data: {_STORABLE}")
 
@@ -174,6 +250,9 @@ class _Decoder:
     def __init__(self, parts: Sequence[memoryview]) -> None:
         self._parts = parts
         self._torch: list[Any] | None = None
+        self._tensors: Any = None
+        self.to_device = True
+        """tensors are on the devices that they were saved from, where present"""
 
     def decode(self, value: Any) -> Any:
         """Return the value that the encoder wrote."""
@@ -210,8 +289,8 @@ class _Decoder:
             case "array" | "scalar":
                 array = self._array(content)
                 return array if tag == "array" else array[()]
-            case "torch":
-                return self._tensor(content)
+            case "tensor" | "shard" | "torch" | "torch.Size" | "torch.device" | "torch.dtype":
+                return self._torch_value(tag, content)
         raise ValueError(f"unknown type {tag!r:.40}")
 
     def _pairs(self, content: Any) -> list[tuple[Any, Any]]:
@@ -227,7 +306,23 @@ class _Decoder:
 
         return np.lib.format.read_array(io.BytesIO(self._parts[number]), allow_pickle=False)
 
-    def _tensor(self, number: int) -> Any:
-        if self._torch is None:
-            self._torch = old_state.load_tensors(self._parts[-1])
-        return self._torch[number]
+    def _torch_value(self, tag: str, content: Any) -> Any:
+        import torch  # noqa: PLC0415  # only jobs that use it have it
+
+        from fairlead.job.torch import shards, tensors  # noqa: PLC0415  # as above
+
+        if tag == "torch":
+            if self._torch is None:
+                self._torch = old_state.load_tensors(self._parts[-1])
+            return self._torch[content]
+        if tag == "torch.Size":
+            return torch.Size(content)
+        if tag == "torch.device":
+            return torch.device(content)
+        if tag == "torch.dtype":
+            return tensors.named_dtype(content)
+        if self._tensors is None:
+            self._tensors = tensors.TensorReader(self._parts)
+        if tag == "shard":
+            return shards.Shard.read(content, self.decode(content["local"]))
+        return self._tensors.read(content, to_device=self.to_device)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead import failpoints
 from fairlead.job import checkpoint
 from fairlead.job.checkpoint import CommittedCheckpoint, FencedError
 
@@ -138,6 +139,29 @@ def test_steps_count_as_saved_once_their_commit_is_synced(
     assert committed is not None
     assert (committed.steps, synced) == (5, [str(tmp_path)])
     assert checkpoint.durable_latest(str(tmp_path / "none")) is None
+
+
+def test_a_process_forked_during_a_commit_does_not_keep_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread commits while the program starts the workers of its loader."""
+    context = multiprocessing.get_context("fork")
+    ends = context.Event()
+    worker = context.Process(target=ends.wait)
+
+    def fork(point: str) -> None:
+        if point == "job.commit.locked":
+            worker.start()
+
+    monkeypatch.setattr(failpoints, "point", fork)
+    checkpoint.raise_fence(str(tmp_path), 1)
+    save(tmp_path, 1, 5)
+    try:
+        assert worker.is_alive()
+        checkpoint.raise_fence(str(tmp_path), 2, wait_s=0.0)
+    finally:
+        ends.set()
+        worker.join()
 
 
 def test_the_users_files_stay(tmp_path: Path) -> None:
