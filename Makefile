@@ -42,7 +42,7 @@ lint: setup  ## style, language, types and layers
 	$(BIN)/lint-imports
 
 test: lint docs cluster-tools $(TORCH)  ## everything CI checks
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 4
 
 cluster-tools:  ## as root on Debian: install Slurm and PostgreSQL for the tests, where missing
 	@tests/cluster-tools.sh

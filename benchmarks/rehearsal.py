@@ -205,6 +205,11 @@ def _metric(text: str, name: str) -> float:
     return float(match[1])
 
 
+def _sum(text: str, name: str) -> float:
+    """Return the sum of a metric over its labels."""
+    return sum(map(float, re.findall(rf"^{re.escape(name)}\{{.*\}} (\S+)$", text, re.M)))
+
+
 def _read(server: Server, asking: Answers) -> dict[str, float]:
     text = server.client.raw("GET", "/metrics")[2].decode()
     figures = {
@@ -225,8 +230,8 @@ def _read(server: Server, asking: Answers) -> dict[str, float]:
         by_second[at[:19]] = by_second.get(at[:19], 0) + 1
     figures["leases started"] = len(starts)
     figures["most leases started in a second"] = max(by_second.values())
-    figures["preemptions"] = _metric(text, "fairlead_preemptions")
-    figures["failures"] = _metric(text, "fairlead_failures")
+    figures["preemptions"] = _sum(text, "fairlead_preemptions_total")
+    figures["failures"] = _sum(text, "fairlead_lease_failures_total")
     times = sorted(asking.times_s)
     figures["answer s, median"] = times[len(times) // 2]
     figures["answer s, 99 %"] = times[int(0.99 * len(times))]

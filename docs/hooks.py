@@ -5,6 +5,7 @@ Replaces a mark such as ``<!-- commands -->`` in a page by the section that its 
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return markdown
 
 
+_EXAMPLE = r"Example: +((?:.|\n(?!\n))+)"
+"""an example in a command's help, up to the next paragraph"""
+
+
 def commands() -> str:
     """Return a section for every command."""
     root: Any = get_command(app)
@@ -32,24 +37,30 @@ def commands() -> str:
 
 
 def _walk(name: str, command: Any) -> list[tuple[str, Any]]:
+    """Return the commands that do something: leaves, and groups that run without a subcommand."""
     if hasattr(command, "commands"):
         parts = (_walk(f"{name} {key}", sub) for key, sub in command.commands.items())
-        return [leaf for part in parts for leaf in part]
+        own = [(name, command)] if command.invoke_without_command and " " in name else []
+        return own + [leaf for part in parts for leaf in part]
     return [(name, command)]
 
 
 def _command(name: str, command: Any) -> str:
-    lines = [f"## `{name}`", "", (command.help or "").replace("Example:  ", "Example: `").strip()]
-    if "Example: `" in lines[-1]:
-        lines[-1] += "`"
+    about = re.sub(
+        _EXAMPLE, lambda match: f"Example: `{' '.join(match[1].split())}`", command.help
+    )
+    lines = [f"## `{name}`", "", about.strip()]
     lines += ["", "| option | meaning |", "|---|---|"]
     for option in command.params:
         if option.name == "help":
             continue
-        names = ", ".join(f"`{flag}`" for flag in option.opts)
+        flags = [flag for flag in option.opts if flag.startswith("-")]
+        names = ", ".join(f"`{name}`" for name in flags or [option.metavar or option.name.upper()])
         about = (getattr(option, "help", None) or "").replace("|", "\\|")
         default = option.default
-        if default not in (None, False, ()) and not callable(default):
+        if isinstance(shown := getattr(option, "show_default", None), str):
+            default = shown
+        if default not in (None, ()) and default is not False and not callable(default):
             about += f" Default: `{default}`."
         lines.append(f"| {names} | {about} |")
     return "\n".join(lines)

@@ -1,12 +1,15 @@
-"""Settings of property tests, and one private Ray for all tests of a process.
+"""Settings of property tests, one private Ray and Slurm for all tests, and the order of tests.
 
 Slow machines are no failure; CI tries the same examples, and tests of real processes are tried a
 second time when they fail, with what went wrong the first time shown.
 """
 
+import contextlib
 import os
 import re
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,18 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from fairlead.private_clusters.ray import RayCluster, missing
+from fairlead.private_clusters import ray as private_ray
+from fairlead.private_clusters import slurm as private_slurm
+from fairlead.private_clusters.ray import RayCluster
+from fairlead.private_clusters.slurm import SlurmCluster
 
-_NAMES_RAY = re.compile("(?<![a-z])rays?(?![a-z])")
+_ON_ONE_WORKER = {
+    "ray": re.compile("(?<![a-z])rays?(?![a-z])"),
+    "slurm": re.compile("slurm"),
+    "postgresql": re.compile("postgresql"),
+}
+"""group → pattern in the names of its tests, which share a dear cluster or database"""
+_WITH_PROCESSES = ("tests/attacks/", "tests/e2e/", "tests/conformance/test_engines")
 
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
@@ -27,8 +39,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """Return a private Ray; tests that name it share it, see ``FewServers``."""
-    if missing():
-        pytest.skip(missing())
+    if private_ray.missing():
+        pytest.skip(private_ray.missing())
     cluster = RayCluster()
     try:
         yield cluster.start()
@@ -43,18 +55,57 @@ def ray(ray_cluster: RayCluster) -> Iterator[RayCluster]:
     ray_cluster.clear()
 
 
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[SlurmCluster]:
+    """Return a private Slurm; tests that name it share it, see ``FewServers``."""
+    if private_slurm.missing():
+        pytest.skip(private_slurm.missing())
+    root = Path(tempfile.mkdtemp(prefix="fairlead-slurm-"))  # that other users can look into
+    cluster = SlurmCluster(root / "slurm", patience_s=120.0)
+    root.chmod(0o755)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+        shutil.rmtree(root)
+
+
+@pytest.fixture
+def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    """Four idle nodes; what a test leaves there is ended after it."""
+    monkeypatch.setenv("SLURM_CONF", slurm_cluster.environment["SLURM_CONF"])
+    yield slurm_cluster
+    with contextlib.suppress(Exception):
+        slurm_cluster.run("scancel", "--user=root")
+    slurm_cluster.wait_idle()
+
+
 class FewServers(LoadScopeScheduling):  # type: ignore[misc]  # xdist's classes have no types here
     """Tests go to whichever worker is free, except tests that share a cluster or a server.
 
     All tests that name Ray go to one worker: a private Ray is dear to start, and two at a time
-    slow each other down. So do all tests of an attacked or end-to-end server that a file shares.
+    slow each other down. So do those that name Slurm or PostgreSQL, and all tests of an attacked
+    or end-to-end server that a file shares.
+
+    Tests of real processes mostly wait, so one worker computes while the others run them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if _NAMES_RAY.search(nodeid):
-            return "ray"
+        for group, pattern in _ON_ONE_WORKER.items():
+            if pattern.search(nodeid):
+                return group
         path = nodeid.partition("::")[0]
         return path if _shares_server(path) else nodeid
+
+    def _assign_work_unit(self, node: Any) -> None:
+        computes = node is self.nodes[0]
+        chosen = (s for s, unit in self.workqueue.items() if computes != _runs_processes(unit))
+        self.workqueue.move_to_end(next(chosen, next(iter(self.workqueue))), last=False)
+        super()._assign_work_unit(node)
+
+
+def _runs_processes(nodeids: Collection[str]) -> bool:
+    return any(nodeid.startswith(_WITH_PROCESSES) for nodeid in nodeids)
 
 
 @cache
@@ -65,7 +116,7 @@ def _shares_server(path: str) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "tests/e2e/" in item.nodeid or "test_engines" in item.nodeid:
+        if item.nodeid.startswith(_WITH_PROCESSES[1:]):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -13,7 +13,7 @@ from fairlead.untrusted_file import give_to_directory_owner
 
 def replace_file(
     path: str | os.PathLike[str],
-    *chunks: bytes,
+    *chunks: bytes | memoryview,
     mode: int = 0o666,
     durable: bool = True,
     sync_directory: bool = True,

@@ -14,6 +14,7 @@ for job in server.wait_all([job.id for job in jobs]):
 import json
 import math
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import client
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
+from fairlead.code_snapshot.packing import PackedCode, pack
 from fairlead.model.errors import FairleadError
 from fairlead.submitted_job import ENDED_STATES, SubmittedJob
 from fairlead.tls import explain_untrusted_certificate
@@ -35,6 +37,8 @@ _MAX_RETRIES, _MAX_RETRY_S = 5, 10.0
 _POLL_S = 0.3
 _RECONNECT_S = 60.0
 """time for which ``wait`` tolerates an unreachable server, as during a restart"""
+_PART_BYTES = 1 << 20
+"""size of the parts in which a code snapshot is uploaded"""
 _SILENCE_S = 60.0
 """timeout of a stream of events; the server sends something every 15 s"""
 
@@ -107,9 +111,37 @@ class Client:
         return self._url.hostname in ("127.0.0.1", "::1", "localhost")
 
     def submit(self, command: Sequence[str], **settings: object) -> SubmittedJob:
-        """Submit a job and return it with its id; ``directory`` defaults to the current one."""
+        """Submit a job and return it with its id; ``directory`` defaults to the current one.
+
+        With ``snapshot=True`` it runs in a copy of the directory as it is now.
+        """
+        snapshot = settings.pop("snapshot", False)
         body: dict[str, object] = {"directory": os.getcwd(), **settings, "command": [*command]}
+        if snapshot:
+            tenant = settings.get("tenant")
+            code = self.upload_code(
+                str(body["directory"]), tenant=None if tenant is None else str(tenant)
+            )
+            body |= {"code_snapshot": code.digest, "code_commit": code.commit}
+            body["code_dirty"] = code.is_dirty
         return SubmittedJob(self.post("/v1/jobs", body))
+
+    def upload_code(self, directory: str, *, tenant: str | None = None) -> PackedCode:
+        """Upload a directory as a code snapshot, unless the server has it; return its id."""
+        owner = {} if tenant is None else {"tenant": tenant}
+        limits = self.get("/v1/code-snapshots", **owner)
+        with tempfile.TemporaryFile() as file:
+            code = pack(Path(directory), file, limits["max_bytes"])
+            path = f"/v1/code-snapshots/{code.digest}"
+            if self.raw("GET", f"{path}?{urlencode(owner)}")[0] == 200:
+                return code
+            file.seek(0)
+            offset = 0
+            while part := file.read(_PART_BYTES):
+                query = urlencode({"offset": offset, "size": code.size, **owner})
+                self.text("PUT", f"{path}?{query}", part)
+                offset += len(part)
+        return code
 
     def job(self, job_id: str) -> SubmittedJob:
         """Return a job's current state."""
@@ -248,7 +280,7 @@ class Client:
         return json.loads(text) if text else None
 
     def text(
-        self, method: str, path: str, body: Mapping[str, object] | None = None
+        self, method: str, path: str, body: Mapping[str, object] | bytes | None = None
     ) -> tuple[Mapping[str, str], bytes]:
         """Return headers and body of an answer; ServerError if it was rejected."""
         status, headers, text = self.raw(method, path, body)
@@ -262,7 +294,7 @@ class Client:
         return headers, text
 
     def raw(
-        self, method: str, path: str, body: Mapping[str, object] | None = None
+        self, method: str, path: str, body: Mapping[str, object] | bytes | None = None
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of an answer."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -275,7 +307,7 @@ class Client:
             self._connection.request(
                 method,
                 self._url.path.rstrip("/") + path,
-                None if body is None else json.dumps(body),
+                body if body is None or isinstance(body, bytes) else json.dumps(body),
                 headers,
             )
             answer = self._connection.getresponse()

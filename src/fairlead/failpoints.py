@@ -16,7 +16,7 @@ SERVER = (
     *("server.commit.performed", "server.state.inside", "server.state.after"),
     *("server.renewal.heard", "server.renewal.answered"),
     *("server.launch.before", "server.launch.ordered", "server.launch.spawned"),
-    *("server.stop.told", "server.end.seen"),
+    *("server.stop.told", "server.end.seen", "server.policy.before", "server.policy.after"),
 )
 KEEPER = (
     *("keeper.begins", "keeper.fence.raised", "keeper.member.started", "keeper.members.known"),

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
-from fairlead.model.errors import UsageError
+from fairlead.mechanisms.factory import create_mechanism
+from fairlead.model.errors import ImpossibleJobError, UsageError
+from fairlead.sim.compare import default_restore_cost_s
 from fairlead.sim.metrics import JobResult, Result, TenantResult
 from fairlead.sim.runs import SimulationOptions, run_scenario, scenario_of
 
@@ -47,6 +49,8 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    caption: str = ""
+    """assumptions that the figures rest on"""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,7 +81,8 @@ class Table:
         body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in self.rows[:_MAX_ROWS_SHOWN])
         more = len(self.rows) - _MAX_ROWS_SHOWN
         note = f"<p>{more} more rows</p>" if more > 0 else ""
-        return f"<table><tr>{line(self.columns, 'th')}</tr>{body}</table>{note}"
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        return f"<table>{caption}<tr>{line(self.columns, 'th')}</tr>{body}</table>{note}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +125,13 @@ def simulate(
     believed: str | None = None,
     window: tuple[int, int] | None = None,
     tenants_file: str | Path | None = None,
+    skip_impossible: bool = False,
 ) -> Simulation:
     """Run a trace through the scheduler in virtual time.
 
     The parameters are the options of ``fairlead simulate``: ``cluster`` is a specification such
     as ``"v100=8,k80=16"`` or a YAML file, ``trace`` and ``speeds`` are files or bundled names.
+    ``result.skipped`` lists the jobs that ``skip_impossible`` left out.
     """
     options = SimulationOptions(
         cluster=cluster,
@@ -138,16 +145,45 @@ def simulate(
         believed=believed,
         window=None if window is None else f"{window[0]}:{window[1]}",
         tenants_file=None if tenants_file is None else Path(tenants_file),
+        skip_impossible=skip_impossible,
     )
-    result, _, _ = run_scenario(policy, scenario_of(options))
+    try:
+        scenario = scenario_of(options)
+    except ImpossibleJobError as error:
+        raise error.or_skip("skip_impossible=True") from None
+    result, _, _ = run_scenario(policy, scenario)
     return Simulation(policy, result)
 
 
-def compare(policies: Sequence[str], **options: Any) -> Table:
-    """Simulate each policy with the same options; return one row of figures per policy."""
-    runs = [simulate(policy, **options) for policy in policies]
+def compare(
+    policies: Sequence[str], *, restore_cost_s: float | None = None, **options: Any
+) -> Table:
+    """Simulate each policy with the same options; return one row of figures per policy.
+
+    Each restart costs a job 20 s, but at most half of the shortest round, unless
+    ``restore_cost_s`` says otherwise; 0 ignores restarts. The table's caption states the cost and
+    the number of skipped jobs.
+    """
+    if restore_cost_s is None:
+        named = options.get("mechanism"), options.get("round_s")
+        mechanisms = [create_mechanism(policy, *named) for policy in policies]
+        restore_cost_s = default_restore_cost_s(mechanisms)
+    runs = [simulate(policy, restore_cost_s=restore_cost_s, **options) for policy in policies]
     rows = tuple((run.policy, *run.summary.values()) for run in runs)
-    return Table(("policy", *FIGURES), rows)
+    caption = f"Each restart costs a job {restore_cost_s:g} s.{_skipped_text(runs)}"
+    return Table(("policy", *FIGURES), rows, caption)
+
+
+def _skipped_text(runs: Sequence[Simulation]) -> str:
+    """Return the number of skipped jobs, by policy if they differ; empty if there are none."""
+    counts = {run.policy: len(run.result.skipped) for run in runs}
+    if not any(counts.values()):
+        return ""
+    if len(set(counts.values())) == 1:
+        number = str(next(iter(counts.values())))
+    else:
+        number = ", ".join(f"{count} under {policy}" for policy, count in counts.items())
+    return f" Jobs skipped because they can never run: {number}."
 
 
 def _table(row_type: type[JobResult] | type[TenantResult], rows: Sequence[Any]) -> Table:

@@ -1,6 +1,7 @@
 """Policies, mechanisms and engines by name: ``name[:option[,option=value…]]``."""
 
 import dataclasses
+import difflib
 import math
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
@@ -117,9 +118,9 @@ def load(group: str, spec: str) -> tuple[Any, str]:
 def _find(group: str, name: str) -> EntryPoint:
     points = available(group)
     if name not in points:
-        raise UsageError(
-            f"{_KINDS[group]}: unknown name {name!r}: choose one of {', '.join(points)}"
-        )
+        close = difflib.get_close_matches(name.lower(), points, n=1)
+        fix = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(points)}"
+        raise UsageError(f"{_KINDS[group]}: unknown name {name!r}: {fix}")
     return points[name]
 
 
@@ -182,7 +183,7 @@ def parse_options(
     for option in filter(None, options.split(",")):
         key, has_value, value = option.partition("=")
         if key not in fields:
-            fix = f"expected one of {', '.join(fields)}" if fields else "it has no options"
+            fix = f"expected one of {', '.join(fields)}" if fields else "expected none"
             raise UsageError(f"{spec!r}: unknown option {key!r}: {fix}")
         field = fields[key]
         parsed[field.name] = _convert(spec, key, hints[field.name], value if has_value else None)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 ENDED_STATES = ("finished", "failed", "cancelled")
+STATES = ("queued", "running", "suspended", *ENDED_STATES)
 """states that a job does not leave"""
 
 

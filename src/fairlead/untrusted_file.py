@@ -96,20 +96,20 @@ def give_to_directory_owner(descriptor: int, directory: Path) -> None:
         os.fchown(descriptor, parent.st_uid, parent.st_gid)
 
 
-def remove_tree(path: Path) -> None:
+def remove_tree(path: Path, *, dir_fd: int | None = None) -> None:
     """Remove a directory however deep a job has made it; follow no links.
 
     Deeper directories are moved up, so that neither the depth of calls nor the number of open
     files limits it. Root takes the directories from their owner, who can then add nothing.
     """
-    top = _open_to_empty(path)
+    top = _open_to_empty(path, dir_fd)
     try:
         while names := os.listdir(top):
             for name in names:
                 _remove_entry(name, top)
     finally:
         os.close(top)
-    os.rmdir(path)
+    os.rmdir(path, dir_fd=dir_fd)
 
 
 def _remove_entry(name: str, top: int) -> None:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 NOBODY = 65534
 """user and group of a tenant in these tests"""
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as two Unix users")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act for several users")
 
 
 def order(root: Path, lease: int = 5, **changes: Any) -> LaunchOrder:

@@ -122,7 +122,7 @@ def test_jobs_of_a_lone_tenant_do_not_turn_readyz_red(
             assert text.startswith("degraded: jobs left out of plans: 1")
             metrics = render(run.live)
             assert b"fairlead_jobs_left_out 1.0" in metrics
-            assert b'fairlead_plans_failed{plugin="fairlead:max-min"}' in metrics
+            assert b'fairlead_plans_failed_total{plugin="fairlead:max-min"}' in metrics
             assert len(run.live.rounds.decisions_s) >= 2 + 4 + 8
 
             after = await run.submit(tenant="b")

@@ -21,6 +21,7 @@ from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.model.submission.fields import declared_fields
 from fairlead.model.submission.new_job import NewJob
 from fairlead.server.api import schemas as msg
+from fairlead.server.api.job_messages import JobChange
 from fairlead.server.config.scheduling import build_scheduling_config
 
 TINY, HUGE = 5e-324, 1.7e308
@@ -50,9 +51,9 @@ def test_every_number_of_a_submission_has_both_bounds() -> None:
 @pytest.mark.parametrize(
     ("message", "body"),
     [
-        (msg.JobChange, {"weight": TINY}),
-        (msg.JobChange, {"weight": 1e9}),
-        (msg.JobChange, {"deadline_s": TINY}),
+        (JobChange, {"weight": TINY}),
+        (JobChange, {"weight": 1e9}),
+        (JobChange, {"deadline_s": TINY}),
         (msg.TenantView, {"id": "t", "weight": TINY}),
         (msg.TenantView, {"id": "t", "guarantee": {"v100": TINY}}),
         (msg.TenantView, {"id": "t", "limit": {"v100": TINY}}),

@@ -204,7 +204,7 @@ def _fails_again(server: LiveServer, body: dict[str, Any], label: str, before: f
 def _failed(server: LiveServer) -> dict[str, float]:
     """Return plug-in → failed plans."""
     text = server.client.raw("GET", "/metrics")[2].decode()
-    lines = [line for line in text.splitlines() if line.startswith("fairlead_plans_failed{")]
+    lines = [line for line in text.splitlines() if line.startswith("fairlead_plans_failed_total{")]
     return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
 
 

@@ -8,7 +8,6 @@ import pwd
 import shutil
 import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -18,9 +17,8 @@ from typing import Any
 import pytest
 from tests.e2e.slurm.server import SlurmServer
 from tests.e2e.support.trained_line import check_result
-from tests.support import unix_users
+from tests.support.two_tenants import GOOD, HOSTILE, PYTHON, two_tenants
 
-import fairlead
 from fairlead.client import Client
 from fairlead.engines.keeper import lease_dir
 from fairlead.model.cluster import Node
@@ -29,10 +27,7 @@ from fairlead.private_clusters.slurm import SlurmCluster
 
 pytestmark = pytest.mark.slow
 
-GOOD, HOSTILE = f"good{os.getpid()}", f"evil{os.getpid()}"
-"""tenants, each with a Unix user of its name"""
 NODES = (Node("n1", ("v100",) * 3, "r1"), Node("n2", ("v100",) * 3, "r1"))
-PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin")
 SECRET = "root's own file\n"
 HOLD = ("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true")
 
@@ -96,15 +91,11 @@ class Attack(SlurmServer):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Attack]:
-    problem = private_slurm.missing() or unix_users.missing()
-    if problem or PYTHON is None:
-        pytest.skip(problem or "no Python that other users can run")
-    root = Path(tempfile.mkdtemp(prefix="fairlead-attack-"))
-    root.chmod(0o755)
-    slurm = SlurmCluster(root / "slurm", NODES, patience_s=120.0)
-    with unix_users.throw_away_users([GOOD, HOSTILE]), pytest.MonkeyPatch.context() as patch:
+    if private_slurm.missing():
+        pytest.skip(private_slurm.missing())
+    with two_tenants() as (root, patch):
+        slurm = SlurmCluster(root / "slurm", NODES, patience_s=120.0)
         patch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-        patch.setenv("PYTHONPATH", str(Path(fairlead.__file__).parents[1]))
         attack = Attack(root, slurm)
         try:
             slurm.start()
@@ -112,7 +103,6 @@ def server() -> Iterator[Attack]:
         finally:
             attack.stop()
             slurm.stop()
-    shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +127,13 @@ def _others_are_unharmed(server: Attack, before: str) -> Iterator[None]:
         assert leases == 1, "the attack has ended another tenant's lease"
 
 
-def test_a_tenant_reads_no_file_of_others(server: Attack, before: str) -> None:
+def test_a_tenant_reads_no_file_of_others(server: Attack, before: str, tmp_path: Path) -> None:
+    (tmp_path / "say.py").write_text("import os; print('code of', os.stat('say.py').st_uid)")
+    settings = {"workload": "big", "tenant": GOOD, "directory": str(tmp_path)}
+    job = server.client.submit([str(PYTHON), "say.py"], snapshot=True, **settings)
+    assert server.ends(job.id)[0]["state"] == "finished", server.client.logs(job.id)
+    assert server.client.logs(job.id) == f"code of {pwd.getpwnam(GOOD).pw_uid}\n"
+    assert (server.data / "jobs" / job.id / "code" / "say.py").exists()
     lease = server.lease_of(before)
     assert (server.data / f"leases/{lease}/0/order.json").exists()
     files = [path for path in server.data.rglob("*") if path.is_file()]

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from fairlead.engines.ray.engine import RayEngine
 from fairlead.engines.slurm.engine import SlurmEngine
 from fairlead.model.cluster import Cluster, Node
 from fairlead.private_clusters.ray import RayCluster
-from fairlead.private_clusters.slurm import SlurmCluster, missing
+from fairlead.private_clusters.slurm import SlurmCluster
 from fairlead.testing.contract import ContractViolationError
 from fairlead.testing.engines import ends, launches, restarts
 from fairlead.testing.engines.harness import EngineFixture
@@ -48,17 +48,6 @@ def test_local_engine_conforms(check: Any, tmp_path: Path) -> None:
 # -- Slurm --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    if missing():
-        pytest.skip(missing())
-    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
-    try:
-        yield cluster.start()
-    finally:
-        cluster.stop()
-
-
 def slurm_fixture(slurm: SlurmCluster, root: Path) -> EngineFixture:
     async def lose(node: str) -> None:
         await asyncio.to_thread(slurm.kill_node, node)
@@ -78,11 +67,7 @@ def slurm_fixture(slurm: SlurmCluster, root: Path) -> EngineFixture:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=by_name)
-def test_slurm_engine_conforms(
-    check: Any, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    slurm.wait_idle()  # jobs of the previous check would count as taken devices
+def test_slurm_engine_conforms(check: Any, slurm: SlurmCluster, tmp_path: Path) -> None:
     check(slurm_fixture(slurm, tmp_path))
 
 

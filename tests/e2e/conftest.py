@@ -1,8 +1,5 @@
-"""One private Slurm, and servers on it and on a private Ray, for tests that want one."""
+"""Servers on emulated devices, a private Slurm and a private Ray, not yet started."""
 
-import contextlib
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,31 +9,7 @@ from tests.e2e.slurm.server import SlurmServer
 from tests.e2e.support.live_server import LiveServer
 
 from fairlead.private_clusters.ray import RayCluster
-from fairlead.private_clusters.slurm import SlurmCluster, missing
-
-
-@pytest.fixture(scope="session")
-def slurm_cluster() -> Iterator[SlurmCluster]:
-    if missing():
-        pytest.skip(missing())
-    root = Path(tempfile.mkdtemp(prefix="fairlead-slurm-"))  # that other users can look into
-    cluster = SlurmCluster(root / "slurm", patience_s=120.0)
-    root.chmod(0o755)
-    try:
-        yield cluster.start()
-    finally:
-        cluster.stop()
-        shutil.rmtree(root)
-
-
-@pytest.fixture
-def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
-    """Four idle nodes; what a test leaves there is ended after it."""
-    monkeypatch.setenv("SLURM_CONF", slurm_cluster.environment["SLURM_CONF"])
-    yield slurm_cluster
-    with contextlib.suppress(Exception):
-        slurm_cluster.run("scancel", "--user=root")
-    slurm_cluster.wait_idle()
+from fairlead.private_clusters.slurm import SlurmCluster
 
 
 @pytest.fixture

@@ -18,10 +18,13 @@ _NO_SPEEDS = SpeedTable({SpeedKey("unknown", 1, "v100"): 1.0})
 def check_refusals(open_store: Callable[[], Any], config: LiveConfig, checks: Checks) -> None:
     """Try two unusable configs: the old one cannot be loaded, or the new one runs no job."""
     other = replace(config.scheduling, text="other config")
-    unloadable = replace(config, scheduling=other, load_scheduling=_fail_to_load)
+    unloadable = replace(
+        config, scheduling=other, start_settings=other.name, load_scheduling=_fail_to_load
+    )
     _try(open_store, unloadable, checks, lambda _: True)
     without_speeds = replace(config.scheduling, text="no speeds", beliefs=_NO_SPEEDS)
-    _try(open_store, replace(config, scheduling=without_speeds), checks, _has_jobs)
+    strict = replace(config, scheduling=without_speeds, start_settings=without_speeds.name)
+    _try(open_store, strict, checks, _has_jobs)
 
 
 def _fail_to_load(text: str) -> NoReturn:

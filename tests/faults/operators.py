@@ -10,7 +10,7 @@ from tests.faults.system.server import Server
 
 from fairlead.live.job_spec import JobSpec
 from fairlead.model import events as ev
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.store import Audit
 
@@ -125,6 +125,20 @@ async def _priority(world: FaultContext, server: Server, job_id: str, priority: 
         return
 
 
+async def _change_policy(world: FaultContext, server: Server) -> None:
+    """Switch the running server to the live config, or back to that of its start."""
+    policy, live_config = server.live.policy, world.plan.live_config
+    assert live_config is not None
+    before = policy.config
+    wanted = server.live.config.scheduling if before is live_config else live_config
+    world.checks.live_policy = None
+    try:
+        await policy.request(before, wanted, "operator")
+    except ProtocolError:
+        return  # another change came first
+    world.checks.live_policy = server.live.config.start_settings, wanted.name
+
+
 def perform_action(world: FaultContext, fault: Fault) -> None:
     """Perform one action of an operator or user."""
     what, checks = fault.what, world.checks
@@ -140,6 +154,8 @@ def perform_action(world: FaultContext, fault: Fault) -> None:
         world.client(cordon, node, fault.for_s)
     elif what == "remove":
         world.client(_remove, world.nodes.join_like(node))
+    elif what == "policy":
+        world.client(_change_policy)
     elif what == "tenant":
         world.client(set_tenant, ("red", "blue")[int(2 * fault.pick)], 1.0 + fault.for_s)
     elif job is None:

@@ -80,6 +80,8 @@ class RunRecord:
     taken_persisted: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """the same, as persisted in the store"""
     weights: dict[str, float] = field(default_factory=dict)
+    live_policy: tuple[str, str] | None = None
+    """start-up settings and config of the last live change that was acknowledged"""
     made: dict[int, int] = field(default_factory=dict)
     """lease → steps in the memory of its first rank"""
     disk_was_full: bool = False

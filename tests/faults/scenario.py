@@ -57,10 +57,11 @@ FAULTS = (
         "node closes as a plan is made",
     ),
 )
-ACTIONS = (
+_DRAWN_ACTIONS = (
     *("cancel", "hold", "hold", "drain", "tenant", "priority", "submit", "change of mind"),
     *("cordon", "remove"),
 )
+ACTIONS = (*_DRAWN_ACTIONS, "policy")
 
 
 ENDLESS = JobSpec(
@@ -93,6 +94,8 @@ class Scenario:
     cluster: Cluster
     configs: tuple[SchedulingConfig, ...]
     """scheduling configs of consecutive servers, used in turn"""
+    live_config: SchedulingConfig | None
+    """scheduling config that an operator sets while a server runs"""
     round_s: float
     limits: dict[str, dict[str, float]]
     """tenant → accelerator → maximum devices"""
@@ -127,7 +130,7 @@ def scenario(seed: int) -> Scenario:
     quiet_at = rng.uniform(6.0, 24.0)
     n_faults = rng.choice((0, 1, 1, 2, 3, 4))
     whats = [rng.choice(FAULTS) for _ in range(n_faults)]
-    whats += [rng.choice(ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
+    whats += [rng.choice(_DRAWN_ACTIONS) for _ in range(rng.choice((0, 0, 1, 2)))]
     faults = sorted(
         (
             Fault(rng.uniform(0.0, quiet_at), what, rng.uniform(0.5, 8.0), rng.random())
@@ -139,6 +142,7 @@ def scenario(seed: int) -> Scenario:
         seed=seed,
         cluster=Cluster.of(counts, per_node=rng.choice((1, 1, 2))),
         configs=(),
+        live_config=None,
         round_s=round_s,
         limits=limits,
         jobs=jobs,
@@ -150,8 +154,26 @@ def scenario(seed: int) -> Scenario:
         real_store=seed % 25 == 7,
         rng=rng,
     )
-    plan.configs = _configs(seed, mechanism, round_s * rng.choice((0.0, 0.25)))
+    plan_lead_s = round_s * rng.choice((0.0, 0.25))
+    plan.configs = _configs(seed, mechanism, plan_lead_s)
+    _add_live_changes(plan, mechanism, plan_lead_s)
     return plan
+
+
+def _add_live_changes(plan: Scenario, mechanism: Any, plan_lead_s: float) -> None:
+    """Sometimes let an operator change the policy of a running server, once or twice."""
+    rng = random.Random(f"live changes of {plan.seed}")
+    if rng.random() >= 0.2:
+        return
+    speeds, chosen = _other_config(rng, mechanism)
+    plan.live_config = SchedulingConfig(
+        beliefs=speeds, mechanism=chosen, plan_lead_s=plan_lead_s, text="live"
+    )
+    plan.faults += [
+        Fault(rng.uniform(0.0, plan.quiet_at), "policy", rng.uniform(0.5, 8.0), rng.random())
+        for _ in range(rng.choice((1, 1, 2)))
+    ]
+    plan.faults.sort(key=lambda fault: fault.at)
 
 
 def _configs(seed: int, mechanism: Any, plan_lead_s: float) -> tuple[SchedulingConfig, ...]:
@@ -162,21 +184,26 @@ def _configs(seed: int, mechanism: Any, plan_lead_s: float) -> tuple[SchedulingC
     rng = random.Random(f"rules of {seed}")
     choices = [(SPEEDS, mechanism)]
     if rng.random() < 0.25:
-        round_s = mechanism.round_s
-        alternatives = [
-            Srtf(round_s),
-            Tiresias(round_s=round_s, threshold_s=3.0),
-            Capacity(round_s),
-        ]
-        if isinstance(mechanism, LeastServedFirst | Shares):
-            alternatives += [LeastServedFirst(round_s), Shares(policy=Isolated(), round_s=round_s)]
-        choices.append((rng.choice((SPEEDS, _OTHER_SPEEDS)), rng.choice(alternatives)))
+        choices.append(_other_config(rng, mechanism))
     return tuple(
         SchedulingConfig(
             beliefs=speeds, mechanism=chosen, plan_lead_s=plan_lead_s, text=str(number)
         )
         for number, (speeds, chosen) in enumerate(choices)
     )
+
+
+def _other_config(rng: random.Random, mechanism: Any) -> tuple[SpeedTable, Any]:
+    """Return speeds and a mechanism that moves jobs no more often than another one."""
+    round_s = mechanism.round_s
+    alternatives: list[Any] = [
+        Srtf(round_s),
+        Tiresias(round_s=round_s, threshold_s=3.0),
+        Capacity(round_s),
+    ]
+    if isinstance(mechanism, LeastServedFirst | Shares):
+        alternatives += [LeastServedFirst(round_s), Shares(policy=Isolated(), round_s=round_s)]
+    return rng.choice((SPEEDS, _OTHER_SPEEDS)), rng.choice(alternatives)
 
 
 def _few(rng: random.Random) -> int:

@@ -14,6 +14,7 @@ from tests.faults.system.store import MemoryStore, StoredData
 
 from fairlead.live.config import LiveConfig
 from fairlead.live.job_spec import JobSpec
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.server.access.rate_limits import RateLimiters, RateLimits
 from fairlead.server.access.tokens import AuthError, Tokens
@@ -44,10 +45,16 @@ class ServerLifecycle:
         self._config = LiveConfig(
             cluster=plan.cluster,
             scheduling=plan.configs[0],
-            load_scheduling=lambda text: next(c for c in plan.configs if c.text == text),
+            load_scheduling=self._load_config,
             data=world.home,
             environment=self._environment,
         )
+
+    def _load_config(self, text: str) -> SchedulingConfig:
+        plan = self._plan
+        if plan.live_config is not None and plan.live_config.text == text:
+            return plan.live_config
+        return next(config for config in plan.configs if config.text == text)
 
     def _environment(
         self, lease: int, spec: JobSpec, accelerators: tuple[str, ...]
@@ -75,7 +82,10 @@ class ServerLifecycle:
         configs = self._plan.configs
         scheduling = configs[(self._machine.servers - 1) % len(configs)]
         self._config = replace(
-            self._config, scheduling=scheduling, cluster=world.nodes.inventory()
+            self._config,
+            scheduling=scheduling,
+            start_settings=scheduling.name,
+            cluster=world.nodes.inventory(),
         )
         server = Server(store, self._config, checks, self._rng, trouble=trouble)
         self.server = server
@@ -104,6 +114,7 @@ class ServerLifecycle:
         checks.note("the server is up")
         checks.server.log_is_short(server.store, self._plan.events_per_state)
         checks.server.took_over(server.live)
+        checks.server.kept_policy(server.live)
         ended = {
             keeper.lease
             for keeper in self._machine.keepers.values()

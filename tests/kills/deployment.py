@@ -159,6 +159,11 @@ class KillSite:
         self.known[job["id"]] = steps
         return True
 
+    def change_policy(self, policy: str, round_s: float) -> None:
+        """Change the policy of the running server; it may die meanwhile."""
+        with contextlib.suppress(ServerError):
+            self.client.ask("PUT", "/v1/policy", {"policy": policy, "round_s": round_s})
+
     def unfinished(self) -> int | None:
         """Return the number of unfinished jobs, None without an answer."""
         jobs = self.jobs()

@@ -130,6 +130,9 @@ class KillRig:
         self._open[point] = time.monotonic() + _ARMED_S
         if point.startswith("server.start."):
             self.counts["server killed"] += self._kill_server()
+        if point.startswith("server.policy."):
+            round_s = self.site.round_s * self.rng.uniform(0.9, 1.1)
+            self.site.change_policy(self.rng.choice(("max-min", "hierarchical", "srtf")), round_s)
 
     def _kill_server(self) -> bool:
         return self.site.kill()

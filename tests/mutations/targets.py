@@ -3,13 +3,16 @@
 TARGETS: dict[str, str] = {
     "fairlead.live.driver": "start _recover _switch_config renew _process_batch _handle_batch",
     "fairlead.live.jobs": "submit suspend resume",
-    "fairlead.live.journal": "restore begin_batch commit save_state_if_due _write_state",
-    "fairlead.live.scheduling_config": "persist read config_for_state",
+    "fairlead.live.journal": "restore begin_batch commit save_state_if_due switch_config"
+    " _write_state",
+    "fairlead.live.scheduling_config": "read config_for_state",
+    "fairlead.live.reconfiguration.decision": "read_decision",
+    "fairlead.live.reconfiguration.switch": "switch_at_start _reconfigure _switch",
     "fairlead.live.leases.registry": "add recover close answer_renewal record_printed_steps"
     " progress_events",
     "fairlead.live.leases.lifecycle": "launch renew preempt _launch_on_engine",
     "fairlead.live.leases.outcomes": "_close events_for steps resume_backoffs _schedule_retry",
-    "fairlead.live.rounds": "resume set_timer _plan_due plan",
+    "fairlead.live.rounds": "use_config resume set_timer _plan_due plan",
     "fairlead.live.leases.open_leases": "renew",
     "fairlead.live.nodes.lifecycle": "restore_down_nodes drain return_node report _clear_drain"
     " _compare _skip_drained _returned_events _taken_events",
@@ -20,8 +23,8 @@ TARGETS: dict[str, str] = {
     "fairlead.job.lease": "begin may_start check_now close _renewal_loop _renew_once"
     " _agree_on_last_step _set_last_step _renew",
     "fairlead.job.gang_exit": "has_begun last_step _announced_steps",
-    "fairlead.job.leased_run": "_restore _on_signal register checkpoint steps _save_or_raise"
-    " _leave _save_or_leave",
+    "fairlead.job.leased_run": "_restore _on_signal checkpoint steps begin_step end_step finish"
+    " _skip_done _save_or_raise _leave _save_or_leave",
     "fairlead.core.leases": "slots is_open of_job on_devices waits_for_release mark_leaving start"
     " close restore saved columns",
     "fairlead.core.handlers.jobs": "_deactivate job_released",
@@ -71,7 +74,7 @@ IGNORED = (
     ),
     *("_output.copy", "_size[", "_n_held", "step_at", "last_step"),
     *("emulated", "measured"),
-    *("self.tick()", "self.finish()", "super().register(", "launched_at", "_announce"),
+    *("self.tick()", "self.finish()", "launched_at", "_announce"),
     *(
         "until - time.monotonic()",
         "state.memory =",

@@ -44,9 +44,13 @@ def speeds() -> SpeedTable:
 @needs_shared
 @pytest.mark.slow
 def test_packing_gains_at_least_8_percent_on_the_continuous_trace(speeds: SpeedTable) -> None:
-    """Measured: 141,600 s packed against 214,100 s, a third less; 140,400 s if fluid."""
+    """Measured: 78,500 s packed against 104,500 s, a quarter less; 77,400 s if fluid.
+
+    All 300 jobs of the trace, which take four times as long: 141,600 s against 214,100 s.
+    """
     cluster = read_cluster("v100=4,p100=4,k80=4")
-    jobs = list(read_trace(shared("reference/gavel/cont_single_300_lam1800_seed0.csv.gz")).jobs)
+    trace = read_trace(shared("reference/gavel/cont_single_300_lam1800_seed0.csv.gz"))
+    jobs = list(trace.jobs[:120])
     alone = average_jct_s("max-min", cluster, speeds, jobs)
     packed = average_jct_s("max-min:packed", cluster, speeds, jobs)
     fluid = average_jct_s("max-min:packed", cluster, speeds, jobs, "ideal")

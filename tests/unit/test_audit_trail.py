@@ -1,35 +1,17 @@
 """The audit trail is a hash chain: changed, removed and added entries are noticed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from tests.support.postgres import Postgres, missing
 
 from fairlead.store import Actor, Audit, Put, Store, tables
 from fairlead.store.audit import FIRST_HASH, changed_values
 
 ADMIN = Actor("ann", "admin", "3f9a0c12be77")
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    if missing():
-        pytest.skip(missing())
-    made = Postgres()
-    yield made
-    made.stop()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'fairlead.db'}"
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.database()
 
 
 def fill(store: Store, batches: int = 3) -> int:

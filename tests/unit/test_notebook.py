@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,32 @@ def test_simulate_gives_the_figures_of_the_command_line() -> None:
     assert list(run.tenants.as_dicts()) == expected["tenants"]
 
 
-def test_compare_gives_one_row_per_policy() -> None:
-    table = fairlead.compare(["max-min", "fifo"], cluster=CLUSTER, window=(0, 20))
+def test_compare_gives_one_row_per_policy_and_counts_restarts() -> None:
+    options: dict[str, Any] = {"cluster": CLUSTER, "window": (0, 20)}
+    table = fairlead.compare(["max-min", "fifo"], **options)
     assert table["policy"] == ["max-min", "fifo"]
-    assert all(value > 0 for value in table["avg_jct_s"])
+    assert "Each restart costs a job 20 s." in table._repr_html_()
+    free = fairlead.compare(["max-min", "fifo"], restore_cost_s=0, **options)
+    assert free.caption == "Each restart costs a job 0 s."
+    assert free["avg_jct_s"] == [
+        fairlead.simulate(policy, **options).summary["avg_jct_s"] for policy in free["policy"]
+    ]
+    for costly, without in zip(table["avg_jct_s"], free["avg_jct_s"], strict=True):
+        assert costly > without
+
+
+def test_impossible_jobs_are_skipped_on_request(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "job_id,arrival_s,workload,gang,total_steps\na,0,LSTM,1,100\nb,0,LSTM,64,100\n"
+    )
+    with pytest.raises(InputError, match=r"job 'b'.*or skip such jobs with skip_impossible=True"):
+        fairlead.simulate(cluster=CLUSTER, trace=str(trace))
+    run = fairlead.simulate(cluster=CLUSTER, trace=str(trace), skip_impossible=True)
+    assert run.jobs["id"] == ["a"]
+    assert [job.id for job in run.result.skipped] == ["b"]
+    table = fairlead.compare(["fifo"], cluster=CLUSTER, trace=str(trace), skip_impossible=True)
+    assert table.caption.endswith("Jobs skipped because they can never run: 1.")
 
 
 def test_a_table_renders_as_escaped_html_and_shortens_long_ones() -> None:

@@ -9,27 +9,9 @@ import pytest
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from tests.support.postgres import Postgres, missing
 
 from fairlead.store import Audit, FencedError, Put, Remove, Store, tables
 from fairlead.store.schema import schema_state
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    if missing():
-        pytest.skip(missing())
-    made = Postgres()
-    yield made
-    made.stop()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'fairlead.db'}"
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.database()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from fairlead.cli.client import (
 )
 from fairlead.cli.demo import demo
 from fairlead.cli.export import export
-from fairlead.cli.operate import config, doctor, serve
+from fairlead.cli.operate import audit_trail, backup, config, doctor, limits, policy, serve
 from fairlead.cli.research import (
     allocate,
     audit,
@@ -26,49 +26,71 @@ from fairlead.cli.research import (
     explain,
     replay,
     simulate,
+    speed_tables,
     trace,
 )
 from fairlead.cli.shared import errors
 from fairlead.version import __version__
 
+_ABOUT = """A fair, heterogeneity-aware scheduler for shared GPU clusters.
+
+First steps: `fairlead demo` runs a small cluster here. `fairlead serve` starts a scheduler, and
+`fairlead submit train.py` a job. `fairlead compare --policies max-min,fifo` simulates policies.
+"""
+
 app = typer.Typer(
     name="fairlead",
-    help="A fair, heterogeneity-aware scheduler for shared GPU clusters.",
+    help=_ABOUT,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("simulate")(simulate.simulate)
-app.command("compare")(compare.compare)
-app.command("allocate")(allocate.allocate)
-app.command("audit")(audit.audit)
-app.command("explain")(explain.explain)
-app.command("export")(export.export)
-app.command("policies")(allocate.policies)
-app.command("replay")(replay.replay)
-app.add_typer(trace.app, name="trace")
-app.command("serve")(serve.serve)
-app.add_typer(config.app, name="config")
-app.command("submit", context_settings={"allow_interspersed_args": False})(submit.submit)
-app.command("jobs")(jobs.jobs)
-app.command("job")(jobs.job)
-app.command("logs")(jobs.logs)
-app.command("cancel")(actions.cancel)
-app.command("suspend")(actions.suspend)
-app.command("resume")(actions.resume)
-app.command("priority", context_settings={"ignore_unknown_options": True})(actions.priority)
-app.add_typer(tenants.tenants, name="tenants")
-app.add_typer(cluster.nodes, name="nodes")
-app.command("shares")(tenants.shares)
-app.add_typer(speeds.app, name="speeds")
-app.command("usage")(usage.usage)
-app.add_typer(access.tokens, name="tokens")
-app.add_typer(access.audit_trail, name="audit-trail")
-app.add_typer(secrets.app, name="secret")
-app.command("login")(access.login)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+_TRAIN = "Train: submit and follow jobs"
+_OPERATE = "Operate: run and manage a cluster"
+_RESEARCH = "Research: simulate and compare policies"
+
+app.command("submit", context_settings={"allow_interspersed_args": False}, rich_help_panel=_TRAIN)(
+    submit.submit
+)
+app.command("jobs", rich_help_panel=_TRAIN)(jobs.jobs)
+app.command("job", rich_help_panel=_TRAIN)(jobs.job)
+app.command("logs", rich_help_panel=_TRAIN)(jobs.logs)
+app.command("cancel", rich_help_panel=_TRAIN)(actions.cancel)
+app.command("suspend", rich_help_panel=_TRAIN)(actions.suspend)
+app.command("resume", rich_help_panel=_TRAIN)(actions.resume)
+app.command("priority", context_settings={"ignore_unknown_options": True}, rich_help_panel=_TRAIN)(
+    actions.priority
+)
+app.command("explain", rich_help_panel=_TRAIN)(explain.explain)
+app.add_typer(secrets.app, name="secret", rich_help_panel=_TRAIN)
+app.command("login", rich_help_panel=_TRAIN)(access.login)
+app.command("demo", rich_help_panel=_TRAIN)(demo.demo)
+
+app.command("serve", rich_help_panel=_OPERATE)(serve.serve)
+app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
+app.command("backup", rich_help_panel=_OPERATE)(backup.backup)
+app.command("restore", rich_help_panel=_OPERATE)(backup.restore)
+app.add_typer(config.app, name="config", rich_help_panel=_OPERATE)
+app.add_typer(policy.app, name="policy", rich_help_panel=_OPERATE)
+app.add_typer(limits.app, name="limits", rich_help_panel=_OPERATE)
+app.add_typer(cluster.nodes, name="nodes", rich_help_panel=_OPERATE)
+app.add_typer(tenants.tenants, name="tenants", rich_help_panel=_OPERATE)
+app.command("shares", rich_help_panel=_OPERATE)(tenants.shares)
+app.command("usage", rich_help_panel=_OPERATE)(usage.usage)
+app.add_typer(speeds.app, name="speeds", rich_help_panel=_OPERATE)
+app.add_typer(access.tokens, name="tokens", rich_help_panel=_OPERATE)
+app.add_typer(audit_trail.app, name="audit-trail", rich_help_panel=_OPERATE)
+app.command("export", rich_help_panel=_OPERATE)(export.export)
+
+app.command("simulate", rich_help_panel=_RESEARCH)(simulate.simulate)
+app.command("compare", rich_help_panel=_RESEARCH)(compare.compare)
+app.command("allocate", rich_help_panel=_RESEARCH)(allocate.allocate)
+app.command("audit", rich_help_panel=_RESEARCH)(audit.audit)
+app.command("policies", rich_help_panel=_RESEARCH)(allocate.policies)
+app.command("replay", rich_help_panel=_RESEARCH)(replay.replay)
+app.add_typer(trace.app, name="trace", rich_help_panel=_RESEARCH)
+speeds.app.command("tables")(speed_tables.tables)
 
 
 def _version(wanted: bool) -> None:

@@ -91,10 +91,15 @@ class JobTable:
         stranded = set(self.stranded)
         admission = self.admission.with_speeds(beliefs, capabilities)
         for number in self._not_ended:
-            if number in stranded:
-                admission.check_on_all_nodes(self.jobs[number])
-            else:
-                admission.check(self.jobs[number])
+            job = self.jobs[number]
+            check = admission.check_on_all_nodes if number in stranded else admission.check
+            try:
+                check(job)
+            except InputError as error:
+                if repr(job.id) in error.problem:
+                    raise
+                problem = f"job {job.id!r}: {error.problem}"
+                raise InputError(problem, fix=error.fix, field=error.field) from None
         self.admission = admission
         self._look_up_speeds()
 

@@ -1,7 +1,9 @@
 """The scheduler: events in, commands out; no side effects, no clock, no solver."""
 
+import math
+
 from fairlead.core.handlers import HANDLERS
-from fairlead.core.launches import preempt
+from fairlead.core.launches import preempt, renew
 from fairlead.core.scheduler_state import SchedulerState
 from fairlead.mechanisms.base import M, Mechanism
 from fairlead.model.capabilities import capabilities_of
@@ -34,9 +36,10 @@ class Scheduler(SchedulerState[M]):
         plan_lead_s: float,
         weight_scope: WeightScope = "cluster",
         guaranteed_refills: bool = True,
-    ) -> None:
+    ) -> list[Command]:
         """Continue under another mechanism or with other speeds, in a round that starts now.
 
+        Returns the commands to perform now; the caller requests the first plan by ``PlanDue``.
         Preempts leases that only some mechanisms create: packed, forked, mixed, or of another
         size than the job's gang. Raises InputError, and changes nothing, if a job that has not
         ended could never run; jobs that already lost all devices they could run on are exempt.
@@ -47,5 +50,7 @@ class Scheduler(SchedulerState[M]):
         self.create_snapshot_builder()
         self.end_round()
         self.pending, self.waiting = None, NO_PLACEMENTS
+        self.left_out = ()
         self.changes += 1
-        preempt(self, self.leases.nonstandard_slots)
+        stopping = preempt(self, self.leases.nonstandard_slots)
+        return [*stopping, *renew(self, math.inf)]

@@ -19,6 +19,10 @@ class LaunchOrder:
     command: tuple[str, ...]
     directory: str
     """working directory of the command"""
+    code_snapshot: str = ""
+    """file that the keeper unpacks into the working directory, unless that exists"""
+    container: str = ""
+    """image in which the command runs; empty: none"""
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     """environment variable → name of the secret whose value the keeper fetches for it"""
@@ -36,6 +40,7 @@ class LaunchOrder:
     memory_gib: float | None = None
     """limit for all processes together; above it they are killed"""
     time_limit_s: float | None = None
+    """seconds until the stop signal: the rest of the job's time limit"""
     progress_pattern: str | None = None
     """regular expression with one group, the number of steps made, for jobs without the library"""
     tenant: str = ""

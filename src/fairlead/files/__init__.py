@@ -13,7 +13,7 @@ from fairlead.files.speeds.table import format_speeds, read_speeds, write_speeds
 from fairlead.files.tenants import TenantsFile, read_tenants
 from fairlead.files.traces.jobs import Trace
 from fairlead.files.traces.trace import format_trace, read_trace, write_trace
-from fairlead.files.traces.validation import check_trace
+from fairlead.files.traces.validation import check_trace, skip_impossible
 
 __all__ = [
     "TenantsFile",
@@ -32,6 +32,7 @@ __all__ = [
     "read_speeds",
     "read_tenants",
     "read_trace",
+    "skip_impossible",
     "write_cluster",
     "write_instance",
     "write_speeds",

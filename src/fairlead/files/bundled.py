@@ -10,8 +10,31 @@ from fairlead.files.parsing.table import read_table
 from fairlead.files.parsing.text import SourceText
 from fairlead.model.cluster import Accelerator
 
-SPEEDS = {"gandiva-fair": "gandiva_fair_speeds.csv"}
 DEFAULT_TRACE = "default_trace.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class BundledSpeeds:
+    """A bundled speed table: its file, its source and the meaning of a step."""
+
+    file: str
+    source: str
+    step: str
+
+
+_MILLIONTH = "one millionth of the training run to the target quality"
+SPEEDS: Mapping[str, BundledSpeeds] = {
+    "gandiva-fair": BundledSpeeds(
+        "gandiva_fair_speeds.csv", "Gandiva_fair (EuroSys 2020), Table 1", "one mini-batch"
+    ),
+    "mlperf-2023": BundledSpeeds(
+        "mlperf_2023_speeds.csv", "logs of MLPerf Training v2.1 and v3.1, unverified", _MILLIONTH
+    ),
+    "mlperf-2025": BundledSpeeds(
+        "mlperf_2025_speeds.csv", "logs of MLPerf Training v4.1 and v5.0, unverified", _MILLIONTH
+    ),
+}
+"""speed tables by the name that ``--speeds`` takes"""
 
 
 @dataclass(frozen=True, slots=True)

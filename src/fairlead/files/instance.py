@@ -1,7 +1,7 @@
 """Instances: one allocation problem as a JSON document."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +22,8 @@ from fairlead.files.parsing.fields import (
 from fairlead.files.parsing.text import SourceText, read_text, write_text
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.errors import InputError
-from fairlead.model.instance import Instance, InstanceJob, Pair
+from fairlead.model.instance import Instance, InstanceJob, Pair, check_runs
+from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.model.tenants.tenant import Tenant
 
 T = TypeVar("T")
@@ -43,17 +44,41 @@ def parse_instance(text: SourceText) -> Instance:
         raise error.within(source=text.name) from None
 
 
-def _instance(document: object) -> Instance:
+def parse_possible_jobs(text: SourceText) -> tuple[Instance, tuple[SkippedJob, ...]]:
+    """Return the allocation problem without the jobs that can never run, and these jobs."""
+    document = strict_json.parse(text.body, source=text.name)
+    skipped: list[SkippedJob] = []
+    try:
+        return _instance(document, skipped), tuple(skipped)
+    except InputError as error:
+        raise error.within(source=text.name) from None
+
+
+def _instance(document: object, skipped: list[SkippedJob] | None = None) -> Instance:
+    """Return the problem in a document; a list takes the jobs that can never run."""
     top = strict_json.members(
         document, required=("cluster",), optional=("jobs", "tenants", "pairs", "usd_per_hour")
     )
     prices = _at("usd_per_hour", _prices, top.get("usd_per_hour", {}))
+    cluster = _at("cluster", lambda value: _cluster(value, prices), top["cluster"])
+    jobs, pairs = _each("jobs", _job, top), _each("pairs", _pair, top)
+    if skipped is not None:
+        skipped += _impossible_jobs(jobs, cluster)
+        ids = {job.id for job in skipped}
+        jobs = tuple(job for job in jobs if job.id not in ids)
+        pairs = tuple(pair for pair in pairs if ids.isdisjoint(pair.jobs))
     return Instance(
-        cluster=_at("cluster", lambda value: _cluster(value, prices), top["cluster"]),
-        jobs=_each("jobs", _job, top),
-        tenants=_each("tenants", _tenant, top),
-        pairs=_each("pairs", _pair, top),
+        cluster=cluster, jobs=jobs, tenants=_each("tenants", _tenant, top), pairs=pairs
     )
+
+
+def _impossible_jobs(jobs: Iterable[InstanceJob], cluster: Cluster) -> Iterator[SkippedJob]:
+    counts = cluster.count_by_name()
+    for job in jobs:
+        try:
+            check_runs(job, counts, "jobs")
+        except InputError as error:
+            yield SkippedJob.of(job.id, error)
 
 
 def _cluster(value: object, prices: Mapping[str, float]) -> Cluster:

@@ -10,6 +10,7 @@ import yaml
 
 from fairlead.files.parsing.document import parse_nodes
 from fairlead.files.parsing.fields import (
+    any_whole_number,
     name,
     number,
     quote,
@@ -35,6 +36,8 @@ class JobFile:
     values: Mapping[str, Any]
     """field of `NewJob` → value"""
     array: Mapping[str, tuple[str, ...]]
+    snapshot: bool = False
+    """whether to run a copy of the working directory"""
 
 
 def read_job_file(path: str | Path) -> JobFile:
@@ -101,17 +104,20 @@ def _range(part: str) -> list[str]:
 def _job_file(item: yaml.Node) -> JobFile:
     values: dict[str, Any] = {}
     array: Mapping[str, tuple[str, ...]] = {}
+    snapshot = False
     for key, (line, entry) in _members(item).items():
         if key not in FIELDS:
             raise unknown_name_error("field", key, FIELDS).within(line=line, field=key)
         try:
             if key == "array":
                 array = _array(entry)
+            elif key == "snapshot":
+                snapshot = _switch(_text(entry))
             else:
                 values[key] = _READERS[key](entry)
         except InputError as error:
             raise error.within(line=entry.start_mark.line + 1, field=key) from None
-    return JobFile(values, array)
+    return JobFile(values, array, snapshot)
 
 
 def _members(item: yaml.Node) -> dict[str, tuple[int, yaml.Node]]:
@@ -173,6 +179,12 @@ def _secrets(item: yaml.Node) -> tuple[str, ...]:
     return names
 
 
+def _names(item: yaml.Node) -> tuple[str, ...]:
+    """Return ids or names of jobs: a list, or text with commas."""
+    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else _text(item).split(",")
+    return tuple(name(entry.strip()) for entry in listed)
+
+
 def _variables(item: yaml.Node) -> dict[str, str]:
     return {label: _text(entry) for label, (_, entry) in _members(item).items()}
 
@@ -199,13 +211,6 @@ def _values(label: str, listed: Sequence[str]) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _whole(text: str) -> int:
-    value = number(text)
-    if not value.is_integer():
-        raise InputError(f"not a whole number: {quote(text)}", fix="expected one such as 4")
-    return int(value)
-
-
 def _switch(text: str) -> bool:
     if text.lower() not in _SWITCH:
         raise InputError(f"not true or false: {quote(text)}", fix="expected true or false")
@@ -221,7 +226,7 @@ def _reader(item: DeclaredField) -> Callable[[yaml.Node], Any]:
     if item.type is str:
         required = item.length is not None and item.length.min_length
         return (lambda node: name(_text(node))) if required else _text
-    return _checked(item, {int: _whole, float: number, bool: _switch}[item.type])
+    return _checked(item, {int: any_whole_number, float: number, bool: _switch}[item.type])
 
 
 def _checked(item: DeclaredField, parse: Callable[[str], Any]) -> Callable[[yaml.Node], Any]:
@@ -238,7 +243,9 @@ _SPECIAL: Mapping[str, Callable[[yaml.Node], Any]] = {
     "accelerators": _accelerators,
     "environment": _variables,
     "secrets": _secrets,
+    "after": _names,
+    "after_any": _names,
 }
-_READERS = {item.name: _reader(item) for item in declared_fields(NewJob)}
-FIELDS = (*_READERS, "array")
+_READERS = {item.name: _reader(item) for item in declared_fields(NewJob) if item.about.is_option}
+FIELDS = (*_READERS, "array", "snapshot")
 """keys of a job file"""

@@ -4,10 +4,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from fairlead.core.queries import HeldPlace, JobState, Queries
 from fairlead.live.history.job_history import LeaseRecord
+from fairlead.live.history.tenant_totals import TenantTotals
 from fairlead.live.history.usage import HeldDevices, UsageLedger
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -28,6 +29,18 @@ class JobCounts:
     """seconds of its leases whose steps are in no checkpoint and were repeated"""
     device_s: float = 0.0
     """device-seconds of its ended leases"""
+    held_s: float = 0.0
+    """seconds for which it has held devices, under its ended leases"""
+
+
+class JobTransition(NamedTuple):
+    """The end or a preemption of a job."""
+
+    job_id: str
+    state: Literal["finished", "failed", "cancelled", "preempted"]
+    at: float
+    lease: int | None = None
+    """the preempted lease"""
 
 
 WAIT_BUCKETS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86400.0)
@@ -44,6 +57,8 @@ class Totals:
     """jobs by the time from submission to the first start, by bucket"""
     waits_s: float = 0.0
     """sum of these times"""
+    removed: dict[str, int] = field(default_factory=dict)
+    """kind of thing → number removed because of its age or size"""
 
     def add_wait(self, wait_s: float) -> None:
         """Count a job that starts for the first time."""
@@ -66,8 +81,11 @@ class JobCounters:
         """lease → its devices"""
         self.usage = UsageLedger()
         self.totals = Totals()
+        self.tenants = TenantTotals()
         self.ended_leases: deque[tuple[str, LeaseRecord]] = deque()
         """jobs and records of ended leases, for the histories of jobs"""
+        self.transitions: deque[JobTransition] = deque()
+        """ends and preemptions of jobs, for those who wait for them"""
 
     def of(self, job_id: str) -> JobCounts:
         """Return a job's counts, zeros if it has none yet.
@@ -79,8 +97,11 @@ class JobCounters:
     def record(self, event: ev.Event) -> None:
         """Count an event that the scheduler has handled."""
         if isinstance(event, ev.JobCancelled | ev.JobFailed):
-            state = "cancelled" if isinstance(event, ev.JobCancelled) else "failed"
-            self._job_ended(self._counts_of(event.job_id), event.at, state)
+            cancelled = isinstance(event, ev.JobCancelled)
+            state: Literal["cancelled", "failed"] = "cancelled" if cancelled else "failed"
+            self._job_ended(JobTransition(event.job_id, state, event.at))
+        if isinstance(event, ev.JobSubmitted):
+            self.tenants.of(event.job.tenant).submitted += 1
         if isinstance(event, ev.Progress):
             self._steps.update(zip(event.lease.tolist(), event.steps.tolist(), strict=True))
         if not isinstance(event, ev.LeasesEnded):
@@ -95,19 +116,25 @@ class JobCounters:
         if job_id is None:
             return
         counts, number = self._counts_of(job_id), self._queries.job_number(job_id)
-        state = self._queries.job_state(number)
+        state, tenant = self._queries.job_state(number), self._queries.job(number).tenant
+        of_tenant = self.tenants.of(tenant)
         counts.failures += event.outcome == "failed"
+        of_tenant.lease_failures += event.outcome == "failed"
         # Cancelled, suspended and failed jobs were not preempted.
         preempted = event.outcome == "left" and state == JobState.ACTIVE
         lost = event.outcome == "lost" and state in (JobState.ACTIVE, JobState.HELD)
         counts.preemptions += preempted or lost
+        of_tenant.preemptions += preempted or lost
         lost_s = 0.0
         if state in (JobState.ACTIVE, JobState.HELD):
             lost_s = _lost_s(began_at, before, reported, kept, event.at)
             counts.lost_s += lost_s
+            of_tenant.lost_s += lost_s
         if state == JobState.FINISHED:
-            self._job_ended(counts, event.at, "finished")
-        tenant = self._queries.job(number).tenant
+            self._job_ended(JobTransition(job_id, "finished", event.at))
+        if preempted or lost:
+            self.transitions.append(JobTransition(job_id, "preempted", event.at, lease))
+        counts.held_s += max(event.at - began_at, 0.0)
         for held in _held(tenant, places, began_at, event.at):
             counts.device_s += held.devices * (held.ended_at - held.began_at)
             self.usage.add(held)
@@ -123,10 +150,18 @@ class JobCounters:
         )
         self.ended_leases.append((job_id, record))
 
-    def _job_ended(self, counts: JobCounts, at: float, state: str) -> None:
+    def _job_ended(self, end: JobTransition) -> None:
+        counts = self._counts_of(end.job_id)
         if counts.ended_at is None:
-            self.totals.ended[state] = self.totals.ended.get(state, 0) + 1
-        counts.ended_at = at
+            self.totals.ended[end.state] = self.totals.ended.get(end.state, 0) + 1
+            tenant = self._queries.job(self._queries.job_number(end.job_id)).tenant
+            self.tenants.of(tenant).count_end(end.state)
+            self.transitions.append(end)
+        counts.ended_at = end.at
+
+    def forget(self, job_id: str) -> None:
+        """Drop the counts of a job that is no longer kept; its share of the totals stays."""
+        self.tally.pop(job_id, None)
 
     def usage_until(self, at: float) -> UsageLedger:
         """Return the usage of all leases, open ones until ``at``."""
@@ -139,6 +174,17 @@ class JobCounters:
             devices = sum(place.devices for place in self._places.get(lease, ()))
             device_s += devices * max(at - self._began[lease][0], 0.0)
         return device_s
+
+    def held_s(self, job_id: str) -> float:
+        """Return the seconds for which a job has held devices, under its ended leases."""
+        return self.of(job_id).held_s
+
+    def held_s_until(self, job_id: str, lease: int | None, at: float) -> float:
+        """Return the seconds for which a job has held devices until ``at``."""
+        held_s = self.held_s(job_id)
+        if lease is not None and lease in self._began:
+            held_s += max(at - self._began[lease][0], 0.0)
+        return held_s
 
     def _open_usage(self, at: float) -> Iterator[HeldDevices]:
         for lease, job_id in self._job_of_lease.items():
@@ -177,6 +223,7 @@ class JobCounters:
             "places": {str(lease): [*map(list, held)] for lease, held in self._places.items()},
             "usage": self.usage.saved(),
             "totals": asdict(self.totals),
+            "tenants": self.tenants.saved(),
         }
 
     def restore(self, saved: Mapping[str, dict[str, Any]]) -> None:
@@ -190,6 +237,10 @@ class JobCounters:
         self._steps = {int(lease): float(made) for lease, made in steps.items()}
         self.usage.restore(saved.get("usage", {}))
         self.totals = Totals(**saved["totals"]) if "totals" in saved else self._known_totals()
+        if "tenants" in saved:
+            self.tenants.restore(saved["tenants"])
+        else:
+            self._count_known_jobs()
         places = saved.get("places", {})
         for lease in self._job_of_lease:
             held = places.get(str(lease))
@@ -198,6 +249,23 @@ class JobCounters:
                 if held is None
                 else tuple(HeldPlace(*place) for place in held)
             )
+
+    def _count_known_jobs(self) -> None:
+        """Count the jobs in the tables by tenant, for a state of an earlier version."""
+        ended = {
+            JobState.FINISHED: "finished",
+            JobState.FAILED: "failed",
+            JobState.CANCELLED: "cancelled",
+        }
+        for number in self._queries.select_jobs(tuple(JobState)).tolist():
+            job, counts = self._queries.job(number), self.of(self._queries.job_id(number))
+            of_tenant = self.tenants.of(job.tenant)
+            of_tenant.submitted += 1
+            of_tenant.preemptions += counts.preemptions
+            of_tenant.lease_failures += counts.failures
+            of_tenant.lost_s += counts.lost_s
+            if (state := ended.get(self._queries.job_state(number))) is not None:
+                of_tenant.count_end(state)
 
     def _known_totals(self) -> Totals:
         """Return the totals of the jobs in the tables, for a state of an earlier version."""

@@ -1,9 +1,10 @@
 """Configuration of a live scheduler."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from fairlead.live.job_ends.urls import AllowedUrls
 from fairlead.live.leases.orders import Environment
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model.cluster import Cluster
@@ -18,7 +19,11 @@ class LiveConfig:
     scheduling: SchedulingConfig
     load_scheduling: Callable[[str], SchedulingConfig]
     """builds a scheduling config from its persisted text"""
+    start_settings: str = ""
+    """start-up settings of the scheduling config; a start with others overrules a live change"""
     data: Path
     environment: Environment
     emulated: SpeedTable | None = None
     """speeds of emulated accelerators"""
+    notified_urls: AllowedUrls = field(default_factory=AllowedUrls)
+    """URLs to which jobs may have notifications sent"""

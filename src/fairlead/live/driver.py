@@ -1,14 +1,13 @@
 """The live driver: handles one batch of inputs at a time, persists it, then acts on it."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import structlog
 
 from fairlead import failpoints
-from fairlead.core import Scheduler, encode_event
+from fairlead.core import encode_event
 from fairlead.core.queries import Queries
 from fairlead.engines.base import (
     DevicesTakenReport,
@@ -25,7 +24,7 @@ from fairlead.live.accounting import JobCounters
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.event_stream import EventStream
-from fairlead.live.executors import Workers, WorkerThreads
+from fairlead.live.executors import BackgroundTasks, Workers, WorkerThreads
 from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inbox import HandledBatch, Inbox, InboxItem
 from fairlead.live.job_recovery import StoredJobs
@@ -45,8 +44,10 @@ from fairlead.live.leases.renewal import Renewal, RenewalAnswer
 from fairlead.live.nodes.inventory import NodeReconciler, require_matching_nodes
 from fairlead.live.nodes.lifecycle import NodeController
 from fairlead.live.planning.guards import PlugInGuard
+from fairlead.live.reconfiguration.decision import read_decision
+from fairlead.live.reconfiguration.switch import PolicySwitch
 from fairlead.live.rounds import RoundTimers
-from fairlead.live.scheduling_config import SavedState, apply_config, config_for_state
+from fairlead.live.scheduling_config import SavedState, config_for_state
 from fairlead.live.tenants import TenantController
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -75,19 +76,11 @@ class Live:
         self._workers = workers or WorkerThreads()
         self._saved = SavedState.read(store)
         inventory = NodeReconciler(store, config.cluster)
-        before = config_for_state(
-            self._saved.config, config.scheduling, store, config.load_scheduling
-        )
-        guard = PlugInGuard((*config.scheduling.plug_ins, *before.plug_ins))
-        self.scheduler: Scheduler[Any] = Scheduler(
-            inventory.initial_cluster,
-            before.beliefs,
-            before.mechanism,
-            plan_lead_s=before.plan_lead_s,
-            weight_scope=before.weight_scope,
-            guaranteed_refills=before.guaranteed_refills,
-            guard_refill=guard.refill,
-        )
+        decision = read_decision(store, config)
+        scheduling = decision.config
+        before = config_for_state(self._saved.config, scheduling, store, config.load_scheduling)
+        guard = PlugInGuard((*scheduling.plug_ins, *before.plug_ins))
+        self.scheduler = before.make_scheduler(inventory.initial_cluster, guard.refill)
         self.queries = Queries(self.scheduler)
         self.specs: dict[str, JobSpec] = {}
         self.suspended_jobs: set[str] = set()
@@ -100,18 +93,18 @@ class Live:
             token,
             self.scheduler,
             self.counters,
-            config_name=config.scheduling.name,
+            config=scheduling,
             workers=self._workers,
             clock=self.clock,
         )
         self.nodes = NodeController(self.scheduler, inventory, self.clock, self.inbox)
         self.tenants = TenantController(self.scheduler, store, self.clock, self.inbox)
-        self.orders = LaunchOrderBuilder(config.data, config.environment)
+        self.orders = LaunchOrderBuilder(config.data, config.environment, self.counters.held_s)
         checker = ClaimChecker(
             self.queries,
             self.specs,
             self.counters,
-            believed=config.scheduling.beliefs,
+            believed=scheduling.beliefs,
             emulated=config.emulated,
         )
         self.suspicious_reports = checker.reports
@@ -127,9 +120,12 @@ class Live:
             self.suspended_jobs,
             self._registry,
             self.history,
+            notified_urls=config.notified_urls,
+            clock=self.clock,
             inbox=self.inbox,
             stream=self.stream,
         )
+        self.ends = self._lease_outcomes.ends
         self.overheads = self._lease_outcomes.overheads
         self.messages = self._lease_outcomes.messages
         self.jobs = JobController(
@@ -151,13 +147,13 @@ class Live:
             stream=self.stream,
             on_launch_failed=self._lease_outcomes.launch_failed,
         )
-        mechanism = config.scheduling.mechanism
+        mechanism = scheduling.mechanism
         self._pins = LeasePins(self.queries, self._registry, self.specs, mechanism)
         emulated = config.emulated is not None
         self._speeds = SpeedMeasurements(self.queries, self.leases, emulated=emulated)
         self._kills = ForcedKills(store, self._launcher, self._registry, self.inbox)
         self.rounds = RoundTimers(
-            config.scheduling.mechanism,
+            mechanism,
             guard,
             self._workers,
             self.clock,
@@ -165,17 +161,25 @@ class Live:
             self._reports,
             self._pins.events,
         )
-        self.broken = asyncio.Event()
-        """set when the driver cannot continue: the process must end and start again"""
-        self.failure: BaseException | None = None
-        """error of the task that broke the driver"""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.policy = PolicySwitch(
+            config,
+            decision,
+            self.scheduler,
+            self.journal,
+            self.rounds,
+            guard,
+            parts=(self._registry, self._pins),
+            clock=self.clock,
+            inbox=self.inbox,
+            stream=self.stream,
+        )
+        self.tasks = BackgroundTasks()
         self._perform: dict[type, Callable[[Any], None]] = {
             cmd.Launch: self._launcher.launch,
             cmd.Renew: self._launcher.renew,
             cmd.Preempt: self._launcher.preempt,
             cmd.SetTimer: self.rounds.set_timer,
-            cmd.ComputePlan: lambda command: self._spawn(self.rounds.plan(command)),
+            cmd.ComputePlan: lambda command: self.tasks.spawn(self.rounds.plan(command)),
             cmd.MergeCopies: lambda _: None,
         }
 
@@ -191,27 +195,26 @@ class Live:
         self.nodes.reconcile_inventory(self.config.cluster.nodes)
         leases = self.queries.open_leases()
         self._registry.recover(self.scheduler.round_end_at)
-        self._spawn(self._listen())
-        self._spawn(self._launcher.run_engine_calls(self._spawn))
+        self.tasks.spawn(self._listen())
+        self.tasks.spawn(self._launcher.run_engine_calls(self.tasks.spawn))
         await self.engine.adopt([lease.number for lease in leases])
         failpoints.point("server.start.adopted")
         for lease in leases:
             if lease.leaving:
                 await self.engine.stop(lease.number)
         self._kills.resume()
-        self._spawn(self._loop())
-        self._spawn(self.history.run())
+        self.tasks.spawn(self._loop())
+        self.tasks.spawn(self.history.run())
         self.rounds.resume(self.scheduler)
         self._lease_outcomes.resume_backoffs()
+        self.ends.resume(self.store, self.tasks.spawn)
 
     async def stop(self) -> None:
         """Stop scheduling; jobs continue under their leases."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tasks.cancel()
         self.rounds.stop()
         self._workers.close()
-        if not self.broken.is_set():
+        if not self.tasks.broken.is_set():
             self.history.save_all()
             self.journal.save_final_state()
         await self.engine.close()
@@ -231,14 +234,7 @@ class Live:
 
     def _switch_config(self) -> None:
         """Decide under the current scheduling config, and save a state that names it."""
-        config, before = self.config.scheduling, self._saved.config
-        if before == config.name:
-            return
-        if before is not None:
-            apply_config(self.scheduler, config)
-            log.info("rules.changed", leaving=self.queries.leaving_count)
-        config.persist(self.store, self.token)
-        self.journal.save_state()
+        self.policy.switch_at_start(self._saved.config)
 
     # -- requests of operators and members ------------------------------------------------------
 
@@ -291,6 +287,7 @@ class Live:
                 item.fail(error)
             self.inbox.fail_waiting(error)
             raise
+        self.ends.committed()
         for command in batch.commands:
             self._perform[type(command)](command)
         if batch.ended and isinstance(self.engine, SupportsForget):
@@ -299,6 +296,7 @@ class Live:
         for item in batch.items:
             item.succeed()
         await self.journal.save_state_if_due()
+        await self.policy.carry_out_requests(self._perform)
 
     def _handle_batch(self, first: InboxItem) -> HandledBatch:
         batch, now = HandledBatch(), self.clock.now()
@@ -315,6 +313,7 @@ class Live:
             except FairleadError as error:
                 if not item.fail(error):
                     log.warning("event.refused", error=str(error))
+        batch.changes += self.ends.changes()
         return batch
 
     def _handle(self, event: ev.Event) -> list[cmd.Command]:
@@ -347,18 +346,3 @@ class Live:
                 self._registry.record_printed_steps(lease, steps)
             case NodeDown() | NodeUp() | NodeJoined() | DevicesTakenReport():
                 self.nodes.report(report)
-
-    def _spawn(self, work: "Awaitable[None]") -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self.failure = self.failure or task.exception()
-            if isinstance(self.failure, StoreUnavailableError):
-                log.error("store.unavailable", error=str(self.failure))
-            else:
-                log.error("task.failed", exc_info=task.exception())
-            self.broken.set()

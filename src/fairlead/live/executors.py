@@ -1,14 +1,20 @@
-"""Threads for blocking calls: the event loop runs while they write to disk and compute plans."""
+"""Threads for blocking calls, which keep the event loop free, and the tasks of the driver."""
 
 import asyncio
 import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any, Protocol
+
+import structlog
+
+from fairlead.store import StoreUnavailableError
+
+log = structlog.get_logger("fairlead.live")
 
 _PLAN_LIMIT_S = 300.0
 """seconds after which a plan is given up"""
@@ -109,6 +115,40 @@ class WorkerThreads:
         for thread in self._planning:
             thread.join(max(until - time.monotonic(), 0.0))
         self._writer.shutdown(wait=True)
+
+
+class BackgroundTasks:
+    """Tasks of the driver; the first one that fails breaks it."""
+
+    def __init__(self) -> None:
+        self.broken = asyncio.Event()
+        """set when a task has failed: the process must end and start again"""
+        self.failure: BaseException | None = None
+        """error of the first task that failed"""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run work beside everything else."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks and wait for them."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        self.failure = self.failure or task.exception()
+        if isinstance(self.failure, StoreUnavailableError):
+            log.error("store.unavailable", error=str(self.failure))
+        else:
+            log.error("task.failed", exc_info=task.exception())
+        self.broken.set()
 
 
 def _as_exception(raised: BaseException) -> Exception:

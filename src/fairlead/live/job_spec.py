@@ -101,7 +101,8 @@ def read_spec(document: str) -> JobSpec:
     known = {item.name for item in fields(JobSpec)}
     values = {key: value for key, value in stored.items() if key in known}
     values["command"] = tuple(values["command"])
-    values["secrets"] = tuple(values.get("secrets", ()))
+    for name in ("secrets", "after", "after_any"):
+        values[name] = tuple(map(str, values.get(name, ())))
     if values.get("accelerators") is not None:
         values["accelerators"] = tuple(values["accelerators"])
     _clamp(values)

@@ -32,6 +32,7 @@ class JobController:
     ) -> None:
         self._scheduler, self._specs = scheduler, specs
         self._suspended_jobs, self._outcomes = suspended_jobs, outcomes
+        self._dependencies = outcomes.ends.dependencies
         self._clock, self._inbox, self._stream = clock, inbox, stream
 
     async def submit(self, spec: JobSpec, user: User, *, is_admin: bool = False) -> JobSpec:
@@ -43,16 +44,21 @@ class JobController:
 
         def make(at: float) -> Sequence[ev.Event]:
             spec.validate_command()
-            named = spec.with_id(spec.id or f"j{len(self._scheduler.jobs) + 1}")
+            if spec.notify:
+                self._outcomes.ends.notifications.allowed.check(spec.notify)
+            job_id = spec.id or f"j{len(self._scheduler.jobs) + 1}"
+            named = self._dependencies.resolve(spec.with_id(job_id))
             counts = parse_accelerators(named.accelerators or ())[1]
             self._scheduler.jobs.admission.check_device_counts(counts)
             job = entitled_job(self._scheduler, named.job(at), is_admin=is_admin)
             admitted.append(named)
-            return [ev.JobSubmitted(at, job)]
+            waits = not self._dependencies.status(named).is_met
+            return [ev.JobSubmitted(at, job, held=waits)]
 
         def changes() -> Sequence[Change]:
             (named,) = admitted
             self._specs[named.id] = named
+            self._dependencies.add(named)
             return [
                 Put("job", named.id, named.document()),
                 Audit(self._clock.now(), user, "submit", named.id),
@@ -93,7 +99,7 @@ class JobController:
         self._publish_change(audit)
 
     async def resume(self, job_id: str, user: User) -> None:
-        """Schedule a suspended job again."""
+        """Schedule a suspended job again; it still waits for the jobs that it depends on."""
         audit = Audit(self._clock.now(), user, "resume", job_id)
 
         def changes() -> Sequence[Change]:
@@ -101,7 +107,10 @@ class JobController:
             self._suspended_jobs.discard(job_id)
             return [audit, Remove("hold", job_id)]
 
-        await self._inbox.submit(lambda at: [ev.JobReleased(at, job_id)], changes)
+        def release(at: float) -> Sequence[ev.Event]:
+            return [] if self._dependencies.waits(job_id) else [ev.JobReleased(at, job_id)]
+
+        await self._inbox.submit(release, changes)
         self._publish_change(audit)
 
     def _publish_change(self, audit: Audit) -> None:

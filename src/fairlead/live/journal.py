@@ -11,7 +11,7 @@ from fairlead.core import Scheduler, decode_event, load_state, save_state
 from fairlead.live.accounting import JobCounters
 from fairlead.live.clock import Clock
 from fairlead.live.executors import Workers
-from fairlead.live.scheduling_config import SavedState
+from fairlead.live.scheduling_config import SavedState, SchedulingConfig
 from fairlead.model.errors import FairleadError, ProtocolError
 from fairlead.model.events import Event
 from fairlead.store import Change, DamagedLogError, Store
@@ -36,13 +36,13 @@ class Journal:
         scheduler: Scheduler[Any],
         counters: JobCounters,
         *,
-        config_name: str,
+        config: SchedulingConfig,
         workers: Workers,
         clock: Clock,
     ) -> None:
         self._store, self._token = store, token
         self._scheduler, self._counters = scheduler, counters
-        self._config_name, self._workers, self._clock = config_name, workers, clock
+        self._config_name, self._workers, self._clock = config.name, workers, clock
         self.seq = 0
         """number of the last persisted event"""
         self._saved_seq = 0
@@ -101,10 +101,19 @@ class Journal:
             failpoints.point("server.state.after")
             self._saved_seq, self._unsaved_bytes = self.seq, 0
 
-    def save_state(self) -> None:
-        """Save the state now."""
-        self._write_state()
+    def save_state(self, changes: Sequence[Change] = ()) -> None:
+        """Save the state now, and apply changes in the same transaction."""
+        self._write_state(changes)
         self._saved_seq, self._unsaved_bytes = self.seq, 0
+
+    async def switch_config(self, config: SchedulingConfig, changes: Sequence[Change]) -> None:
+        """Save the state under another config, with changes; later events are logged under it.
+
+        The scheduler must have handled no event since the last commit but have the config.
+        """
+        self._has_uncommitted, self._config_name = True, config.name
+        await self._workers.write(self.save_state, [config.document, *changes])
+        self._has_uncommitted = False
 
     def save_final_state(self) -> None:
         """Save the state at shutdown, so that the next version need not replay events."""
@@ -115,11 +124,11 @@ class Journal:
         except Exception as error:  # the log is complete, so no event is lost
             log.warning("state.unwritten", error=str(error))
 
-    def _write_state(self) -> None:
+    def _write_state(self, changes: Sequence[Change] = ()) -> None:
         body = {
             "rules": self._config_name,
             "core": save_state(self._scheduler),
             "ledger": self._counters.saved(),
             "at": self._clock.now(),
         }
-        self._store.save_state(self._token, self.seq, json.dumps(body))
+        self._store.save_state(self._token, self.seq, json.dumps(body), changes)

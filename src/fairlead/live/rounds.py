@@ -15,6 +15,7 @@ from fairlead.live.inbox import EventFactory, Inbox
 from fairlead.live.planning.guards import PlugInGuard
 from fairlead.live.planning.left_out import LeftOutJobs, without
 from fairlead.live.planning.recovery import RecoveredPlan, recover_plan
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms.base import HasRounds, Mechanism
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -48,20 +49,32 @@ class RoundTimers:
         reports: EventFactory,
         pins: EventFactory,
     ) -> None:
-        self._make_planner = partial(guard.make_planner, mechanism)
-        self._planner = self._make_planner()
-        self._workers, self.failures = workers, guard.failures
-        round_s = mechanism.round_s if isinstance(mechanism, HasRounds) else math.inf
-        self._retry_s = min(round_s, _PLAN_RETRY_S)
+        self._guard, self._workers, self.failures = guard, workers, guard.failures
         self._clock, self._inbox = clock, inbox
         self._reports, self._pins = reports, pins
         self.decisions_s: list[float] = []
         """computation times of recent plans"""
         self.rounds_s: list[float] = []
         """times from a recent plan's due time until it was persisted"""
-        self._left_out = LeftOutJobs()
         self._due_at: float | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._computing: set[asyncio.Task[Any]] = set()
+        """tasks of plans that are being computed, or wait for another plan"""
+        self._use_mechanism(mechanism)
+
+    def use_config(self, config: SchedulingConfig) -> None:
+        """Plan by another mechanism from now on; plans that are being computed are given up."""
+        self.stop()
+        for task in self._computing:
+            task.cancel()
+        self._use_mechanism(config.mechanism)
+
+    def _use_mechanism(self, mechanism: Mechanism[Any]) -> None:
+        self._make_planner = partial(self._guard.make_planner, mechanism)
+        self._planner = self._make_planner()
+        self._left_out = LeftOutJobs()
+        round_s = mechanism.round_s if isinstance(mechanism, HasRounds) else math.inf
+        self._retry_s = min(round_s, _PLAN_RETRY_S)
 
     def resume(self, scheduler: Scheduler[Any]) -> None:
         """Set the timers that an earlier server had set."""
@@ -74,8 +87,8 @@ class RoundTimers:
 
     def stop(self) -> None:
         """Cancel all timers."""
-        for timer in self._timers.values():
-            timer.cancel()
+        while self._timers:
+            self._timers.popitem()[1].cancel()
 
     def set_timer(self, command: cmd.SetTimer) -> None:
         """Replace an event's timer, or cancel it."""
@@ -96,8 +109,13 @@ class RoundTimers:
         self._inbox.post(lambda at: [*self._pins(at), ev.RoundEnd(at)])
 
     async def plan(self, command: cmd.ComputePlan) -> None:
-        """Compute a plan and submit it."""
+        """Compute a plan and submit it, unless another mechanism is used by then."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._computing.add(task)
+        task.add_done_callback(self._computing.discard)
         began = self._clock.now()
+        make_planner = self._make_planner
         left_out = self._left_out.next_plan(command.snapshot)
         snapshot = without(command.snapshot, left_out)
         if left_out and not len(snapshot.job):
@@ -107,9 +125,14 @@ class RoundTimers:
             left_out = left_out.union(more)
         self.decisions_s = [*self.decisions_s[-999:], self._clock.now() - began]
         absent = tuple(sorted(left_out))
-        await self._inbox.submit(
-            lambda at: [ev.PlanReady(at, command.version, plan, memory, absent)]
-        )
+
+        def make(at: float) -> list[ev.Event]:
+            # The log must not hold the memory of a mechanism that is no longer used.
+            if make_planner is not self._make_planner:
+                return []
+            return [ev.PlanReady(at, command.version, plan, memory, absent)]
+
+        await self._inbox.submit(make)
         due_at = began if self._due_at is None else self._due_at
         self.rounds_s = [*self.rounds_s[-999:], self._clock.now() - due_at]
 

@@ -2,15 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from fairlead.core import Scheduler
-from fairlead.mechanisms.base import Mechanism
+from fairlead.mechanisms.base import Mechanism, SupportsRefill
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import Command
 from fairlead.model.errors import FairleadError, UsageError
-from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.model.tenants.weight_scope import WeightScope
 from fairlead.registry import PlugIn
 from fairlead.store import Put, Store
@@ -32,16 +34,52 @@ class SchedulingConfig:
     """persisted form, from which the config can be built again"""
     plug_ins: tuple[PlugIn, ...] = ()
     """the policy, if there is one, and the mechanism, with the packages that provide them"""
+    policy: str = ""
+    """name and options of the policy"""
+    mechanism_name: str | None = None
+    """name and options of the mechanism; None: the policy's own"""
+    round_s: float | None = None
+    """length of a round; None: the mechanism's own"""
 
     @cached_property
     def name(self) -> str:
         """Hash of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def persist(self, store: Store, token: int) -> None:
-        """Write the text to the store unless it is there."""
-        if self.name not in store.documents("rules"):
-            store.append(token, 0, [], [Put("rules", self.name, self.text)])
+    @property
+    def mechanism_label(self) -> str:
+        """Name of the mechanism in use."""
+        return self.mechanism_name or type(self.mechanism).__name__.lower()
+
+    @cached_property
+    def speeds_label(self) -> str:
+        """Size of the speed table and a hash of its content."""
+        rows = sorted([*key[:4], key.partner or "", speed] for key, speed in self._speed_rows)
+        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+        return f"{len(rows)} speeds, {digest[:12]}"
+
+    @property
+    def _speed_rows(self) -> Iterable[tuple[SpeedKey, float]]:
+        return self.beliefs.steps_per_s.items()
+
+    def make_scheduler(
+        self, cluster: Cluster, guard_refill: Callable[[SupportsRefill], SupportsRefill]
+    ) -> Scheduler[Any]:
+        """Return a new scheduler that decides under this config."""
+        return Scheduler(
+            cluster,
+            self.beliefs,
+            self.mechanism,
+            plan_lead_s=self.plan_lead_s,
+            weight_scope=self.weight_scope,
+            guaranteed_refills=self.guaranteed_refills,
+            guard_refill=guard_refill,
+        )
+
+    @property
+    def document(self) -> Put:
+        """The document that holds the text."""
+        return Put("rules", self.name, self.text)
 
 
 @dataclass
@@ -86,16 +124,24 @@ def config_for_state(
         ) from None
 
 
-def apply_config(scheduler: Scheduler[Any], config: SchedulingConfig) -> None:
-    """Make a scheduler decide under another config from now on."""
+def apply_config(scheduler: Scheduler[Any], config: SchedulingConfig) -> list[Command]:
+    """Make a scheduler decide under another config from now on; return its commands.
+
+    Raises InputError, and changes nothing, if a job that has not ended could never run.
+    """
+    return scheduler.reconfigure(
+        config.beliefs,
+        config.mechanism,
+        config.plan_lead_s,
+        config.weight_scope,
+        config.guaranteed_refills,
+    )
+
+
+def apply_config_at_start(scheduler: Scheduler[Any], config: SchedulingConfig) -> None:
+    """Make a restored scheduler decide under another config; refuse one that strands a job."""
     try:
-        scheduler.reconfigure(
-            config.beliefs,
-            config.mechanism,
-            config.plan_lead_s,
-            config.weight_scope,
-            config.guaranteed_refills,
-        )
+        apply_config(scheduler, config)
     except FairleadError as error:
         raise UsageError(
             f"with these settings a job that has not ended could never run: {error}. Start the"

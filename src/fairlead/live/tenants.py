@@ -59,9 +59,8 @@ class TenantController:
             queries = Queries(self._scheduler)
             jobs = [queries.job(number) for number in queries.unended_jobs()]
             if count := sum(job.tenant == tenant_id for job in jobs):
-                unended = "1 job that has" if count == 1 else f"{count} jobs that have"
                 raise ProtocolError(
-                    f"tenant {tenant_id!r} has {unended} not ended: cancel or await them first"
+                    f"tenant {tenant_id!r} has {_unended_text(count)}: cancel or await them first"
                 )
             inside = [one.id for one in self.listed if one.parent == tenant_id]
             if inside:
@@ -121,7 +120,7 @@ def entitled_job(scheduler: Scheduler[Any], job: Job, *, is_admin: bool) -> Job:
         unended = [n for n in queries.unended_jobs() if queries.job(n).tenant == tenant.id]
         if len(unended) >= tenant.max_jobs:
             raise InputError(
-                f"tenant {tenant.id!r} has {len(unended)} jobs that have not ended, its cap is"
+                f"tenant {tenant.id!r} has {_unended_text(len(unended))}, its cap is"
                 f" {tenant.max_jobs}",
                 fix="wait for a job to end, cancel one, or ask an admin to raise max_jobs",
                 field="max_jobs",
@@ -159,3 +158,7 @@ def _check_numbers(tenant: Tenant, job: Job) -> None:
 def _tenant(scheduler: Scheduler[Any], tenant_id: str) -> Tenant:
     tenants = scheduler.jobs.tenants
     return next((tenant for tenant in tenants if tenant.id == tenant_id), Tenant(tenant_id))
+
+
+def _unended_text(count: int) -> str:
+    return "1 job that has not ended" if count == 1 else f"{count} jobs that have not ended"

@@ -77,8 +77,8 @@ def _mechanism_takes_no_policy(name: str) -> UsageError:
     known = sorted({*available("policies"), *_mechanisms_without_policy()})
     near = get_close_matches(name, known, n=1)
     if near:
-        return UsageError(f"no policy is called {name!r}; do you mean {near[0]!r}?")
-    return UsageError(f"no policy is called {name!r}; choose one of {', '.join(known)}")
+        return UsageError(f"policy: unknown name {name!r}: did you mean {near[0]!r}?")
+    return UsageError(f"policy: unknown name {name!r}: expected one of {', '.join(known)}")
 
 
 def _mechanisms_without_policy() -> Iterator[str]:

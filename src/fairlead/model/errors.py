@@ -50,6 +50,21 @@ class InputError(FairleadError):
         )
 
 
+class ImpossibleJobError(InputError):
+    """A job of a trace or instance that can never run on the cluster."""
+
+    def or_skip(self, option: str) -> InputError:
+        """Return the error with an option that skips such jobs as another fix."""
+        comma = "" if self.fix.endswith("?") else ","
+        return InputError(
+            self.problem,
+            fix=f"{self.fix}{comma} or skip such jobs with {option}",
+            source=self.source,
+            line=self.line,
+            field=self.field,
+        )
+
+
 class UsageError(FairleadError):
     """A name, option or combination that does not exist or make sense; exit code 2."""
 

@@ -15,10 +15,11 @@ from fairlead.model.value import value
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A tenant submits a job."""
+    """A tenant submits a job; a held one is not scheduled until it is released."""
 
     at: float
     job: Job
+    held: bool = field(default=False, metadata=OMIT_IF_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import InputError, require
+from fairlead.model.errors import ImpossibleJobError, InputError, require
 from fairlead.model.job import DEFAULT_TENANT
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.validation import check_tenants
@@ -93,7 +93,7 @@ class Instance:
         counts = self.cluster.count_by_name()
         check_tenants(self.tenants, counts)
         for i, job in enumerate(self.jobs):
-            _check_runs(job, counts, f"jobs[{i}]")
+            check_runs(job, counts, f"jobs[{i}]")
         self._check_pairs()
 
     def _all_tenants(self) -> tuple[Tenant, ...]:
@@ -131,10 +131,11 @@ class Instance:
                     )
 
 
-def _check_runs(job: InstanceJob, counts: Mapping[str, int], where: str) -> None:
+def check_runs(job: InstanceJob, counts: Mapping[str, int], where: str) -> None:
+    """Raise ImpossibleJobError unless a job can run on these devices per accelerator."""
     able = {name: count for name, count in counts.items() if job.speeds.get(name, 0) > 0}
     if not able:
-        raise InputError(
+        raise ImpossibleJobError(
             f"job {job.id!r} has speed 0 on every accelerator of the cluster",
             fix=f"expected a speed above 0 on one of {', '.join(counts)}",
             field=f"{where}.speeds",
@@ -142,8 +143,9 @@ def _check_runs(job: InstanceJob, counts: Mapping[str, int], where: str) -> None
     available = " or ".join(map(str, able.values())) if job.gangs else max(able.values())
     if all(job.gang_on(name) > count for name, count in able.items()):
         several = " or ".join(f"{job.gang_on(name)} {name}" for name in able)
-        needs = several if job.gangs else f"{job.gang} devices of one accelerator"
-        raise InputError(
+        devices = "device" if job.gang == 1 else "devices"
+        needs = several if job.gangs else f"{job.gang} {devices} of one accelerator"
+        raise ImpossibleJobError(
             f"job {job.id!r} needs {needs}, the cluster has {available} that it can use",
             fix="lower the gang or add devices",
             field=f"{where}.gang",

@@ -5,20 +5,21 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
+from fairlead.code_snapshot.location import SnapshotLimits
 from fairlead.live.driver import Live
 from fairlead.server.access.denials import DeniedAttempts
+from fairlead.server.access.live_limits import LiveLimits
 from fairlead.server.access.oidc import OidcLogin, looks_signed
 from fairlead.server.access.rate_limits import RateLimiters
 from fairlead.server.access.secrets import JobSecrets
 from fairlead.server.access.tokens import Principal, Tokens
+from fairlead.server.code_snapshots import CodeSnapshots
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
     """Settings that users of the server may see."""
 
-    policy: str = ""
-    mechanism: str | None = None
     separates_tenants: bool = True
     """jobs of several tenants may run here"""
     create_tenants: bool = False
@@ -40,6 +41,17 @@ class ServerContext:
     """one explanation at a time: each solves repeatedly, and the planner needs a core"""
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
     """one check of the audit trail at a time"""
+    snapshot_limits: SnapshotLimits = field(default_factory=SnapshotLimits)
+
+    @property
+    def live_limits(self) -> LiveLimits:
+        """The rate limits, which operators may change."""
+        return LiveLimits(self.live, self.rate_limiters)
+
+    @property
+    def code_snapshots(self) -> CodeSnapshots:
+        """The code snapshots that tenants have uploaded."""
+        return CodeSnapshots(self.live, self.snapshot_limits)
 
     async def authenticate(self, text: str) -> Principal:
         """Return the owner of a bearer token; AuthError if it is not valid."""

@@ -23,6 +23,8 @@ from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.orders import Environment
+from fairlead.live.retention.cleaner import RetentionCleaner
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model.errors import FairleadError
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.server.access.hosts import AllowedHosts
@@ -91,15 +93,11 @@ async def _serve(settings: ServeSettings, log_until: int | None) -> None:
     live = Live(store, opened.engine, config, token)
     await live.start()
     replace_text(settings.data / "server.json", json.dumps({"url": settings.url}), mode=0o600)
-    log.info("server.started", url=settings.url, policy=settings.policy)
+    log.info("server.started", url=settings.url, policy=live.policy.config.policy)
     checking = asyncio.create_task(_check_audit_trail(store))
+    live.tasks.spawn(RetentionCleaner(live, settings.retention).run())
     try:
-        info = ServerInfo(
-            settings.policy,
-            settings.mechanism,
-            _may_share(settings, opened),
-            settings.create_tenants,
-        )
+        info = ServerInfo(_may_share(settings, opened), settings.create_tenants)
         await _listen(settings, live, tokens, listening_socket, info)
     finally:
         await checking
@@ -151,6 +149,7 @@ async def _listen(
         tokens,
         secrets=load_job_secrets(_sealed_secrets(settings, live), settings.data / KEY_FILE),
         info=info,
+        snapshot_limits=settings.snapshot_limits,
         limits=_limits(settings),
         hosts=_hosts(settings),
         oidc=None if settings.oidc is None else OidcLogin(settings.oidc),
@@ -171,20 +170,20 @@ async def _listen(
     logging.getLogger("uvicorn.error").addFilter(WarningLimit())
     server = _Server(config)
     _stop_on_signals(server, live)
-    breaking = asyncio.create_task(live.broken.wait())
+    breaking = asyncio.create_task(live.tasks.broken.wait())
     serving = asyncio.create_task(server.serve(sockets=[listening_socket]))
     done, _ = await asyncio.wait({breaking, serving}, return_when=asyncio.FIRST_COMPLETED)
     if serving not in done:
         # The store or the driver failed: only a new start from the persisted state is safe.
-        if not isinstance(live.failure, StoreUnavailableError):
+        if not isinstance(live.tasks.failure, StoreUnavailableError):
             os.kill(os.getpid(), signal.SIGKILL)
         server.should_exit = True
     breaking.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await breaking
     await serving
-    if isinstance(live.failure, StoreUnavailableError):
-        raise live.failure
+    if isinstance(live.tasks.failure, StoreUnavailableError):
+        raise live.tasks.failure
 
 
 class _Server(uvicorn.Server):
@@ -260,10 +259,19 @@ async def _live_config(
         cluster=cluster,
         scheduling=scheduling,
         load_scheduling=load_scheduling_config,
+        start_settings=_start_settings(settings, scheduling),
         data=settings.data.absolute(),
         environment=_environment(settings, tokens, speeds if emulated else None, round_s),
         emulated=speeds if emulated else None,
+        notified_urls=settings.notified_urls,
     )
+
+
+def _start_settings(settings: ServeSettings, scheduling: SchedulingConfig) -> str:
+    """Return the settings of the scheduling config; a later version's bundled speeds are equal."""
+    speeds = None if settings.speeds is None else scheduling.speeds_label
+    values = (settings.policy, settings.mechanism, settings.round_s, settings.weight_scope)
+    return json.dumps([*values, speeds])
 
 
 def _environment(

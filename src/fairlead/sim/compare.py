@@ -4,20 +4,22 @@ import multiprocessing
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.mechanisms.base import FluidMechanism
+from fairlead.data import RESTORE_COST_S
+from fairlead.mechanisms.base import FluidMechanism, HasRounds
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, UsageError
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.registry import available
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
@@ -70,6 +72,8 @@ class Comparison:
     round_s: float | None = None
     restore_cost_s: float = 0.0
     window: tuple[int, int] | None = None
+    skipped: tuple[SkippedJob, ...] = ()
+    """jobs of the trace that were left out, since they can never run"""
 
     @property
     def chosen_load(self) -> float | None:
@@ -145,6 +149,15 @@ def split_policies(texts: Sequence[str]) -> tuple[str, ...]:
     if twice:
         raise UsageError(f"--policies: duplicate: {twice[0]!r}: expected each policy once")
     return tuple(policies)
+
+
+def default_restore_cost_s(mechanisms: Iterable[object]) -> float:
+    """Return the restore cost of comparisons for which the user sets no other.
+
+    At most half of the shortest round, so that jobs that move every round make progress.
+    """
+    rounds = [each.round_s for each in mechanisms if isinstance(each, HasRounds)]
+    return min([RESTORE_COST_S, *(round_s / 2 for round_s in rounds)])
 
 
 def compare(

@@ -1,7 +1,7 @@
 """Metrics of a simulation: the figures of ``simulate --json``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.snapshot import gangs_by_accelerator
+from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.entitlement import mean_entitled_shares
 from fairlead.sim.record import Record
@@ -73,6 +74,8 @@ class Result:
     tenants: list[TenantResult]
     jobs: list[JobResult]
     trades: list[dict[str, object]]
+    skipped: list[SkippedJob] = field(default_factory=list)
+    """jobs of the trace that were left out, since they can never run"""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as plain values."""
@@ -80,10 +83,11 @@ class Result:
         figures = _values(self)
         figures["tenants"] = [_values(tenant) for tenant in self.tenants]
         figures["jobs"] = [_values(job) for job in self.jobs]
+        figures["skipped"] = [_values(job) for job in self.skipped]
         return figures
 
 
-def _values(row: Result | JobResult | TenantResult) -> dict[str, Any]:
+def _values(row: Result | JobResult | TenantResult | SkippedJob) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__slots__}
 
 

@@ -83,6 +83,12 @@ def replay_file(path: Path) -> ReplayResult:
         ) from None
     except InputError as error:
         raise error.within(source=str(path)) from None
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"not an event log: a line is not JSON ({error.msg})",
+            fix="expected a file written by fairlead simulate --log",
+            source=str(path),
+        ) from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
             f"not an event log ({type(error).__name__}: {str(error)[:80]})",

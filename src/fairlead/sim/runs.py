@@ -8,12 +8,14 @@ from typing import Any
 from fairlead.core import Scheduler
 from fairlead.files import (
     TenantsFile,
+    Trace,
     check_trace,
     read_cluster,
     read_node_events,
     read_speeds,
     read_tenants,
     read_trace,
+    skip_impossible,
 )
 from fairlead.files.parsing.fields import whole_number
 from fairlead.mechanisms.base import FluidMechanism, SupportsTrades
@@ -21,6 +23,8 @@ from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance
+from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.sim.driver import simulate
 from fairlead.sim.generate import default_trace
 from fairlead.sim.metrics import Result, summarise
@@ -48,6 +52,8 @@ class SimulationOptions:
     tenants_file: Path | None = None
     seed: int = 0
     intervals: bool = False
+    skip_impossible: bool = False
+    """whether to leave out jobs that can never run, instead of raising an error"""
 
 
 def scenario_of(setup: SimulationOptions) -> Scenario:
@@ -58,14 +64,20 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
         raise UsageError("--physics: not supported by fluid mechanisms: expected none")
     cluster = read_cluster(setup.cluster)
     speeds = read_speeds(setup.speeds)
-    trace = read_trace(setup.trace) if setup.trace else default_trace()
-    check_trace(trace, speeds, cluster, capabilities_of(mechanism))
+    trace = read_trace(setup.trace) if setup.trace else _default_trace(setup, speeds)
+    limits = speeds, cluster, capabilities_of(mechanism)
+    skipped: tuple[SkippedJob, ...] = ()
+    if setup.skip_impossible:
+        trace, skipped = skip_impossible(trace, *limits)
+    else:
+        check_trace(trace, *limits)
     window = parse_window(setup.window, len(trace))
     tenancy = read_tenants(setup.tenants_file) if setup.tenants_file else TenantsFile()
     return Scenario(
         cluster=cluster,
         speeds=speeds,
         jobs=trace.jobs,
+        skipped=skipped,
         mechanism=mechanism,
         believed=read_speeds(setup.believed) if setup.believed else None,
         tenants=Instance(cluster, tenants=tenancy.tenants).tenants,
@@ -76,6 +88,18 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
         window=window,
         intervals=setup.intervals,
     )
+
+
+def _default_trace(setup: SimulationOptions, speeds: SpeedTable) -> Trace:
+    """Return the bundled trace; raise UsageError if the speed table lacks its workloads."""
+    trace = default_trace()
+    if not setup.skip_impossible and any(job.workload not in speeds.gangs for job in trace):
+        name = setup.speeds
+        raise UsageError(
+            f"--trace: missing: the bundled trace has workloads that {name} lacks: expected a"
+            f" trace such as `fairlead trace generate --speeds {name} --out trace.csv` writes"
+        )
+    return trace
 
 
 def parse_window(text: str | None, n_jobs: int) -> tuple[int, int] | None:
@@ -109,6 +133,7 @@ def run_scenario(name: str, scenario: Scenario) -> tuple[Result, Record, Schedul
         cpu_s=time.process_time() - cpu,
         wall_s=time.perf_counter() - started,
     )
+    result = replace(result, skipped=list(scenario.skipped))
     mechanism = scenario.mechanism
     if scheduler is not None and isinstance(mechanism, SupportsTrades):
         made = mechanism.trades(

@@ -9,6 +9,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, NodeAdded, NodeEvent
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 from fairlead.sim.physics.effects import Physics
@@ -22,6 +23,8 @@ class Scenario:
     speeds: SpeedTable
     jobs: Sequence[Job]
     """in order of arrival"""
+    skipped: Sequence[SkippedJob] = ()
+    """jobs of the trace that were left out, since they can never run"""
     mechanism: "Mechanism[Any] | FluidMechanism"
     believed: SpeedTable | None = None
     """speeds that decisions use; None: the true speeds"""

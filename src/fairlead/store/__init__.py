@@ -1,6 +1,6 @@
 """Persistent store: events, states, documents and the scheduler's lock, in one database."""
 
-from fairlead.store.audit import Actor, Audit, User
+from fairlead.store.audit import Actor, Audit, RemoveOldAudit, User
 from fairlead.store.errors import DamagedLogError, FencedError, StoreError, StoreUnavailableError
 from fairlead.store.event_log import LoggedEvent
 from fairlead.store.store import Change, Put, Remove, Store
@@ -14,6 +14,7 @@ __all__ = [
     "LoggedEvent",
     "Put",
     "Remove",
+    "RemoveOldAudit",
     "Store",
     "StoreError",
     "StoreUnavailableError",

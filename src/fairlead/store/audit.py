@@ -2,13 +2,14 @@
 
 Each entry holds the SHA-256 of the previous entry's hash and of its own content. The document
 ``audit/head`` holds the number and the hash of the newest entry, so that entries missing at the
-end are noticed too.
+end are noticed too. Where the oldest entries were removed because of their age, the document
+``audit/anchor`` holds number and hash of the last removed one, from which the chain continues.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +18,6 @@ from fairlead.store import tables
 
 FIRST_HASH = "0" * 64
 """previous hash of the first entry"""
-_HEAD = tables.documents.c.kind == "audit", tables.documents.c.id == "head"
 _PAGE = 2000
 
 
@@ -45,6 +45,50 @@ class Audit:
     detail: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """name of a setting → its old and new value"""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOldAudit:
+    """Removal of at most ``limit`` entries older than ``before``, the oldest first."""
+
+    before: float
+    limit: int
+    audit: Audit
+    """entry that records the removal"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Entries to select; None selects all."""
+
+    author: str | None = None
+    """name of the author, or id of the author's token"""
+    role: str | None = None
+    action: str | None = None
+    subject: str | None = None
+    since: float | None = None
+    """first time"""
+    until: float | None = None
+    """time before which all entries are"""
+
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions of a query."""
+        columns = tables.audit.c
+        conditions = [
+            columns[name] == value
+            for name in ("role", "action", "subject")
+            if (value := getattr(self, name)) is not None
+        ]
+        if self.author is not None:
+            conditions.append((columns.who == self.author) | (columns.actor == self.author))
+        if self.since is not None:
+            conditions.append(columns.at >= self.since)
+        if self.until is not None:
+            conditions.append(columns.at < self.until)
+        return conditions
+
+
+ALL_ENTRIES = AuditFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +128,40 @@ def append_entries(connection: sa.Connection, entries: Sequence[Audit]) -> None:
         previous = row["hash"] = _hash(previous, row)
         rows.append(row)
     connection.execute(sa.insert(tables.audit), rows)
-    body = json.dumps({"seq": seq, "hash": previous})
-    updated = connection.execute(sa.update(tables.documents).where(*_HEAD).values(body=body))
-    if updated.rowcount == 0:
-        connection.execute(sa.insert(tables.documents).values(kind="audit", id="head", body=body))
+    _write_place(connection, "head", seq, previous)
+
+
+def remove_oldest(connection: sa.Connection, removal: RemoveOldAudit) -> None:
+    """Remove old entries, up to the first one that is too new or was changed.
+
+    A broken chain stays broken, and the newest entry stays. The removal is an entry itself, with
+    the number and the hash of the last removed entry.
+    """
+    table = tables.audit
+    seq, previous = _anchor(connection)
+    query = sa.select(table).where(table.c.seq > seq).order_by(table.c.seq)
+    rows = connection.execute(query.limit(removal.limit + 1)).mappings().all()
+    count = 0
+    for row in rows[:-1]:
+        if row["at"] >= removal.before or row["hash"] != _hash(previous, row):
+            break
+        count, seq, previous = count + 1, row["seq"], row["hash"]
+    if count:
+        _write_place(connection, "anchor", seq, previous)
+        connection.execute(sa.delete(table).where(table.c.seq <= seq))
+        detail = f"{count} entries, the last one number {seq} with hash {previous}"
+        append_entries(connection, [replace(removal.audit, detail=detail)])
 
 
 def read_entries(
-    connection: sa.Connection, *, before: int | None, limit: int
+    connection: sa.Connection, *, before: int | None, limit: int, wanted: AuditFilter = ALL_ENTRIES
 ) -> list[dict[str, Any]]:
     """Return entries, newest first."""
     table = tables.audit
     query = sa.select(table).order_by(table.c.seq.desc()).limit(limit)
     if before is not None:
         query = query.where(table.c.seq < before)
+    query = query.where(*wanted.conditions())
     rows = [dict(row) for row in connection.execute(query).mappings()]
     return [{**row, "changes": json.loads(row["changes"] or "{}")} for row in rows]
 
@@ -108,7 +172,7 @@ def verify_chain(connection: sa.Connection, newest: int | None = None) -> Verifi
     ``connection`` must see one snapshot of the database.
     """
     count = 0
-    seq, previous = (0, FIRST_HASH) if newest is None else _entry_before(connection, newest)
+    seq, previous = _anchor(connection) if newest is None else _entry_before(connection, newest)
     for row in _rows_after(connection, seq):
         if row["hash"] != _hash(previous, row):
             problem = f"entry {row['seq']}: content or predecessor was changed"
@@ -124,12 +188,33 @@ def verify_chain(connection: sa.Connection, newest: int | None = None) -> Verifi
 
 
 def _head(connection: sa.Connection) -> tuple[int, str] | None:
-    body = connection.execute(sa.select(tables.documents.c.body).where(*_HEAD)).scalar()
+    return _read_place(connection, "head")
+
+
+def _anchor(connection: sa.Connection) -> tuple[int, str]:
+    """Return number and hash of the entry before the first one."""
+    return _read_place(connection, "anchor") or (0, FIRST_HASH)
+
+
+def _read_place(connection: sa.Connection, name: str) -> tuple[int, str] | None:
+    body = connection.execute(sa.select(tables.documents.c.body).where(*_place(name))).scalar()
     try:
-        head = json.loads(body or "")
-        return int(head["seq"]), str(head["hash"])
+        place = json.loads(body or "")
+        return int(place["seq"]), str(place["hash"])
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _write_place(connection: sa.Connection, name: str, seq: int, entry_hash: str) -> None:
+    """Replace the document that holds number and hash of an entry."""
+    table, body = tables.documents, json.dumps({"seq": seq, "hash": entry_hash})
+    updated = connection.execute(sa.update(table).where(*_place(name)).values(body=body))
+    if updated.rowcount == 0:
+        connection.execute(sa.insert(table).values(kind="audit", id=name, body=body))
+
+
+def _place(name: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return tables.documents.c.kind == "audit", tables.documents.c.id == name
 
 
 def _lost_head(connection: sa.Connection) -> tuple[int, str]:
@@ -152,7 +237,7 @@ def _row(seq: int, entry: Audit) -> dict[str, Any]:
     }
 
 
-def _hash(previous: str, row: Mapping[str, Any]) -> str:
+def _hash(previous: str, row: Mapping[Any, Any]) -> str:
     names = ("seq", "at", "who", "role", "actor", "action", "subject", "detail", "changes")
     content = json.dumps([previous, *(row[name] for name in names)], separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()
@@ -163,7 +248,7 @@ def _entry_before(connection: sa.Connection, newest: int) -> tuple[int, str]:
     table = tables.audit
     query = sa.select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).offset(newest)
     row = connection.execute(query.limit(1)).first()
-    return (0, FIRST_HASH) if row is None else (int(row.seq), row.hash)
+    return _anchor(connection) if row is None else (int(row.seq), row.hash)
 
 
 def _rows_after(connection: sa.Connection, after: int) -> Iterator[Mapping[str, Any]]:

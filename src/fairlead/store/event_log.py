@@ -53,6 +53,11 @@ def write_state(connection: sa.Connection, seq: int, body: str) -> None:
     connection.execute(sa.delete(tables.events).where(tables.events.c.seq <= seq))
 
 
+def has_state(connection: sa.Connection, seq: int, body: str) -> bool:
+    """Return whether the saved state is this very one."""
+    return read_state(connection) == (seq, body)
+
+
 def read_state(connection: sa.Connection) -> tuple[int, str] | None:
     """Return the newest state and the number of the last event that it includes."""
     query = sa.select(tables.states).order_by(tables.states.c.seq.desc())

@@ -12,10 +12,14 @@ import sqlalchemy as sa
 from fairlead import failpoints
 from fairlead.store import event_log, tables
 from fairlead.store.audit import (
+    ALL_ENTRIES,
     Audit,
+    AuditFilter,
+    RemoveOldAudit,
     Verification,
     append_entries,
     read_entries,
+    remove_oldest,
     verify_chain,
 )
 from fairlead.store.errors import DamagedLogError, FencedError, StoreError
@@ -61,7 +65,7 @@ class Remove:
     id: str
 
 
-Change = Put | Remove | Audit
+Change = Put | Remove | Audit | RemoveOldAudit
 
 
 class Store:
@@ -194,15 +198,21 @@ class Store:
 
         self._attempt_numbered(write)
 
-    def save_state(self, token: int, seq: int, body: str) -> None:
-        """Save the state after event ``seq``; delete earlier states and events up to it."""
+    def save_state(self, token: int, seq: int, body: str, changes: Sequence[Change] = ()) -> None:
+        """Save the state after event ``seq`` and apply changes, in one transaction.
 
-        def write(connection: sa.Connection) -> None:
+        Deletes earlier states and the events up to ``seq``.
+        """
+
+        def write(connection: sa.Connection, attempts: int) -> None:
             self._check(connection, token)
+            if changes and attempts and event_log.has_state(connection, seq, body):
+                return  # committed before the connection was lost
             event_log.write_state(connection, seq, body)
+            _apply(connection, changes)
             failpoints.point("server.state.inside")
 
-        self._attempt(write)
+        self._attempt_numbered(write)
 
     def load_state(self) -> tuple[int, str] | None:
         """Return the newest state and the number of the last event that it includes."""
@@ -256,10 +266,17 @@ class Store:
         query = sa.select(table.c.body).where(table.c.kind == kind, table.c.id == id_)
         return self._attempt(lambda connection: connection.execute(query).scalar())
 
-    def audit_trail(self, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    def audit_trail(
+        self, *, before: int | None = None, limit: int = 100, wanted: AuditFilter = ALL_ENTRIES
+    ) -> list[dict[str, Any]]:
         """Return entries of the audit trail, newest first."""
         with self._engine.connect() as connection:
-            return read_entries(connection, before=before, limit=limit)
+            return read_entries(connection, before=before, limit=limit, wanted=wanted)
+
+    def old_audit_entries(self, before: float) -> int:
+        """Return the number of audit entries older than ``before``."""
+        query = sa.select(sa.func.count()).where(tables.audit.c.at < before)
+        return self._attempt(lambda connection: int(connection.execute(query).scalar_one()))
 
     def verify_audit_trail(self, newest: int | None = None) -> Verification:
         """Check the hash chain of the audit trail, or of its newest entries, on one snapshot."""
@@ -289,7 +306,7 @@ class Store:
 def _apply(connection: sa.Connection, changes: Sequence[Change]) -> None:
     """Apply all changes, one statement per kind of change; the last change of a document wins."""
     table = tables.documents
-    last = {(c.kind, c.id): c for c in changes if not isinstance(c, Audit)}
+    last = {(c.kind, c.id): c for c in changes if isinstance(c, Put | Remove)}
     if last:
         replaced = table.c.kind == sa.bindparam("old_kind"), table.c.id == sa.bindparam("old_id")
         keys = [{"old_kind": kind, "old_id": id_} for kind, id_ in last]
@@ -302,6 +319,9 @@ def _apply(connection: sa.Connection, changes: Sequence[Change]) -> None:
     if puts:
         connection.execute(sa.insert(table), puts)
     append_entries(connection, [change for change in changes if isinstance(change, Audit)])
+    for change in changes:
+        if isinstance(change, RemoveOldAudit):
+            remove_oldest(connection, change)
 
 
 def _upgrade(connection: sa.Connection) -> None:

@@ -10,6 +10,7 @@ from tests.attacks.fuzz.values import NUMBERS, TEXTS, as_json, hostile_json, mut
 from fairlead.model.submission.fields import declared_fields
 from fairlead.model.submission.new_job import NewJob
 from fairlead.server.api import schemas as msg
+from fairlead.server.api.job_messages import JobChange
 
 NEW_JOB = {"command": ["true"], "workload": "small", "retries": 0}
 NEW_JOB_FIELDS = tuple(item.name for item in declared_fields(NewJob))
@@ -47,7 +48,7 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/jobs", NEW_JOB, NEW_JOB_FIELDS),
     Endpoint("POST", "/v1/jobs", NEW_JOB, NEW_JOB_FIELDS),
     Endpoint("POST", "/v1/jobs", NEW_JOB, NEW_JOB_FIELDS),
-    Endpoint("PATCH", "/v1/jobs/{job}", {"priority": 1}, _fields(msg.JobChange)),
+    Endpoint("PATCH", "/v1/jobs/{job}", {"priority": 1}, _fields(JobChange)),
     Endpoint("GET", "/v1/jobs", query=("state", "tenant", "name", "after", "limit", "newest")),
     Endpoint("GET", "/v1/jobs/{job}"),
     Endpoint("GET", "/v1/jobs/{job}/explain"),
@@ -62,7 +63,7 @@ ENDPOINTS = (
     Endpoint("PUT", "/v1/tenants/mallory", _TENANT, _fields(msg.TenantView), as_admin=True),
     Endpoint("POST", "/v1/tokens", {"name": "t"}, _fields(msg.NewToken), as_admin=True),
     Endpoint("POST", "/v1/tokens/{name}/rotate", {}, _fields(msg.TokenRotation), as_admin=True),
-    Endpoint("GET", "/v1/audit", query=("before", "limit"), as_admin=True),
+    Endpoint("GET", "/v1/audit", query=("before", "limit", "author", "since"), as_admin=True),
     Endpoint("POST", "/v1/nodes/{name}/drain", as_admin=True),
     Endpoint("GET", "/v1/shares"),
     Endpoint("GET", "/v1/speeds"),

@@ -119,7 +119,7 @@ def test_impossible_claims_are_bounded_counted_and_shown(server: LiveServer, lia
 
 def metric(server: LiveServer) -> int:
     text = server.client.raw("GET", "/metrics")[2].decode()
-    (line,) = (x for x in text.splitlines() if x.startswith("fairlead_suspicious_reports "))
+    (line,) = (x for x in text.splitlines() if x.startswith("fairlead_suspicious_reports_total "))
     return int(float(line.split()[1]))
 
 

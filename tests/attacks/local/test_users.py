@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -19,15 +18,11 @@ from typing import Any
 import pytest
 from tests.e2e.support.live_server import LiveServer
 from tests.e2e.support.trained_line import check_result
-from tests.support import unix_users
+from tests.support.two_tenants import GOOD, HOSTILE, PYTHON, two_tenants
 
-import fairlead
 from fairlead.client import Client, ServerError
 from fairlead.engines.keeper import lease_dir
 
-GOOD, HOSTILE = f"good{os.getpid()}", f"evil{os.getpid()}"
-"""tenants, each with a Unix user of its name"""
-PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin")
 SCRIPT = Path(__file__).with_name("hostile_member.py")
 
 
@@ -106,13 +101,7 @@ def lives(mark: str) -> bool:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Attack]:
-    problem = unix_users.missing()
-    if problem or PYTHON is None:
-        pytest.skip(problem or "no Python that other users can run")
-    root = Path(tempfile.mkdtemp(prefix="fairlead-attack-"))
-    root.chmod(0o755)
-    with unix_users.throw_away_users([GOOD, HOSTILE]), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(fairlead.__file__).parents[1]))
+    with two_tenants() as (root, patch):
         patch.setenv("PGPASSWORD", "hunter2")
         patch.setenv("SITE_PASSWORD", "hunter2")
         attack = Attack(root)
@@ -121,7 +110,6 @@ def server() -> Iterator[Attack]:
             yield attack
         finally:
             attack.clean_up()
-    shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +136,26 @@ def test_a_job_reaches_nothing_of_the_server_and_of_other_tenants(
 
 def test_a_tenant_sees_no_log_of_another(server: Attack, before: str) -> None:
     assert server.client_of(HOSTILE).raw("GET", f"/v1/jobs/{before}/logs")[0] == 404
+
+
+@pytest.mark.usefixtures("before")
+def test_the_code_of_a_tenant_is_readable_for_its_user_only(
+    server: Attack, tmp_path: Path
+) -> None:
+    (tmp_path / "print.sh").write_text("#!/bin/sh\necho the code of $(id -un) in $(pwd -P)\n")
+    (tmp_path / "print.sh").chmod(0o755)
+    good = server.client_of(GOOD)
+    settings: dict[str, Any] = {"workload": "big", "directory": str(tmp_path), "retries": 0}
+    job = good.submit(["./print.sh"], snapshot=True, **settings)
+    assert server.end(job.id)["state"] == "finished", server.log_of(job.id)
+    code = server.data / "jobs" / job.id / "code"
+    assert server.log_of(job.id) == f"the code of {GOOD} in {code.resolve()}\n"
+    stored = next((server.data / "code-snapshots").glob("*/*"))
+    commands = [["cat", str(path)] for path in (code / "print.sh", stored)]
+    for command in (*commands, ["ls", str(code)]):
+        attack = server.client_of(HOSTILE).submit(command, **{**settings, "directory": "/"})
+        assert server.end(attack.id)["state"] == "failed"
+        assert "Permission denied" in server.log_of(attack.id)
 
 
 @pytest.mark.usefixtures("before")

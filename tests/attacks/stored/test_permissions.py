@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.attacks.hostile import as_root
 
 from fairlead.model.errors import InputError
 from fairlead.server.config.loading import load_settings
@@ -11,7 +12,6 @@ from fairlead.server.config.settings import ServeSettings
 from fairlead.server.data_dir import open_store
 
 FOREIGN = 54321
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_files_that_others_can_write_and_secrets_they_can_read_are_refused(
     assert answer.endswith(f"run: chmod 600 {data / name}")
 
 
-@needs_root
+@as_root
 @pytest.mark.parametrize("name", [".", "admin.token", "fairlead.db", "jobs"])
 def test_files_of_another_user_are_refused(data: Path, name: str) -> None:
     os.chown(data / name, FOREIGN, 0)
@@ -78,7 +78,7 @@ def test_files_of_another_user_are_refused(data: Path, name: str) -> None:
     assert f"belongs to another user (uid {FOREIGN}): run: chown -R 0 {data / name}" in answer
 
 
-@needs_root
+@as_root
 def test_group_writable_is_fine_for_the_own_group_only(data: Path) -> None:
     data.chmod(0o770)
     open_store(ServeSettings(data=data)).close()

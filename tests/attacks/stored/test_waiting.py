@@ -100,6 +100,7 @@ def test_a_server_survives_a_restart_of_postgresql_and_hides_its_password(
     password = "hunter2 secret"
     url = database.database_with_password(password)
     server = LiveServer(tmp_path, devices="v100=4", round_s=60.0)
+    server.forks = False
     server.extra = ("--database", url, "--database-wait", "30", "--database-password-file")
     secret = tmp_path / "password"
     secret.write_text(f"{password}\n")

@@ -1,5 +1,6 @@
 """The client commands against a real server."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from tests.e2e.support.live_server import LiveServer, json_output
 
-from fairlead.client import Client
+from fairlead.client import Client, ServerError
 
 
 @pytest.fixture(scope="module")
@@ -257,27 +258,26 @@ def test_a_policy_without_per_accelerator_gangs_refuses_them(own_server: LiveSer
 
 def test_events_follow_a_job_from_its_submission_to_its_end(server: LiveServer) -> None:
     seen: list[dict[str, Any]] = []
-    begun = threading.Event()
 
     def listen() -> None:
         follower = Client(f"http://127.0.0.1:{server.port}", server.client._token)
-        begun.set()
-        for event in follower.events():
-            seen.append(event)
-            if event["event"] == "lease.ended":
-                return
+        with contextlib.suppress(ServerError):  # it is stopped after the last test
+            for event in follower.events():
+                seen.append(event)  # one by one, as they come
 
-    thread = threading.Thread(target=listen, daemon=True)
-    thread.start()
-    begun.wait(5)
-    time.sleep(0.3)
+    threading.Thread(target=listen, daemon=True).start()
+    earlier = server.client.submit(["sleep", "60"], workload="small")["id"]
+    server.until_followed(earlier, seen)
+    server.client.post(f"/v1/jobs/{earlier}/cancel")
     job = server.client.submit(["true"], workload="small")["id"]
     server.client.ask("PATCH", f"/v1/jobs/{job}", {"priority": 2})
-    thread.join(20)
-    assert not thread.is_alive()
-    names = [event["event"] for event in seen if event.get("job") == job]
+    names: list[str] = []
+    until = time.monotonic() + 30
+    while not {"job.changed", "lease.started", "lease.ended"} <= set(names):
+        assert time.monotonic() < until, names
+        time.sleep(0.05)
+        names = [event["event"] for event in seen if event.get("job") == job]
     assert names[0] == "job.submitted"
-    assert {"job.changed", "lease.started", "lease.ended"} <= set(names)
 
 
 def test_watch_shows_a_job_submitted_later(server: LiveServer, tmp_path: Path) -> None:
@@ -290,10 +290,9 @@ def test_watch_shows_a_job_submitted_later(server: LiveServer, tmp_path: Path) -
             time.sleep(0.1)
         return text in shown.read_text()
 
-    with (
-        shown.open("w") as out,
-        subprocess.Popen(command, stdout=out, env=server.environment) as watching,
-    ):
+    with shown.open("w") as out:
+        watching = subprocess.Popen(command, stdout=out, env=server.environment)
+    try:
         # Without a terminal, the output must still appear before the command ends.
         assert soon("0 jobs")
         server.client.submit(["true"], workload="small", name="seen-by-watch")
@@ -301,6 +300,9 @@ def test_watch_shows_a_job_submitted_later(server: LiveServer, tmp_path: Path) -
         assert soon("finished")
         watching.send_signal(signal.SIGINT)
         watching.wait(20)
+    finally:
+        watching.kill()
+        watching.wait()
     assert shown.read_text().count("0 jobs") == 1
 
 

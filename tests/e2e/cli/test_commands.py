@@ -148,10 +148,10 @@ def test_allocate_of_no_jobs_is_an_empty_allocation(tmp_path: Path, policy: str)
     ("args", "code", "message"),
     [
         (("simulate", "--cluster", "v100=-1"), 1, "negative"),
-        (("simulate", "--cluster", "v100=2", "--policy", "nonsense"), 2, "choose one of"),
+        (("simulate", "--cluster", "v100=2", "--policy", "nonsense"), 2, "expected one of"),
         (("simulate", "--policy", "max-min:agnostik"), 2, "expected one of agnostic"),
         (("simulate", "--window", "9"), 2, "--window"),
-        (("simulate", "--mechanism", "nothing"), 2, "choose one of"),
+        (("simulate", "--mechanism", "nothing"), 2, "expected one of"),
         (("simulate", "--round", "0"), 2, "--round"),
         (("allocate", "--instance", "nowhere.json"), 1, "nowhere.json"),
         (("replay", "nowhere.jsonl"), 1, "nowhere.jsonl"),

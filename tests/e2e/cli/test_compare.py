@@ -1,6 +1,7 @@
 """``fairlead compare`` as a user types it."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -35,6 +36,52 @@ def test_compare_writes_a_report_and_two_tables_and_prints_the_figures(tmp_path:
     assert result.stdout.index("6 jobs/h") < result.stdout.index("12 jobs/h")
     for word in ("fifo", "isolated", "avg JCT (h)", "±", "×", "report.html"):
         assert word in result.stdout
+    # The restore cost that nobody gave is stated on stderr, with the table and in every caption.
+    assert result.stderr == (
+        "--restore-cost: 20 s lost at each restart of a job; 0 ignores restarts\n"
+    )
+    assert "20 s lost per restart" in result.stdout
+    page = (out / "report.html").read_text()
+    captions = re.findall(r"<(?:figcaption|p class='caption')>(.*?)<", page)
+    assert len(captions) == 7
+    assert all(caption.endswith("Each restart costs a job 20 s.") for caption in captions)
+
+
+def test_short_rounds_lower_the_restore_cost_and_0_gives_the_figures_without(
+    tmp_path: Path,
+) -> None:
+    options = ("--policies", "isolated", "--seeds", 1, "--loads", 6, *TINY, "--json")
+    short = json.loads(run(*options, "--round", 10, "--out", tmp_path).stdout)
+    assert short["restore_cost_s"] == 5
+    free = json.loads(run(*options, "--restore-cost", 0, "--out", tmp_path).stdout)
+    assert free["restore_cost_s"] == 0
+    costly = json.loads(run(*options, "--out", tmp_path).stdout)
+    assert costly["runs"][0]["avg_jct_s"] > free["runs"][0]["avg_jct_s"]
+
+
+def test_impossible_jobs_are_skipped_listed_and_counted(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    jobs = [
+        Job(id=name, workload="ResNet-50", total_steps=2000.0, gang=gang)
+        for name, gang in (("small", 1), ("<large>", 64))
+    ]
+    write_trace(jobs, trace)
+    options = ("--policies", "fifo,isolated", "--trace", trace, "--cluster", "v100=1,k80=1")
+    refused = run(*options, "--workers", 1, "--out", tmp_path)
+    assert isinstance(refused.exception, InputError)
+    assert "job '<large>' needs 64 devices" in str(refused.exception)
+    assert str(refused.exception).endswith("or skip such jobs with --skip-impossible")
+    result = run(*options, "--workers", 1, "--out", tmp_path, "--skip-impossible")
+    assert "skipped 1 job that can never run:\n  <large>: job '<large>' needs" in result.stdout
+    page = (tmp_path / "report.html").read_text()
+    assert "Skipped jobs: 1" in page
+    assert "<th>&lt;large&gt;</th>" in page
+    assert " --skip-impossible" in page
+    simulated = CliRunner().invoke(
+        app, ["simulate", "--policy", "fifo", *map(str, options[2:]), "--skip-impossible"]
+    )
+    assert "fifo: 1 job " in simulated.stdout
+    assert "skipped 1 job that can never run:" in simulated.stdout
 
 
 def test_json_is_one_document_and_nothing_else_on_stdout(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_a_job_can_be_shown_while_all_nodes_are_down(own_server: LiveServer) -> 
 
 
 def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServer) -> None:
-    own_server.round_s = 2.0
+    own_server.round_s = 1.0
     own_server.start()
     client = own_server.client
 
@@ -34,7 +34,7 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServe
         time.sleep(0.05)
     assert own_server.cli("nodes", "cordon", "v100-0").stdout == "v100-0: cordoned\n"
     others = [client.submit(["sleep", "60"], workload="big", weight=9)["id"] for _ in range(3)]
-    time.sleep(7.0)  # three rounds
+    time.sleep(3.5)  # three rounds
     shown = client.job(first)
     assert (shown["state"], shown["leases"]) == ("running", 1)
     assert sorted(running().values()) == ["k80", "v100"]
@@ -42,7 +42,7 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServe
     own_server.start()
     assert json_output(own_server, "nodes")[0]["cordoned"]
     client.post(f"/v1/jobs/{first}/cancel")
-    time.sleep(3.0)
+    time.sleep(1.5)
     assert list(running().values()) == ["k80"]
     assert own_server.cli("nodes", "return", "v100-0").stdout == "v100-0: up\n"
     until = time.monotonic() + 10

@@ -60,6 +60,17 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
+def sections(page: str) -> list[list[Block]]:
+    """Return the console blocks of each section of a page, top to bottom."""
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    starts = [number for number, line in enumerate(lines, 1) if line.startswith("## ")]
+    all_blocks = blocks(page)
+    return [
+        [block for block in all_blocks if start <= block.line < end]
+        for start, end in zip(starts, [*starts[1:], len(lines) + 1], strict=True)
+    ]
+
+
 def _commands(body: str) -> Iterator[str]:
     """Yield each command after a prompt, continuation lines joined, comments removed."""
     lines = iter(body.replace("\\\n", " ").splitlines())

@@ -31,7 +31,7 @@ def test_a_lost_node_s_gang_resumes_elsewhere_within_ten_seconds(ray_server: Ray
     gang = server.submit("gang", 800, workload="small", gang=3, accelerators=["v100", "k80"])
     server.until(lambda: gang in server.leases(), "the gang to run")
     assert server.leases()[gang] == ["n1", "n4"]
-    time.sleep(1.0)
+    server.until_steps(gang)
     server.ray.kill_node("n1")
     taken = server.until(lambda: server.leases().get(gang) == ["n3"], "it to run elsewhere")
     note(f"gang resumed elsewhere {taken:.1f} s after its node was killed")
@@ -93,19 +93,19 @@ def small_server(tmp_path: Path) -> Iterator[RayServer]:
 def test_no_job_is_lost_when_ray_restarts_without_its_state(small_server: RayServer) -> None:
     server, ray = small_server.start(round_s=40.0), small_server.ray
     ids = {
-        server.submit("one", 500, workload="small", accelerators=["v100"]): ("one", 1),
-        server.submit("two", 500, workload="small", gang=2, accelerators=["k80"]): ("two", 2),
+        server.submit("one", 2500, workload="small", accelerators=["v100"]): ("one", 1),
+        server.submit("two", 2000, workload="small", gang=2, accelerators=["k80"]): ("two", 2),
     }
     server.until(lambda: set(ids) <= set(server.leases()), "both to run")
-    time.sleep(1.0)
+    server.until_steps(*ids)
     began = time.monotonic()
     ray.restart_without_state()
     for job_id, (name, ranks) in ids.items():
-        job = server.client.wait(job_id, timeout_s=60)
-        assert (job["state"], job["steps_done"]) == ("finished", 500), server.log()
+        job = server.client.wait(job_id, timeout_s=90)
+        assert (job["state"], job["steps_done"]) == ("finished", job["total_steps"]), server.log()
         assert (job["leases"], job["failures"]) == (2, 0)
         for rank in range(ranks):
-            check_result(server.root / f"{name}.{rank}", 500)
+            check_result(server.root / f"{name}.{rank}", job["total_steps"])
     note(f"both jobs finished {time.monotonic() - began:.1f} s after the head was killed")
 
 
@@ -119,7 +119,7 @@ def test_no_job_is_lost_when_node_head_and_server_are_killed_at_once(
         server.submit("k", 900, workload="small", gang=2, accelerators=["k80"]): ("k", 2),
     }
     server.until(lambda: set(ids) <= set(server.leases()), "all to run")
-    time.sleep(1.5)
+    server.until_steps(*ids)
     server.kill()
     ray.kill_node("n2")
     ray.kill_node(HEAD)

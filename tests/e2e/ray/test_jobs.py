@@ -1,6 +1,8 @@
 """Training jobs on a real Ray of four nodes: multi-node gangs, migration, foreign tasks."""
 
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ def test_jobs_of_two_tenants_make_exactly_their_steps_in_multi_node_gangs_too(
     server = ray_server.start(policy=policy, round_s=4.0)
     submitted = {}
     for number in range(10):
-        steps, gang = 250 + 20 * number, 3 if number % 4 == 0 else 1 + number % 2
+        steps, gang = 150 + 15 * number, 3 if number % 4 == 0 else 1 + number % 2
         settings: dict[str, Any] = {"workload": ("big", "small")[number % 2], "gang": gang}
         settings["tenant"] = ("red", "blue")[number % 2]
         if number == 4:  # three devices, two per node: needs several nodes
@@ -56,6 +58,21 @@ def test_checkpoints_and_logs_are_transferred_without_a_shared_directory(
     server.until(
         lambda: not list(server.nodes.glob("**/*.ckpt")), "checkpoints to be removed from nodes"
     )
+    _check_code_is_carried(server)
+
+
+def _check_code_is_carried(server: RayServer) -> None:
+    """Check that a job runs the code of its submission on a node, which keeps none of it."""
+    home = server.root / "project"
+    home.mkdir()
+    (home / "say.py").write_text("import os; print('in', os.getcwd())")
+    settings = {"workload": "big", "directory": str(home)}
+    job = server.client.submit([sys.executable, "say.py"], snapshot=True, **settings)
+    assert server.client.wait(job.id, timeout_s=60)["state"] == "finished", server.log()
+    place = server.client.logs(job.id).removeprefix("in ").strip()
+    assert Path(place).match(f"*/jobs/{job.id}/code")
+    assert Path(place).is_relative_to(server.nodes.resolve())
+    server.until(lambda: not list(server.nodes.glob(f"*/*/jobs/{job.id}/*code")), "its removal")
 
 
 def test_other_users_keep_their_device_and_leases_use_the_rest_of_the_node(

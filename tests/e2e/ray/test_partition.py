@@ -1,7 +1,6 @@
 """A partitioned Ray node that keeps running: jobs resume elsewhere, its writers are fenced."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +75,6 @@ def test_a_node_partitioned_while_the_server_dies_loses_no_steps_and_is_fenced(
 ) -> None:
     scene = CutOff(server, far, 1200, 1000)
     assert server.leases() == {scene.gang: ["n2", "n4"], scene.alone: ["n2"]}
-    time.sleep(2.5)
     restarted, taken = scene.cut()
     # On a busy machine, where the server's start takes half of it, 5 s more are allowed.
     assert taken < 10.0 or taken - restarted < 5.0

@@ -30,9 +30,14 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /v1/jobs/{job_id}/logs": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
     "GET /v1/jobs/{job_id}/metrics": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
     "GET /v1/jobs/{job_id}/leases": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/jobs/{job_id}/speeds": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
     "GET /v1/jobs/{job_id}/explain": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
     "POST /v1/leases/{lease}/renew": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
     "POST /v1/leases/{lease}/secrets": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
+    "GET /v1/code-snapshots": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
+    "GET /v1/code-snapshots/{id_}": (HIDDEN, HIDDEN, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
+    # The body is no snapshot.
+    "PUT /v1/code-snapshots/{id_}": (422, 422, 422, DENIED, UNKNOWN, UNKNOWN),
     "PUT /v1/secrets/{name}": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/secrets": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
     # After the PUT, in which each tenant has set a secret.
@@ -62,17 +67,25 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /v1/about": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /v1/advice": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /v1/speeds": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/policy": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/limits": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
+    "PUT /v1/limits": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    "PUT /v1/policy": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "GET /v1/instance": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /v1/events": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /metrics": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /healthz": (OK, OK, OK, OK, OK, OK),
     "GET /readyz": (OK, OK, OK, OK, OK, OK),
 }
+QUERIES = {"PUT /v1/code-snapshots/{id_}": "?offset=0&size=2"}
 BODIES: dict[str, dict[str, object]] = {
+    "PUT /v1/code-snapshots/{id_}": {},
     "POST /v1/jobs": {"command": ["true"], "workload": "small", "tenant": "own"},
     "PATCH /v1/jobs/{job_id}": {"priority": 1},
     "POST /v1/leases/{lease}/renew": {"rank": 0, "started": 0, "steps": 0},
     "PUT /v1/tenants/{tenant_id}": {"id": "new", "weight": 2.0},
+    "PUT /v1/policy": {"round_s": 29.0},
+    "PUT /v1/limits": {"requests_per_s": 999.0},
     "PUT /v1/secrets/{name}": {"value": "hunter2"},
     "POST /v1/tokens": {"name": "x", "role": "viewer"},
     "POST /v1/tokens/{token_id}/rotate": {"overlap_s": 0},
@@ -144,7 +157,9 @@ def test_a_route_answers_each_role_as_in_the_table(
             name="API_KEY",
             node="node-0" if "{node}" not in path else _node(admin),
             token_id=token,
+            id_="0" * 64,
         )
+        filled += QUERIES.get(route, "")
         statuses.append(_request(clients[role], method, filled, BODIES.get(route)))
     admin.raw("POST", f"/v1/jobs/{job}/cancel")
     expected = [status if isinstance(status, int) else 200 for status in EXPECTED[route]]

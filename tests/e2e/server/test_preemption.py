@@ -60,15 +60,21 @@ def test_a_job_may_choose_to_be_preempted_and_the_lost_work_is_shown(server: Liv
     while sum(server.client.job(job)["preemptions"] for job in ids) < 2:
         assert time.monotonic() < deadline, [server.client.job(job) for job in ids]
         time.sleep(0.1)
+    page = server.cli("job", ids[0]).stdout
+    for shown_text in ("s of work lost: no checkpoint holds them", "believed speeds", "table"):
+        assert shown_text in page
+    assert "work lost" in server.cli("jobs").stdout
+    log = (server.root / "server.log").read_text()
+    assert f"warning job.work_lost job={ids[0]}" in log
     for job in ids:
-        assert server.cli("cancel", job).returncode == 0
+        server.client.post(f"/v1/jobs/{job}/cancel")
     lost_s = sum(server.client.job(job)["lost_s"] for job in ids)
     assert lost_s > 1.0
     _, _, text = server.client.raw("GET", "/metrics")
     (shown,) = [
         float(line.split()[1])
         for line in text.decode().splitlines()
-        if line.startswith("fairlead_work_lost_seconds ")
+        if line.startswith("fairlead_work_lost_seconds_total{")
     ]
     assert shown == pytest.approx(lost_s)
 

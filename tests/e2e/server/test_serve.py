@@ -61,7 +61,7 @@ def test_sigterm_stops_the_server_despite_an_event_stream_and_jobs_keep_running(
     until = time.monotonic() + 10
     while own_server.client.job(job)["state"] != "running" and time.monotonic() < until:
         time.sleep(0.05)
-    time.sleep(0.5)
+    own_server.until_followed(job, last)
     assert own_server.process is not None
     began = time.monotonic()
     own_server.process.send_signal(signal.SIGTERM)

@@ -171,6 +171,7 @@ def course(server: SlurmServer, policy: str, round_s: float) -> Course:
         jobs=[replace(event.job, arrival_at=event.at - zero) for event in submitted],
         mechanism=create_live_mechanism(policy, None, round_s),
         plan_lead_s=plan_lead_s(round_s),
+        protect_starts=True,
         node_events=[
             replace(event, at=max(event.at - zero, 0.0))
             for event in events

@@ -1,6 +1,5 @@
 """Faults on a real Slurm: nodes die or are drained, servers and controllers are killed."""
 
-import time
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ def test_a_lost_node_s_gang_soon_resumes_elsewhere_without_losing_steps(
     server = slurm_server.start(round_s=20.0)
     gang = server.submit("gang", 1500, workload="small", gang=3, accelerators=["v100", "k80"])
     server.until(lambda: gang in server.leases(), "the gang to run")
-    time.sleep(3.0)
+    server.until_steps(gang, made=100)
     victim = server.leases()[gang][-1]
     server.slurm.kill_node(victim)
     try:
@@ -42,7 +41,7 @@ def test_jobs_leave_a_drained_node_with_a_checkpoint_and_return_to_it(
     server = slurm_server.start(round_s=20.0)
     jobs = {server.submit(f"o{i}", 800, workload="small", accelerators=["p100"]) for i in (0, 1)}
     server.until(lambda: jobs <= set(server.leases()), "the jobs to run")
-    time.sleep(2.0)
+    server.until_steps(*jobs)
     server.slurm.run("scontrol", "update", "nodename=n3", "state=drain", "reason=test")
     try:
         server.until(lambda: not server.leases(), "the jobs to leave")

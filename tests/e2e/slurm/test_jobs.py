@@ -18,7 +18,7 @@ def test_jobs_of_two_tenants_make_exactly_their_steps(
     slurm_server: SlurmServer, policy: str
 ) -> None:
     server = slurm_server.start(policy=policy, round_s=ROUND_S)
-    run_ten(server)
+    run_ten(server, longer=0.5)
     server.until(
         lambda: not list((server.data / "leases").iterdir()), "all lease directories to be removed"
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,6 +112,14 @@ class ClusterServer:
         command = [sys.executable, str(self.root / "train.py"), str(steps), str(self.root / name)]
         command += map(str, ballast)
         return str(self.client.submit(command, name=name, steps=steps, **settings)["id"])
+
+    def until_steps(self, *jobs: str, made: int = 0) -> None:
+        """Wait until each job has made more than this number of steps."""
+        for job in jobs:
+            self.until(partial(self._has_made, job, made), f"steps of {job}")
+
+    def _has_made(self, job: str, steps: int) -> bool:
+        return bool(self.client.job(job)["steps_done"] > steps)
 
     def is_in_state(self, job: str, state: str) -> bool:
         return bool(self.client.job(job)["state"] == state)

@@ -27,6 +27,8 @@ class CutOff:
         self._made = ((self.gang, "gang", gang_steps, 3), (self.alone, "alone", steps, 1))
         server.until(lambda: {self.gang, self.alone} <= set(server.leases()), "both to run")
         self._old = max(server.data.glob(f"jobs/{self.alone}/logs/*.0.log"))
+        saved = server.data / f"jobs/{self.alone}/checkpoint/latest.json"
+        server.until(saved.exists, "a checkpoint to resume from")
         server.client.post("/v1/nodes/n3/return")
 
     def cut(self) -> tuple[float, float]:

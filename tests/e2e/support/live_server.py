@@ -1,6 +1,7 @@
 """A real server on emulated devices, which tests start, stop and kill."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -8,9 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.support.forks import ForkedProcess, forked_servers, run_command
 from tests.e2e.support.trained_line import LINE
 
 from fairlead.client import Client, ServerError
@@ -51,7 +54,9 @@ class LiveServer:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | subprocess.Popen[bytes] | None = None
+        self.forks = True
+        """whether a fork may replace the start of an interpreter"""
         self.extra: tuple[str, ...] = ()
         self.creates_tenants = True
         self._client: Client | None = None
@@ -67,12 +72,18 @@ class LiveServer:
         return self.wait_until_up()
 
     def launch(self) -> None:
-        command = [sys.executable, "-m", "fairlead", "serve", "--data", str(self.data)]
+        command = ["serve", "--data", str(self.data)]
         command += ["--port", str(self.port), "--round", str(self.round_s)]
         command += ["--emulate", self.devices, "--speeds", str(self.root / "speeds.csv")]
         command += ["--create-tenants"] if self.creates_tenants else []
+        command += self.extra
         with (self.root / "server.log").open("ab") as log:
-            self.process = subprocess.Popen([*command, *self.extra], stdout=log, stderr=log)
+            if self.forks and forked_servers().fits(os.environ):
+                out = log.fileno()
+                self.process = forked_servers().start(command, os.environ, out, out)
+            else:
+                command = [sys.executable, "-m", "fairlead", *command]
+                self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def wait_until_up(self) -> "LiveServer":
         assert self.process is not None
@@ -111,15 +122,18 @@ class LiveServer:
             self._client = Client(f"{scheme}://127.0.0.1:{self.port}", token.read_text())
         return self._client
 
+    def until_followed(self, job: str, seen: Sequence[object]) -> None:
+        """Change a job until a follower of the events has seen one."""
+        until = time.monotonic() + 30
+        for priority in itertools.count(1):
+            if seen:
+                return
+            assert time.monotonic() < until, "nobody follows the events"
+            self.client.ask("PATCH", f"/v1/jobs/{job}", {"priority": priority})
+            time.sleep(0.05)
+
     def cli(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "fairlead", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=60,
-            check=False,
-        )
+        return run_command(arguments, self.environment)
 
     def clean_up(self) -> None:
         """Stop the server and kill the keepers that are still alive."""
@@ -137,7 +151,7 @@ class LiveServer:
 def json_output(server: LiveServer, *arguments: object) -> Any:
     """Return the JSON that a command prints."""
     at = (
-        2 if arguments[0] == "config" else 1
+        2 if arguments[0] in ("config", "policy") else 1
     )  # options after a submitted command belong to the command
     completed = server.cli(*arguments[:at], "--json", *arguments[at:])
     assert completed.returncode == 0, completed.stderr

@@ -66,6 +66,16 @@ class ServerChecks:
             known = live.scheduler.nodes.taken_on(node)
             self._require(known == numbers, f"{numbers} of {node} are taken, not {known}")
 
+    def kept_policy(self, live: Any) -> None:
+        """Require that a live change of the policy outlives a start with the same settings."""
+        if self._record.live_policy is None:
+            return
+        settings, config = self._record.live_policy
+        if settings != live.config.start_settings:
+            self._record.live_policy = None  # overruled
+        else:
+            self._require(live.policy.config.name == config, "a live policy change was lost")
+
     def adopted(self, live: Any, root: Path, ended: set[int]) -> None:
         """Require that a started server has removed the files of earlier ended leases.
 

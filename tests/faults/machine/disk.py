@@ -102,7 +102,7 @@ class Disk:
 
     # -- fcntl ----------------------------------------------------------------------------------
 
-    LOCK_EX, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_NB
+    LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
 
     def flock(self, file: Any, operation: int) -> None:
         """Lock a file; other threads run during the wait."""

@@ -15,6 +15,7 @@ from fairlead.engines.base import NodeDown, NodeJoined, NodeUp, Report
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
+from fairlead.live.executors import BackgroundTasks
 from fairlead.live.planning.recovery import RecoveredPlan
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -70,6 +71,7 @@ class Server:
             store, self.engine, config, token, clock=Clock(), workers=FaultyWorkers(self)
         )
         self.live.server = self
+        self.live.tasks = CheckedTasks(self)
 
     def gate(self) -> None:
         """Pass a point at which the server may be killed."""
@@ -94,7 +96,7 @@ class Server:
         self.up = False
         self.checks.note("the server dies")
         live = self.live
-        for task in (*live._tasks, *self.clients):
+        for task in (*live.tasks._tasks, *self.clients):
             task.cancel()
         live.rounds.stop()
         self.engine.detach()
@@ -160,7 +162,10 @@ class CheckedLive(Live):
 
     async def _process_batch(self, first: Any) -> None:
         self.busy = True
+        config = self.policy.config
         await super()._process_batch(first)
+        if self.policy.config is not config:
+            self._begin_checks()
         self.busy = False
         self.server.checks.server.settled()
         self.server.checks.commands.settled(self)
@@ -194,6 +199,10 @@ class CheckedLive(Live):
 
     def _switch_config(self) -> None:
         super()._switch_config()
+        self._begin_checks()
+
+    def _begin_checks(self) -> None:
+        """Compare later events with the state under the config in force."""
         self.server.checks.commands.begin(self)
         self.server.checks.plans.begin(self)
 
@@ -202,14 +211,22 @@ class CheckedLive(Live):
         """Whether the server finished its start."""
         return self.server.started
 
+
+class CheckedTasks(BackgroundTasks):
+    """Tasks of the driver; the failure of one is a violation, or kills the server."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+
     def _finished(self, task: "asyncio.Task[None]") -> None:
         super()._finished(task)
-        if task.cancelled() or task.exception() is None or not self.server.up:
+        if task.cancelled() or task.exception() is None or not self._server.up:
             return
-        if not self.server.expects_violation:
+        if not self._server.expects_violation:
             text = "".join(traceback.format_exception(task.exception()))
-            self.server.checks.require(False, f"the driver failed: {text}")
-        self.server.on_death("driver failed")
+            self._server.checks.require(False, f"the driver failed: {text}")
+        self._server.on_death("driver failed")
 
 
 class FaultyWorkers:

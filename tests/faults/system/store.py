@@ -45,6 +45,10 @@ class MemoryStore:
         if any(number in data.events for number in numbers):
             raise KeyError(f"event {first} or a later one exists")
         data.events.update(zip(numbers, bodies, strict=True))
+        self._apply(changes)
+
+    def _apply(self, changes: Sequence[Change]) -> None:
+        data = self._data
         for change in changes:
             match change:
                 case Put(kind, id_, body):
@@ -54,12 +58,13 @@ class MemoryStore:
                 case Audit():
                     data.audit.append(copy(change))
 
-    def save_state(self, token: int, seq: int, body: str) -> None:
-        """Save the state after event ``seq`` and drop earlier states and events."""
+    def save_state(self, token: int, seq: int, body: str, changes: Sequence[Change] = ()) -> None:
+        """Save the state after event ``seq``, drop earlier ones, and apply changes."""
         self._check(token)
         data = self._data
         data.state = seq, body
         data.events = {number: event for number, event in data.events.items() if number > seq}
+        self._apply(changes)
 
     def load_state(self) -> tuple[int, str] | None:
         """Return the newest state with the number of the last event that it includes."""

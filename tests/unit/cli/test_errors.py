@@ -175,6 +175,7 @@ def test_the_title_of_a_list_of_jobs_uses_the_singular_for_one_job() -> None:
         "steps_done": 0.0,
         "total_steps": 5,
         "preemptions": 0,
+        "lost_s": 0.0,
     }
     assert str(jobs_table([job]).title) == "1 job"
     assert (pluralise(0, "node"), pluralise(2, "node")) == ("0 nodes", "2 nodes")

@@ -6,10 +6,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fairlead.code_snapshot.packing import pack
+from fairlead.code_snapshot.unpacking import unpack
 from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper.log_file import LogFile, read_leases
 from fairlead.engines.ray.leases import TrackedRayLease, write
@@ -97,6 +100,10 @@ class ByRay(Transport):
                 await self._transfer.upload(order, part)
 
         asyncio.run(all_parts())
+
+    def part(self, order: LaunchOrder) -> LaunchOrder:
+        """Return the order of a lease's first node."""
+        return self._leases[order.lease].parts[0].order
 
     def to_server(self, order: LaunchOrder) -> None:
         lease = self._leases[order.lease]
@@ -354,3 +361,32 @@ def test_a_log_is_completed_once_the_server_has_disk_space(tmp_path: Path) -> No
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert member.transfer() == (b"first\nsecond\n", 13)
+
+
+def test_a_code_snapshot_reaches_a_ray_node_intact_once_and_leaves_with_the_lease(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/train.py").write_text("x" * 3000)
+    with (tmp_path / "packed").open("wb") as file:
+        code = pack(tmp_path / "home", file, 1 << 20)
+    stored = (tmp_path / "packed").rename(tmp_path / f"{code.digest}.code")
+    transport = ByRay(tmp_path)
+    order = replace(transport.order(1, ("a", 0)), code_snapshot=str(stored), directory="/server")
+    transport.damages = 1
+    with pytest.raises(OSError, match="code snapshot of job j1 arrived damaged on a"):
+        transport.to_nodes(order)
+    transport.to_nodes(order)
+    transfers = transport.transfers
+    transport.to_nodes(order)
+    assert transport.transfers == transfers
+    part = transport.part(order)
+    unpack(Path(part.code_snapshot), Path(part.directory))
+    jobs = tmp_path / "a/jobs/j1"
+    assert (part.directory, (jobs / "code/train.py").stat().st_size) == (str(jobs / "code"), 3000)
+    files = NodeFiles(tmp_path / "a")
+    files.remove_code("j1", 0)
+    assert (jobs / "code").is_dir()
+    files.remove_code("j1", 1)
+    assert not (jobs / "code").exists()
+    assert not files.has_code(f"jobs/j1/{stored.name}")

@@ -1,6 +1,7 @@
 """The readers accept the examples of the formats page."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fairlead.files.speeds.table import HEADER
 from fairlead.files.traces.trace import COLUMNS
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/formats.md").read_text(encoding="utf-8")
-READERS = {
+READERS: dict[str, Callable[[Path], object]] = {
     "Cluster": read_cluster,
     "Speeds": read_speeds,
     "Trace": read_trace,

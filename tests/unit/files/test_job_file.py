@@ -33,6 +33,10 @@ retries: 2
 grace_s: 10
 host_memory_gib: 64
 time_limit_s: 7200
+after: j1, prepare
+after_any: [j2]
+snapshot: yes
+container: pytorch/pytorch:2.5.1
 progress_pattern: 'step (\\d+)'
 array: {lr: [0.1, 0.01], seed: 0-2}
 """
@@ -49,6 +53,7 @@ def test_a_file_sets_every_field_of_a_job_and_its_sweep() -> None:
     assert job.accelerators == ("v100", "p100")
     assert job.environment == {"OMP_NUM_THREADS": "1"}
     assert job_file.array == {"lr": ("0.1", "0.01"), "seed": ("0", "1", "2")}
+    assert (job.after, job.after_any, job_file.snapshot) == (("j1", "prepare"), ("j2",), True)
 
 
 def test_the_job_file_of_the_guide_makes_its_ten_jobs() -> None:

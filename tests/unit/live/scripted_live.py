@@ -10,6 +10,8 @@ from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.files import parse_cluster
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
+from fairlead.live.executors import Workers
+from fairlead.live.job_ends.urls import AllowedUrls
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease_outcome import LeaseOutcome
@@ -98,6 +100,8 @@ async def scripted_live(
     devices: str | Cluster = "v100=2,k80=2",
     policy: str = "max-min",
     speeds: SpeedTable = SPEEDS,
+    workers: Workers | None = None,
+    notified_urls: AllowedUrls | None = None,
 ) -> AsyncIterator[ScriptedLive]:
     """Run a scheduler on these devices, restored from its data directory."""
     cluster = parse_cluster(devices) if isinstance(devices, str) else devices
@@ -109,10 +113,12 @@ async def scripted_live(
         cluster=cluster,
         scheduling=build_scheduling_config(policy, None, 60.0, speeds),
         load_scheduling=load_scheduling_config,
+        start_settings=policy,
         data=data,
         environment=lambda *_: {},
+        notified_urls=notified_urls or AllowedUrls(),
     )
-    live = Live(store, engine, config, token)
+    live = Live(store, engine, config, token, workers=workers)
     try:
         await live.start()
         yield ScriptedLive(live, engine)

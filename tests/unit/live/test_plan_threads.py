@@ -94,7 +94,7 @@ def test_jobs_run_on_while_plans_hang_and_the_plug_in_is_named(
                     await asyncio.sleep(0.01)
             assert failures.problem == "a plan failed in policy 'max-min': PlanTimeoutError"
             assert lease in run.live.leases
-            assert not run.live.broken.is_set()
+            assert not run.live.tasks.broken.is_set()
             end.set()
 
     asyncio.run(attack())

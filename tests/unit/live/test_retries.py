@@ -9,8 +9,8 @@ from tests.unit.live.scripted_live import ScriptedLive, scripted_live
 
 from fairlead.live.leases import outcomes
 from fairlead.live.leases.renewal import Renewal
+from fairlead.server.api.job_messages import State
 from fairlead.server.api.metrics import render
-from fairlead.server.api.schemas import State
 from fairlead.server.api.views import job_view, listed
 
 

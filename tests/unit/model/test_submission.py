@@ -34,6 +34,8 @@ EVERY_FIELD: dict[str, Any] = {
     "weight": 2.0,
     "priority": -1,
     "deadline_s": 3600.0,
+    "after": ("j1", "prepare"),
+    "after_any": ("j2",),
     "accelerators": ("v100", "p100"),
     "memory_gib": 16.0,
     "directory": "/runs",
@@ -46,8 +48,17 @@ EVERY_FIELD: dict[str, Any] = {
     "host_memory_gib": 64.0,
     "time_limit_s": 7200.0,
     "progress_pattern": r"step (\d+)",
+    "container": "docker://pytorch/pytorch:2.5.1",
+    "notify": "https://hooks.example.org/jobs/",
+    "notify_preemptions": True,
+    "code_snapshot": "0123456789abcdef" * 4,
+    "code_commit": "89abcdef" * 5,
+    "code_dirty": True,
 }
-LIVE_ONLY = {"name", "retries", "preempt", "allow_short"}
+LIVE_ONLY = {
+    *("name", "retries", "preempt", "allow_short", "after", "after_any"),
+    *("notify", "notify_preemptions", "code_commit", "code_dirty"),
+}
 """fields that neither the scheduler nor an engine reads"""
 DECLARED = [item.name for item in declared_fields(NewJob)]
 
@@ -59,12 +70,14 @@ def spec(**changes: Any) -> JobSpec:
 def test_every_interface_has_every_declared_field() -> None:
     schema = TypeAdapter(NewJob).json_schema()
     options = {item.name for item in get_command(app).commands["submit"].params}  # type: ignore[attr-defined]  # a group
-    own = {"file", "array", "as_json", "help"}
+    own = {"file", "array", "snapshot", "as_json", "help"}
+    by_users = {item.name for item in declared_fields(NewJob) if item.about.is_option}
     assert [item.name for item in dataclasses.fields(NewJob)] == DECLARED
     assert list(EVERY_FIELD) == DECLARED
-    assert set(FIELDS) - {"array"} == set(DECLARED)
+    assert set(FIELDS) - {"array", "snapshot"} == by_users
+    assert {*DECLARED} - by_users == {"code_snapshot", "code_commit", "code_dirty"}
     assert set(schema["properties"]) == set(DECLARED)
-    assert options - own == set(DECLARED)
+    assert options - own == by_users
     assert {item.name for item in dataclasses.fields(JobSpec)} - {"id"} == set(DECLARED)
     assert set(json.loads(spec().document())) - {"id"} == set(DECLARED)
 
@@ -116,6 +129,8 @@ def test_an_empty_list_of_accelerators_means_all() -> None:
         ("steps", 0, "steps: out of range: 0: expected at least 1 and at most 1,000,000,000"),
         ("grace_s", float("nan"), "grace_s: out of range: nan: expected at least 0.001"),
         ("retries", -1, "retries: out of range: -1: expected at least 0"),
+        ("container", "--privileged", "container: not the name of an image: '--privileged'"),
+        ("container", "a b", "container: not the name of an image: 'a b': expected one such as"),
         ("progress_pattern", "(", "progress_pattern: not a regular expression"),
         ("progress_pattern", "step", "progress_pattern: 0 groups: expected one, as in"),
     ],
@@ -139,6 +154,9 @@ def test_a_value_outside_its_limits_names_field_and_limit(
         {"environment": {"": "x"}},
         {"command": []},
         {"command": ["x" * 4097]},
+        {"after": [""]},
+        {"after": ["j1"] * 101},
+        {"code_snapshot": "../../etc/passwd"},
     ],
 )
 def test_a_request_outside_the_limits_is_refused(body: dict[str, object]) -> None:

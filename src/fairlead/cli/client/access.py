@@ -1,4 +1,4 @@
-"""``fairlead tokens``, ``audit-trail`` and ``login`` of a running scheduler."""
+"""``fairlead tokens`` and ``login`` of a running scheduler."""
 
 import json
 import os
@@ -11,8 +11,7 @@ import typer
 
 from fairlead.cli.shared.options import Json
 
-tokens = typer.Typer(help="List, create, rotate and revoke tokens.")
-audit_trail = typer.Typer(help="Show and verify the audit trail.")
+tokens = typer.Typer()
 
 _SCOPES = "jobs:read, jobs:write, cluster:read, cluster:write, access:read or access:write"
 
@@ -57,7 +56,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
 def make_token(
     name: Annotated[str, typer.Argument(help="Name of its owner.")],
     *,
-    role: Annotated[str, typer.Option(help="admin, tenant or viewer.")] = "tenant",
+    role: Annotated[str, typer.Option(help="Role: admin, tenant or viewer.")] = "tenant",
     tenant: Annotated[
         str | None, typer.Option(help="Tenant of a token with the role tenant.")
     ] = None,
@@ -69,7 +68,9 @@ def make_token(
         list[str] | None,
         typer.Option(help=f"Part of the API that it may use: {_SCOPES}; repeatable."),
     ] = None,
-    lasts: Annotated[float | None, typer.Option(help="Seconds until the token expires.")] = None,
+    lasts: Annotated[
+        float | None, typer.Option(help="Seconds until the token expires.", show_default="never")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a token and print it; it cannot be shown again.
@@ -122,68 +123,6 @@ def revoke_token(
     Client.from_environment().ask("DELETE", f"/v1/tokens/{quote(token, safe='')}")
 
 
-@audit_trail.callback(invoke_without_command=True)
-def show_audit_trail(
-    context: typer.Context,
-    *,
-    limit: Annotated[int, typer.Option(help="Number of entries.", min=1, max=1000)] = 100,
-    before: Annotated[
-        int | None, typer.Option(help="Show entries before this number.", min=0)
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Show and verify the audit trail.
-
-    Without a subcommand, show the newest entries: author, role, action and values of each change,
-    and denied attempts.
-
-    Example:  fairlead audit-trail --limit 20
-    """
-    if context.invoked_subcommand is not None:
-        return
-    from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import table
-    from fairlead.client import Client
-
-    answer = Client.from_environment().get("/v1/audit", limit=limit, before=before)
-    if as_json:
-        print_json(answer)
-        return
-    rows = [
-        [
-            str(row["seq"]),
-            _moment(row["at"], ""),
-            " ".join(filter(None, (row["who"], row["role"], row["actor"]))),  # lang: ok
-            row["action"],
-            row["subject"],
-            _values(row["changes"]) or row["detail"],
-        ]
-        for row in answer
-    ]
-    heads = ["entry", "time", "author", "action", "subject", "values"]
-    table("audit trail", heads, rows, figures=False)
-
-
-@audit_trail.command("verify")
-def verify_audit_trail(as_json: Json = False) -> None:
-    """Check the hash chain of the audit trail; exit with 1 if entries were changed or removed.
-
-    Example:  fairlead audit-trail verify
-    """
-    from fairlead.cli.shared.json_output import print_json
-    from fairlead.client import Client
-
-    answer = Client.from_environment().get("/v1/audit/verify")
-    if as_json:
-        print_json(answer)
-    elif answer["intact"]:
-        typer.echo(f"intact: {answer['entries']} entries, newest hash {answer['newest_hash']}")
-    else:
-        typer.echo(f"broken: {answer['problem']}", err=True)
-    if not answer["intact"]:
-        raise typer.Exit(1)
-
-
 def login(
     url: Annotated[str, typer.Argument(help="Address of the server.")],
     token: Annotated[
@@ -226,10 +165,6 @@ def _show_token(answer: dict[str, Any], as_json: bool) -> None:
         print_json(answer)
     else:
         typer.echo(answer["token"])
-
-
-def _values(changes: dict[str, Any]) -> str:
-    return ", ".join(f"{name}: {each['old']} → {each['new']}" for name, each in changes.items())
 
 
 def _moment(at: float | None, missing: str) -> str:

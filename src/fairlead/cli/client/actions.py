@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MAX_UNASKED = 10
 """maximum number of jobs that are changed without a question"""
 
-JobIds = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids of the jobs.")]
+JobIds = Annotated[list[str] | None, typer.Argument(metavar="JOB", help="Ids of the jobs.")]
 Multijob = Annotated[str | None, typer.Option(help="Also the jobs of this hyperparameter search.")]
 Pattern = Annotated[
     str | None,
@@ -85,7 +85,7 @@ def priority(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[JOB]... N",
+            metavar="JOB... N",
             help="Ids of the jobs, then the priority; a higher one is served first.",
         ),
     ],
@@ -141,6 +141,8 @@ class _Change:
         from fairlead.cli.shared.output import pluralise
         from fairlead.client import Client
 
+        if not job_ids and multijob is None and name is None:
+            raise UsageError("JOB: missing: expected ids, --multijob or --name")
         server = Client.from_environment()
         selected = self._select(server, job_ids or (), multijob, name)
         if len(selected) == 1 and job_ids:
@@ -179,8 +181,6 @@ class _Change:
                 state = self._state or "unended"
                 problem = f"no {state} job matches"
                 raise InputError(problem, fix="see `fairlead jobs`", field="--multijob, --name")
-        if not selected:
-            raise UsageError("JOB: missing: expected ids, --multijob or --name")
         return list(dict.fromkeys(selected))
 
     def _change_all(

@@ -7,7 +7,7 @@ import typer
 from fairlead.cli.shared.confirmation import confirm
 from fairlead.cli.shared.options import Json
 
-nodes = typer.Typer(help="List nodes; cordon, drain, return, remove and restore them.")
+nodes = typer.Typer()
 
 _MAX_NAMED = 10
 """maximum number of stranded jobs that are listed when a node is removed"""

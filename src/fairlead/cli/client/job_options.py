@@ -12,7 +12,9 @@ from fairlead.model.job import parse_accelerators
 from fairlead.model.submission.fields import DeclaredField, declared_fields
 from fairlead.model.submission.new_job import NewJob
 
-_OPTIONS = tuple(item for item in declared_fields(NewJob) if not item.is_required)
+_OPTIONS = tuple(
+    item for item in declared_fields(NewJob) if not item.is_required and item.about.is_option
+)
 
 
 def with_job_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -24,12 +24,30 @@ def print_job(server: Client, job: dict[str, Any]) -> None:
         fields["exit_codes"] = f"{codes} ({job['signal']})"
     rows = [[key, _format_field(key, value)] for key, value in fields.items()]
     table(f"job {job['id']}", ["", "value"], rows, figures=False)
+    _print_speeds(server.get(job_path(job["id"], "speeds")))
     if job["leases"]:
         _print_leases(server.get(job_path(job["id"], "leases")))
     if job.get("log_tail"):
         results.print("last lines of its log:")
         for line in job["log_tail"]:
             results.print(f"  {printable(line)}", highlight=False, soft_wrap=True)
+
+
+def _print_speeds(speeds: list[dict[str, Any]]) -> None:
+    """Print the speeds that the scheduler believes of a job that has not ended."""
+    if not speeds:
+        return
+    rows = [
+        [
+            speed["accelerator"],
+            str(speed["gang"]),
+            f"{speed['steps_per_s']:.4g}",
+            speed["source"],
+            "" if speed["age_s"] is None else f"{speed['age_s']:.0f} s",
+        ]
+        for speed in speeds
+    ]
+    table("believed speeds", ["accelerator", "gang", "steps/s", "source", "age"], rows)
 
 
 def _print_leases(answer: dict[str, Any]) -> None:

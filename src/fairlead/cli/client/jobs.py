@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.shared.options import Json
+from fairlead.model.errors import UsageError
+from fairlead.submitted_job import STATES
 
 _MAX_JOBS = 10_000
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Job id.")]
@@ -15,9 +17,7 @@ def jobs(
     *,
     state: Annotated[
         str | None,
-        typer.Option(
-            help="Only jobs in a state: queued, running, suspended, finished, failed, cancelled."
-        ),
+        typer.Option(help=f"Only jobs in a state: {', '.join(STATES)}."),
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
     name: Annotated[
@@ -64,6 +64,8 @@ def jobs(
     from fairlead.cli.shared.output import results
     from fairlead.client import Client
 
+    if state is not None and state not in STATES:
+        raise UsageError(f"--state: unknown state {state!r}: expected one of {', '.join(STATES)}")
     server = Client.from_environment()
     filters = {"state": state, "tenant": tenant, "name": name, "multijob": multijob}
     unended = not every and (state, name, multijob, sort) == (None, None, None, None)

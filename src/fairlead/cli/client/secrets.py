@@ -8,7 +8,11 @@ import typer
 
 from fairlead.cli.shared.options import Json
 
-app = typer.Typer(help="Set, list and remove secrets of jobs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Set, list and remove secrets of jobs, such as access tokens.\n\n"
+    "Example:  fairlead secret list",
+    no_args_is_help=True,
+)
 
 Name = Annotated[str, typer.Argument(help="Name of the secret, such as HF_TOKEN.")]
 Tenant = Annotated[

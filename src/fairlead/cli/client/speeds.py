@@ -6,7 +6,11 @@ import typer
 
 from fairlead.cli.shared.options import Json
 
-app = typer.Typer(help="Show the speeds that the scheduler believes.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the speeds that the scheduler believes, and the bundled speed tables.\n\n"
+    "Example:  fairlead speeds tables",
+    no_args_is_help=True,
+)
 
 
 @app.command("show")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from fairlead.cli.client.job_options import job_values, with_job_options
 from fairlead.cli.shared.options import Json
 from fairlead.model.errors import UsageError
 from fairlead.model.submission.new_job import NewJob
+
+if TYPE_CHECKING:  # loads the HTTP library
+    from fairlead.client import Client
 
 
 @with_job_options
@@ -32,6 +35,15 @@ def submit(
             " combinations. {index} and {lr} are replaced by the values."
         ),
     ] = None,
+    snapshot: Annotated[
+        bool,
+        typer.Option(
+            "--snapshot",
+            help="Run a copy of the directory as it is now: in a Git checkout all files that Git"
+            " does not ignore, elsewhere all files.",
+            rich_help_panel="Execution",
+        ),
+    ] = False,
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -41,13 +53,19 @@ def submit(
     interpreter that runs this command, so the packages installed here are available; other
     commands are looked up in your PATH if the server is on this machine.
 
+    Example:  fairlead submit --steps 1000 train.py --batch-size 64
+
     Example:  fairlead submit --workload ResNet-50 --array lr=0.1,0.01 train.py --lr {lr}
     """
     from fairlead.cli.client.sweep import expand
     from fairlead.cli.shared.json_output import print_json
+    from fairlead.cli.shared.preempt_warning import preempt_warning
 
-    job, swept = _read_job(command, file, array or [], options)
-    submitted = _send(expand(job, swept))
+    job, swept, from_file = _read_job(command, file, array or [], options)
+    warning = preempt_warning(job.preempt, job.command, job.directory)
+    if warning is not None:
+        typer.echo(f"warning: {warning}", err=True)
+    submitted = _send(expand(job, swept), snapshot=snapshot or from_file)
     if as_json:
         print_json(submitted if swept else submitted[0])
     else:
@@ -57,15 +75,19 @@ def submit(
 
 def _read_job(
     command: list[str] | None, file: Path | None, array: list[str], options: Mapping[str, Any]
-) -> tuple[NewJob, Mapping[str, Sequence[str]]]:
-    """Return the job of the file and the options, options first, and its sweep."""
+) -> tuple[NewJob, Mapping[str, Sequence[str]], bool]:
+    """Return the job of the file and the options, its sweep, and whether to snapshot its code.
+
+    Options take precedence over the file.
+    """
     from fairlead.files.job_file import parse_arrays, read_job_file
 
     values: dict[str, Any] = {}
     swept: Mapping[str, Sequence[str]] = {}
+    snapshot = False
     if file is not None:
         job_file = read_job_file(file)
-        values, swept = dict(job_file.values), job_file.array
+        values, swept, snapshot = dict(job_file.values), job_file.array, job_file.snapshot
         if "directory" in values:
             values["directory"] = str(file.parent / values["directory"])
     own = job_values(options)
@@ -79,29 +101,37 @@ def _read_job(
         raise UsageError("command: missing: expected a Python file, a program or --file")
     where = Path(values.get("directory") or ".").absolute()
     values["directory"] = str(where)
-    values["command"] = _command_with_interpreter(values["command"], where)
-    return NewJob(**values), swept
+    interpreter = "python" if values.get("container") else sys.executable
+    values["command"] = _command_with_interpreter(values["command"], where, interpreter)
+    return NewJob(**values), swept, snapshot
 
 
-def _command_with_interpreter(command: tuple[str, ...], where: Path) -> tuple[str, ...]:
-    """Return the command, with this interpreter in front of a Python file."""
+def _command_with_interpreter(
+    command: tuple[str, ...], where: Path, interpreter: str
+) -> tuple[str, ...]:
+    """Return the command, with an interpreter in front of a Python file."""
     first = Path(command[0])
     if first.suffix != ".py":
         return command
     if not (where / first).is_file():
-        raise UsageError(f"command: no such file: {where / first}")
-    return (sys.executable, *command)
+        raise UsageError(
+            f"command: no such file: {where / first}: expected a Python file, see --directory"
+        )
+    return (interpreter, *command)
 
 
-def _send(jobs: Sequence[NewJob]) -> list[dict[str, Any]]:
+def _send(jobs: Sequence[NewJob], *, snapshot: bool) -> list[dict[str, Any]]:
     from fairlead.client import Client, ServerError
 
     server = Client.from_environment()
+    if snapshot:
+        jobs = _with_snapshot(server, jobs)
     # `python` must be the submitter's, not the server's; on other machines paths differ.
     here = {"PATH": os.environ["PATH"]} if server.is_here and "PATH" in os.environ else {}
     submitted: list[dict[str, Any]] = []
     for job in jobs:
-        complete = replace(job, environment={**here, **job.environment})
+        path = {} if job.container else here
+        complete = replace(job, environment={**path, **job.environment})
         try:
             submitted.append(server.post("/v1/jobs", complete.message()))
         except ServerError as error:
@@ -111,3 +141,12 @@ def _send(jobs: Sequence[NewJob]) -> list[dict[str, Any]]:
             ids = first if first == last else f"{first} to {last}"
             raise ServerError(f"{error}; already submitted: {ids}", error.code) from None
     return submitted
+
+
+def _with_snapshot(server: "Client", jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Upload the directory of the jobs, which is the same for all; return them with its id."""
+    code = server.upload_code(jobs[0].directory, tenant=jobs[0].tenant)
+    return [
+        replace(job, code_snapshot=code.digest, code_commit=code.commit, code_dirty=code.is_dirty)
+        for job in jobs
+    ]

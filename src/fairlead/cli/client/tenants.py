@@ -10,7 +10,7 @@ from fairlead.cli.shared.options import Json
 if TYPE_CHECKING:
     from fairlead.client import Client
 
-tenants = typer.Typer(help="List tenants; set weights, parents, quotas and caps; remove them.")
+tenants = typer.Typer()
 
 _QUOTA = "ACCELERATOR=DEVICES, or =none to lift it; repeatable."
 _CAP = "; 'none' to lift it. Admins may exceed it."

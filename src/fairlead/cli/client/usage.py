@@ -30,6 +30,7 @@ def usage(
 
     Example:  fairlead usage --from 2026-11-01 --csv
     """
+    from fairlead.cli.shared.csv_output import print_csv
     from fairlead.cli.shared.json_output import print_json
     from fairlead.cli.shared.output import table
     from fairlead.client import Client
@@ -42,26 +43,10 @@ def usage(
     if as_json:
         print_json(rows)
     elif csv:
-        _write_csv(rows)
+        print_csv(("day", "tenant", "accelerator", "device_hours", "usd"), rows)
     else:
         heads = ["tenant", "accelerator", "device hours", "USD"]
         table("usage", heads, _sums(rows))
-
-
-def _write_csv(rows: list[dict[str, Any]]) -> None:
-    import csv
-    import sys
-
-    names = ("day", "tenant", "accelerator", "device_hours", "usd")
-    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({**row, "tenant": _as_text(row["tenant"])})
-
-
-def _as_text(name: str) -> str:
-    """Return a name that spreadsheets do not take for a formula."""
-    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
 
 def _sums(rows: list[dict[str, Any]]) -> list[list[str]]:

@@ -24,6 +24,8 @@ _REFRESH_S = 2.0
 """maximum seconds between two updates of the table; progress causes no event"""
 _SETTLE_S = 0.2
 """seconds to collect a burst of events, as at the end of a round"""
+_MIN_LOST_S = 1.0
+"""seconds of lost work that the list shows"""
 
 Jobs = Sequence[dict[str, Any]]
 
@@ -32,7 +34,9 @@ def jobs_table(jobs: Jobs, *, metric: str | None = None) -> Table:
     """Return jobs as a table, with a column for a metric."""
     table = Table(title=pluralise(len(jobs), "job"), title_justify="left")
     sorted_by = () if metric is None else (printable(metric),)
-    for head in ("id", "name", "tenant", "state", "on", "steps", "preemptions", *sorted_by):
+    lost = ("work lost",) if any(job["lost_s"] >= _MIN_LOST_S for job in jobs) else ()
+    heads = ("id", "name", "tenant", "state", "on", "steps", "preemptions", *lost, *sorted_by)
+    for head in heads:
         table.add_column(head)
     for job in jobs:
         table.add_row(
@@ -43,9 +47,14 @@ def jobs_table(jobs: Jobs, *, metric: str | None = None) -> Table:
             _held_devices(job),
             _progress(job),
             str(job["preemptions"]),
+            *((_format_lost(job["lost_s"]),) if lost else ()),
             *(() if metric is None else (_format_metric(job["metrics"].get(metric)),)),
         )
     return table
+
+
+def _format_lost(lost_s: float) -> str:
+    return f"{lost_s:.0f} s" if lost_s >= _MIN_LOST_S else ""
 
 
 def _format_metric(value: float | None) -> str:

@@ -61,14 +61,17 @@ def export(
     that they hold; jobs that fit now get nodes. `--format slurm` writes commands that an operator
     can review and run.
 
-    Example:  fairlead export --slurm --partition gpu --format slurm | sh
+    Example:  fairlead export --slurm --partition gpu --format slurm > advice.sh
     """
     from fairlead.cli.export import formats
     from fairlead.model.errors import UsageError
 
     sources = sum([slurm, slurm_jobs is not None, instance is not None, live])
     if sources != 1:
-        raise UsageError("expected one of --slurm, --slurm-jobs, --instance and --live")
+        problem = "several sources of jobs" if sources else "no jobs"
+        raise UsageError(
+            f"{problem}: expected one of --slurm, --slurm-jobs, --instance and --live"
+        )
     queue = None
     if live:
         advised = _advice_of_server()

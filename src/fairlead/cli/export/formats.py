@@ -58,6 +58,8 @@ def as_slurm(advised: "Sequence[Advice]", queue: "SlurmQueue") -> str:
 
     Slurm cannot set the priority of a held job: one with nodes is released, others stay held.
     """
+    from fairlead.cli.shared.output import pluralise
+
     held = {entry.job.id for entry in queue.jobs if entry.held}
     lines = []
     for advice in advised:
@@ -66,7 +68,7 @@ def as_slurm(advised: "Sequence[Advice]", queue: "SlurmQueue") -> str:
         where = f"on {_nodes(advice)}" if advice.nodes else f"waits, best on {advice.accelerator}"
         lines.append(
             f"# {advice.rank}. job {advice.job} of {_plain(advice.tenant)}:"
-            f" {advice.devices} devices, {where}"
+            f" {pluralise(advice.devices, 'device')}, {where}"
         )
         change = f"scontrol update JobId={advice.job}"
         if advice.nodes:

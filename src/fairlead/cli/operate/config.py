@@ -7,7 +7,10 @@ import typer
 
 from fairlead.cli.shared.options import Json
 
-app = typer.Typer(help="Settings of the server.", no_args_is_help=True)
+app = typer.Typer(
+    help="Check the settings of the server.\n\nExample:  fairlead config check",
+    no_args_is_help=True,
+)
 
 
 @app.callback()

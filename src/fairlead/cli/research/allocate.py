@@ -6,35 +6,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.shared.options import Json, PolicyOption
+from fairlead.cli.shared.options import Json, PolicyOption, SkipOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead.model.submission.skipped_job import SkippedJob
     from fairlead.registry import BrokenPlugIn
 
 
 def allocate(
-    instance: Annotated[Path, typer.Option(help="Instance file: jobs and devices, as JSON.")],
+    instance: Annotated[
+        Path, typer.Option(help="Instance file: cluster, jobs and speeds, as JSON.")
+    ],
     policy: PolicyOption = "max-min",
+    skip_impossible: SkipOption = False,
     as_json: Json = False,
 ) -> None:
-    """Compute the shares that a policy gives the jobs of one instance, with a certificate.
+    """Compute the shares that a policy gives the jobs of one instance, with a proof of optimality.
 
     Example:  fairlead allocate --instance instance.json --policy max-min
     """
-    from fairlead.cli.shared.instances import snapshot_for
+    from fairlead.cli.shared.instances import snapshot_for, snapshot_of_possible_jobs
     from fairlead.cli.shared.json_output import print_json
+    from fairlead.cli.shared.skipped_jobs import print_skipped, suggest_skipping
     from fairlead.policies.rules.priority import create_policy
 
     chosen = create_policy(policy)
-    snap = snapshot_for(chosen, instance)
+    skipped: Sequence[SkippedJob] = ()
+    if skip_impossible:
+        snap, skipped = snapshot_of_possible_jobs(chosen, instance)
+    else:
+        with suggest_skipping():
+            snap = snapshot_for(chosen, instance)
     started = time.perf_counter()
     allocation = chosen.allocate(snap)
     solve_s = time.perf_counter() - started
     document = _as_dict(policy, snap, allocation, solve_s)
+    if skip_impossible:
+        document["skipped"] = [{"id": job.id, "reason": job.reason} for job in skipped]
     if as_json:
         print_json(document)
         return
     _show(policy, snap, allocation, document)
+    print_skipped(skipped)
 
 
 def _show(policy: str, snap: Any, allocation: Any, document: dict[str, Any]) -> None:

@@ -49,7 +49,10 @@ def audit(
     ] = None,
     by: Annotated[
         AuditRows | None,
-        typer.Option(help="Participants.", show_default="those that the policy serves"),
+        typer.Option(
+            help="Participants whose fairness is measured.",
+            show_default="those that the policy serves",
+        ),
     ] = None,
     lies: Annotated[
         int | None,
@@ -65,8 +68,12 @@ def audit(
     at: Annotated[
         float | None, typer.Option(help="Simulation time of the instant, in seconds.", min=0)
     ] = None,
-    cluster: Annotated[str | None, typer.Option(help="With --trace: as for `simulate`.")] = None,
-    speeds: Annotated[str | None, typer.Option(help="With --trace: as for `simulate`.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="With --trace: devices.", show_default="as for `simulate`")
+    ] = None,
+    speeds: Annotated[
+        str | None, typer.Option(help="With --trace: speed table.", show_default=DEFAULT_SPEEDS)
+    ] = None,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
     report: Annotated[
@@ -174,7 +181,7 @@ def _snapshots(
     from fairlead.cli.shared.instances import snapshot_for
 
     if (trace is None) == (not instances):
-        raise UsageError("expected --instance FILE, --live, or --trace FILE --at SECONDS")
+        raise UsageError("no jobs: expected --instance FILE, --live, or --trace FILE --at SECONDS")
     if trace is None:
         for option, value in moment.items():
             if value is not None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,17 +13,19 @@ from fairlead.cli.shared.options import (
     ClusterOption,
     Json,
     MechanismOption,
-    RestoreCostOption,
     RoundOption,
+    SkipOption,
     SpeedsOption,
     WindowOption,
 )
 from fairlead.cli.shared.threads import use_one_thread
-from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
+from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS, RESTORE_COST_S
 from fairlead.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from fairlead.sim.compare import Comparison, Outcome
+    from fairlead.model.capabilities import Capabilities
+    from fairlead.model.submission.skipped_job import SkippedJob
+    from fairlead.sim.compare import Comparison
     from fairlead.sim.generate import Recipe
     from fairlead.sim.report.parameters import ComparisonOptions, GeneratedTraces
 
@@ -45,8 +47,8 @@ def compare(
         typer.Option(
             help="Policies, separated by commas; the first is the baseline. A comma starts the"
             " next policy only if the name of a policy or mechanism follows, so that policies may"
-            " have several options. To be explicit, repeat the option:"
-            " --policies hierarchical:inner=fifo,agnostic --policies fifo"
+            " have several options. Repeated options keep policies apart, as in --policies"
+            " hierarchical:inner=fifo,agnostic --policies fifo."
         ),
     ],
     seeds: Annotated[
@@ -78,14 +80,23 @@ def compare(
     ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(help="Trace to compare on, instead of generated ones."),
+        typer.Option(help="Trace file to compare on, instead of generated traces."),
     ] = None,
     cluster: ClusterOption = DEFAULT_CLUSTER,
     speeds: SpeedsOption = DEFAULT_SPEEDS,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
-    restore_cost: RestoreCostOption = 0.0,
+    restore_cost: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds lost when a job restarts; 0 ignores restarts.",
+            min=0,
+            max=1e9,
+            show_default=f"{RESTORE_COST_S:g}, at most half of the shortest round",
+        ),
+    ] = None,
     window: WindowOption = None,
+    skip_impossible: SkipOption = False,
     workers: Annotated[
         int | None,
         typer.Option(help="Number of worker processes.", min=1, show_default="all cores"),
@@ -101,10 +112,15 @@ def compare(
     page and two tables: one row per run, one row per job.
 
     Example:  fairlead compare --policies max-min,max-min:agnostic,fifo --seeds 3 --loads 2,3,4
+
+    Example:  fairlead compare --policies max-min,fifo --speeds mlperf-2025 --cluster h100=8,b200=8
     """
     use_one_thread()
+    from fairlead.cli.research.caveats import warn_if_assumed, warn_if_endless
+    from fairlead.cli.research.comparison_results import print_results, write_results
+    from fairlead.mechanisms.factory import create_mechanism
     from fairlead.sim.compare import compare as run_all
-    from fairlead.sim.compare import split_policies
+    from fairlead.sim.compare import default_restore_cost_s, split_policies
     from fairlead.sim.report.parameters import ComparisonOptions
 
     generator = {
@@ -117,22 +133,34 @@ def compare(
     }
     if trace is not None:
         _refuse_generator_options(generator)
+    elif skip_impossible:
+        raise UsageError("--skip-impossible: needs --trace: generated jobs fit the cluster")
+    names = split_policies(policies)
+    mechanisms = [create_mechanism(name, mechanism, round_s) for name in names]
     options = ComparisonOptions(
-        policies=split_policies(policies),
+        policies=names,
         traces=trace if trace is not None else _generated(generator),
         cluster=cluster,
         speeds=speeds,
         mechanism=mechanism,
         round_s=round_s,
-        restore_cost_s=restore_cost,
+        restore_cost_s=(
+            default_restore_cost_s(mechanisms) if restore_cost is None else restore_cost
+        ),
         window=window,
+        skip_impossible=skip_impossible,
     )
-    comparison = _comparison(options)
+    comparison = _comparison(options, mechanisms)
     _make(out)
+    if restore_cost is None:
+        _note_restore_cost(comparison.restore_cost_s)
+    else:
+        warn_if_endless(restore_cost, mechanisms)
+    warn_if_assumed(comparison.speeds, comparison.cluster)
     with _progress(comparison) as on_done:
         outcomes = run_all(comparison, workers=workers or _cores(), on_done=on_done)
-    paths = _write(out, comparison, outcomes, options)
-    _print_results(comparison, outcomes, paths, as_json=as_json)
+    paths = write_results(out, comparison, outcomes, options)
+    print_results(comparison, outcomes, paths, as_json=as_json)
 
 
 def _refuse_generator_options(options: Mapping[str, object]) -> None:
@@ -174,32 +202,29 @@ def _loads(text: str) -> tuple[float, ...]:
     return tuple(loads)
 
 
-def _comparison(options: "ComparisonOptions") -> "Comparison":
+def _comparison(options: "ComparisonOptions", mechanisms: Sequence[object]) -> "Comparison":
     """Return the comparison after all checks that are possible before it runs."""
-    from fairlead.files import check_trace, read_cluster, read_speeds, read_trace
-    from fairlead.mechanisms.factory import create_mechanism
-    from fairlead.model.capabilities import Capabilities, capabilities_of
+    from fairlead.cli.shared.skipped_jobs import suggest_skipping
+    from fairlead.files import check_trace, read_cluster, read_speeds, read_trace, skip_impossible
     from fairlead.sim.compare import Comparison
     from fairlead.sim.runs import parse_window
 
-    mechanisms = [
-        create_mechanism(policy, options.mechanism, options.round_s) for policy in options.policies
-    ]
-    capabilities = [capabilities_of(mechanism) for mechanism in mechanisms]
-    supported_by_all = Capabilities(
-        mixed_gangs=all(each.mixed_gangs for each in capabilities),
-        per_accelerator_gangs=all(each.per_accelerator_gangs for each in capabilities),
-    )
+    supported = _supported_by_all(mechanisms)
+    cluster, speeds = read_cluster(options.cluster), read_speeds(options.speeds)
     traces = options.traces
     jobs = read_trace(traces) if isinstance(traces, str) else None
+    skipped: tuple[SkippedJob, ...] = ()
+    if jobs is not None and options.skip_impossible:
+        jobs, skipped = skip_impossible(jobs, speeds, cluster, supported)
     generated = None if isinstance(traces, str) else traces
     n_jobs = generated.jobs if generated else len(jobs or ())
     window = parse_window(options.window, n_jobs)
     comparison = Comparison(
         policies=options.policies,
-        cluster=read_cluster(options.cluster),
-        speeds=read_speeds(options.speeds),
+        cluster=cluster,
+        speeds=speeds,
         jobs=jobs.jobs if jobs else (),
+        skipped=skipped,
         recipe=_recipe(generated, window) if generated else None,
         seeds=tuple(range(generated.seeds)) if generated else (None,),
         loads=generated.loads or (None,) if generated else (None,),
@@ -210,8 +235,30 @@ def _comparison(options: "ComparisonOptions") -> "Comparison":
     )
     # One generated trace suffices for the check: all draw from the same workloads and gangs.
     first = comparison.trace(next(comparison.runs()))
-    check_trace(jobs or first, comparison.speeds, comparison.cluster, supported_by_all)
+    with suggest_skipping() if jobs else nullcontext():
+        check_trace(jobs or first, speeds, cluster, supported)
     return comparison
+
+
+def _supported_by_all(mechanisms: Sequence[object]) -> "Capabilities":
+    from fairlead.model.capabilities import Capabilities, capabilities_of
+
+    capabilities = [capabilities_of(mechanism) for mechanism in mechanisms]
+    return Capabilities(
+        mixed_gangs=all(each.mixed_gangs for each in capabilities),
+        per_accelerator_gangs=all(each.per_accelerator_gangs for each in capabilities),
+    )
+
+
+def _note_restore_cost(restore_cost_s: float) -> None:
+    """Print the restore cost that the results rest on, if the user gave none."""
+    from fairlead.cli.shared.output import messages
+
+    messages.print(
+        f"--restore-cost: {restore_cost_s:g} s lost at each restart of a job; 0 ignores restarts",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _recipe(traces: "GeneratedTraces", window: tuple[int, int] | None) -> "Recipe":
@@ -261,87 +308,3 @@ def _progress(comparison: "Comparison") -> "Iterator[Callable[[], None]]":
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task("runs", total=len(list(comparison.runs())))
         yield lambda: bar.advance(task)
-
-
-def _write(
-    out: Path,
-    comparison: "Comparison",
-    outcomes: "Sequence[Outcome]",
-    options: "ComparisonOptions",
-) -> dict[str, str]:
-    """Write the report and the tables; return their paths."""
-    from fairlead.files.parsing.text import write_text
-    from fairlead.sim.report.page import report
-    from fairlead.sim.report.tables import jobs_csv, results_csv
-
-    page = report(comparison, outcomes, options)
-    written = {
-        "report": ("report.html", page),
-        "csv": ("results.csv", results_csv(outcomes)),
-        "jobs_csv": ("jobs.csv", jobs_csv(outcomes)),
-    }
-    for name, body in written.values():
-        write_text(out / name, body)
-    return {key: str(out / name) for key, (name, _) in written.items()}
-
-
-def _print_results(
-    comparison: "Comparison",
-    outcomes: "Sequence[Outcome]",
-    paths: dict[str, str],
-    *,
-    as_json: bool,
-) -> None:
-    from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import results
-
-    if as_json:
-        print_json({"runs": [_as_dict(outcome) for outcome in outcomes], **paths})
-        return
-    for load in comparison.loads:
-        _show(comparison, outcomes, load)
-    for path in paths.values():
-        results.print(path, highlight=False, markup=False, soft_wrap=True)
-
-
-def _as_dict(outcome: "Outcome") -> dict[str, Any]:
-    figures = outcome.figures.as_dict()
-    for absent in ("policy", "jobs", "trades"):
-        del figures[absent]
-    run = outcome.run
-    n_jobs = len(outcome.jobs.id)
-    return {"policy": run.policy, "seed": run.seed, "load": run.load, "jobs": n_jobs, **figures}
-
-
-def _show(comparison: "Comparison", outcomes: "Sequence[Outcome]", load: float | None) -> None:
-    """Print the key figures at a load, each above its ratio to the first policy's."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from fairlead.cli.shared.output import results
-    from fairlead.sim.report.means import KEY_FIGURES, key_rows, load_text
-
-    rows = key_rows(outcomes, load)
-    unfinished = any(row.unfinished for row in rows)
-    n_seeds = len(comparison.seeds)
-    title = load_text(load) + (f", mean ± deviation of {n_seeds} seeds" if n_seeds > 1 else "")
-    drawn = Table(title=title, title_justify="left")
-    drawn.add_column("policy", no_wrap=True)
-    for quantity in KEY_FIGURES:
-        drawn.add_column(quantity.label, justify="right", no_wrap=True)
-    if unfinished:
-        drawn.add_column("unfinished", justify="right", no_wrap=True)
-    for row in rows:
-        cells = [Text(row.policy)]
-        for quantity, mean, ratio in zip(KEY_FIGURES, row.means, row.ratios, strict=True):
-            cell = Text(mean.text(quantity))
-            if ratio is not None and row is not rows[0]:
-                cell.append(f"\n{ratio:.2f}×", style="dim")
-            cells.append(cell)
-        if unfinished:
-            style = "red" if row.unfinished else ""
-            cells.append(Text(f"{row.unfinished} of {row.jobs}", style=style))
-        drawn.add_row(*cells)
-    # A pipe has no width; a narrow terminal should wrap lines rather than lose figures.
-    Console(width=max(results.width, 180)).print(drawn)

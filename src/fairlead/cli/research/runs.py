@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fairlead.mechanisms.base import FluidMechanism, HasRounds
+from fairlead.cli.research.caveats import warn_if_assumed, warn_if_endless
+from fairlead.cli.shared.skipped_jobs import suggest_skipping
+from fairlead.mechanisms.base import FluidMechanism
 from fairlead.model.errors import InputError, UsageError
 from fairlead.sim.metrics import Result
 from fairlead.sim.run_log import EventLog
@@ -22,9 +24,10 @@ def run_simulation(
 ) -> Result:
     """Run a simulation and return its figures; CPU time counts from the process's start."""
     started = time.perf_counter()
-    scenario = scenario_of(setup)
-    _warn_if_endless(scenario)
-    _warn_if_assumed(scenario)
+    with suggest_skipping():
+        scenario = scenario_of(setup)
+    warn_if_endless(scenario.restore_cost_s, [scenario.mechanism])
+    warn_if_assumed(scenario.speeds, scenario.whole_cluster)
     with (
         _progress(scenario, show_progress) as on_progress,
         _event_log(log, setup, scenario) as note,
@@ -36,38 +39,6 @@ def run_simulation(
         if note and scheduler:
             note.close(scheduler)
     return replace(result, cpu_s=time.process_time(), wall_s=time.perf_counter() - started)
-
-
-def _warn_if_endless(scenario: Scenario) -> None:
-    """Print a warning if the simulation may never end."""
-    mechanism = scenario.mechanism
-    round_s = mechanism.round_s if isinstance(mechanism, HasRounds) else math.inf
-    if scenario.restore_cost_s >= round_s:
-        from fairlead.cli.shared.output import messages
-
-        messages.print(
-            f"--restore-cost: {scenario.restore_cost_s:g} s is not below the round of"
-            f" {round_s:g} s: jobs that move every round make no progress, so the simulation may"
-            " never end",
-            style="yellow",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _warn_if_assumed(scenario: Scenario) -> None:
-    """Print a warning if the results rest on speeds that the table lacks."""
-    lacking = scenario.speeds.lacking(scenario.whole_cluster.accelerators)
-    if lacking:
-        from fairlead.cli.shared.output import messages
-
-        messages.print(
-            f"--speeds: no speeds on {', '.join(lacking)}: assumed from those of the same"
-            " workloads on other accelerators; add rows to the table for exact results",
-            style="yellow",
-            highlight=False,
-            soft_wrap=True,
-        )
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from fairlead.cli.shared.options import (
     PolicyOption,
     RestoreCostOption,
     RoundOption,
+    SkipOption,
     SpeedsOption,
     TenantsOption,
     WindowOption,
@@ -31,13 +32,17 @@ def simulate(
     trace: Annotated[
         str | None,
         typer.Option(
-            help="Trace: CSV, JSONL or Gavel .trace, optionally .gz.", show_default="bundled"
+            help="Trace: CSV, JSONL or Gavel .trace, optionally .gz.",
+            show_default="120 bundled jobs",
         ),
     ] = None,
     speeds: SpeedsOption = DEFAULT_SPEEDS,
     believed: Annotated[
         str | None,
-        typer.Option(help="Speeds that decisions use, if they differ from the true speeds."),
+        typer.Option(
+            help="Speed table that decisions use, while jobs run at those of --speeds.",
+            show_default="the same",
+        ),
     ] = None,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
@@ -52,8 +57,9 @@ def simulate(
     ] = None,
     tenants_file: TenantsOption = None,
     window: WindowOption = None,
+    skip_impossible: SkipOption = False,
     seed: Annotated[
-        int, typer.Option(help="Unused; randomised policies have an option: lottery:seed=1.")
+        int, typer.Option(help="No effect; randomised policies have an option: lottery:seed=1.")
     ] = 0,
     log: Annotated[
         Path | None, typer.Option(help="Event log to write, for `fairlead replay`.")
@@ -65,6 +71,8 @@ def simulate(
     The same code makes the decisions as on a real cluster.
 
     Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
+
+    Example:  fairlead simulate --trace trace.csv --skip-impossible --json
     """
     use_one_thread()
     from fairlead.cli.research.runs import run_simulation
@@ -85,6 +93,7 @@ def simulate(
         tenants_file=tenants_file,
         window=window,
         seed=seed,
+        skip_impossible=skip_impossible,
     )
     result = run_simulation(setup, log=log, show_progress=True)
     if as_json:
@@ -94,13 +103,14 @@ def simulate(
 
 
 def _show(result: "Result") -> None:
-    from fairlead.cli.shared.output import hours, results, table
+    from fairlead.cli.shared.output import hours, pluralise, results, table
+    from fairlead.cli.shared.skipped_jobs import print_skipped
 
     def percent(share: float) -> str:
         return f"{share:.1%}"
 
     table(
-        f"{result.policy}: {len(result.jobs)} jobs",
+        f"{result.policy}: {pluralise(len(result.jobs), 'job')}",
         ["figure", "value"],
         [
             ["average completion time", hours(result.avg_jct_s)],
@@ -133,4 +143,5 @@ def _show(result: "Result") -> None:
             ],
         )
     if result.unfinished:
-        results.print(f"{result.unfinished} jobs did not finish", style="red")
+        results.print(f"{pluralise(result.unfinished, 'job')} did not finish", style="red")
+    print_skipped(result.skipped)

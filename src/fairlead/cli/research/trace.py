@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="trace",
-    help="Generate, convert and validate traces: the jobs of a run, one per row.",
+    help="Generate, convert and validate traces: the jobs of a run, one per row.\n\n"
+    "Example:  fairlead trace generate --jobs 500 --rate 3 --out trace.csv",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -62,7 +63,12 @@ Seed = Annotated[
     int, typer.Option(help="Seed; the same seed gives the same trace on any machine.")
 ]
 Speeds = Annotated[
-    str, typer.Option("--speeds", help="Speeds file, or the bundled table gandiva-fair.")
+    str,
+    typer.Option(
+        "--speeds",
+        help="Speed table: CSV, Gavel JSON, or a bundled one by name: see `fairlead speeds"
+        " tables`.",
+    ),
 ]
 KindOption = Annotated[
     GeneratorKind,
@@ -71,15 +77,24 @@ KindOption = Annotated[
 Jobs = Annotated[int, typer.Option(help="Number of jobs.")]
 Rate = Annotated[float, typer.Option(help="Arrivals per hour.")]
 Tenants = Annotated[int, typer.Option(help="Number of tenants.")]
-HighShare = Annotated[float, typer.Option(help="Share of jobs with a high weight.")]
-HighWeight = Annotated[float, typer.Option(help="Weight of these jobs.")]
-Deadlines = Annotated[
-    str, typer.Option(help="Deadlines as multiples of the duration, e.g. 1.2,2,10.")
+HighShare = Annotated[float, typer.Option(help="Fraction of jobs with a high weight, 0 to 1.")]
+HighWeight = Annotated[
+    float, typer.Option(help="Weight of the jobs that --high-share selects; others have 1.")
 ]
-MaxGang = Annotated[int | None, typer.Option(min=1, help="Largest gang.")]
-DurationFactor = Annotated[float, typer.Option(help="Factor on all durations.")]
+Deadlines = Annotated[
+    str,
+    typer.Option(
+        help="Deadlines as multiples of the duration, such as 1.2,2,10.", show_default="none"
+    ),
+]
+MaxGang = Annotated[
+    int | None, typer.Option(min=1, help="Most devices of a gang.", show_default="no limit")
+]
+DurationFactor = Annotated[
+    float, typer.Option(help="Factor on all durations, which are 10^1.5 to 10^4 minutes.")
+]
 Fit = Annotated[
-    str | None, typer.Option(help="Cluster that all gangs must fit, e.g. v100=36/4,k80=36/4.")
+    str | None, typer.Option(help="Cluster that all gangs must fit, such as v100=36/4,k80=36/4.")
 ]
 Window = Annotated[
     str | None,
@@ -94,7 +109,9 @@ Out = Annotated[
 FromOption = Annotated[LogSource, typer.Option("--from", help="System that wrote the log.")]
 Tenant = Annotated[
     str | None,
-    typer.Option(help="Keep one tenant: Philly's virtual cluster, ITP's cluster, or account."),
+    typer.Option(
+        help="Keep one tenant: a virtual cluster of Philly, a cluster of ITP, or an account."
+    ),
 ]
 
 
@@ -267,6 +284,7 @@ def _write(
     extra: dict[str, object] | None = None,
 ) -> None:
     """Write the trace to its file or to stdout, and a summary to stderr."""
+    from fairlead.cli.shared.output import pluralise
     from fairlead.files import format_trace, write_trace
     from fairlead.files.traces.trace import job_members
 
@@ -276,14 +294,15 @@ def _write(
         if as_json:
             _print_json({"out": str(out), **figures})
         else:
-            typer.echo(f"wrote {len(jobs)} jobs to {out}", err=True)
+            typer.echo(f"wrote {pluralise(len(jobs), 'job')} to {out}", err=True)
     elif as_json:
         _print_json({"summary": figures, "jobs": [job_members(job) for job in jobs]})
     else:
         sys.stdout.write(format_trace(jobs))
     left_out = figures.get("left_out")
-    if left_out and not as_json:
-        typer.echo(f"left out {left_out} rows that are not completed GPU jobs", err=True)
+    if isinstance(left_out, int) and left_out and not as_json:
+        rows = pluralise(left_out, "row")
+        typer.echo(f"left out {rows} without a completed GPU job", err=True)
 
 
 def _print_json(document: dict[str, object]) -> None:

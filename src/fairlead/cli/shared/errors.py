@@ -1,6 +1,7 @@
 """Errors of commands: one line on stderr and an exit code."""
 
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -51,8 +52,26 @@ def _print_error(text: str) -> None:
     messages.print(f"fairlead: {printable(text)}", style="red", highlight=False, soft_wrap=True)
 
 
+_REWORDED = (
+    (r"Invalid value for '(.*?)': ", r"\1: "),
+    (r"Value error, '(.*?)' is not one of (.*)", r"unknown value '\1': expected one of \2"),
+    (r"Input should be greater than or equal to (\S+)", r"out of range: expected \1 or more"),
+    (r"Input should be less than or equal to (\S+)", r"out of range: expected at most \1"),
+    (r"Input should be a valid integer.*", "not a whole number: expected one such as 4"),
+    (r"Input should be a valid number.*", "not a number: expected one such as 2.5"),
+    (r"Input should be a finite number.*", "not finite: expected a number such as 2.5"),
+)
+"""patterns of Typer's messages → the form of all other messages: field, problem, fix"""
+
+
+def _reworded(message: str) -> str:
+    for pattern, replacement in _REWORDED:
+        message = re.sub(pattern, replacement, message)
+    return message
+
+
 def _usage_message(error: Any) -> int:
-    message = " ".join(error.format_message().split())
+    message = _reworded(" ".join(error.format_message().split()))
     if type(error).__name__ == "NoArgsIsHelpError":
         if message:  # otherwise Typer has printed the help
             error.show()

@@ -7,10 +7,18 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 ClusterOption = Annotated[
-    str, typer.Option(help="Devices per accelerator, with /n devices per node, or a YAML file.")
+    str,
+    typer.Option(
+        help="Devices: v100=8/4,k80=16 means 8 v100, 4 per node, and 16 k80 on one node. Or a YAML"
+        " file."
+    ),
 ]
 SpeedsOption = Annotated[
-    str, typer.Option(help="Speeds table: CSV, Gavel JSON, or the name of a bundled table.")
+    str,
+    typer.Option(
+        help="Speed table: CSV, Gavel JSON, or a bundled one by name: see `fairlead speeds"
+        " tables`."
+    ),
 ]
 PolicyOption = Annotated[str, typer.Option(help="Scheduling policy: see `fairlead policies`.")]
 MechanismOption = Annotated[
@@ -32,6 +40,13 @@ RoundOption = Annotated[
 RestoreCostOption = Annotated[
     float, typer.Option(help="Seconds lost when a job restarts.", min=0, max=1e9)
 ]
+SkipOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-impossible",
+        help="Leave out jobs that can never run, and list them, instead of failing.",
+    ),
+]
 PhysicsOption = Annotated[
     str,
     typer.Option(help="Physics model of slowdowns: none, gandiva, or a JSON or YAML file."),
@@ -44,5 +59,10 @@ TenantsOption = Annotated[
 ]
 WindowOption = Annotated[
     str | None,
-    typer.Option(help="Report jobs A to B-1 only and stop when they have finished: A:B."),
+    typer.Option(
+        metavar="A:B",
+        help="Report jobs A to B-1 only, numbered by arrival from 0, and stop when they have"
+        " finished.",
+        show_default="all",
+    ),
 ]

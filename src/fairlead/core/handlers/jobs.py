@@ -13,8 +13,11 @@ from fairlead.model.lease import NO_PLACEMENTS
 
 
 def job_submitted(state: SchedulerState[Any], event: ev.JobSubmitted) -> list[Command]:
-    """Admit a job; it may use idle devices at once."""
-    state.jobs.add(event.job)
+    """Admit a job; unless it is held, it may use idle devices at once."""
+    number = state.jobs.add(event.job)
+    if event.held:
+        state.jobs.deactivate(number, JobState.HELD)
+        return []
     state.changes += 1
     return plan_or_refill(state, event.at)
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.confinement.host_memory import memory_above_limit_gib
 from fairlead.engines.keeper.confinement.members import Confinement
+from fairlead.engines.keeper.container import Container
 from fairlead.engines.keeper.environment import member_environment, rendezvous
 from fairlead.engines.keeper.launch_failure import LaunchFailedError
 from fairlead.engines.keeper.orphans import kill_and_wait, processes_of, reap_adopted
@@ -59,6 +60,7 @@ class Keeper:
         self._output = MemberOutput(order.progress_pattern, self._note_progress)
         self._secrets: Mapping[str, str] = {}
         """environment variable → value of a secret, once fetched"""
+        self._container: Container | None = None
         self._stopping = False
         self._signalled: set[int] | None = None
         """members that were sent the stop signal; None while none should be"""
@@ -163,19 +165,21 @@ class Keeper:
         self._started_at = time.monotonic()
         # A job must not see the server's settings: its database's password is among them.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-        own = {**self._confinement.environment, **order.environment, **self._secrets}
-        shared = {**inherited, **own, **rendezvous(order)}
+        of_job = {**order.environment, **self._secrets, **rendezvous(order)}
+        shared = {**inherited, **self._confinement.environment, **of_job}
+        if order.container:
+            self._container = Container.of(order, self._directory)
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
         for index in range(len(order.devices)):
             path = Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log"
             output = self._output.open_pipe(RedactedLog(path, self._secrets.values()))
-            environment = {
-                **shared,
-                **member_environment(order, index),
-                **self._status_path(index),
-            }
+            own = {**member_environment(order, index), **self._status_path(index)}
+            environment = {**shared, **own}
             try:
-                member = self._confinement.start(order.command, environment, output)
+                command: Sequence[str] = order.command
+                if self._container is not None:
+                    command = self._container.command(index, environment, {**of_job, **own})
+                member = self._confinement.start(command, environment, output)
             finally:
                 os.close(output)
             self._members.append(member)
@@ -307,6 +311,9 @@ class Keeper:
 
     def _kill_descendants(self) -> None:
         """Kill the members' descendants, in their process groups or elsewhere."""
+        if self._container is not None:
+            for index in range(len(self._members)):
+                self._confinement.run(self._container.removal(index))
         self._confinement.kill_and_remove()
         for member in self._members:
             _kill_group(member.pid)

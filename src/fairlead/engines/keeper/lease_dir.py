@@ -123,7 +123,8 @@ def _is_usable(order: LaunchOrder) -> bool:
     return (
         _is_count(order.lease)
         and all(isinstance(text, str) for text in (*texts, order.meets_at, *order.command))
-        and isinstance(order.user, str)
+        and all(isinstance(text, str) for text in (order.user, order.container))
+        and isinstance(order.code_snapshot, str)
         and isinstance(order.environment, dict)
         and isinstance(order.secrets, dict)
         and len(order.devices) == len(order.accelerators) > 0

@@ -59,7 +59,7 @@ class LocalPlugin:
 def _present_devices(site: Site) -> tuple[Cluster, tuple[str, ...]]:
     """Return the cluster, and the names of its devices for CUDA_VISIBLE_DEVICES."""
     if site.emulate is not None:
-        return read_cluster(site.emulate), ()
+        return read_cluster(site.emulate, "emulate"), ()
     gpus = find_gpus()
     if not gpus:
         raise UsageError("no GPUs on this machine: use --emulate v100=2,k80=4 to emulate some")

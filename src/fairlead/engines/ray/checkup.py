@@ -85,7 +85,8 @@ def _devices(nodes: Sequence[RayNode]) -> Iterator[Finding]:
             counts[accelerator] = counts.get(accelerator, 0) + 1
     if counts:
         devices = ", ".join(f"{count} {name}" for name, count in counts.items())
-        yield Finding("devices", "ok", f"{devices} on {len(alive)} nodes")
+        nodes_text = "1 node" if len(alive) == 1 else f"{len(alive)} nodes"
+        yield Finding("devices", "ok", f"{devices} on {nodes_text}")
     else:
         fix = "start nodes with --num-gpus=N or --resources='{\"V100\": 2}', or name the resources"
         problem = f"none of {len(alive)} nodes has accelerators"
@@ -93,7 +94,8 @@ def _devices(nodes: Sequence[RayNode]) -> Iterator[Finding]:
     names = {node.name for node in alive}
     dead = sorted({node.name for node in nodes if not node.alive} - names)
     if dead:
-        problem = f"{len(dead)} nodes are dead: {', '.join(dead[:3])}"
+        are = "node is" if len(dead) == 1 else "nodes are"
+        problem = f"{len(dead)} {are} dead: {', '.join(dead[:3])}"
         yield Finding("nodes", "warning", problem, "restart Ray there: `ray start --address=…`")
 
 

@@ -24,7 +24,7 @@ from fairlead.engines.keeper.supervisor import KeeperSupervisor
 from fairlead.engines.ray.keeper import RAYLET_PID_VARIABLE
 from fairlead.engines.shared.nodes.files import JOB_FILE_ERRORS, CheckpointSaved, NodeFiles
 
-PROTOCOL = 3
+PROTOCOL = 4
 """version of the calls and values between scheduler and node agent; part of the actor's name, so
 that a scheduler never calls an agent that runs other code (increase it with every change of these)
 """

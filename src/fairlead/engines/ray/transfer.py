@@ -22,6 +22,7 @@ from fairlead.engines.shared.nodes.files import (
     CheckpointSaved,
     checkpoint_files,
     checkpoint_path,
+    code_snapshot_path,
     files_to_restore,
     with_node_paths,
 )
@@ -64,7 +65,18 @@ class RayTransfer:
                 source = Path(order.checkpoint_dir) / name
                 await self._send(source, node, checkpoint_path(order.job, name + ".part"))
         await self.node_files(node, "install", order.job, order.lease, latest)
+        if order.code_snapshot:
+            await self._send_code(order, node)
         part.order = with_node_paths(part.order, self.home(node))
+
+    async def _send_code(self, order: LaunchOrder, node: str) -> None:
+        """Copy a job's code snapshot to a node, unless it is there."""
+        path = code_snapshot_path(order)
+        if await self.node_files(node, "has_code", path):
+            return
+        await self._send(Path(order.code_snapshot), node, path)
+        if not await self.node_files(node, "has_code", path):
+            raise OSError(f"the code snapshot of job {order.job} arrived damaged on {node}")
 
     async def _send(self, source: Path, node: str, path: str) -> None:
         offset = 0
@@ -108,6 +120,8 @@ class RayTransfer:
     async def remove_from_node(self, order: LaunchOrder, node: str) -> None:
         """Remove the checkpoint files of an ended lease from a node: the server has them."""
         await self.node_files(node, "remove_copy", order.job, order.lease)
+        if order.code_snapshot:
+            await self.node_files(node, "remove_code", order.job, order.lease)
 
     def _has_all(self, order: LaunchOrder, names: list[str]) -> bool:
         return all(Path(order.checkpoint_dir, f"{name}.part").exists() for name in names)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -120,11 +120,15 @@ def _settings(site: Site, configuration: str) -> Iterator[Finding]:
         yield Finding("Slurm's settings", "wrong", problem, fix + "memory-per-device-gib=16")
 
 
+def _count(nodes: Sized) -> str:
+    return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+
+
 def _nodes(cluster: Cluster) -> tuple[list[str], list[Finding]]:
     """Return the nodes that are up, and the findings about devices and nodes."""
     counts = cluster.count_by_name()
     devices = ", ".join(f"{count} {accelerator}" for accelerator, count in counts.items())
-    findings = [Finding("devices", "ok", f"{devices} on {len(cluster.nodes)} nodes")]
+    findings = [Finding("devices", "ok", f"{devices} on {_count(cluster.nodes)}")]
     known = {node.id for node in cluster.nodes}
     text = _run("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
     states = {}

@@ -246,7 +246,7 @@ class SlurmEngine:
         options = self._sbatch_options(part)
         if self.users:
             user = pwd.getpwnam(part.order.tenant)
-            hand_over(part, user)
+            await asyncio.to_thread(hand_over, part, user)
             options += [f"--uid={user.pw_uid}", f"--gid={user.pw_gid}"]
             own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
             script += [f"export {name}={shlex.quote(value)}" for name, value in own.items()]

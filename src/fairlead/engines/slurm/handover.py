@@ -4,6 +4,7 @@ import pwd
 from contextlib import suppress
 from pathlib import Path
 
+from fairlead.code_snapshot.unpacking import unpack
 from fairlead.engines.keeper.confinement.tenant_user import give_directory
 from fairlead.engines.slurm.leases import SlurmLeasePart
 
@@ -18,3 +19,6 @@ def hand_over(part: SlurmLeasePart, user: pwd.struct_passwd) -> None:
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
         give_directory(path, user.pw_uid, user.pw_gid, left_by_server=("lock", "fence"))
+    if part.order.code_snapshot:
+        owner = (user.pw_uid, user.pw_gid)
+        unpack(Path(part.order.code_snapshot), Path(part.order.directory), owner)

@@ -17,14 +17,14 @@ from fairlead.model.errors import InputError
 _FIX = "expected accelerator=count[/devices per node], separated by commas: v100=36/4,k80=8"
 
 
-def read_cluster(text_or_path: str | Path) -> Cluster:
-    """Return the cluster of a plain text or of a YAML file.
+def read_cluster(text_or_path: str | Path, field: str = "cluster") -> Cluster:
+    """Return the cluster of a plain text or of a YAML file; errors name the field.
 
     Accelerators keep their names and order. Without ``/n`` all devices of an accelerator are on
     one node. Missing memory and prices are the bundled ones, if the name is known.
     """
     if isinstance(text_or_path, str) and not _is_file(text_or_path):
-        return parse_cluster(text_or_path)
+        return parse_cluster(text_or_path, field)
     from fairlead.files.clusters.yaml_cluster import parse_cluster_yaml  # noqa: PLC0415 - yaml is slow
 
     text = read_text(text_or_path)
@@ -35,7 +35,7 @@ def read_cluster(text_or_path: str | Path) -> Cluster:
         raise error.within(source=text.name) from None
 
 
-def parse_cluster(text: str) -> Cluster:
+def parse_cluster(text: str, field: str = "cluster") -> Cluster:
     """Return the cluster of a plain text."""
     counts: dict[str, int] = {}
     per_node: dict[str, int] = {}
@@ -51,14 +51,14 @@ def parse_cluster(text: str) -> Cluster:
             raise InputError("too many devices", fix=f"expected at most {MAX_COUNT:,}")
         plain = Cluster.of(counts, per_node=per_node)
     except InputError as error:
-        raise error.within(field="cluster") from None
+        raise error.within(field=field) from None
     return _cluster(plain.nodes, {})
 
 
 def _part(part: str) -> tuple[str, int, int | None]:
     label, equals, rest = part.partition("=")
     if not equals:
-        raise InputError(f"neither a file nor a cluster: {quote(part)}", fix=_FIX, field="cluster")
+        raise InputError(f"neither a file nor a cluster: {quote(part)}", fix=_FIX)
     counted, slash, size = rest.partition("/")
     name, devices = accelerator(label), whole_number(counted)
     per_node = whole_number(size) if slash else None

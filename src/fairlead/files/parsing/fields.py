@@ -87,13 +87,25 @@ _speed = within(bounds.MIN_SPEED, bounds.MAX_SPEED)
 
 def whole_number(value: object) -> int:
     """Return a whole number from -1,000,000 to 1,000,000."""
-    if type(value) is int and -MAX_COUNT <= value <= MAX_COUNT:
-        return value
-    result = number(value)
-    if not result.is_integer():
-        raise InputError(f"not a whole number: {quote(value)}", fix="expected one such as 4")
+    result = any_whole_number(value)
     if abs(result) > MAX_COUNT:
         raise InputError(f"too large: {quote(value)}", fix=f"expected at most {MAX_COUNT:,}")
+    return result
+
+
+def any_whole_number(value: object) -> int:
+    """Return a whole number of any size."""
+    if type(value) is int:
+        return value
+    try:
+        result = number(value)
+    except InputError as error:
+        if not error.problem.startswith("not a number"):
+            raise
+        fix = "expected a whole number such as 4"
+        raise InputError(error.problem, fix=fix) from None
+    if not result.is_integer():
+        raise InputError(f"not a whole number: {quote(value)}", fix="expected one such as 4")
     return int(result)
 
 

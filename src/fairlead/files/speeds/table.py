@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 from fairlead.files.bundled import SPEEDS, bundled_text
 from fairlead.files.parsing.fields import (
     accelerator,
+    closest_name,
     format_number,
     name,
     quote,
@@ -29,13 +30,15 @@ HEADER = (*REQUIRED[:3], *OPTIONAL[:2], "steps_per_s", "partner_steps_per_s")
 def read_speeds(path: str | Path) -> SpeedTable:
     """Return the table of a CSV file, of Gavel's throughput JSON, or a bundled one by name."""
     if str(path) in SPEEDS:
-        return parse_speeds(bundled_text(SPEEDS[str(path)]))
+        return parse_speeds(bundled_text(SPEEDS[str(path)].file))
     try:
         text = read_text(path)
     except InputError as error:
         if "." in str(path):
             raise
-        fix = f"{error.fix}, or use a bundled table: {', '.join(SPEEDS)}"
+        close = closest_name(str(path), SPEEDS)
+        bundled = f"did you mean {close}?" if close else f"a bundled table: {', '.join(SPEEDS)}"
+        fix = f"{error.fix}, or {bundled}"
         raise InputError(error.problem, fix=fix, source=error.source) from None
     return parse_speeds(text)
 

@@ -1,15 +1,16 @@
 """Checks that the jobs of a trace can run on a cluster at given speeds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fairlead.files.parsing.fields import quote, unknown_name_error
 from fairlead.files.traces.jobs import Trace
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import InputError
+from fairlead.model.errors import ImpossibleJobError, InputError
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.admission import Admission, requirements
+from fairlead.model.submission.skipped_job import SkippedJob
 
 _MAX_DURATION_S = 1e10
 _ANY_GANGS = Capabilities(per_accelerator_gangs=True)
@@ -21,22 +22,63 @@ def check_trace(
     cluster: Cluster,
     capabilities: Capabilities = _ANY_GANGS,
 ) -> None:
-    """Raise InputError for the first job that could never run; a Trace's names file and line.
+    """Raise ImpossibleJobError for the first job that could never run; name its file and line.
 
     The rules are those of admission to the cluster, under a policy or mechanism with these
-    capabilities. In addition no job arrives after, or runs for, centuries.
+    capabilities. In addition no job arrives after, or runs for, centuries. A job listed twice is
+    an InputError.
     """
-    trace = jobs if isinstance(jobs, Trace) else Trace(tuple(jobs))
+    for _, error in _impossible_jobs(_as_trace(jobs), speeds, cluster, capabilities):
+        raise error
+
+
+def skip_impossible(
+    jobs: Sequence[Job],
+    speeds: SpeedTable,
+    cluster: Cluster,
+    capabilities: Capabilities = _ANY_GANGS,
+) -> tuple[Trace, tuple[SkippedJob, ...]]:
+    """Return the jobs that can run and those that could never run, by the same rules.
+
+    Raises ImpossibleJobError if no job is left.
+    """
+    trace = _as_trace(jobs)
+    errors = dict(_impossible_jobs(trace, speeds, cluster, capabilities))
+    if errors and len(errors) == len(trace):
+        first = errors[0]
+        raise ImpossibleJobError(
+            f"none of the {len(trace)} jobs can run; first: {first.problem}",
+            fix=first.fix,
+            source=trace.source or None,
+        )
+    kept = [i for i in range(len(trace)) if i not in errors]
+    left = Trace(
+        tuple(trace.jobs[i] for i in kept),
+        tuple(trace.lines[i] for i in kept) if trace.lines else (),
+        trace.source,
+    )
+    return left, tuple(SkippedJob.of(trace.jobs[i].id, error) for i, error in errors.items())
+
+
+def _as_trace(jobs: Sequence[Job]) -> Trace:
+    return jobs if isinstance(jobs, Trace) else Trace(tuple(jobs))
+
+
+def _impossible_jobs(
+    trace: Trace, speeds: SpeedTable, cluster: Cluster, capabilities: Capabilities
+) -> Iterator[tuple[int, ImpossibleJobError]]:
+    """Yield the index of each job that could never run, with the error that names the job."""
     admission = Admission(cluster, speeds, cluster.counts, capabilities)
     ids: set[str] = set()
     best: dict[tuple[object, ...], float] = {}
     for i, job in enumerate(trace):
+        if job.id in ids:
+            twice = InputError(
+                f"job {quote(job.id)} listed twice", fix="expected a unique id for every job"
+            )
+            raise trace.locate_error(twice, i)
+        ids.add(job.id)
         try:
-            if job.id in ids:
-                raise InputError(
-                    f"job {quote(job.id)} listed twice", fix="expected a unique id for every job"
-                )
-            ids.add(job.id)
             needs = requirements(job)
             if needs not in best:
                 if job.workload not in speeds.gangs:
@@ -47,7 +89,18 @@ def check_trace(
                 best[needs] = admission.best_speed(job)
             _check_time(job, best[needs])
         except InputError as error:
-            raise trace.locate_error(error, i) from None
+            located = trace.locate_error(error, i)
+            named = f"job {quote(job.id)}"
+            yield (
+                i,
+                ImpossibleJobError(
+                    error.problem if named in error.problem else f"{named}: {error.problem}",
+                    fix=error.fix,
+                    source=located.source,
+                    line=located.line,
+                    field=error.field,
+                ),
+            )
 
 
 def _check_time(job: Job, steps_per_s: float) -> None:

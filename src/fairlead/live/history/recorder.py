@@ -80,9 +80,8 @@ class HistoryRecorder:
 
     def exit_change(self, job_id: str, message: str) -> Change:
         """Return the document of a job's result, to be stored with the end of its lease."""
-        result = self.results.of(job_id)
-        result.message = message
-        return result.document(job_id)
+        self.results.record_message(job_id, message)
+        return self.results.of(job_id).document(job_id)
 
     async def sample_leases(self) -> None:
         """Sample the metrics of all leases that have reported some, if they are due."""
@@ -147,6 +146,12 @@ class HistoryRecorder:
         except Exception as error:  # no decision depends on histories
             log.warning("history.unwritten", error=str(error))
 
+    def forget(self, job_id: str) -> None:
+        """Drop the reports and the result of a job that is no longer kept."""
+        self._collect_leases()
+        self._unsaved.pop(job_id, None)
+        self.results.forget(job_id)
+
     def _batch(self) -> dict[str, tuple[JobReports, Change]]:
         """Return copies of the oldest reports; the reports stay until they are stored."""
         return {
@@ -177,7 +182,9 @@ class HistoryRecorder:
         self, batch: Mapping[str, tuple[JobReports, Change]], saved: Sequence[str]
     ) -> None:
         for job_id in saved:
-            stored, reports = batch[job_id][0], self._unsaved.pop(job_id)
+            stored, reports = batch[job_id][0], self._unsaved.pop(job_id, None)
+            if reports is None:  # the job was removed meanwhile
+                continue
             # Reports that came meanwhile wait behind those of other jobs.
             del reports.leases[: len(stored.leases)]
             del reports.points[: len(stored.points)]

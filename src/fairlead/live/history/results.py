@@ -22,7 +22,7 @@ class JobResult:
     exit_codes: tuple[int, ...] = ()
     """by rank"""
     message: str = ""
-    """message of that lease"""
+    """message of that lease, or about the end of the job"""
 
     def document(self, job_id: str) -> Put:
         """Return the document that holds the result."""
@@ -54,6 +54,14 @@ class JobResults:
         """Take the exit codes of a finished or failed lease."""
         result = self._by_job.setdefault(job_id, JobResult())
         result.exit_lease, result.exit_codes = lease, codes[:_MAX_CODES]
+
+    def forget(self, job_id: str) -> None:
+        """Drop the result of a job that is no longer kept."""
+        self._by_job.pop(job_id, None)
+
+    def record_message(self, job_id: str, message: str) -> None:
+        """Take the message about the end of a lease or of the job."""
+        self._by_job.setdefault(job_id, JobResult()).message = message
 
     def restore(self, documents: Mapping[str, str]) -> None:
         """Take the stored results; skip damaged ones, which nothing depends on."""

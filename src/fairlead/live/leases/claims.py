@@ -7,13 +7,14 @@ wide tolerance because beliefs may be wrong. An unknown workload has only the li
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from fairlead.core.queries import Queries
 from fairlead.live.accounting import JobCounters
 from fairlead.live.job_spec import JobSpec
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.speeds.text import speed_text
 
@@ -139,8 +140,23 @@ class ClaimChecker:
         self._fastest = _fastest_speeds(emulated or believed)
         self.reports = SuspiciousReports()
 
+    def use_config(self, config: SchedulingConfig) -> None:
+        """Compare the claims of later leases with other believed speeds."""
+        self._believed = config.beliefs
+        self._fastest = _fastest_speeds(self._emulated or self._believed)
+
     def claims_of(self, lease: int, job_id: str) -> Claims:
         """Return the claims of a lease that begins, or that an earlier server left open."""
+        return Claims(self._limits_of(lease, job_id), self.reports, job_id, lease)
+
+    def renew_limits(self, claims: Claims) -> None:
+        """Compare the later claims of an open lease with the speeds that are believed now."""
+        now = self._limits_of(claims.lease, claims.job)
+        claims.limits = replace(
+            claims.limits, steps_per_s=now.steps_per_s, job_steps_per_s=now.job_steps_per_s
+        )
+
+    def _limits_of(self, lease: int, job_id: str) -> ClaimLimits:
         spec = self._specs[job_id]
         started_at = self._counters.of(job_id).started_at
         shared = self._queries.shared_devices(lease)
@@ -148,14 +164,13 @@ class ClaimChecker:
         job_limit = self._job_limit(
             spec.workload, spec.max_gang or max(spec.gang, len(accelerators))
         )
-        limits = ClaimLimits(
+        return ClaimLimits(
             steps=math.inf if spec.steps is None else float(spec.steps),
             steps_per_s=self._lease_limit(spec.workload, accelerators) or job_limit,
             saved_steps=self._queries.saved_steps(self._queries.job_number(job_id)),
             job_steps_per_s=job_limit,
             job_started_at=-math.inf if started_at is None else started_at,
         )
-        return Claims(limits, self.reports, job_id, lease)
 
     def _lease_limit(self, workload: str, accelerators: list[str]) -> float | None:
         """Return the limit on these accelerators; None if the job's own limit applies."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairlead.code_snapshot.location import code_dir, snapshot_path
 from fairlead.engines.base import LaunchOrder
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.cluster import Cluster
@@ -12,6 +13,8 @@ from fairlead.model.submission.secrets import parse_secrets
 
 Environment = Callable[[int, JobSpec, tuple[str, ...]], dict[str, str]]
 """(lease, job, accelerators) → environment variables of its processes"""
+_LEAST_TIME_S = 1e-3
+"""time limit of a lease whose job has no time left"""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class LaunchOrderBuilder:
 
     data: Path
     environment: Environment
+    held_s: Callable[[str], float] = lambda _: 0.0
+    """job → seconds for which it has held devices, under its ended leases"""
 
     def build(
         self, lease: int, spec: JobSpec, placement: Placement, cluster: Cluster
@@ -34,7 +39,9 @@ class LaunchOrderBuilder:
             job=spec.id,
             tenant=spec.tenant,
             command=spec.command,
-            directory=spec.directory,
+            directory=self._directory(spec),
+            code_snapshot=self._code_snapshot(spec),
+            container=spec.container,
             environment={**spec.environment, **self.environment(lease, spec, accelerators)},
             secrets=parse_secrets(spec.secrets),
             devices=tuple(cluster.addresses[device] for device in placement.devices),
@@ -44,10 +51,23 @@ class LaunchOrderBuilder:
             total_steps=spec.steps,
             grace_s=spec.grace_s,
             memory_gib=spec.host_memory_gib,
-            time_limit_s=spec.time_limit_s,
+            time_limit_s=self._time_left_s(spec),
             progress_pattern=spec.progress_pattern,
         )
 
     def job_dir(self, job_id: str) -> Path:
-        """Return the directory of a job's checkpoints and logs."""
+        """Return the directory of a job's checkpoints, logs and code."""
         return self.data / "jobs" / job_id
+
+    def _directory(self, spec: JobSpec) -> str:
+        return str(code_dir(self.job_dir(spec.id))) if spec.code_snapshot else spec.directory
+
+    def _code_snapshot(self, spec: JobSpec) -> str:
+        if not spec.code_snapshot:
+            return ""
+        return str(snapshot_path(self.data, spec.tenant, spec.code_snapshot))
+
+    def _time_left_s(self, spec: JobSpec) -> float | None:
+        if spec.time_limit_s is None:
+            return None
+        return max(spec.time_limit_s - self.held_s(spec.id), _LEAST_TIME_S)

@@ -1,7 +1,7 @@
 """Outcomes of leases: their events, the retries of failed jobs, and the notices to users."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +9,15 @@ import numpy as np
 from fairlead.core.queries import JobState, Queries
 from fairlead.engines.base import Ended
 from fairlead.live.accounting import JobCounters
+from fairlead.live.clock import Clock
 from fairlead.live.event_stream import EventStream
 from fairlead.live.history.exits import exit_text
 from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inbox import EventFactory, Inbox
+from fairlead.live.job_ends.ends import JobEnds
+from fairlead.live.job_ends.urls import AllowedUrls
 from fairlead.live.job_spec import JobSpec
+from fairlead.live.leases.lost_work import LostWorkWarnings
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.overheads import LeaseOverheads
 from fairlead.live.leases.registry import LeaseRegistry
@@ -38,10 +42,12 @@ class LeaseOutcomes:
         queries: Queries,
         specs: Mapping[str, JobSpec],
         counters: JobCounters,
-        suspended_jobs: Collection[str],
+        suspended_jobs: set[str],
         registry: LeaseRegistry,
         history: HistoryRecorder,
         *,
+        notified_urls: AllowedUrls,
+        clock: Clock,
         inbox: Inbox,
         stream: EventStream,
     ) -> None:
@@ -52,22 +58,44 @@ class LeaseOutcomes:
         self.overheads = LeaseOverheads()
         self.messages: dict[str, str] = {}
         """job → message of its last lease"""
+        self._lost_work = LostWorkWarnings(counters, self.messages, stream)
+        self.ends = JobEnds(
+            queries,
+            specs,
+            suspended_jobs,
+            self.messages,
+            counters,
+            history,
+            notified_urls=notified_urls,
+            clock=clock,
+            inbox=inbox,
+        )
         self._timers: dict[str, asyncio.TimerHandle] = {}
         """jobs in backoff → the timer of their retry"""
 
     def lease_ended(self, ended: Ended) -> None:
         """Post the end of a lease that the engine reports."""
         changes: list[Change] = []
+        closed: list[OpenLease] = []
 
         def close(at: float) -> Sequence[ev.Event]:
             lease = self._registry.open.get(ended.lease)
+            if lease is not None:
+                closed.append(lease)
+                self._lost_work.begin(lease)
             events = self._close(at, ended)
-            if lease is not None and ended.ending in ("finished", "failed"):
+            has_failed = any(isinstance(event, ev.JobFailed) for event in events)
+            if lease is not None and (has_failed or ended.ending in ("finished", "failed")):
                 message = self.messages.get(lease.job, "")
                 changes.append(self._history.exit_change(lease.job, message))
             return events
 
-        self._inbox.post(close, lambda: changes)
+        def handled() -> Sequence[Change]:
+            for lease in closed:
+                self._lost_work.warn(lease)
+            return changes
+
+        self._inbox.post(close, handled)
 
     def launch_failed(self, ended: Ended) -> None:
         """Post the end of a lease that could not be launched.
@@ -108,6 +136,9 @@ class LeaseOutcomes:
             )
             ends = replace(ends, outcome="failed")
             return [ends] if self._queries.has_ended(number) else [ev.JobFailed(at, spec.id), ends]
+        if ended.ending != "finished" and self._has_used_its_time(at, spec, lease):
+            self.cancel_backoff(spec.id)
+            return [ends] if self._queries.has_ended(number) else [ev.JobFailed(at, spec.id), ends]
         if outcome == "lost" and retry_s is None and at - lease.launched_at < _EARLY_LOSS_S:
             retry_s = _LOST_RETRY_S
         active = not self._queries.has_ended(number)
@@ -122,6 +153,16 @@ class LeaseOutcomes:
             retry_s = min(_FIRST_BACKOFF_S * 2**failures, _MAX_BACKOFF_S)
         self._schedule_retry(spec.id, retry_s)
         return [ev.JobHeld(at, spec.id), ends]
+
+    def _has_used_its_time(self, at: float, spec: JobSpec, lease: OpenLease) -> bool:
+        """Return whether a job has held devices for its time limit; note it as its message."""
+        held_s = self._counters.held_s_until(spec.id, lease.number, at)
+        if spec.time_limit_s is None or held_s < spec.time_limit_s:
+            return False
+        self.messages[spec.id] = (
+            f"time limit: held its devices for {held_s:.1f} s of at most {spec.time_limit_s:g} s"
+        )
+        return True
 
     def steps(self, at: float, lease: OpenLease, ended: Ended) -> float:
         """Return the steps of a job after a lease: those in its checkpoint, if they are possible.
@@ -153,8 +194,9 @@ class LeaseOutcomes:
 
     def resume_backoffs(self) -> None:
         """Retry the jobs whose backoff began under an earlier server."""
+        waits = self.ends.dependencies.waits
         for job_id in self._queries.held_jobs():
-            if job_id not in self._suspended_jobs:
+            if job_id not in self._suspended_jobs and not waits(job_id):
                 self._schedule_retry(job_id, 0.0)
 
     def cancel_backoff(self, job_id: str) -> None:

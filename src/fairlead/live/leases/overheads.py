@@ -1,35 +1,62 @@
 """Overheads of leases: time before the first and after the last step."""
 
 import math
+from bisect import bisect_left
 from collections import deque
+from dataclasses import dataclass, field
 
 from fairlead.live.leases.open_leases import OpenLease
 
 _RECENT_LEASES = 1000
 """leases whose overheads are averaged"""
+BUCKETS_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""upper bounds of the buckets in which overheads are counted"""
+
+
+@dataclass(slots=True)
+class Overhead:
+    """One kind of overhead: its recent values, and counts of all since the server's start."""
+
+    recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_LEASES))
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    """leases by bucket"""
+    sum_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a lease."""
+        self.recent_s.append(seconds)
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    @property
+    def mean_s(self) -> float | None:
+        """Mean of the recent values; None before any is known."""
+        return sum(self.recent_s) / len(self.recent_s) if self.recent_s else None
 
 
 class LeaseOverheads:
-    """Averages over recently ended leases, from the reports of their members."""
+    """Overheads of ended leases, from the reports of their members."""
 
     def __init__(self) -> None:
-        self._starts: deque[float] = deque(maxlen=_RECENT_LEASES)
-        self._ends: deque[float] = deque(maxlen=_RECENT_LEASES)
+        self.start = Overhead()
+        """from the launch of a lease to its first step"""
+        self.end = Overhead()
+        """from a lease's last step to its end, when its devices become free"""
 
     def record(self, lease: OpenLease, at: float) -> None:
         """Count a lease that ends now, if the times of its launch and steps are known."""
         if lease.first_step_at is None or lease.last_step_at is None:
             return
         if not math.isnan(lease.launched_at):
-            self._starts.append(max(lease.first_step_at - lease.launched_at, 0.0))
-        self._ends.append(max(at - lease.last_step_at, 0.0))
+            self.start.add(max(lease.first_step_at - lease.launched_at, 0.0))
+        self.end.add(max(at - lease.last_step_at, 0.0))
 
     @property
     def start_s(self) -> float | None:
         """Mean time from the launch of a lease to its first step; None before any is known."""
-        return sum(self._starts) / len(self._starts) if self._starts else None
+        return self.start.mean_s
 
     @property
     def end_s(self) -> float | None:
         """Mean time from a lease's last step to its end, when its devices become free."""
-        return sum(self._ends) / len(self._ends) if self._ends else None
+        return self.end.mean_s

@@ -10,6 +10,7 @@ from fairlead.core.queries import Queries
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.registry import LeaseRegistry
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms.base import HasRounds, Mechanism
 from fairlead.model import events as ev
 
@@ -34,10 +35,13 @@ class LeasePins:
         mechanism: Mechanism[Any],
     ) -> None:
         self._queries, self._registry, self._specs = queries, registry, specs
-        round_s = mechanism.round_s if isinstance(mechanism, HasRounds) else math.inf
-        self._min_run_s = min(round_s / 2, _MAX_START_S)
+        self._min_run_s = _min_run_s(mechanism)
         self._seen_at: dict[int, float] = {}
         """leases of an earlier server → time at which this one first saw them"""
+
+    def use_config(self, config: SchedulingConfig) -> None:
+        """Protect starts for half a round of another mechanism."""
+        self._min_run_s = _min_run_s(config.mechanism)
 
     def events(self, at: float) -> list[ev.Event]:
         """Return the change of the pinned leases, if there is one."""
@@ -68,3 +72,9 @@ class LeasePins:
 
     def _has_checkpoint(self, job_id: str) -> bool:
         return self._queries.saved_steps(self._queries.job_number(job_id)) > 0
+
+
+def _min_run_s(mechanism: Mechanism[Any]) -> float:
+    """Return half a round of a mechanism, in seconds."""
+    round_s = mechanism.round_s if isinstance(mechanism, HasRounds) else math.inf
+    return min(round_s / 2, _MAX_START_S)

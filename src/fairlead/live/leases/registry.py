@@ -9,6 +9,7 @@ from fairlead.live.clock import Clock
 from fairlead.live.leases.claims import ClaimChecker
 from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model import events as ev
 
 
@@ -31,6 +32,12 @@ class LeaseRegistry:
         end = math.inf if until is None else until
         for lease in self._queries.open_leases():
             self.add(OpenLease(lease.number, lease.job_id, lease.devices, end, lease.leaving))
+
+    def use_config(self, config: SchedulingConfig) -> None:
+        """Compare the claims of all leases with the speeds of another config."""
+        self._checker.use_config(config)
+        for lease in self.open.values():
+            self._checker.renew_limits(lease.claims)
 
     def close(self, lease: int) -> OpenLease | None:
         """Remove a lease, so that its members must leave; return None if it was not open."""

@@ -29,6 +29,12 @@ class PlanFailures:
         self._problem_of: dict[str, str] = {}
         """plan or refill → description of its last failure, without a success since"""
 
+    def use_plug_ins(self, plug_ins: Sequence[PlugIn]) -> None:
+        """Blame other plug-ins from now on; the counts of earlier ones stay."""
+        self._plug_ins, self._unrecovered = plug_ins, 0
+        self._problem_of.clear()
+        self.count_of.update({plug_in.label: 0 for plug_in in plug_ins})
+
     @property
     def total(self) -> int:
         """Plans and refills that failed."""

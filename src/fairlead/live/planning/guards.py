@@ -8,10 +8,12 @@ from typing import Any
 from fairlead.core.event_log import encode_value
 from fairlead.live.planning.failures import PlanFailures
 from fairlead.live.planning.recovery import PlanFunction
+from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms.base import Mechanism, SupportsRefill, WarmMechanism
 from fairlead.mechanisms.planner import Planner
 from fairlead.model.arrays import IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
+from fairlead.model.errors import InputError
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -25,9 +27,26 @@ class PlugInGuard:
 
     def __init__(self, plug_ins: Sequence[PlugIn]) -> None:
         self.failures = PlanFailures(plug_ins)
-        self._outside = any(
-            plug_in.kind == "mechanism" and not plug_in.built_in for plug_in in plug_ins
-        )
+        self._outside = _is_outside(plug_ins)
+
+    def prepare(self, config: SchedulingConfig) -> None:
+        """Check also the mechanism of a config that the scheduler may get now.
+
+        Raises InputError if the event log could not hold its memory.
+        """
+        if not _is_outside(config.plug_ins):
+            return
+        self._outside = True
+        try:
+            _check_memory(config.mechanism, config.mechanism.initial())
+        except Exception as error:  # a plug-in may raise anything
+            problem = f"{config.plug_ins[-1]} cannot be used: {type(error).__name__}: {error}"
+            raise InputError(problem, fix="update the package", field="mechanism") from error
+
+    def use_config(self, config: SchedulingConfig) -> None:
+        """Check the mechanism of another config from now on."""
+        self._outside = _is_outside(config.plug_ins)
+        self.failures.use_plug_ins(config.plug_ins)
 
     def make_planner(self, mechanism: Mechanism[Any]) -> PlanFunction:
         """Return a new planner, which raises ContractViolationError for an invalid plan."""
@@ -40,6 +59,11 @@ class PlugInGuard:
     def refill(self, mechanism: SupportsRefill) -> SupportsRefill:
         """Return the refill of a mechanism, without effect where another package's fails."""
         return _GuardedRefill(mechanism, self.failures) if self._outside else mechanism
+
+
+def _is_outside(plug_ins: Sequence[PlugIn]) -> bool:
+    """Return whether one of the mechanisms is not Fairlead's own."""
+    return any(plug_in.kind == "mechanism" and not plug_in.built_in for plug_in in plug_ins)
 
 
 @dataclass(frozen=True, slots=True)

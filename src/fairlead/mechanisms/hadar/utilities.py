@@ -77,5 +77,5 @@ UTILITIES: Mapping[str, Utility] = {
 def utility_named(name: str) -> Utility:
     """Return the utility of this name."""
     if name not in UTILITIES:
-        raise UsageError(f"no utility is called {name!r}; choose one of {', '.join(UTILITIES)}")
+        raise UsageError(f"utility: unknown name {name!r}: expected one of {', '.join(UTILITIES)}")
     return UTILITIES[name]

@@ -158,7 +158,7 @@ class Admission:
         if job.memory_gib is not None and (memory_gib < job.memory_gib).all():
             return InputError(
                 f"job {job.id!r} needs {job.memory_gib:g} GiB of a device, the largest it can use"
-                f" has {float(memory_gib.max()):g}",
+                f" has {float(memory_gib.max()):g} GiB",
                 fix="lower memory_gib or allow accelerators with more memory",
                 field="memory_gib",
             )
@@ -175,9 +175,10 @@ class Admission:
                 field="accelerators",
             )
         mixed = self.capabilities.mixed_gangs
+        devices = "device" if job.gang == 1 else "devices"
         total = sum(counts[name] for name in able) if mixed else max(counts[name] for name in able)
         return InputError(
-            f"job {job.id!r} needs {job.gang} devices{'' if mixed else ' of one accelerator'},"
+            f"job {job.id!r} needs {job.gang} {devices}{'' if mixed else ' of one accelerator'},"
             f" the cluster has {total} that it can use",
             fix="lower the gang or add devices",
             field="gang",

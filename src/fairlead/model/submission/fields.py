@@ -31,6 +31,8 @@ class About:
     is_path: bool = False
     is_repeatable: bool = False
     """whether the command line takes one value of a list per option"""
+    is_option: bool = True
+    """whether users set it, on the command line and in job files; otherwise the client does"""
 
     def __get_pydantic_json_schema__(
         self, core_schema: Any, handler: Callable[[Any], dict[str, Any]]

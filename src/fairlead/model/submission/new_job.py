@@ -15,6 +15,7 @@ from annotated_types import Interval, Len
 
 from fairlead.model.errors import InputError
 from fairlead.model.submission import bounds
+from fairlead.model.submission.container import check_image
 from fairlead.model.submission.fields import About, Matches, declared_fields
 from fairlead.model.submission.progress_pattern import MAX_LENGTH, check_progress_pattern
 from fairlead.model.submission.secrets import MAX_NAME, MAX_PER_JOB, parse_secrets
@@ -30,7 +31,9 @@ Weight = Annotated[float, Interval(ge=bounds.MIN_WEIGHT, le=bounds.MAX_WEIGHT)]
 Priority = Annotated[int, Interval(ge=-(10**6), le=10**6)]
 Retries = Annotated[int, Interval(ge=0, le=1000)]
 Text = Annotated[str, Len(0, 4096)]
+Digest = Annotated[str, Len(0, 64), Matches(r"^([0-9a-f]{64})?$")]
 Preemption = Literal["auto", "yes", "no"]
+MAX_DEPENDENCIES = 100
 
 _RESOURCES, _SCHEDULING, _EXECUTION = "Resources", "Scheduling", "Execution"
 
@@ -69,6 +72,26 @@ class NewJob:
     deadline_s: Annotated[
         Seconds | None, About("Deadline in seconds from now.", _SCHEDULING, "--deadline")
     ] = None
+    after: Annotated[
+        tuple[Name, ...],
+        Len(0, MAX_DEPENDENCIES),
+        About(
+            "Id or name of a job of the same tenant that must finish before this one starts; if"
+            " it fails or is cancelled, this one fails.",
+            _SCHEDULING,
+            is_repeatable=True,
+        ),
+    ] = ()
+    after_any: Annotated[
+        tuple[Name, ...],
+        Len(0, MAX_DEPENDENCIES),
+        About(
+            "Id or name of a job of the same tenant that must end, in any state, before this one"
+            " starts.",
+            _SCHEDULING,
+            is_repeatable=True,
+        ),
+    ] = ()
     accelerators: Annotated[
         tuple[Name, ...] | None,
         About(
@@ -122,7 +145,12 @@ class NewJob:
     ] = None
     time_limit_s: Annotated[
         Seconds | None,
-        About("Maximum duration of a lease in seconds.", _EXECUTION, "--time-limit"),
+        About(
+            "Seconds for which the job may hold devices, over all of its leases; then it gets"
+            " SIGTERM, has its grace, and fails.",
+            _EXECUTION,
+            "--time-limit",
+        ),
     ] = None
     progress_pattern: Annotated[
         Annotated[str, Len(0, MAX_LENGTH)] | None,
@@ -133,6 +161,34 @@ class NewJob:
             "--progress",
         ),
     ] = None
+    container: Annotated[
+        Text,
+        About(
+            "Container image to run the command in, with apptainer, podman or docker.",
+            _EXECUTION,
+        ),
+    ] = ""
+    notify: Annotated[
+        Annotated[str, Len(0, 2048)],
+        About(
+            "URL that the server posts to when the job has finished, failed or been cancelled;"
+            " the operator must have allowed it.",
+            _EXECUTION,
+        ),
+    ] = ""
+    notify_preemptions: Annotated[
+        bool, About("Post to the URL of --notify at every preemption, too.", _EXECUTION)
+    ] = False
+    code_snapshot: Annotated[
+        Digest,
+        About("SHA-256 of the uploaded code snapshot that the job runs in.", is_option=False),
+    ] = ""
+    code_commit: Annotated[
+        Label, About("Git commit that the code snapshot was made from.", is_option=False)
+    ] = ""
+    code_dirty: Annotated[
+        bool, About("Whether the code snapshot differs from its commit.", is_option=False)
+    ] = False
 
     def __post_init__(self) -> None:
         if not self.command:
@@ -141,6 +197,7 @@ class NewJob:
             item.check(getattr(self, item.name))
         self.check_pattern()
         self._check_secrets()
+        check_image(self.container)
 
     def check_pattern(self) -> None:
         """Raise InputError unless the progress pattern is usable."""

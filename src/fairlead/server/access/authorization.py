@@ -72,7 +72,8 @@ def bearer_token(request: Request) -> str:
 
 def find_visible_job(live: Live, principal: Principal, job_id: str) -> int:
     """Return the number of a job that the principal may see."""
-    number = live.queries.find_job(job_id)
+    # A job that is no longer kept stays in the scheduler's tables, which give numbers.
+    number = live.queries.find_job(job_id) if job_id in live.specs else None
     if number is None or not principal.can_see(live.queries.job(number).tenant):
         raise NotFoundError(f"no job {job_id!r}")
     return number

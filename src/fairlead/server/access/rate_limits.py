@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -72,16 +73,37 @@ class TokenBuckets:
         self._full_at = keep
 
 
+@dataclass(frozen=True, slots=True)
+class LimitsChange:
+    """An operator's change of the limits of a running server."""
+
+    limits: dict[str, Any]
+    start: dict[str, Any]
+    """limits of the start-up settings at that time"""
+    at: float
+    by: str
+    """name of the operator"""
+
+
 class RateLimiters:
-    """The buckets of one server."""
+    """The buckets of one server, by the limits in force."""
 
     def __init__(self, limits: RateLimits, clock: Callable[[], float] = time.monotonic) -> None:
-        self.requests = TokenBuckets(limits.requests_per_s, limits.requests_burst, clock)
-        self.renewals = TokenBuckets(limits.renewals_per_s, 2 * limits.renewals_per_s + 1, clock)
+        self._clock = clock
+        self.start = limits
+        """the limits of the start-up settings"""
+        self.use(limits, None)
         # Each node of a gang fetches the secrets once per lease.
         self.secrets = TokenBuckets(10.0, 1000.0, clock)
         failed_per_s = limits.failed_logins_per_s
         self.failed_logins = TokenBuckets(failed_per_s, 20 * failed_per_s, clock)
+
+    def use(self, limits: RateLimits, change: LimitsChange | None) -> None:
+        """Limit requests and renewals by other limits, with full buckets."""
+        self.limits, self.change = limits, change
+        rate = limits.renewals_per_s
+        self.requests = TokenBuckets(limits.requests_per_s, limits.requests_burst, self._clock)
+        self.renewals = TokenBuckets(rate, 2 * rate + 1, self._clock)
 
 
 def retry_after(error: RateLimitedError) -> str:

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from fairlead.code_snapshot.location import SnapshotLimits
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.server.access.denials import DeniedAttempts
@@ -25,11 +26,14 @@ from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.renewals import RenewalMiddleware
 from fairlead.server.api.routes.access import access
+from fairlead.server.api.routes.code_snapshots import code_snapshots
 from fairlead.server.api.routes.history import history
 from fairlead.server.api.routes.insights import insights
 from fairlead.server.api.routes.jobs import jobs
 from fairlead.server.api.routes.leases import leases
+from fairlead.server.api.routes.limits import limits as limits_routes
 from fairlead.server.api.routes.nodes import nodes
+from fairlead.server.api.routes.policy import policy
 from fairlead.server.api.routes.secrets import secrets as secret_routes
 from fairlead.server.api.routes.service import service
 from fairlead.server.api.routes.tenants import tenants
@@ -47,12 +51,15 @@ _STATUS = {
     "provider": 503,
     "busy": 429,
 }
-ROUTERS = (leases, jobs, tenants, nodes, access, secret_routes, insights, history, service)
+ROUTERS = (
+    *(leases, jobs, tenants, nodes, access, secret_routes, insights, history, policy),
+    *(code_snapshots, limits_routes, service),
+)
 """ordered by request rate: the first match answers"""
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 421, 422, 429)
 }
-_NO_INFO, _DEFAULT_LIMITS = ServerInfo(), RateLimits()
+_NO_INFO, _DEFAULT_LIMITS, _SNAPSHOT_LIMITS = ServerInfo(), RateLimits(), SnapshotLimits()
 
 
 def make_app(
@@ -61,6 +68,7 @@ def make_app(
     *,
     secrets: JobSecrets | None = None,
     info: ServerInfo = _NO_INFO,
+    snapshot_limits: SnapshotLimits = _SNAPSHOT_LIMITS,
     limits: RateLimits = _DEFAULT_LIMITS,
     hosts: AllowedHosts | None = None,
     oidc: OidcLogin | None = None,
@@ -83,7 +91,9 @@ def make_app(
         secrets or JobSecrets.empty(),
         denied_attempts=DeniedAttempts(live),
         oidc=oidc,
+        snapshot_limits=snapshot_limits,
     )
+    context.live_limits.restore()
     app.state.context = context
     app.add_exception_handler(FairleadError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)

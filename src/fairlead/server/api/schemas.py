@@ -1,20 +1,18 @@
 """Messages of the REST API."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fairlead.live.leases import renewal as live
-from fairlead.model.job import Job
 from fairlead.model.speeds.key import SpeedSource
 from fairlead.model.submission import bounds
-from fairlead.model.submission.new_job import Name, Preemption, Priority, Seconds, Weight
+from fairlead.model.submission.new_job import Name, Priority, Seconds, Weight
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.server.access.scopes import SCOPES, Scope
 
 _MAX_OVERLAP_S = 30 * 86400.0
-State = Literal["queued", "running", "suspended", "finished", "failed", "cancelled"]
 
 
 def _require_quota(devices: float) -> float:
@@ -28,72 +26,6 @@ Quota = Annotated[float, Field(ge=0, le=bounds.MAX_QUOTA), AfterValidator(_requi
 
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class JobView(_Message):
-    """Current state of a job."""
-
-    id: str
-    name: str
-    tenant: str
-    state: State
-    workload: str
-    gang: int
-    weight: float
-    priority: int
-    multijob: str | None
-    steps_done: float
-    total_steps: int | None
-    accelerator: str | None
-    devices: int
-    """devices that it holds now"""
-    accelerators_used: list[str]
-    leases: int
-    preemptions: int
-    failures: int
-    preempt: Preemption
-    pinned: bool
-    """whether no plan may preempt it now: it does not checkpoint, must not be preempted, or has
-    just started"""
-    lost_s: float
-    """seconds of its leases whose steps were in no checkpoint and were repeated"""
-    submitted_at: float
-    started_at: float | None
-    ended_at: float | None
-    steps_per_s: float | None
-    device_hours: float
-    """device hours of all its leases so far"""
-    metrics: dict[str, float | None]
-    """last reported values; null for a value that is not finite"""
-    exit_codes: list[int]
-    """by rank, of the last lease that finished or failed; 128 plus the signal if killed"""
-    signal: str | None
-    """signal that ended the first failed member, such as SIGKILL"""
-    log_tail: list[str] = []
-    """last lines that this member printed under that lease; for a single job only"""
-    suspicious_reports: int
-    """reports of steps or speeds that are not possible, since the start of the server"""
-    suspicion: str
-    """the first such report under the newest such lease"""
-    message: str
-    command: list[str]
-
-
-class JobChange(_Message):
-    """Fields of a job that can be changed after submission."""
-
-    priority: Priority | None = None
-    weight: Weight | None = None
-    deadline_s: Seconds | None = None
-
-    def apply_to(self, job: Job) -> Job:
-        """Return a job with these changes."""
-        return replace(
-            job,
-            priority=job.priority if self.priority is None else self.priority,
-            weight=job.weight if self.weight is None else self.weight,
-            deadline_s=job.deadline_s if self.deadline_s is None else self.deadline_s,
-        )
 
 
 class Renewal(_Message):

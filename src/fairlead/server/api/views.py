@@ -10,13 +10,10 @@ import numpy as np
 from fairlead.core.queries import JobState, JobStatus
 from fairlead.live.driver import Live
 from fairlead.live.history.exits import failed_rank, log_tail, signal_of
+from fairlead.live.job_ends.urls import site_of
 from fairlead.model.arrays import BoolArray, IntArray
-from fairlead.server.api.schemas import (
-    JobView,
-    NodeView,
-    ShareView,
-    State,
-)
+from fairlead.server.api.job_messages import JobView, State
+from fairlead.server.api.schemas import NodeView, ShareView
 
 _ENDED: dict[JobState, State] = {
     JobState.FINISHED: "finished",
@@ -26,6 +23,7 @@ _ENDED: dict[JobState, State] = {
 LEFT_OUT = "left out of planning: plans fail with its numbers: change them or cancel it"
 """message of a job with which plans fail"""
 _UNENDED = (JobState.ACTIVE, JobState.HELD)
+_MAX_NAMED_JOBS = 5
 
 
 def job_view(live: Live, number: int) -> JobView:
@@ -72,6 +70,16 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "leases": counts.leases,
         "preemptions": counts.preemptions,
         "failures": counts.failures,
+        "after": [*spec.after],
+        "after_any": [*spec.after_any],
+        "waits_for": live.ends.dependencies.unended(job_id),
+        "time_limit_s": spec.time_limit_s,
+        "held_s": live.counters.held_s_until(job_id, status.lease, now),
+        "code_snapshot": spec.code_snapshot,
+        "code_commit": spec.code_commit,
+        "code_dirty": spec.code_dirty,
+        "container": spec.container,
+        "notify": site_of(spec.notify),
         "preempt": spec.preempt,
         "pinned": lease is not None and live.pins(lease),
         "lost_s": counts.lost_s,
@@ -94,6 +102,8 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
 def _message(live: Live, number: int, job_id: str, progresses: bool) -> str:
     if live.queries.is_left_out(number):
         return LEFT_OUT
+    if waits_for := live.ends.dependencies.unended(job_id):
+        return f"waits for {', '.join(waits_for[:_MAX_NAMED_JOBS])}"
     # The message of an earlier lease is outdated once this one has made a step; an ended job
     # keeps its message while its last lease leaves.
     outdated = progresses and not live.queries.has_ended(number)

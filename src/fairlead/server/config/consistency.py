@@ -31,6 +31,7 @@ def check_consistent(settings: ServeSettings) -> None:
     if certificate is not None:
         _check_certificate(certificate, key)
     _check_oidc(settings)
+    _ = settings.notified_urls
     if settings.database is not None:
         try:
             sa.make_url(settings.database)

@@ -1,12 +1,17 @@
 """Declaration of every server setting: type, default, limits, help and flag.
 
 The settings loader, the options of ``fairlead serve`` and the checks of the guide are derived from
-this one class. It imports neither pydantic nor the engines, so that the command line starts fast.
+the class ``Settings``. It imports neither pydantic nor the engines, so that the command line
+starts fast.
 """
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from fairlead.server.config.jobs import JobSettings
+from fairlead.server.config.option import Option
+from fairlead.server.config.retention import RetentionSettings
 
 PREFIX = "FAIRLEAD_"
 """prefix of the environment variables"""
@@ -15,38 +20,9 @@ _SERVER, _ACCESS, _LOGS, _LIMITS = "Server", "Access", "Logs", "Limits"
 _MAX_AMOUNT = 1e12
 
 
-class Option(NamedTuple):
-    """Facts about one setting beyond its type and default."""
-
-    help: str
-    """help text of the flag"""
-    expected: str
-    """valid values, as an error message names them"""
-    default: str | None = None
-    """default as the help shows it, where the value itself is not telling"""
-    flag: str | None = None
-    """flag, where it is not the setting's name"""
-    panel: str | None = None
-    """group of flags in the help"""
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    min_length: int | None = None
-    may_be_file: bool = False
-    """a value that names an existing file is a path"""
-    has_password: bool = False
-    """a URL with a password, which must not be shown"""
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """Constraints of the value, by pydantic's names."""
-        limits = {"ge": self.ge, "gt": self.gt, "le": self.le, "min_length": self.min_length}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)
-class Settings:
-    """All settings of ``fairlead serve``, in the order of its help."""
+class _CoreSettings:
+    """Settings of ``fairlead serve`` that concern the server as a whole."""
 
     data: Annotated[
         Path,
@@ -361,6 +337,11 @@ class Settings:
             panel=_LIMITS,
         ),
     ] = 4.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)
+class Settings(JobSettings, RetentionSettings, _CoreSettings):
+    """All settings of ``fairlead serve``, in the order of its help."""
 
 
 _HINTS = {field.name: get_args(field.type) for field in fields(Settings)}

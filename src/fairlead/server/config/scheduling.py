@@ -1,8 +1,11 @@
 """Scheduling configuration of a server, built from its settings or loaded from its stored text."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
+from fairlead.files.parsing.text import SourceText
+from fairlead.files.speeds.table import parse_speeds
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms.base import HasRounds, Mechanism
 from fairlead.mechanisms.factory import create_live_mechanism, plug_ins
@@ -46,6 +49,35 @@ def build_scheduling_config(
         guaranteed_refills=guaranteed_refills,
         text=json.dumps(text, separators=(",", ":")),
         plug_ins=plug_ins(policy, mechanism),
+        policy=policy,
+        mechanism_name=mechanism,
+        round_s=round_s,
+    )
+
+
+def changed_scheduling_config(
+    before: SchedulingConfig,
+    *,
+    policy: str | None = None,
+    mechanism: str | None = None,
+    round_s: float | None = None,
+    weight_scope: WeightScope | None = None,
+    speeds: str | None = None,
+) -> SchedulingConfig:
+    """Return a configuration with these changes; what is None stays.
+
+    A policy brings its own mechanism, unless one is named. ``speeds``: content of a speed table.
+    """
+    table = before.beliefs
+    if speeds is not None:
+        parsed = parse_speeds(SourceText("speeds", speeds))
+        table = replace(parsed, assumed=before.beliefs.assumed)
+    return build_scheduling_config(
+        before.policy if policy is None else policy,
+        before.mechanism_name if policy is None and mechanism is None else mechanism,
+        before.round_s if round_s is None else round_s,
+        table,
+        before.weight_scope if weight_scope is None else weight_scope,
     )
 
 

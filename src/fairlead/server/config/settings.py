@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from fairlead.code_snapshot.location import SnapshotLimits
 from fairlead.engines.plugin import ANY_ADDRESS, LOOPBACK, Site, engine_plugin
+from fairlead.live.job_ends.urls import AllowedUrls
+from fairlead.live.retention.limits import RetentionLimits
 from fairlead.server.access.oidc import OidcConfig
 from fairlead.server.config.declaration import Settings
+from fairlead.server.config.retention import seconds_of
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -49,12 +53,35 @@ class ServeSettings(Settings):
         )
 
     @property
+    def notified_urls(self) -> AllowedUrls:
+        """The URLs that jobs may notify; InputError if the setting names none."""
+        return AllowedUrls.parse((self.notify_urls or "").split(","))
+
+    @property
+    def snapshot_limits(self) -> SnapshotLimits:
+        """Maximum sizes of code snapshots."""
+        limit, quota = self.snapshot_limit_mib, self.snapshot_quota_mib
+        return SnapshotLimits(int(limit * (1 << 20)), int(quota * (1 << 20)))
+
+    @property
     def store_url(self) -> sa.URL:
         """URL of the database, with its password; its text hides the password."""
         if self.database is None:
             return sa.URL.create("sqlite", database=str(self.data / "fairlead.db"))
         url = sa.make_url(self.database)
         return url if self.database_password is None else url.set(password=self.database_password)
+
+    @property
+    def retention(self) -> RetentionLimits:
+        """Ages and sizes up to which ended jobs, files and audit entries are kept."""
+        return RetentionLimits(
+            jobs_s=seconds_of(self.keep_jobs),
+            logs_s=seconds_of(self.keep_logs),
+            checkpoints_s=seconds_of(self.keep_checkpoints),
+            audit_s=seconds_of(self.keep_audit),
+            logs_bytes=_bytes(self.max_logs_gib),
+            checkpoints_bytes=_bytes(self.max_checkpoints_gib),
+        )
 
     @property
     def oidc(self) -> OidcConfig | None:
@@ -70,3 +97,7 @@ class ServeSettings(Settings):
             admin_group=self.oidc_admin_group,
             viewer_group=self.oidc_viewer_group,
         )
+
+
+def _bytes(gib: float | None) -> int | None:
+    return None if gib is None else int(gib * (1 << 30))

@@ -28,5 +28,6 @@ def verify(effective: EffectiveSettings) -> None:
             named = InputError(error.problem, fix=error.fix, field=name)
             raise with_origin(named, effective.origin(name)) from None
         except FairleadError as error:
-            named = InputError(str(error), fix="see `fairlead policies`", field=name)
+            problem = str(error).removeprefix(f"{name}: ")
+            named = InputError(problem, fix="see `fairlead policies`", field=name)
             raise with_origin(named, effective.origin(name)) from None

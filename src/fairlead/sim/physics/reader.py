@@ -1,6 +1,7 @@
 """Reader of physics, by name or from a JSON or YAML file."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -52,6 +53,9 @@ def read_physics(spec: str) -> Physics | None:
         return NAMED[spec]()
     from fairlead.files.parsing.document import parse_document  # noqa: PLC0415 - yaml is slow
 
+    if not os.path.exists(spec):
+        fix = f"expected {', '.join(NAMED)}, or a JSON or YAML file"
+        raise InputError("no such file", fix=fix, source=spec)
     text = read_text(spec)
     try:
         return _physics(parse_document(text, "effects and workloads"))

@@ -117,4 +117,6 @@ def ratio(value: float | None, base: float | None) -> float | None:
 
 def load_text(load: float | None) -> str:
     """Return the text of a load."""
-    return "all jobs" if load is None else f"{load:g} jobs/h"
+    if load is None:
+        return "all jobs"
+    return "1 job/h" if load == 1 else f"{load:g} jobs/h"

@@ -3,19 +3,23 @@
 import html
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.sim.compare import Comparison, Outcome
 from fairlead.sim.report import completion, timeline, utilization
 from fairlead.sim.report.means import KEY_FIGURES, Row, key_rows, load_text
-from fairlead.sim.report.parameters import ComparisonOptions
+from fairlead.sim.report.parameters import ComparisonOptions, restore_cost_text
 from fairlead.sim.report.style import Figure, Palette
 from fairlead.sim.report.summary import join_with_and, summary
 from fairlead.version import __version__
 
+MAX_SKIPPED = 200
+"""skipped jobs that the page lists"""
 _NO_TIMELINES = (
     "<p class='note'>No figures over time: this mechanism gives jobs fractions of devices, not"
     " whole devices.</p>"
@@ -24,11 +28,12 @@ _NO_TIMELINES = (
 
 def report(comparison: Comparison, outcomes: Sequence[Outcome], options: ComparisonOptions) -> str:
     """Return the page; equal outcomes give equal pages, apart from measured times."""
-    figures = figures_of(comparison, outcomes)
+    figures = [_with_restore_cost(each, comparison) for each in figures_of(comparison, outcomes)]
     parts = [
         page_head(_title(comparison.policies)),
         f"<p class='lead'>{html.escape(summary(comparison, outcomes))}</p>",
         _setting(options),
+        _skipped(comparison.skipped),
         "<h2>Key figures</h2>",
         _tables(comparison, outcomes),
         *map(figure_html, figures),
@@ -60,6 +65,15 @@ def figures_of(comparison: Comparison, outcomes: Sequence[Outcome]) -> list[Figu
             timeline.devices_over_time(timelines, cluster, palette, shown_run, tenants),
         ]
     return figures
+
+
+def _with_restore_cost(figure: Figure, comparison: Comparison) -> Figure:
+    """Return a figure whose caption states the cost of a restart."""
+    return replace(figure, caption=f"{figure.caption} {_restore_cost(comparison)}")
+
+
+def _restore_cost(comparison: Comparison) -> str:
+    return f"Each restart costs a job {restore_cost_text(comparison.restore_cost_s)}."
 
 
 def _shown_run(comparison: Comparison) -> str:
@@ -103,6 +117,25 @@ def _setting(options: ComparisonOptions) -> str:
     )
 
 
+def _skipped(jobs: Sequence[SkippedJob]) -> str:
+    """Return the section on jobs that can never run, empty if none was skipped."""
+    if not jobs:
+        return ""
+    shown = jobs[:MAX_SKIPPED]
+    rows = "".join(
+        f"<tr><th>{html.escape(job.id)}</th><td>{html.escape(job.reason)}</td></tr>"
+        for job in shown
+    )
+    left = len(jobs) - len(shown)
+    more = f"<p class='note'>{left} more are not listed.</p>" if left else ""
+    return (
+        f"<section id='skipped'><h2>Skipped jobs: {len(jobs)}</h2><p>These jobs of the trace can"
+        " never run on this cluster; no figure counts them.</p><div class='wide'><table><thead>"
+        f"<tr><th>job</th><th>reason</th></tr></thead><tbody>{rows}</tbody></table></div>{more}"
+        "</section>"
+    )
+
+
 def _tables(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
     several = len(comparison.seeds) > 1
     averaging = "Mean ± standard deviation over all seeds" if several else "One run per policy"
@@ -110,7 +143,7 @@ def _tables(comparison: Comparison, outcomes: Sequence[Outcome]) -> str:
         f"{averaging}, with the ratio to the first policy below each figure. JCT: job completion"
         " time, from arrival to finish. Makespan: from the first arrival to the last finish. ρ:"
         " finish-time fairness; below 1 is better than an exclusive 1/n of the cluster. CPU: time"
-        " of the whole simulation, as measured."
+        f" of the whole simulation, as measured. {_restore_cost(comparison)}"
     )
     tables = [_table(load, key_rows(outcomes, load)) for load in comparison.loads]
     return f"<p class='caption'>{caption}</p>" + "".join(tables)

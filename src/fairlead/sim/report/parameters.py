@@ -34,6 +34,7 @@ class ComparisonOptions:
     round_s: float | None = None
     restore_cost_s: float = 0.0
     window: str | None = None
+    skip_impossible: bool = False
 
     def descriptions(self) -> dict[str, str]:
         """Return parameter → its value as text."""
@@ -47,7 +48,7 @@ class ComparisonOptions:
         rows["round"] = (
             "default of the mechanism" if self.round_s is None else f"{self.round_s:g} s"
         )
-        rows["restore cost"] = f"{self.restore_cost_s:g} s per restart of a job"
+        rows["restore cost"] = f"{restore_cost_text(self.restore_cost_s)} per restart of a job"
         if self.window is not None:
             rows["window"] = f"only jobs {self.window} are counted"
         return rows
@@ -71,13 +72,21 @@ class ComparisonOptions:
         for option, value in options.items():
             if value is not None:
                 words += [option, _text(value)]
+        if self.skip_impossible:
+            words.append("--skip-impossible")
         return shlex.join(words)
+
+
+def restore_cost_text(seconds: float) -> str:
+    """Return a restore cost for captions: ``20 s``, or ``nothing``."""
+    return f"{seconds:g} s" if seconds else "nothing"
 
 
 def _traces_in_words(traces: GeneratedTraces) -> dict[str, str]:
     seeds = "seed 0" if traces.seeds == 1 else f"seeds 0 to {traces.seeds - 1}"
     rows = {
-        "traces": f"{traces.kind}, {traces.jobs} jobs of {traces.tenants} tenants, Gavel's"
+        "traces": f"{traces.kind}, {_count(traces.jobs, 'job')} of"
+        f" {_count(traces.tenants, 'tenant')}, Gavel's"
         f" durations × {traces.duration_factor:g}, {seeds}; the same for every policy"
     }
     if traces.loads:
@@ -96,6 +105,10 @@ def _trace_options(traces: GeneratedTraces | str) -> dict[str, object]:
         "--tenants": traces.tenants,
         "--duration-factor": traces.duration_factor,
     }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _text(value: object) -> str:

@@ -157,7 +157,7 @@ def gang_without_its_node(mechanism: Any) -> Scenario:
 
 
 def endless_small_jobs(mechanism: Any) -> Scenario:
-    """Return a large and a long job among short jobs that keep all devices busy for ten hours."""
+    """Return a large and a long job among short jobs that keep all devices busy for five hours."""
     arrivals = [
         Job(
             id=f"short{i}",
@@ -166,7 +166,7 @@ def endless_small_jobs(mechanism: Any) -> Scenario:
             arrival_at=60.0 * i,
             tenant=("red", "blue")[i % 2],
         )
-        for i in range(600)
+        for i in range(300)
     ]
     large = Job(id="large", workload="small", gang=4, total_steps=4000, arrival_at=900.0)
     long = Job(id="long", workload="small", total_steps=6000, arrival_at=900.0)

@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fairlead.code_snapshot.unpacking import unpack
 from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper.confinement import cgroup
 from fairlead.engines.keeper.confinement.tenant_user import (
@@ -28,6 +29,7 @@ _SIGNAL_ON_PARENT_DEATH, _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 1, 36, 38  # PR_
 _OOM_SCORE = "500"
 """makes the kernel kill jobs before the server when the machine runs out of memory"""
 _KILL_TIMEOUT_S = 10.0
+_RUN_TIMEOUT_S = 30.0
 _MAX_ERROR_BYTES = 1000
 
 
@@ -51,6 +53,9 @@ class Confinement:
             self._user = find_user(self._order.user)
             os.umask(0o022)
             self._make_directories(self._user)
+        if self._order.code_snapshot:
+            owner = None if self._user is None else (self._user.uid, self._user.gid)
+            unpack(Path(self._order.code_snapshot), Path(self._order.directory), owner)
         if in_cgroup:
             parent = hashlib.sha256(os.fsencode(self._directory.parent)).hexdigest()[:16]
             self._cgroup = cgroup.create(self._directory, f"{parent}-{self._directory.name}")
@@ -65,7 +70,7 @@ class Confinement:
         return {} if self._user is None else self._user.environment
 
     def start(
-        self, command: tuple[str, ...], environment: Mapping[str, str], output: int
+        self, command: Sequence[str], environment: Mapping[str, str], output: int
     ) -> subprocess.Popen[bytes]:
         """Start a member in a new session; OSError tells why it cannot start."""
         if self._user is not None:  # a program may open /dev/stdout
@@ -98,6 +103,24 @@ class Confinement:
         finally:
             os.close(reading)
             os.close(writing)
+
+    def run(self, command: Sequence[str] | None) -> None:
+        """Run a command as the members' user to its end, whatever that is."""
+        if command is None:
+            return
+        user, groups = self._user, [] if self._user is None else self._user.groups
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                user=None if user is None else user.uid,
+                group=None if user is None else user.gid,
+                extra_groups=groups or None,
+                timeout=_RUN_TIMEOUT_S,
+                check=False,
+            )
 
     def limit_exceeded(self) -> str | None:
         """Return the limit at which the kernel has refused or killed a process, if any."""

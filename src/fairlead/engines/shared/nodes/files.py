@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead import untrusted_file
+from fairlead.code_snapshot.archive import verify
+from fairlead.code_snapshot.location import SUFFIX, code_dir, remove_code
 from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import log_file
 from fairlead.job import checkpoint
@@ -36,9 +38,18 @@ class CheckpointSaved:
 
 
 def with_node_paths(order: LaunchOrder, home: str) -> LaunchOrder:
-    """Return an order whose checkpoints and logs are in a directory of the node."""
+    """Return an order whose checkpoints, logs and code are in a directory of the node."""
     jobs = Path(home) / "jobs" / order.job
-    return replace(order, checkpoint_dir=str(jobs / "checkpoint"), log_dir=str(jobs / "logs"))
+    order = replace(order, checkpoint_dir=str(jobs / "checkpoint"), log_dir=str(jobs / "logs"))
+    if not order.code_snapshot:
+        return order
+    snapshot = Path(home) / code_snapshot_path(order)
+    return replace(order, code_snapshot=str(snapshot), directory=str(code_dir(jobs)))
+
+
+def code_snapshot_path(order: LaunchOrder) -> str:
+    """Return the path of a job's code snapshot, relative to a home."""
+    return f"jobs/{order.job}/{Path(order.code_snapshot).name}"
 
 
 def checkpoint_path(job: str, name: str) -> str:
@@ -109,6 +120,25 @@ class NodeFiles:
         """Remove a checkpoint that was transferred away; see ``checkpoint.remove_copy``."""
         directory = str(self._resolve(checkpoint_path(job, "")))
         checkpoint.remove_copy(directory, lease, wait_s=_LOCK_TIMEOUT_S)
+
+    def has_code(self, path: str) -> bool:
+        """Return whether an intact code snapshot is here."""
+        snapshot = self._resolve(path)
+        try:
+            with open(untrusted_file.open_regular(snapshot), "rb") as file:
+                verify(file, snapshot.stem)
+        except (FileNotFoundError, UnusableFileError):
+            return False
+        return True
+
+    def remove_code(self, job: str, lease: int) -> None:
+        """Remove a job's code after a lease, unless a later lease uses it."""
+        home = self._resolve(f"jobs/{job}/checkpoint").parent
+        if checkpoint.fence(str(home / "checkpoint")) > lease:
+            return
+        remove_code(home)
+        for snapshot in home.glob(f"*{SUFFIX}"):
+            snapshot.unlink(missing_ok=True)
 
     def mark_received(self, job: str, names: Collection[str]) -> None:
         """Show rank 0 that the server has these files, which members on other nodes wrote."""

@@ -1,6 +1,7 @@
 """Routes for access: tokens, the audit trail, and the provider at which users log in."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -17,6 +18,7 @@ from fairlead.server.access.separation import require_separation
 from fairlead.server.access.tokens import Token, Tokens
 from fairlead.server.api import schemas as msg
 from fairlead.store import Audit
+from fairlead.store.audit import AuditFilter
 
 access = APIRouter(prefix="/v1", tags=["access"])
 
@@ -108,10 +110,24 @@ async def audit(
     principal: CurrentPrincipal,
     before: Annotated[int | None, Query(ge=0, le=1 << 60)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    author: Annotated[str | None, Query(max_length=1000)] = None,
+    role: Annotated[str | None, Query(max_length=100)] = None,
+    action: Annotated[str | None, Query(max_length=100)] = None,
+    subject: Annotated[str | None, Query(max_length=1000)] = None,
+    since: Annotated[float | None, Query(ge=0, le=1e12)] = None,
+    until: Annotated[float | None, Query(ge=0, le=1e12)] = None,
 ) -> list[msg.AuditEntry]:
-    """Return the audit trail: the author of each change, newest first."""
+    """Return the audit trail: author, action and values of each change, newest first.
+
+    ``author`` is a name or the id of a token. ``since`` and ``until`` are seconds since 1970; the
+    entries are before ``until``.
+    """
     principal.require("admin")
-    entries = await asyncio.to_thread(live.store.audit_trail, before=before, limit=limit)
+    wanted = AuditFilter(
+        author=author, role=role, action=action, subject=subject, since=since, until=until
+    )
+    read = partial(live.store.audit_trail, before=before, limit=limit, wanted=wanted)
+    entries = await asyncio.to_thread(read)
     return [msg.AuditEntry(**entry) for entry in entries]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import structlog
 from fastapi import APIRouter
 
-from fairlead.core.queries import JobState
+from fairlead.core.queries import BelievedSpeed, JobState
 from fairlead.files import format_instance
 from fairlead.insight.advice import advise
 from fairlead.insight.explain.explain import JobSpeed, explain
@@ -45,12 +45,12 @@ insights = APIRouter(prefix="/v1", tags=["insight"])
 async def about(server: ContextDependency, principal: CurrentPrincipal) -> msg.AboutView:
     """Show version, policy and cluster of the server."""
     del principal
-    live, info = server.live, server.info
-    mechanism = live.scheduler.mechanism
+    live = server.live
+    mechanism, config = live.scheduler.mechanism, live.policy.config
     return msg.AboutView(
         version=__version__,
-        policy=info.policy,
-        mechanism=info.mechanism or type(mechanism).__name__.lower(),
+        policy=config.policy,
+        mechanism=config.mechanism_label,
         divides_among_tenants=capabilities_of(mechanism).divides_among_tenants,
         round_s=mechanism.round_s if isinstance(mechanism, HasRounds) else None,
         cluster=live.scheduler.nodes.permanent_by_name,
@@ -65,15 +65,16 @@ async def explain_job(
     job_id: str, server: ContextDependency, principal: CurrentPrincipal
 ) -> msg.AnyJson:
     """Explain a job's speed under the current policy, and name changes that would raise it."""
-    live, info = server.live, server.info
+    live = server.live
     number = find_visible_job(live, principal, job_id)
     if live.queries.job_state(number) != JobState.ACTIVE:
-        raise ProtocolError(
-            f"job {job_id!r} is not being scheduled: ended, suspended or in retry backoff"
-        )
+        reason = "ended, suspended or in retry backoff"
+        if waits_for := live.ends.dependencies.unended(job_id):
+            reason = f"it waits for {', '.join(waits_for)}"
+        raise ProtocolError(f"job {job_id!r} is not being scheduled: {reason}")
     if live.queries.is_left_out(number):
         raise ProtocolError(f"job {job_id!r} is not being scheduled: {LEFT_OUT}")
-    mechanism = live.scheduler.mechanism
+    mechanism, policy = live.scheduler.mechanism, live.policy.config.policy
     snap = _snapshot(live)
     believed = {
         speed.key.accelerator: JobSpeed(speed.steps_per_s, speed.source)
@@ -85,7 +86,7 @@ async def explain_job(
         causes = [cause.why for cause in starvation_causes(snap, row, held, principal.can_see)]
         waits = f"; job {job_id!r} waits: {'; '.join(causes)}" if causes else ""
         raise ProtocolError(
-            f"{info.policy or 'the mechanism'} computes no shares, so it has no prices to explain"
+            f"{policy or 'the mechanism'} computes no shares, so it has no prices to explain"
             f"{waits}"
         )
 
@@ -95,7 +96,7 @@ async def explain_job(
                 snap,
                 mechanism.policy,
                 job_id,
-                name=info.policy,
+                name=policy,
                 can_see=principal.can_see,
                 believed=believed,
             )
@@ -126,22 +127,34 @@ async def speeds(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.
     believed = {
         speed.key: speed for number in alike.values() for speed in queries.job_speeds(number)
     }
-    views = []
-    for key, speed in believed.items():
-        scope = scope_of(key.workload) or WorkloadScope("", key.workload)
-        views.append(
-            msg.SpeedView(
-                workload=scope.workload,
-                tenant=scope.tenant or None,
-                job=scope.job,
-                gang=key.gang,
-                accelerator=key.accelerator,
-                steps_per_s=speed.steps_per_s,
-                source=speed.source,
-                age_s=None if speed.measured_at is None else max(now - speed.measured_at, 0.0),
-            )
-        )
-    return views
+    return [_speed_view(speed, now) for speed in believed.values()]
+
+
+@insights.get("/jobs/{job_id}/speeds")
+async def job_speeds(
+    job_id: str, live: LiveDependency, principal: CurrentPrincipal
+) -> list[msg.SpeedView]:
+    """Return the believed speeds of a job that has not ended, by accelerator."""
+    number = find_visible_job(live, principal, job_id)
+    if live.queries.has_ended(number):
+        return []
+    now = live.clock.now()
+    return [_speed_view(speed, now) for speed in live.queries.job_speeds(number)]
+
+
+def _speed_view(speed: BelievedSpeed, now: float) -> msg.SpeedView:
+    key = speed.key
+    scope = scope_of(key.workload) or WorkloadScope("", key.workload)
+    return msg.SpeedView(
+        workload=scope.workload,
+        tenant=scope.tenant or None,
+        job=scope.job,
+        gang=key.gang,
+        accelerator=key.accelerator,
+        steps_per_s=speed.steps_per_s,
+        source=speed.source,
+        age_s=None if speed.measured_at is None else max(now - speed.measured_at, 0.0),
+    )
 
 
 @insights.get("/instance")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 
 from fairlead.core.queries import JobState
 from fairlead.engines.base import SupportsCommandCheck, SupportsTenantCheck
+from fairlead.engines.keeper.container import require_runtime
 from fairlead.engines.keeper.log_file import read_leases
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.tenants import changed_job
@@ -26,7 +27,7 @@ from fairlead.server.access.authorization import (
     require_owned_job,
 )
 from fairlead.server.access.tokens import Principal
-from fairlead.server.api import schemas as msg
+from fairlead.server.api.job_messages import JobChange, JobView, State
 from fairlead.server.api.schemas import TEXT
 from fairlead.server.api.views import job_row, job_view, job_view_with_log, listed
 from fairlead.server.context import ServerContext
@@ -39,9 +40,7 @@ jobs = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 @jobs.post("", status_code=201)
-async def submit(
-    new: NewJob, server: ContextDependency, principal: CurrentPrincipal
-) -> msg.JobView:
+async def submit(new: NewJob, server: ContextDependency, principal: CurrentPrincipal) -> JobView:
     """Submit a job; it is persisted when this returns."""
     live = server.live
     tenant = new.tenant or principal.tenant or DEFAULT_TENANT
@@ -51,13 +50,22 @@ async def submit(
     if isinstance(live.engine, SupportsTenantCheck):
         await asyncio.to_thread(live.engine.check_tenant, tenant)
     if isinstance(live.engine, SupportsCommandCheck):
-        await asyncio.to_thread(
-            live.engine.check_command, new.command, new.directory, new.environment
-        )
+        await asyncio.to_thread(_check_command, live.engine, new)
+    if new.code_snapshot:
+        snapshots = server.code_snapshots
+        await asyncio.to_thread(snapshots.require, tenant, new.code_snapshot)
     is_admin = principal.role == "admin"
     made = await live.jobs.submit(JobSpec.of(new, tenant), principal.actor, is_admin=is_admin)
     await live.tenants.list_again(tenant)
     return job_view(live, live.queries.job_number(made.id))
+
+
+def _check_command(engine: SupportsCommandCheck, new: NewJob) -> None:
+    """Raise InputError if the engine's machine lacks the program, or a runtime for its image."""
+    if new.container:
+        require_runtime(new.container)
+    elif not new.code_snapshot or "/" not in new.command[0]:  # otherwise it is in the snapshot
+        engine.check_command(new.command, new.directory, new.environment)
 
 
 def _require_known_tenant(server: ServerContext, principal: Principal, tenant: str) -> None:
@@ -78,11 +86,11 @@ def _require_known_tenant(server: ServerContext, principal: Principal, tenant: s
         )
 
 
-@jobs.get("", response_model=list[msg.JobView])
+@jobs.get("", response_model=list[JobView])
 async def list_jobs(
     live: LiveDependency,
     principal: CurrentPrincipal,
-    state: msg.State | None = None,
+    state: State | None = None,
     tenant: str | None = None,
     name: Annotated[str | None, Query(max_length=128)] = None,
     multijob: str | None = None,
@@ -102,7 +110,10 @@ async def list_jobs(
     for number in (numbers[::-1] if newest else numbers).tolist():
         if multijob not in (None, queries.job(number).multijob):
             continue
-        if name is not None and not fnmatchcase(live.specs[queries.job_id(number)].name, name):
+        spec = live.specs.get(queries.job_id(number))
+        if spec is None:  # no longer kept
+            continue
+        if name is not None and not fnmatchcase(spec.name, name):
             continue
         rows.append(job_row(live, number))
         if len(rows) == limit:
@@ -114,15 +125,15 @@ async def list_jobs(
 
 
 @jobs.get("/{job_id}")
-async def show(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
+async def show(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> JobView:
     """Show one job."""
     return await job_view_with_log(live, find_visible_job(live, principal, job_id))
 
 
 @jobs.patch("/{job_id}")
 async def change(
-    job_id: str, new: msg.JobChange, live: LiveDependency, principal: CurrentPrincipal
-) -> msg.JobView:
+    job_id: str, new: JobChange, live: LiveDependency, principal: CurrentPrincipal
+) -> JobView:
     """Change a job's priority, weight or deadline."""
     number = require_owned_job(live, principal, job_id)
     details = json.dumps(new.model_dump(exclude_none=True))
@@ -144,7 +155,7 @@ async def change(
 @jobs.post("/{job_id}/cancel")
 async def cancel(
     job_id: str, live: LiveDependency, principal: CurrentPrincipal, force: bool = False
-) -> msg.JobView:
+) -> JobView:
     """Cancel a job; with ``force``, kill its processes at once, also of a cancelled job."""
     number = require_owned_job(live, principal, job_id)
     if force:
@@ -155,7 +166,7 @@ async def cancel(
 
 
 @jobs.post("/{job_id}/suspend")
-async def suspend(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
+async def suspend(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> JobView:
     """Suspend a job: it checkpoints, leaves its devices and waits to be resumed."""
     number = require_owned_job(live, principal, job_id)
     await live.jobs.suspend(job_id, principal.actor)
@@ -163,7 +174,7 @@ async def suspend(job_id: str, live: LiveDependency, principal: CurrentPrincipal
 
 
 @jobs.post("/{job_id}/resume")
-async def resume(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> msg.JobView:
+async def resume(job_id: str, live: LiveDependency, principal: CurrentPrincipal) -> JobView:
     """Resume a suspended job."""
     number = require_owned_job(live, principal, job_id)
     if live.queries.job_state(number) == JobState.HELD:

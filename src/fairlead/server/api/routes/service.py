@@ -76,7 +76,7 @@ async def healthy() -> str:
 @service.get("/readyz", response_class=PlainTextResponse, responses={503: {"model": str}})
 async def ready(live: LiveDependency) -> Response:
     """Answer whether the scheduler makes decisions, and why these may be worse than usual."""
-    if live.broken.is_set():
+    if live.tasks.broken.is_set():
         return PlainTextResponse("broken\n", 503)
     failures = live.rounds.failures
     if failures.failing:

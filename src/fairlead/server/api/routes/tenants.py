@@ -54,7 +54,7 @@ async def explain(
     if principal.can_see(tenant_id):
         for tenant in server.live.tenants.listed:
             if tenant.id == tenant_id:
-                return explain_tenant(server.live, tenant, server.info.policy)
+                return explain_tenant(server.live, tenant, server.live.policy.config.policy)
     raise NotFoundError(f"no tenant {tenant_id!r}")
 
 

@@ -1,0 +1,1 @@
+"""Consequences of the end of a job: dependent jobs and notifications."""

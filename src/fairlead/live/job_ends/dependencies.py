@@ -1,0 +1,168 @@
+"""Dependencies between jobs: a job is held until the jobs that it names have ended."""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from fairlead.core.queries import JobState, Queries
+from fairlead.live.history.recorder import HistoryRecorder
+from fairlead.live.inbox import Inbox
+from fairlead.live.job_spec import JobSpec
+from fairlead.model import events as ev
+from fairlead.model.errors import InputError
+from fairlead.store import Change, Remove
+
+_MAX_LISTED = 5
+"""ids of jobs that an error lists"""
+_ENDED_WORDS = {JobState.FAILED: "has failed", JobState.CANCELLED: "was cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyStatus:
+    """Progress of the jobs that a job depends on."""
+
+    unended: tuple[str, ...] = ()
+    """jobs that have not ended"""
+    problem: str = ""
+    """reason why the job can never start, if there is one"""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the job may be scheduled."""
+        return not self.unended and not self.problem
+
+
+class JobDependencies:
+    """Releases jobs when the jobs they depend on have ended, or fails them.
+
+    A job may start when all jobs in ``after`` have finished and all in ``after_any`` have ended.
+    This follows from the scheduler's states alone, so a restarted server continues with it. Only
+    jobs that exist can be named, so there are no cycles.
+    """
+
+    def __init__(
+        self,
+        queries: Queries,
+        specs: Mapping[str, JobSpec],
+        suspended_jobs: set[str],
+        messages: MutableMapping[str, str],
+        history: HistoryRecorder,
+        inbox: Inbox,
+    ) -> None:
+        self._queries, self._specs, self._suspended_jobs = queries, specs, suspended_jobs
+        self._messages, self._history, self._inbox = messages, history, inbox
+        self._dependents: dict[str, set[str]] = {}
+        """job that has not ended → jobs that wait for it"""
+
+    def resolve(self, spec: JobSpec) -> JobSpec:
+        """Return a submitted job that names others by id; InputError for one it cannot wait for.
+
+        A name stands for the tenant's only unended job of this name, or else for the newest.
+        """
+        if not (spec.after or spec.after_any):
+            return spec
+        after = tuple(dict.fromkeys(self._find(name, spec, "after") for name in spec.after))
+        after_any = tuple(self._find(name, spec, "after_any") for name in spec.after_any)
+        spec = replace(spec, after=after, after_any=tuple(dict.fromkeys(after_any)))
+        problem = self.status(spec).problem
+        if problem:
+            fix = "expected a job that can still finish; --after-any accepts every end"
+            raise InputError(problem, fix=fix, field="after")
+        return spec
+
+    def status(self, spec: JobSpec) -> DependencyStatus:
+        """Return the progress of the jobs that a job depends on."""
+        unended = []
+        for job_id in dict.fromkeys((*spec.after, *spec.after_any)):
+            state = self._state(job_id)
+            if state in (JobState.ACTIVE, JobState.HELD):
+                unended.append(job_id)
+            elif job_id in spec.after and state != JobState.FINISHED:
+                reason = "does not exist" if state is None else _ENDED_WORDS[state]
+                return DependencyStatus(problem=f"job {job_id} {reason}")
+        return DependencyStatus(tuple(unended))
+
+    def waits(self, job_id: str) -> bool:
+        """Return whether a job is held until others have ended."""
+        spec = self._specs.get(job_id)
+        if spec is None or not (spec.after or spec.after_any):
+            return False
+        return self._state(job_id) == JobState.HELD and not self.status(spec).is_met
+
+    def unended(self, job_id: str) -> list[str]:
+        """Return the jobs that a held job waits for."""
+        spec = self._specs[job_id]
+        if not (spec.after or spec.after_any) or self._state(job_id) != JobState.HELD:
+            return []
+        return [*self.status(spec).unended]
+
+    def add(self, spec: JobSpec) -> None:
+        """Follow the jobs that a held job waits for."""
+        for job_id in self.status(spec).unended:
+            self._dependents.setdefault(job_id, set()).add(spec.id)
+
+    def resume(self) -> None:
+        """Follow the jobs that waited under an earlier server, and act on ends it left."""
+        waiting = [job_id for job_id in self._queries.held_jobs() if self.waits(job_id)]
+        for job_id in waiting:
+            self.add(self._specs[job_id])
+        if waiting:
+            self._settle_later(waiting)
+
+    def job_ended(self, job_id: str) -> None:
+        """Release or fail the jobs that wait for a job, once its end is persisted."""
+        dependents = self._dependents.pop(job_id, None)
+        if dependents:
+            self._settle_later(sorted(dependents))
+
+    def _settle_later(self, job_ids: Sequence[str]) -> None:
+        changes: list[Change] = []
+        self._inbox.post(partial(self._settle, job_ids, changes), lambda: changes)
+
+    def _settle(self, job_ids: Sequence[str], changes: list[Change], at: float) -> list[ev.Event]:
+        events: list[ev.Event] = []
+        for job_id in job_ids:
+            spec = self._specs.get(job_id)
+            if spec is None or self._state(job_id) != JobState.HELD:
+                continue
+            status = self.status(spec)
+            if status.problem:
+                events.append(ev.JobFailed(at, job_id))
+                changes += self._failed(job_id, f"dependency: {status.problem}")
+            elif status.is_met and job_id not in self._suspended_jobs:
+                events.append(ev.JobReleased(at, job_id))
+        return events
+
+    def _failed(self, job_id: str, message: str) -> list[Change]:
+        self._messages[job_id] = message
+        suspended = job_id in self._suspended_jobs
+        self._suspended_jobs.discard(job_id)
+        hold = [Remove("hold", job_id)] if suspended else []
+        return [self._history.exit_change(job_id, message), *hold]
+
+    def _find(self, name: str, spec: JobSpec, field: str) -> str:
+        """Return the id of the tenant's job with an id or a name."""
+        known = self._specs.get(name)
+        if known is not None and known.tenant == spec.tenant:
+            return name
+        named = [
+            job.id
+            for job in self._specs.values()
+            if job.name == name and job.tenant == spec.tenant
+        ]
+        unended = [job_id for job_id in named if self._is_unended(job_id)]
+        if len(unended) > 1:
+            listed = ", ".join(unended[:_MAX_LISTED])
+            problem = f"{len(unended)} jobs are named {name!r}"
+            raise InputError(problem, fix=f"expected ids, such as {listed}", field=field)
+        if not named:
+            fix = f"expected the id or name of a job of tenant {spec.tenant}: see `fairlead jobs`"
+            raise InputError(f"no job {name!r}", fix=fix, field=field)
+        return (unended or named)[-1]
+
+    def _is_unended(self, job_id: str) -> bool:
+        return self._state(job_id) in (JobState.ACTIVE, JobState.HELD)
+
+    def _state(self, job_id: str) -> JobState | None:
+        number = self._queries.find_job(job_id)
+        return None if number is None else self._queries.job_state(number)

@@ -1,0 +1,44 @@
+"""Warnings about lost work: in the event stream, the log and the message of the job."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.unit.live.scripted_live import scripted_live
+
+from fairlead.live.leases import lost_work
+from fairlead.server.api.views import job_view
+
+
+@pytest.mark.parametrize(("min_lost_s", "warned"), [(0.0, True), (3600.0, False)])
+def test_the_end_of_a_lease_without_a_checkpoint_warns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_lost_s: float, warned: bool
+) -> None:
+    monkeypatch.setattr(lost_work, "_MIN_LOST_S", min_lost_s)
+
+    async def scene() -> None:
+        async with scripted_live(tmp_path) as site:
+            notices: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+            site.live.stream.subscribers.add(notices)
+            job = await site.submit()
+            lease = await site.lease(job)
+            with capture_logs() as logged:
+                site.engine.end(lease, "lost")
+                async with asyncio.timeout(10):
+                    while lease in site.live.leases:
+                        await asyncio.sleep(0.005)
+                await site.live.write([])
+            seen: list[Any] = [notices.get_nowait() for _ in range(notices.qsize())]
+            published = [notice for notice in seen if notice["event"] == "job.work_lost"]
+            lines = [line for line in logged if line["event"] == "job.work_lost"]
+            view = job_view(site.live, 0)
+            assert ("work lost: no checkpoint" in view.message) == warned
+            assert len(published) == len(lines) == warned
+            for notice in (*published, *lines):
+                assert (notice["job"], notice["lease"]) == (job, lease)
+                assert notice["lost_s"] == pytest.approx(view.lost_s, abs=0.1)
+            assert [line["log_level"] for line in lines] == ["warning"] * warned
+
+    asyncio.run(scene())
