@@ -125,8 +125,9 @@ def _type(schema: dict[str, Any]) -> str:
 
 def error_codes() -> str:
     """Return a table of every error code, its HTTP status and its meaning."""
+    apart = ("__main__", ".migrations", "fairlead.job.torch")  # programs, and PyTorch's own
     for module in pkgutil.walk_packages(fairlead.__path__, "fairlead."):
-        if not module.name.endswith("__main__") and ".migrations" not in module.name:
+        if not any(part in module.name for part in apart):
             importlib.import_module(module.name)
     rows = {
         error.code: f"| `{error.code}` | {_status(error.code)} | {_first_line(error)} |"
