@@ -61,20 +61,25 @@ def test_other_users_keep_their_device_and_leases_use_the_rest_of_the_node(
     server.start(round_s=40.0)
     (n4,) = [node for node in server.client.get("/v1/nodes") if node["id"] == "n4"]
     assert (n4["up"], n4["taken"]) == (True, 1)
-    three = server.submit("three", 600, workload="small", gang=3, accelerators=["k80"])
+    three = server.submit("three", 2400, workload="small", gang=3, accelerators=["k80"])
     server.until(lambda: server.leases() == {three: ["n4"]}, "three of its four devices in use")
     single = server.submit("single", 100, workload="small", accelerators=["k80"])
     time.sleep(2.0)
     assert server.client.job(single)["state"] == "queued"
     slurm.run("scancel", foreign)
+    shown: list[str] = []
+
+    def foreign_job_has_ended() -> bool:
+        shown.append(slurm.run("scontrol", "show", "job", "--oneliner", foreign))
+        return "JobState=CANCELLED" in shown[-1]  # by this test: the server has not touched it
+
+    server.until(foreign_job_has_ended, "the foreign job to end")
+    assert "Restarts=0" in shown[-1]
     server.until(lambda: single in server.leases(), "the released device to be used")
     assert three in server.leases()
-    for job, steps in ((three, 600), (single, 100)):
+    for job, steps in ((three, 2400), (single, 100)):
         done = server.client.wait(job, timeout_s=60)
         assert (done["state"], done["steps_done"], done["leases"]) == ("finished", steps, 1)
-    ended = slurm.run("scontrol", "show", "job", "--oneliner", foreign)
-    assert "JobState=CANCELLED" in ended  # by this test: the server has not touched it
-    assert "Restarts=0" in ended
 
 
 def test_a_job_migrates_to_another_accelerator_within_five_seconds(
