@@ -83,7 +83,7 @@ def members(path: Path) -> Iterator[Member]:
             executable = bool(info.mode & 0o100)
             yield Member(info.name, info.size, executable, info.uname, content)
             # The list of earlier members would fill the memory.
-            tar.members = []  # type: ignore[attr-defined]
+            tar.members = []  # type: ignore[attr-defined]  # typeshed lacks this attribute
 
 
 def _header(member: Member) -> tuple[Header, tuple[str, int]]:

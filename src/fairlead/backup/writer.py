@@ -33,8 +33,8 @@ class ArchiveWriter:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         # Leaving the context closes it.
         self._file = open(os.open(self._temporary, flags, 0o600), "wb")  # noqa: SIM115
-        mode = "w|gz" if path.suffix in _COMPRESSED else "w|"
-        self._tar = tarfile.open(  # type: ignore[call-overload]  # noqa: SIM115
+        mode: Literal["w|gz", "w|"] = "w|gz" if path.suffix in _COMPRESSED else "w|"
+        self._tar = tarfile.open(  # noqa: SIM115
             fileobj=self._file, mode=mode, format=tarfile.PAX_FORMAT
         )
         self._checksums: dict[str, str] = {}

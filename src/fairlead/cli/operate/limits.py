@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fairlead.cli.operate.live_change import origin_of
 from fairlead.cli.shared.options import Json
 
 app = typer.Typer(
@@ -63,19 +64,15 @@ def set_limits(
 
 def _print(answer: dict[str, Any], as_json: bool) -> None:
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import local_time, table
+    from fairlead.cli.shared.output import table
 
     if as_json:
         print_json(answer)
         return
-    origin = "the start-up settings"
-    if answer["set_by"] == "live":
-        author, at = answer["changed_by"], local_time(answer["changed_at"])
-        origin = f"a live change by {author}, {at}"
     rows = [
         ["requests per second and token", f"{answer['requests_per_s']:g}"],
         ["requests of one token in a burst", str(answer["requests_burst"])],
         ["renewals per second and lease", f"{answer['renewals_per_s']:g}"],
-        ["set by", origin],
+        ["set by", origin_of(answer)],
     ]
     table("limits", ["", "value"], rows, figures=False)

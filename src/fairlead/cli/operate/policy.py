@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fairlead.cli.operate.live_change import origin_of
 from fairlead.cli.shared.options import Json, MechanismOption
 
 app = typer.Typer(
@@ -76,21 +77,17 @@ def set_policy(
 
 def _print(answer: dict[str, Any], as_json: bool) -> None:
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import local_time, table
+    from fairlead.cli.shared.output import table
 
     if as_json:
         print_json(answer)
         return
-    origin = "the start-up settings"
-    if answer["set_by"] == "live":
-        author = f" by {answer['changed_by']}" if answer["changed_by"] else ""
-        origin = f"a live change{author}, {local_time(answer['changed_at'])}"
     rows = [
         ["policy", answer["policy"]],
         ["mechanism", answer["mechanism"]],
         ["round", "–" if answer["round_s"] is None else f"{answer['round_s']:g} s"],
         ["weight scope", answer["weight_scope"]],
         ["speeds", answer["speeds"]],
-        ["set by", origin],
+        ["set by", origin_of(answer)],
     ]
     table("policy", ["", "value"], rows, figures=False)
