@@ -37,8 +37,7 @@ from fairlead.solve import (
     solve_max_min,
     solver,
 )
-from fairlead.solve.max_min_many import least_level
-from fairlead.solve.max_min_many import stage as many_stage
+from fairlead.solve.max_min_many import least_level, price_estimate
 from fairlead.solve.oef import dual_prices, envy_free
 from fairlead.solve.options import program as option_program
 
@@ -184,10 +183,12 @@ def cases(slow: bool) -> Iterator[tuple[str, str, list[Sample]]]:
         for load in LOADS:
             ps = [instance(classes, 3, LOADS[load], seed) for seed in SEEDS[:2]]
             yield (
-                "subset first",
+                "prices by Newton",
                 f"{classes} × 3, {load}",
                 [
-                    sample(partial(levels, p), partial(levels, p), many_stage, 1, _MANY=NEVER)
+                    sample(
+                        partial(levels, p), partial(levels, p), price_estimate, 1, _SMOOTH=NEVER
+                    )
                     for p in ps
                 ],
             )

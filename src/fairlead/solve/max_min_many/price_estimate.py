@@ -11,6 +11,7 @@ from fairlead.solve.max_min.class_table import ClassTable
 from fairlead.solve.max_min.filling import Filling, fill_stage
 from fairlead.solve.max_min.program import StageProgram
 from fairlead.solve.max_min_many.interior_point import Estimate, InteriorProblem, interior_prices
+from fairlead.solve.max_min_many.price_newton import imbalance, refine_prices
 from fairlead.solve.max_min_many.pricing import StageClasses, spread_indices
 
 # Sample size and tolerance of the interior point; the next row where the last did not suffice.
@@ -24,6 +25,7 @@ _GOOD = 2e-3  # relative imbalance
 _FINE = 1e-4
 _MAX_IMBALANCE = 50  # classes in the wrong place that the exact program soon corrects
 _MAX_CORRECTIONS = 12
+_SMOOTH = 20_000  # so many classes respond smoothly enough for Newton's method
 
 
 def estimate(classes: StageClasses, water: float | None = None) -> tuple[float, FloatArray]:
@@ -44,12 +46,12 @@ def estimate(classes: StageClasses, water: float | None = None) -> tuple[float, 
         for part_size in (population // 64, population // 8):
             if part_size >= 2 * wanted:
                 guess, _ = _correct(classes.sample(spread_indices(population, part_size)), guess)
-        guess, imbalance = _correct(classes, guess)
-        if imbalance < least:
-            t, prices, least = guess.t, guess.prices, imbalance
+        guess, left = _correct(classes, guess)
+        if left < least:
+            t, prices, least = guess.t, guess.prices, left
         if least < max(_GOOD, _MAX_IMBALANCE / population):
             break
-    return t, prices
+    return refine_prices(classes, t, prices) if population > _SMOOTH else (t, prices)
 
 
 def sample_prices(classes: StageClasses, water: float) -> FloatArray:
@@ -132,6 +134,7 @@ def _correct(classes: StageClasses, guess: Estimate) -> tuple[Estimate, float]:
     Every step starts from the best point so far; a failed one still teaches the response.
     """
     total, width = float(classes.count.sum()), len(classes.gain)
+    room = classes.capacity / total
     matrix, best, least = guess.matrix.copy(), guess, np.inf
     # The exact program places the use of a handful of classes; of very many, the least clear
     # are examined separately, which costs less than another pass over all.
@@ -140,19 +143,17 @@ def _correct(classes: StageClasses, guess: Estimate) -> tuple[Estimate, float]:
     base, step = np.zeros(width), np.zeros(width + 1)
     for _ in range(_MAX_CORRECTIONS):
         over = (classes.use(t, prices) - classes.capacity) / total
-        worth = prices * classes.capacity / total
-        rate = np.where(over > 0, np.maximum(prices, 0.02 * prices.max()), prices)
-        imbalance = float((rate * np.abs(over)).sum() / worth.sum())
+        left = imbalance(over, prices, room)
         if least < np.inf:  # Broyden: the response must explain the step
             miss = over - base - (matrix[:width] * step).sum(axis=1)
             matrix[:width] += miss[:, None] * step / (step * step).sum()
-        stale = stale + 1 if imbalance > 0.5 * least else 0
-        if imbalance < least:
-            least, base = imbalance, over
+        stale = stale + 1 if left > 0.5 * least else 0
+        if left < least:
+            least, base = left, over
             best = Estimate(t, prices, matrix)
         if least < enough or stale == (2 if least < _GOOD + enough else 4):
             break
-        step = _step(matrix, base, best, classes.capacity / total)
+        step = _step(matrix, base, best, room)
         t, prices = best.t + float(step[width]), best.prices + step[:width]
     return best, least
 

@@ -22,10 +22,6 @@ class StageClasses:
         self.cap = gain.max(axis=0)
         self.held = count * size  # devices that a whole class holds
         self.hulls = Hulls(gain)
-        self.slope = np.zeros(len(capacity))
-        """use of the capacity by other classes, per unit of t"""
-        self.rising = 0.0
-        """members of other classes that rise with t"""
         self._rivals = (gain == self.cap).sum(axis=0) > 1
 
     def sample(self, chosen: IntArray) -> "StageClasses":
@@ -33,20 +29,6 @@ class StageClasses:
         room = self.capacity * float(self.held[chosen].sum() / self.held.sum())
         gain = np.ascontiguousarray(self.gain[:, chosen])
         return StageClasses(gain, self.size[chosen], self.count[chosen], room)
-
-    def residual(
-        self, decision: "Decision", chosen: IntArray
-    ) -> tuple["StageClasses", "Decision"]:
-        """Return these classes alone, the others using what was decided, and their decision."""
-        others = np.ones(len(self.size), bool)
-        others[chosen] = False
-        used, slope = self.response(decision, others)
-        gain = np.ascontiguousarray(self.gain[:, chosen])
-        room = self.capacity - used + slope * decision.t
-        part = StageClasses(gain, self.size[chosen], self.count[chosen], room)
-        part.slope = self.slope + slope
-        part.rising = self.rising + float(self.count[(decision.rate > 0) & others].sum())
-        return part, decision.only(chosen)
 
     def cost(self, t: float, prices: FloatArray) -> float:
         """Return what it costs at least to bring everyone to min(t, cap)."""
@@ -132,18 +114,6 @@ class Decision:
     upper: FloatArray  # share on the high end
     lower: FloatArray  # share on the low end, 0 where that is idleness
     rate: FloatArray  # d upper / d t = - d lower / d t; 0 at the cap
-
-    def only(self, chosen: IntArray) -> "Decision":
-        """Return the decisions of these classes."""
-        way = self.way
-        return Decision(
-            self.t,
-            self.worth[:, chosen],
-            Segments(way.cost[chosen], way.slope[chosen], way.low[chosen], way.high[chosen]),
-            self.upper[chosen],
-            self.lower[chosen],
-            self.rate[chosen],
-        )
 
     def shares(self, t: float, cap: FloatArray, width: int) -> FloatArray:
         """Return classes × resources → share when the water stands at t."""

@@ -29,9 +29,8 @@ from fairlead.solve.max_min_many.price_estimate import estimate
 from fairlead.solve.max_min_many.pricing import Decision, StageClasses
 
 _MAX_ITERATIONS = 40
-_MANY = 50_000
-_UNCLEAR = 32  # one class in so many
 _FIRST_MARGINAL = 40
+_UNCLEAR = 1000  # one class in so many is marginal at first, too
 _MAX_ADDED = 60
 _MAX_WRONG = 400
 _MAX_RETRIES = 2
@@ -72,55 +71,16 @@ def solve_stage_many(
     ``cost`` (classes × resources) is the tie rule's.
     """
     decision = classes.decide(*estimate(classes))
-    if len(classes.size) > _MANY:
-        better = _refine_on_subset(classes, cost, held, decision)
-        stage = None if better is None else _solve_stage_from(classes, cost, held, *better)
-        if stage is not None:
-            return stage
-    return _solve_stage_from(classes, cost, held, decision)
-
-
-def _refine_on_subset(
-    classes: StageClasses, cost: FloatArray, held: FlexibleClasses, decision: Decision
-) -> tuple[Decision, IntArray] | None:
-    """Return a better decision and its marginal classes.
-
-    It is exact for the least clear classes, the others deciding as before: checking all
-    classes every time would take most of the time when only these few change.
-    """
-    near = np.sort(_smallest(classes.margin(decision), len(classes.size) // _UNCLEAR))
-    part, among = classes.residual(decision, near)
-    stage = _solve_stage_from(part, cost[near], held, among)
-    if stage is None:
-        return None
-    return classes.decide(stage.t, stage.prices), near[stage.marginal]
-
-
-def _solve_stage_from(
-    classes: StageClasses,
-    cost: FloatArray,
-    held: FlexibleClasses,
-    decision: Decision,
-    marginal: IntArray | None = None,
-) -> ManyClassStage | None:
-    """Return the exact stage, starting from a decision and its possible marginal classes.
-
-    With the marginal classes given it gives up as soon as many others prove wrong.
-    """
     program = _MarginalProgram(classes, cost, held)
-    patient = marginal is None
-    if marginal is None:
-        marginal = _smallest(classes.margin(decision), _FIRST_MARGINAL)
-    program.extend(marginal)
-    solved, retries = program.solve(decision), _MAX_RETRIES
+    first = min(max(_FIRST_MARGINAL, len(classes.size) // _UNCLEAR), _MAX_WRONG)
+    program.extend(_smallest(classes.margin(decision), first))
+    solved, retries, added = program.solve(decision), _MAX_RETRIES, _MAX_ADDED
     for _ in range(_MAX_ITERATIONS):
         if solved:
             now = classes.decide(program.t, program.prices)
             wrong = _wrong_decisions(program, decision, now)
             if not len(wrong):
                 return program.stage(decision, now)
-            if len(wrong) > _MAX_WRONG and not patient:
-                return None
             if len(wrong) > _MAX_WRONG and retries:
                 retries -= 1
                 margin = classes.margin(now)
@@ -130,12 +90,16 @@ def _solve_stage_from(
                 if program.improves(now):
                     decision = now
                     continue
+            wrong = wrong[~program.inside[wrong]][:_MAX_ADDED]
+            if len(program.chosen) + len(wrong) > _MAX_MARGINAL:
+                return None
         else:  # the decided classes leave too little: decide fewer
-            margin = classes.margin(decision)
-            wrong = _smallest(np.where(program.inside, np.inf, margin), _MAX_ADDED)
-        wrong = wrong[~program.inside[wrong]][:_MAX_ADDED]
-        if len(program.chosen) + len(wrong) > _MAX_MARGINAL:
-            return None
+            margin = np.where(program.inside, np.inf, classes.margin(decision))
+            wrong = _smallest(margin, min(added, _MAX_MARGINAL - len(program.chosen)))
+            wrong = wrong[~program.inside[wrong]]
+            if not len(wrong):
+                return None
+            added *= 2
         program.extend(wrong)
         solved = program.solve(decision)
     return None
@@ -147,7 +111,7 @@ def _wrong_decisions(program: "_MarginalProgram", decision: Decision, now: Decis
     The others keep their decisions, so that the program only ever gains ways to do better.
     """
     classes = program.classes
-    worth = float((program.prices * (classes.capacity - classes.slope * now.t)).sum())
+    worth = float((program.prices * classes.capacity).sum())
     regret = np.where(program.inside, 0.0, classes.regret(decision, now))
     if float(regret.sum()) > _REGRET * worth or worth <= 0:
         wrong = np.flatnonzero(regret > 0.01 * _REGRET * worth)
@@ -194,8 +158,7 @@ class _MarginalProgram:
         classes, held = self.classes, self.held
         used, slope = classes.response(decision, ~self.inside)
         room = classes.capacity + held.used - used + slope * decision.t
-        slope = slope + classes.slope
-        rising = classes.rising + float(classes.count[(decision.rate > 0) & ~self.inside].sum())
+        rising = float(classes.count[(decision.rate > 0) & ~self.inside].sum())
         self.program.set_outside_use(room, slope, rising)
         count = np.concatenate([held.count, classes.count[self.chosen]])
         level = np.concatenate([held.level, np.zeros(len(self.chosen))])
