@@ -113,6 +113,8 @@ class BelievedSpeed(NamedTuple):
     source: SpeedSource
     measured_at: float | None
     """time at which the measured speed last changed; None unless it was measured"""
+    doubt: float | None = None
+    """standard deviation of the logarithm of an assumed speed; None: not stated"""
 
 
 class Queries:
@@ -205,6 +207,7 @@ class Queries:
             beliefs.speed(workload, (accelerator,) * gang),
             beliefs.source_of(workload, gang, accelerator),
             measured[key].at if key in measured else None,
+            beliefs.doubt(workload, gang, accelerator),
         )
 
     def measured_elsewhere(self, key: SpeedKey) -> list[float]:
@@ -300,6 +303,10 @@ class Queries:
             LeaseStatus(n, ids[j], d, gone)
             for n, j, d, gone in zip(number, job, devices, leaving, strict=True)
         ]
+
+    def plan_applied_at(self, at: float) -> float:
+        """Return the time at which a plan that is made now takes effect: the end of the round."""
+        return max(at, self._scheduler.round_end_at or at)
 
     def pinned_leases(self) -> set[int]:
         """Return the leases that no plan may preempt."""

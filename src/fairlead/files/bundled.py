@@ -5,12 +5,24 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from fairlead.files.parsing.fields import accelerator, name, number
+from fairlead.estimate.data_sheet import DataSheet
+from fairlead.files.parsing.fields import accelerator, name, number, whole_number
 from fairlead.files.parsing.table import read_table
 from fairlead.files.parsing.text import SourceText
 from fairlead.model.cluster import Accelerator
 
 DEFAULT_TRACE = "default_trace.csv"
+_SHEET_COLUMNS = (
+    "accelerator",
+    "year",
+    "fp32_tflops",
+    "matrix_tflops",
+    "memory_gib",
+    "memory_gb_s",
+    "link_gb_s",
+    "pcie",
+    "source",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +100,23 @@ def gandiva_packing() -> Mapping[str, PackingGain]:
         name(row[0]): PackingGain(number(row[1]) / 100, number(row[3]) / number(row[2]))
         for row in table.rows
     }
+
+
+@cache
+def data_sheets() -> Mapping[str, DataSheet]:
+    """Return name in lower case → figures of one device as its vendor states them."""
+    table = read_table(bundled_text("data_sheets.csv"), required=_SHEET_COLUMNS)
+    sheets = {}
+    for row in table.rows:
+        label, year, fp32, matrix, memory, bandwidth, link, pcie, source = row
+        sheets[accelerator(label)] = DataSheet(
+            fp32_tflops=number(fp32),
+            matrix_tflops=number(matrix) if matrix else number(fp32),
+            memory_gib=number(memory),
+            memory_gb_s=number(bandwidth),
+            link_gb_s=number(link),
+            pcie=whole_number(pcie),
+            year=whole_number(year),
+            source=source,
+        )
+    return sheets

@@ -35,6 +35,7 @@ from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.sim.cluster.virtual_cluster import VirtualCluster
 from fairlead.sim.fluid import run_fluid
 from fairlead.sim.gc_tuning import infrequent_gc
+from fairlead.sim.learning import SpeedLearning
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
@@ -75,6 +76,8 @@ class _Run:
         )
         self._queries = Queries(self.scheduler)
         self._reads_measured = capabilities.reads_measured
+        learning = scenario.learning
+        self._learning = learning and SpeedLearning(self._queries, learning.noise, learning.seed)
         # Device numbers include nodes that join later; their devices idle until then.
         whole = scenario.whole_cluster
         true_speeds = TrueSpeeds(whole, scenario.speeds, scenario.jobs, scenario.physics)
@@ -165,15 +168,18 @@ class _Run:
         progress = self._virtual.progress(at) if self._reads_progress else None
         if progress is not None:
             self._send(progress)
-        for report in self._virtual.measured(at) if self._reads_measured else ():
+        reports = self._virtual.measured(at) if self._reads_measured or self._learning else []
+        for report in reports if self._reads_measured else ():
             self._send(report)
+        for change in self._learning.events(reports) if self._learning else ():
+            self._send(change)
         self._protect_starts(at)
         self._send(PlanDue(at))
 
     def _protect_starts(self, at: float) -> None:
         if not self._scenario.protect_starts:
             return
-        starting = self._virtual.starting_leases(at)
+        starting = self._virtual.starting_leases(at, self._queries.plan_applied_at(at))
         if set(starting.tolist()) != self._queries.pinned_leases():
             self._send(LeasesPinned(at, starting))
 

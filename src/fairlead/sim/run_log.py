@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
+from fairlead.estimate.learned import DataSheetLearner
 from fairlead.mechanisms.base import FluidMechanism
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Accelerator, Cluster, Node
@@ -32,7 +33,7 @@ class EventLog:
         round_s: float | None,
     ) -> None:
         self._file = file
-        header = {
+        header: dict[str, Any] = {
             "fairlead_log": VERSION,
             "policy": policy,
             "mechanism": mechanism,
@@ -43,6 +44,8 @@ class EventLog:
             "assumed": beliefs.assumed,
             "estimates": beliefs.estimates,
         }
+        if beliefs.learner is not None:
+            header["strengths"] = beliefs.learner.document()
         self._line(json.dumps(header, separators=(",", ":"), allow_nan=False))
 
     def write(self, event: Event) -> None:
@@ -133,7 +136,10 @@ def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:
     steps_per_s = {SpeedKey(*key): speed for *key, speed in header["speeds"]}
     # Earlier versions did not estimate the speeds that a table lacks.
     estimates = bool(header.get("estimates", False))
-    beliefs = SpeedTable(steps_per_s, assumed=header.get("assumed"), estimates=estimates)
+    learner = DataSheetLearner(header["strengths"]) if "strengths" in header else None
+    beliefs = SpeedTable(
+        steps_per_s, assumed=header.get("assumed"), estimates=estimates, learner=learner
+    )
     mechanism = create_mechanism(header["policy"], header["mechanism"], header["round_s"])
     if isinstance(mechanism, FluidMechanism):
         raise InputError(

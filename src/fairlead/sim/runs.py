@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.core import Scheduler
+from fairlead.estimate.learned import DataSheetLearner
 from fairlead.files import (
     TenantsFile,
     Trace,
@@ -17,12 +18,14 @@ from fairlead.files import (
     read_trace,
     skip_impossible,
 )
+from fairlead.files.bundled import data_sheets
 from fairlead.files.parsing.fields import whole_number
 from fairlead.mechanisms.base import FluidMechanism, SupportsTrades
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance
+from fairlead.model.speeds.estimates import DEFAULT_SPEED
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.sim.driver import simulate
@@ -31,7 +34,10 @@ from fairlead.sim.metrics import Result, summarise
 from fairlead.sim.physics.reader import read_physics
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
-from fairlead.sim.scenario import Scenario
+from fairlead.sim.scenario import Learning, Scenario
+
+NO_SPEEDS, GUESSED_SPEEDS = "none", "guess"
+"""prior beliefs without a table: all accelerators are equal, or as their data sheets say"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +53,10 @@ class SimulationOptions:
     restore_cost_s: float = 0.0
     physics: str = "none"
     believed: str | None = None
+    truth: str | None = None
+    """true speeds; ``speeds`` is then the prior belief, which jobs' measurements change"""
+    noise: float = 0.0
+    """standard deviation of the logarithm of a measured speed"""
     failures: Path | None = None
     window: str | None = None
     tenants_file: Path | None = None
@@ -63,7 +73,9 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
     if physics is not None and isinstance(mechanism, FluidMechanism):
         raise UsageError("--physics: not supported by fluid mechanisms: expected none")
     cluster = read_cluster(setup.cluster)
-    speeds = read_speeds(setup.speeds)
+    speeds, believed = _speeds(setup)
+    if setup.truth is not None and isinstance(mechanism, FluidMechanism):
+        raise UsageError("--truth: not supported by fluid mechanisms, which measure nothing")
     trace = read_trace(setup.trace) if setup.trace else _default_trace(setup, speeds)
     limits = speeds, cluster, capabilities_of(mechanism)
     skipped: tuple[SkippedJob, ...] = ()
@@ -79,7 +91,8 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
         jobs=trace.jobs,
         skipped=skipped,
         mechanism=mechanism,
-        believed=read_speeds(setup.believed) if setup.believed else None,
+        believed=believed,
+        learning=None if setup.truth is None else Learning(setup.noise, setup.seed),
         tenants=Instance(cluster, tenants=tenancy.tenants).tenants,
         history=tenancy.history,
         restore_cost_s=setup.restore_cost_s,
@@ -90,11 +103,33 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
     )
 
 
+def _speeds(setup: SimulationOptions) -> tuple[SpeedTable, SpeedTable | None]:
+    """Return the true speeds, and the believed ones where these differ."""
+    if setup.truth is None:
+        if setup.speeds in (NO_SPEEDS, GUESSED_SPEEDS):
+            raise UsageError(
+                f"--truth: missing: jobs cannot run at --speeds {setup.speeds}: expected a speed"
+                " table"
+            )
+        if setup.noise:
+            raise UsageError("--noise: nothing is measured without --truth: expected both")
+        believed = read_speeds(setup.believed) if setup.believed else None
+        return read_speeds(setup.speeds), believed
+    if setup.believed is not None:
+        raise UsageError("--believed: not with --truth: expected the prior belief as --speeds")
+    truth = read_speeds(setup.truth)
+    if setup.speeds == NO_SPEEDS:
+        return truth, SpeedTable({}, assumed=DEFAULT_SPEED)
+    prior = {} if setup.speeds == GUESSED_SPEEDS else read_speeds(setup.speeds).steps_per_s
+    learner = DataSheetLearner.of(data_sheets())
+    return truth, SpeedTable(prior, assumed=DEFAULT_SPEED, learner=learner)
+
+
 def _default_trace(setup: SimulationOptions, speeds: SpeedTable) -> Trace:
     """Return the bundled trace; raise UsageError if the speed table lacks its workloads."""
     trace = default_trace()
     if not setup.skip_impossible and any(job.workload not in speeds.gangs for job in trace):
-        name = setup.speeds
+        name = setup.truth or setup.speeds
         raise UsageError(
             f"--trace: missing: the bundled trace has workloads that {name} lacks: expected a"
             f" trace such as `fairlead trace generate --speeds {name} --out trace.csv` writes"

@@ -15,6 +15,15 @@ from fairlead.model.tenants.usage_decay import History
 from fairlead.sim.physics.effects import Physics
 
 
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """Measurement of speeds while jobs run."""
+
+    noise: float = 0.0
+    """standard deviation of the logarithm of a measured speed"""
+    seed: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """Everything that determines a simulation's result."""
@@ -28,6 +37,8 @@ class Scenario:
     mechanism: "Mechanism[Any] | FluidMechanism"
     believed: SpeedTable | None = None
     """speeds that decisions use; None: the true speeds"""
+    learning: Learning | None = None
+    """noise of the measured speeds that change ``believed``; None: nothing is measured"""
     tenants: Sequence[Tenant] = ()
     history: History | None = None
     """effect of past usage on weights"""

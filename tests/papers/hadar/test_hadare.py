@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from fairlead.estimate.hadare import Device, Training, first_guess
 from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.mechanisms.hadar.mechanism import Hadar
-from fairlead.mechanisms.hadar.speed_estimate import Device, Training, first_guess
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, PlanReady
 from fairlead.model.job import Job

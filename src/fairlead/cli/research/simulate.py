@@ -44,6 +44,19 @@ def simulate(
             show_default="the same",
         ),
     ] = None,
+    truth: Annotated[
+        str | None,
+        typer.Option(
+            help="True speeds. --speeds is then what is believed at first: a table, guess (from"
+            " data sheets) or none; jobs measure their speeds as on a live cluster."
+        ),
+    ] = None,
+    noise: Annotated[
+        float,
+        typer.Option(
+            help="Relative error of measured speeds, a fraction, with --truth.", min=0, max=1
+        ),
+    ] = 0.0,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
     restore_cost: RestoreCostOption = 0.0,
@@ -59,7 +72,11 @@ def simulate(
     window: WindowOption = None,
     skip_impossible: SkipOption = False,
     seed: Annotated[
-        int, typer.Option(help="No effect; randomised policies have an option: lottery:seed=1.")
+        int,
+        typer.Option(
+            help="Seed of --noise; randomised policies have an option of their own:"
+            " lottery:seed=1."
+        ),
     ] = 0,
     log: Annotated[
         Path | None, typer.Option(help="Event log to write, for `fairlead replay`.")
@@ -73,6 +90,8 @@ def simulate(
     Example:  fairlead simulate --cluster v100=8,k80=16 --policy max-min
 
     Example:  fairlead simulate --trace trace.csv --skip-impossible --json
+
+    Example:  fairlead simulate --speeds guess --truth gandiva-fair --noise 0.1
     """
     use_one_thread()
     from fairlead.cli.research.runs import run_simulation
@@ -89,6 +108,8 @@ def simulate(
         restore_cost_s=restore_cost,
         physics=physics,
         believed=believed,
+        truth=truth,
+        noise=noise,
         failures=failures,
         tenants_file=tenants_file,
         window=window,

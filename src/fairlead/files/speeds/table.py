@@ -23,7 +23,9 @@ from fairlead.model.speeds.table import Consolidation, SpeedKey, SpeedTable
 T = TypeVar("T")
 
 REQUIRED = ("workload", "gang", "accelerator", "steps_per_s")
-OPTIONAL = ("placement", "partner", "partner_steps_per_s")
+INTERVAL = ("steps_per_s_low", "steps_per_s_high")
+"""95 % confidence interval of a measured speed; no decision uses it"""
+OPTIONAL = ("placement", "partner", "partner_steps_per_s", *INTERVAL)
 HEADER = (*REQUIRED[:3], *OPTIONAL[:2], "steps_per_s", "partner_steps_per_s")
 
 
@@ -77,6 +79,9 @@ class _Rows:
             _cell(cells, "partner", name) if cells.get("partner") else None,
         )
         own = _cell(cells, "steps_per_s", speed)
+        for column in INTERVAL:
+            if cells.get(column):
+                _cell(cells, column, speed)
         if key.partner is None:
             if cells.get("partner_steps_per_s"):
                 raise InputError(

@@ -23,8 +23,8 @@ class LeasePins:
 
     - A job that does not checkpoint (``auto``: it has not called the library) or that must not
       be preempted (``no``) keeps its devices until it ends.
-    - Any other job keeps them until it has trained for as long as its start took, or for half
-      a round if it does not report its steps.
+    - Any other job keeps them unless it will have trained for as long as its start took, or for
+      half a round if it does not report its steps, when the plan is applied.
     """
 
     def __init__(
@@ -51,19 +51,21 @@ class LeasePins:
         return [ev.LeasesPinned(at, np.array(sorted(pinned), dtype=np.int64))]
 
     def keeps(self, lease: OpenLease, at: float) -> bool:
-        """Return whether a lease must keep its devices now."""
+        """Return whether a plan that is made now must leave a lease its devices."""
         if lease.leaving:
             return False
         preempt = self._specs[lease.job].preempt
         if preempt == "no":
             return True
-        age_s = at - self._launched_at(lease, at)
+        launched_at = self._launched_at(lease, at)
+        applied_at = self._queries.plan_applied_at(at)
         if lease.first_step_at is not None:
-            start_s = min(lease.first_step_at - at + age_s, _MAX_START_S)
-            return at - lease.first_step_at < start_s
+            start_s = min(lease.first_step_at - launched_at, _MAX_START_S)
+            return applied_at - lease.first_step_at < start_s
+        age_s = at - launched_at
         if lease.last_heartbeat_at is not None or self._has_checkpoint(lease.job):
             return age_s < _MAX_START_S
-        return preempt == "auto" or age_s < self._min_run_s
+        return preempt == "auto" or applied_at - launched_at < self._min_run_s
 
     def _launched_at(self, lease: OpenLease, at: float) -> float:
         if not math.isnan(lease.launched_at):

@@ -2,11 +2,65 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Protocol
 
 from fairlead.model.speeds.key import SpeedKey, plain_workload, scope_of
 
 DEFAULT_SPEED = 1.0
 """steps per second of one device while nothing is known of a workload"""
+
+
+KnownSpeeds = Mapping[tuple[str, int], float]
+"""accelerator and gang → steps per second of one workload, alone on consolidated devices"""
+
+
+class Estimator(Protocol):
+    """Estimates of speeds that a table lacks."""
+
+    def estimate(self, workload: str, gang: int, accelerator: str) -> float:
+        """Return the estimated steps per second."""
+
+    def doubt(self, workload: str, gang: int, accelerator: str) -> float | None:
+        """Return the standard deviation of the logarithm of an estimate; None: not stated."""
+
+
+class Learner(Protocol):
+    """Makes estimators from the speeds known so far; logs and configurations store it."""
+
+    def estimator(
+        self,
+        table: Mapping[SpeedKey, float],
+        measured: Mapping[SpeedKey, float],
+        unknown: float,
+    ) -> Estimator:
+        """Return the estimator; ``unknown`` is the speed of one device for an unknown workload."""
+
+    def document(self) -> dict[str, float]:
+        """Return the learner's data, from which the same learner can be made again."""
+
+
+def known_speeds(
+    table: Mapping[SpeedKey, float], measured: Mapping[SpeedKey, float]
+) -> dict[str, KnownSpeeds]:
+    """Return workload → its speeds; a measured one replaces the table's within its tenant."""
+    known: dict[str, dict[tuple[str, int], float]] = {}
+    for key, speed in table.items():
+        if speed > 0.0 and key.partner is None and key.placement == "consolidated":
+            known.setdefault(key.workload, {})[key.accelerator, key.gang] = speed
+    for key, speed in measured.items():
+        listed = known.get(plain_workload(key.workload), {})
+        known.setdefault(key.workload, dict(listed))[key.accelerator, key.gang] = speed
+    return dict(known)
+
+
+def visible_speeds(known: Mapping[str, KnownSpeeds], tenant: str | None) -> Iterable[KnownSpeeds]:
+    """Return the speeds of the table's workloads, as the tenant has measured them."""
+    chosen: dict[str, KnownSpeeds] = {}
+    for name, speeds in known.items():
+        scope = scope_of(name)
+        if scope is None or scope.tenant == tenant:
+            chosen[plain_workload(name) or name] = speeds
+    return chosen.values()
 
 
 class SpeedEstimates:
@@ -23,15 +77,7 @@ class SpeedEstimates:
         unknown: float = DEFAULT_SPEED,
     ) -> None:
         self._unknown = unknown
-        self._by_workload: dict[str, dict[tuple[str, int], float]] = {}
-        for key, speed in table.items():
-            if speed > 0.0 and key.partner is None and key.placement == "consolidated":
-                of = self._by_workload.setdefault(key.workload, {})
-                of[key.accelerator, key.gang] = speed
-        for key, speed in measured.items():
-            listed = self._by_workload.get(plain_workload(key.workload), {})
-            of = self._by_workload.setdefault(key.workload, dict(listed))
-            of[key.accelerator, key.gang] = speed
+        self._by_workload = known_speeds(table, measured)
         self._ratio = cache(self._mean_ratio)
 
     def estimate(self, workload: str, gang: int, accelerator: str) -> float:
@@ -59,23 +105,18 @@ class SpeedEstimates:
             return 1.0
         ratios = [
             speeds[target, gang] / speed
-            for speeds in self._visible_to(tenant)
+            for speeds in visible_speeds(self._by_workload, tenant)
             for (name, gang), speed in speeds.items()
             if name == source and (target, gang) in speeds
         ]
         return _mean(ratios) if ratios else 1.0
 
-    def _visible_to(self, tenant: str | None) -> Iterable[Mapping[tuple[str, int], float]]:
-        """Return the speeds of the table's workloads, as the tenant has measured them."""
-        chosen: dict[str, Mapping[tuple[str, int], float]] = {}
-        for name, speeds in self._by_workload.items():
-            scope = scope_of(name)
-            if scope is None or scope.tenant == tenant:
-                chosen[plain_workload(name) or name] = speeds
-        return chosen.values()
+    def doubt(self, workload: str, gang: int, accelerator: str) -> None:
+        """State no doubt: these estimates are plain means."""
+        del workload, gang, accelerator
 
 
-def _at_gang(known: Mapping[tuple[str, int], float], accelerator: str, gang: int) -> float:
+def _at_gang(known: KnownSpeeds, accelerator: str, gang: int) -> float:
     """Return the speed of a gang, in proportion to the nearest known gang there."""
     gangs = [size for name, size in known if name == accelerator]
     nearest = min(gangs, key=lambda size: (abs(size - gang), size))

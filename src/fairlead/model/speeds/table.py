@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
-from fairlead.model.speeds.estimates import DEFAULT_SPEED, SpeedEstimates
+from fairlead.model.speeds.estimates import DEFAULT_SPEED, Estimator, Learner, SpeedEstimates
 from fairlead.model.speeds.key import (
     Consolidation,
     SpeedKey,
@@ -41,6 +41,8 @@ class SpeedTable:
     estimates: bool = True
     """False: a workload of the table runs only where it has an entry, as in earlier versions,
     whose logs are replayed so"""
+    learner: Learner | None = None
+    """makes the estimates; None: they are means, as in earlier versions"""
     _rows: dict[tuple[str, int, tuple[str, ...]], FloatArray] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -190,6 +192,12 @@ class SpeedTable:
             return "table"
         return "assumed" if self._is_unknown(workload, accelerator) else "table"
 
+    def doubt(self, workload: str, gang: int, accelerator: str) -> float | None:
+        """Return the standard deviation of the logarithm of an estimate; None: not stated."""
+        if self.source_of(workload, gang, accelerator) != "assumed":
+            return None
+        return self._estimator.doubt(workload, gang, accelerator)
+
     def lacking(self, accelerators: Iterable[str]) -> list[str]:
         """Return those of the accelerators for which the table has no speeds at all."""
         return [name for name in accelerators if name not in self._accelerator_names]
@@ -279,6 +287,8 @@ class SpeedTable:
         return frozenset(key.workload for key in self.measured)
 
     @cached_property
-    def _estimator(self) -> SpeedEstimates:
+    def _estimator(self) -> Estimator:
         unknown = DEFAULT_SPEED if self.assumed is None else self.assumed
+        if self.learner is not None:
+            return self.learner.estimator(self.steps_per_s, self.measured, unknown)
         return SpeedEstimates(self.steps_per_s, self.measured, unknown)

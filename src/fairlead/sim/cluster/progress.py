@@ -71,11 +71,15 @@ class JobProgress:
         """Return the jobs that hold a lease."""
         return (self.lease >= 0).nonzero()[0]
 
-    def starting(self, at: float) -> IntArray:
-        """Return the leases that have not yet trained for as long as their start took."""
+    def starting(self, at: float, applied_at: float) -> IntArray:
+        """Return the leases that train later than ``at``, or too briefly until ``applied_at``.
+
+        Too briefly means for less time than their start took.
+        """
         job = self.running()
-        start_s = self.progress_from[job] - self.held_from[job]
-        starting: IntArray = np.sort(self.lease[job[at - self.progress_from[job] < start_s]])
+        begun = self.progress_from[job]
+        brief = (begun > at) | (applied_at - begun < begun - self.held_from[job])
+        starting: IntArray = np.sort(self.lease[job[brief]])
         return starting
 
     def steps_at(self, job: IntArray, at: float) -> FloatArray:

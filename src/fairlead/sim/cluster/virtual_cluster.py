@@ -210,12 +210,13 @@ class VirtualCluster:
             lease, steps = np.concatenate([lease, copies]), np.concatenate([steps, made])
         return Progress(at, lease, steps)
 
-    def starting_leases(self, at: float) -> IntArray:
-        """Return the leases that have not yet trained for as long as their start took.
+    def starting_leases(self, at: float, applied_at: float) -> IntArray:
+        """Return the leases that a plan of now must leave in place when it is applied.
 
+        They have not started yet, or will not have trained for as long as their start took.
         Leases of copies are not among them.
         """
-        return self._progress.starting(at)
+        return self._progress.starting(at, applied_at)
 
     def measured(self, at: float) -> list[Measured]:
         """Return the measurements of all running jobs."""

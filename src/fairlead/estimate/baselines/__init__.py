@@ -1,0 +1,1 @@
+"""Methods that others use, for comparison with the Gaussian process."""
