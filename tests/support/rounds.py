@@ -31,7 +31,8 @@ SPEEDS = SpeedTable(
     }
 )
 POLICIES = (
-    *("max-min", "makespan", "finish-time", "fifo", "sjf", "throughput", "hierarchical"),
+    *("max-min", "makespan", "finish-time", "fairlead", "fifo", "sjf", "throughput"),
+    "hierarchical",
     *("oef", "oef-cooperative", "tenant-max-min", "trading", "max-min:packed"),
     *("gandiva", "gandiva-fair", "hadar", "tiresias", "themis", "allox", "srtf", "lottery"),
     "gavel-gandiva",

@@ -9,7 +9,7 @@ from fairlead.mechanisms._rounds.selection import RoundSelection
 from fairlead.mechanisms._rounds.share_rounds import ShareMechanism
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
 from fairlead.mechanisms._rounds.unit_selection import UnitSelection, rows_of_units
-from fairlead.mechanisms._rounds.urgency import urgent_entries
+from fairlead.mechanisms._rounds.urgency import full_time_first, urgent_entries
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import ABSENT, Plan
@@ -57,7 +57,7 @@ class Units(ShareMechanism):
         choice = RoundSelection.for_waiting(snap, idle)
         choice.assign(urgent_entries(account.tables[:, : len(snap.job)], self.round_s))
         if any(choice.free) and self.capabilities.fills_idle:
-            choice.fill(snap.speed, _owed_to_jobs(account))
+            choice.fill(snap.speed, _sums_of_jobs(account, account.owed_s))
         return choice.placed(snap, idle)
 
     def _choose(
@@ -70,6 +70,10 @@ class Units(ShareMechanism):
         there = (inside >= 0) & (snap.on[inside] == column[:, None])
         weight += self.stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
         entries = CandidateEntries(unit, column, weight)
+        if self.capabilities.full_time_first and not snap.profiles.single:
+            total = _sums_of_jobs(account, account.share).sum(axis=1)[members]
+            total = np.where(members >= 0, total, 0.0).max(axis=1)
+            entries = full_time_first(entries, account.share, total)
         gang = snap.gang_sizes(inside[:, 0], column)
         choice = UnitSelection(members, gang, entries, snap.capacity.tolist(), n)
         choice.assign()
@@ -77,19 +81,19 @@ class Units(ShareMechanism):
         ran = np.array(choice.unit_of[:-1], dtype=np.int64)
         if any(choice.free) and self.capabilities.fills_idle:
             alone = RoundSelection.for_jobs(snap, choice.free, ran >= 0)
-            alone.fill(snap.speed, _owed_to_jobs(account))
+            alone.fill(snap.speed, _sums_of_jobs(account, account.owed_s))
             rows = (alone.wanted >= 0).nonzero()[0]
             ran[rows] = rows
             wanted |= dict(zip(rows.tolist(), alone.wanted[rows].tolist(), strict=True))
         return wanted, ran
 
 
-def _owed_to_jobs(account: UnitAccount) -> FloatArray:
-    """Return jobs × accelerators → time owed to all of a job's units together."""
+def _sums_of_jobs(account: UnitAccount, values: FloatArray) -> FloatArray:
+    """Return jobs × accelerators → sum of these values over a job's units."""
     n = len(account.job)
-    owed = account.owed_s[:n].copy()
+    total = values[:n].copy()
     for members in account.packed.T:
         inside = members != ABSENT
         row = np.searchsorted(account.job, members[inside])
-        np.add.at(owed, row, account.owed_s[n:][inside])
-    return owed
+        np.add.at(total, row, values[n:][inside])
+    return total

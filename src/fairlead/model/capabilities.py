@@ -26,6 +26,9 @@ class Capabilities:
     """honours the weights of tenants, not only those of jobs"""
     fills_idle: bool = True
     """lets waiting jobs use devices that no share claims"""
+    full_time_first: bool = False
+    """asks rounds to serve jobs that need all of the time before others, since these cannot make
+    up for a lost round; for objectives by the last job to end"""
     mechanism: str = "shares"
     """name of the mechanism that realises the policy by default"""
     reads_measured: bool = False

@@ -1,10 +1,12 @@
 """Minimal makespan (Gavel §4.2)."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
 from fairlead.policies._packing.levels import max_min_units
@@ -24,6 +26,8 @@ class Makespan(UnitPolicy):
     ``agnostic`` uses a job's mean speed on every accelerator. ``packed`` lets two jobs share
     devices where that pays; ``placement`` distinguishes gangs on one node from spread gangs.
     """
+
+    alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True, full_time_first=True)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that finish the snapshot's jobs earliest."""

@@ -30,6 +30,7 @@ EVERYTHING = (
     "cost",
     "cost:sum",
     "cost-slo",
+    "fairlead",
 )
 
 

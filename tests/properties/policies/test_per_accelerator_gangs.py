@@ -25,6 +25,7 @@ POLICIES = (
     "makespan",
     "makespan:agnostic",
     "finish-time",
+    "fairlead",
     "hierarchical",
     "hierarchical:inner=fifo",
     "throughput",

@@ -21,6 +21,7 @@ JOB_ROWS = (
     "max-min:agnostic",
     "makespan",
     "finish-time",
+    "fairlead",
     "hierarchical",
     "hierarchical:inner=fifo",
     "throughput",

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.selection import RoundSelection
+from fairlead.mechanisms._rounds.urgency import full_time_first
 
 weights = st.integers(1, 4).flatmap(
     lambda columns: st.lists(
@@ -54,6 +55,51 @@ def test_a_gang_runs_whole_or_not_at_all() -> None:
     )
     assert choice.wanted.tolist() == [0, -1, 0]
     assert choice.free == [0]
+
+
+def test_a_gang_replaces_smaller_jobs_to_which_less_is_owed_together() -> None:
+    gang, weight = np.array([4, 1, 1, 1, 1]), np.array([8.0, 9.0, 4.0, 4.0, 4.0])
+    entries = CandidateEntries(np.arange(5), np.zeros(5, dtype=np.int64), weight)
+    choice = RoundSelection.of(gang, [4])
+    choice.assign(entries)
+    assert choice.wanted.tolist() == [0, -1, -1, -1, -1]
+    # Four jobs that must run as urgently come first, and the gang in a later round.
+    choice = RoundSelection.of(gang, [4])
+    choice.assign(entries._replace(weight=np.array([8.0, 9.0, 9.0, 9.0, 9.0])))
+    assert choice.wanted.tolist() == [-1, 0, 0, 0, 0]
+
+
+def test_jobs_that_make_way_for_a_gang_run_elsewhere() -> None:
+    row, column = np.array([0, 1, 1, 2]), np.array([0, 0, 1, 0])
+    weight = np.array([8.0, 8.5, 4.0, 4.0])
+    choice = RoundSelection.of(np.array([2, 1, 1]), [2, 1])
+    choice.assign(CandidateEntries(row, column, weight))
+    assert choice.wanted.tolist() == [0, 1, -1]
+    assert choice.free == [0, 0]
+
+
+def test_a_gang_makes_way_for_no_more_jobs_than_it_must() -> None:
+    choice = RoundSelection.of(np.array([2, 1, 1, 1, 1]), [4])
+    weight = np.array([8.0, 9.0, 8.9, 8.8, 4.0])
+    choice.assign(CandidateEntries(np.arange(5), np.zeros(5, dtype=np.int64), weight))
+    assert choice.wanted.tolist() == [0, 0, 0, -1, -1]
+
+
+def test_chosen_jobs_move_to_idle_devices_that_are_clearly_faster() -> None:
+    choice = RoundSelection.of(np.array([1, 1, 2]), [1, 0, 1])
+    choice.wanted[:] = [1, 1, 2]
+    speed = np.array([[1.01, 1.0, 0.0], [3.0, 1.0, 0.0], [9.0, 0.0, 1.0]])
+    assert choice.move_to_faster(speed)
+    assert choice.wanted.tolist() == [1, 0, 2]  # the first gains too little, the gang has no room
+    assert choice.free == [0, 1, 1]
+    assert not choice.move_to_faster(speed)
+
+
+def test_rows_that_need_all_of_the_time_come_first() -> None:
+    entries = CandidateEntries(np.arange(3), np.zeros(3, dtype=np.int64), np.array([9.0, 8.0, 8]))
+    share = np.array([[0.5, 0.0], [0.95, 0.05], [0.5, 0.5]])
+    first = full_time_first(entries, share, share.sum(axis=1))
+    assert (-first.weight).argsort().tolist() == [1, 2, 0]
 
 
 def test_pick_passes_over_jobs_taken_and_gangs_too_large() -> None:

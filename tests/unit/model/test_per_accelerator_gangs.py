@@ -193,7 +193,7 @@ def test_every_policy_supports_or_rejects_them() -> None:
         else:
             with pytest.raises(InputError, match="different numbers"):
                 policy.allocate(snap)
-    assert len(took) == 10
+    assert len(took) == 11
 
 
 # -- scheduling ---------------------------------------------------------------------------------

@@ -7,12 +7,15 @@ import numpy as np
 from fairlead.compiled import compiled
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.exchange import AssignmentExchange
+from fairlead.mechanisms._rounds.gang_exchange import make_room_for_gangs
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import place_gangs
 
 _NONE, _BUSY = -1, -2
+_MIN_SPEED_UP = 1.02
+"""least gain in speed for which a job moves to an idle device"""
 
 
 @dataclass(slots=True)
@@ -72,8 +75,18 @@ class RoundSelection:
         """Take entries by Algorithm 1 in the order of their weights, then use the free devices.
 
         If devices stay free while rows that want others wait, rows of one device are exchanged
-        so that these can run, in the way that adds most weight.
+        so that these can run, in the way that adds most weight. Waiting gangs replace rows to
+        which less is owed together.
         """
+        self._assign_in_order(entries)
+        if self.gang is None:
+            return
+        needs = self._needs(entries.row, entries.column)
+        if make_room_for_gangs(entries, needs, self.free, self.wanted):
+            entries = entries.by_falling_weight()
+            self.pick(entries.row, entries.column)
+
+    def _assign_in_order(self, entries: CandidateEntries) -> None:
         if compiled is not None:
             compiled.assign(*entries, self.gang, self.free, self.wanted)
             return
@@ -120,6 +133,30 @@ class RoundSelection:
         row = waiting[row]
         order = np.lexsort((row, -relative, -owed[row, column]))
         self.pick(row[order], column[order])
+
+    def move_to_faster(self, speed: FloatArray) -> bool:
+        """Move chosen rows to free devices on which they run faster; return whether any moved.
+
+        The row that gains most goes first, each at most once; rows that gain little stay.
+        """
+        gang = np.ones(len(speed), dtype=np.int64) if self.gang is None else self.gang
+        rows = (self.wanted >= 0).nonzero()[0]
+        needs = np.broadcast_to(gang.reshape(len(gang), -1), speed.shape)[rows]
+        now = speed[rows, self.wanted[rows]][:, None]
+        gain = np.divide(speed[rows], now, out=np.zeros(needs.shape), where=now > 0)
+        gain[(gain < _MIN_SPEED_UP) | (needs > np.array(self.free))] = 0.0
+        row, column = gain.nonzero()
+        order = np.lexsort((row, -gain[row, column]))
+        moved: set[int] = set()
+        for i, to in zip(row[order].tolist(), column[order].tolist(), strict=True):
+            if i in moved or self.free[to] < needs[i, to]:
+                continue
+            at = int(self.wanted[rows[i]])
+            self.free[at] += int(needs[i, at])
+            self.free[to] -= int(needs[i, to])
+            self.wanted[rows[i]] = to
+            moved.add(i)
+        return bool(moved)
 
     def placed(self, snap: Snapshot, idle: IntArray) -> Placements:
         """Return the jobs chosen, on these idle devices."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import Account
 from fairlead.mechanisms._rounds.selection import RoundSelection
-from fairlead.mechanisms._rounds.urgency import urgent_entries
+from fairlead.mechanisms._rounds.urgency import full_time_first, urgent_entries
 from fairlead.model.arrays import IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.model.lease import Placements
@@ -73,6 +73,14 @@ class JobShareRounds(ShareMechanism):
         self, snap: Snapshot, account: Account, choice: RoundSelection, entries: CandidateEntries
     ) -> None:
         """Select among the entries; devices that they leave free go to other jobs."""
+        capabilities = self.capabilities
+        if capabilities.full_time_first and choice.gang is not None:
+            share = account.share
+            entries = full_time_first(entries, share, share.sum(axis=1))
         choice.assign(entries)
-        if any(choice.free) and self.capabilities.fills_idle:
+        if not any(choice.free) or not capabilities.fills_idle:
+            return
+        choice.fill(snap.speed, account.owed_s)
+        # Where gangs take turns, devices can be idle that are faster than others in use.
+        if any(choice.free) and choice.gang is not None and choice.move_to_faster(snap.speed):
             choice.fill(snap.speed, account.owed_s)

@@ -45,6 +45,12 @@ class UnitAccount:
         return cls(NO_INTS, pairs, np.zeros((3, 0, 1)), none, NO_INTS, 0.0, -np.inf, -1)
 
     @property
+    def share(self) -> FloatArray:
+        """units × accelerators → share of time."""
+        share: FloatArray = self.tables[SHARE]
+        return share
+
+    @property
     def owed_s(self) -> FloatArray:
         """units × accelerators → time promised less time received since the allocation."""
         owed: FloatArray = self.tables[OWED]

@@ -13,6 +13,29 @@ _SOMEWHERE = 1.0
 """extra urgency of a job on each accelerator if it must run on one of several"""
 
 
+_WHOLE_SHARE = 0.9
+"""share of an accelerator from which on a job keeps it where full-time jobs come first"""
+_WHOLE_TIME = 0.98
+"""share of all accelerators together from which on a job cannot make up for a lost round"""
+_KEEPS, _HURRIES = 100.0, 5.0
+"""extra urgency of such entries: above any debt, and above any but the oldest"""
+
+
+def full_time_first(
+    entries: CandidateEntries, share: FloatArray, total: FloatArray
+) -> CandidateEntries:
+    """Return the entries with rows that need all of the time before others.
+
+    ``share`` is rows × accelerators → share, ``total`` rows → share of all its jobs' time. A
+    policy asks for this (``Capabilities.full_time_first``) where the last job to end counts:
+    others can make up for a round without devices later, but not these.
+    """
+    weight = entries.weight.copy()
+    weight[share[entries.row, entries.column] >= _WHOLE_SHARE] += _KEEPS
+    weight[total[entries.row] >= _WHOLE_TIME] += _HURRIES
+    return entries._replace(weight=weight)
+
+
 def urgent_entries(
     tables: FloatArray, round_s: float, on: IntArray | None = None, stay: float = 0.0
 ) -> CandidateEntries:
