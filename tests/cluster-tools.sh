@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install what the tests on real cluster software need and this machine lacks: Slurm, PostgreSQL,
-# what makes network namespaces and certificates. Only as root and with apt-get; elsewhere say which
+# a browser, what makes network namespaces and certificates. Only as root and with apt-get; elsewhere say which
 # tests will be skipped. Nothing that is here already is touched, and no service is started.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -22,6 +22,7 @@ need slurmd slurmd
 need slurm-client sbatch scancel scontrol sinfo squeue
 need munge munged
 need iproute2 ip
+command -v google-chrome >/dev/null 2>&1 || need chromium chromium
 need openssl openssl
 case $missing in *slurm*) missing="$missing slurm-wlm-basic-plugins" ;; esac
 set -- /usr/lib/postgresql/*/bin/initdb

@@ -1,12 +1,32 @@
 """Event stream of a live scheduler: notices for the subscribers of ``/v1/events`` and the log."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from fairlead.live.clock import Clock
+from fairlead.model import events as ev
 
 log = structlog.get_logger("fairlead.live")
+
+_NOTICES: Mapping[type, Sequence[str]] = {
+    **dict.fromkeys(
+        (
+            *(ev.NodeLost, ev.NodeDrained, ev.NodeReturned, ev.NodeAdded),
+            *(ev.NodeRemoved, ev.NodeRestored, ev.NodeCordoned, ev.DevicesTaken),
+        ),
+        ("nodes.changed",),
+    ),
+    ev.TenantChanged: ("tenants.changed",),
+    ev.LeasesEnded: ("leases.changed",),
+}
+"""event → notices to all subscribers, which name neither jobs nor tenants"""
+
+
+def notices_of(event: ev.Event) -> Sequence[str]:
+    """Return the notices that an event causes once it is persisted."""
+    return _NOTICES.get(type(event), ())
 
 
 class EventStream:

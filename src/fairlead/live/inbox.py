@@ -57,6 +57,8 @@ class HandledBatch:
     commands: list[Command] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     """leases that have ended"""
+    notices: set[str] = field(default_factory=set)
+    """notices to publish once the events are persisted"""
 
 
 class Inbox:

@@ -16,7 +16,7 @@ _SECRET_FIELDS = {"token", "authorization", "password", "secret", "database"}
 _TOKEN = re.compile(r"fl_[0-9a-f]{6,}_[\w-]+")
 _SIGNED_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*")
 _PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^@\s/]+@")
-_UNLOGGED_PATHS = ("/v1/leases/", "/healthz", "/readyz", "/metrics")
+_UNLOGGED_PATHS = ("/v1/leases/", "/healthz", "/readyz", "/metrics", "/web/")
 """prefixes of frequent requests, which are logged at level debug only"""
 Fields = MutableMapping[str, Any]
 

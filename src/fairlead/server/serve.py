@@ -18,7 +18,9 @@ import uvicorn
 from fairlead.atomic_file import replace_text
 from fairlead.data import DEFAULT_SPEEDS
 from fairlead.engines.plugin import OpenedEngine, engine_plugin
+from fairlead.estimate.learned import DataSheetLearner
 from fairlead.files import read_speeds
+from fairlead.files.bundled import data_sheets
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
 from fairlead.live.job_spec import JobSpec
@@ -93,7 +95,9 @@ async def _serve(settings: ServeSettings, log_until: int | None) -> None:
     live = Live(store, opened.engine, config, token)
     await live.start()
     replace_text(settings.data / "server.json", json.dumps({"url": settings.url}), mode=0o600)
-    log.info("server.started", url=settings.url, policy=live.policy.config.policy)
+    token_file = str(settings.data / "admin.token")
+    policy = live.policy.config.policy
+    log.info("server.started", url=settings.url, admin_token_in=token_file, policy=policy)
     checking = asyncio.create_task(_check_audit_trail(store))
     live.tasks.spawn(RetentionCleaner(live, settings.retention).run())
     try:
@@ -249,8 +253,8 @@ async def _live_config(
     cluster = await engine.inventory()
     speeds = read_speeds(settings.speeds or DEFAULT_SPEEDS)
     if not emulated:
-        # Real devices are assumed equally fast until jobs have measured them.
-        speeds = replace(speeds, assumed=1.0)
+        # Real devices are as fast as their data sheets suggest until jobs have measured them.
+        speeds = replace(speeds, assumed=1.0, learner=DataSheetLearner.of(data_sheets()))
     scheduling = build_scheduling_config(
         settings.policy, settings.mechanism, settings.round_s, speeds, settings.weight_scope
     )

@@ -6,14 +6,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
 
 from fairlead.client import Client
 from fairlead.server.access.scopes import SCOPES, required_scope
+from fairlead.server.api.job_messages import State
 
 ROLES = ("admin", "own", "other", "viewer", "lease", "invalid")
 OK, DENIED, UNKNOWN, HIDDEN = "ok", 403, 401, 404
@@ -50,6 +52,7 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /v1/shares": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /v1/usage": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /v1/nodes": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    "GET /v1/nodes/devices": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/cordon": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/drain": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     # After the drain, since this removes the node.
@@ -64,6 +67,11 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /v1/audit/verify": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     # Users log in there before they have a token; this server has no provider.
     "GET /v1/oidc": (HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN),
+    # The body of a login holds the token; this one is invalid.
+    "POST /v1/session": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
+    "GET /v1/session": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
+    # A logout changes the browser only.
+    "DELETE /v1/session": (OK, OK, OK, OK, OK, OK),
     "GET /v1/about": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "GET /v1/advice": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
     "GET /v1/speeds": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
@@ -87,6 +95,7 @@ BODIES: dict[str, dict[str, object]] = {
     "PUT /v1/policy": {"round_s": 29.0},
     "PUT /v1/limits": {"requests_per_s": 999.0},
     "PUT /v1/secrets/{name}": {"value": "hunter2"},
+    "POST /v1/session": {"token": "fl_0123_nonsense"},
     "POST /v1/tokens": {"name": "x", "role": "viewer"},
     "POST /v1/tokens/{token_id}/rotate": {"overlap_s": 0},
 }
@@ -173,8 +182,6 @@ def _node(admin: Client) -> str:
 
 def _request(client: Client, method: str, path: str, body: dict[str, object] | None) -> int:
     if path == "/v1/events":  # an endless response: its status suffices
-        from http.client import HTTPConnection  # noqa: PLC0415
-
         url = client._url
         connection = HTTPConnection(url.hostname or "", url.port, timeout=10)
         connection.request(method, path, headers={"Authorization": f"Bearer {client._token}"})
@@ -230,7 +237,8 @@ def test_an_event_stream_ends_when_its_token_is_revoked(
     made = admin.post("/v1/tokens", {"name": "follower", "role": "viewer"})
     follower = Client(f"http://127.0.0.1:{server.port}", made["token"])
     thread = threading.Thread(
-        target=lambda: seen.extend(event["job"] for event in follower.events()), daemon=True
+        target=lambda: seen.extend(str(event.get("job")) for event in follower.events()),
+        daemon=True,
     )
     thread.start()
     until = time.monotonic() + 10
@@ -280,6 +288,90 @@ def test_secrets_appear_in_no_listing_log_or_process_list(
     assert stat.S_IMODE((server.data / "leases").stat().st_mode) == 0o700
 
 
+def test_a_session_needs_cookie_and_key_and_follows_its_token(
+    server: LiveServer, clients: dict[str, Client]
+) -> None:
+    made = clients["admin"].post(
+        "/v1/tokens", {"name": "page", "tenant": "own", "scopes": ["jobs:read"]}
+    )
+    status, cookie, view = _ask(server, "POST", "/v1/session", body={"token": made["token"]})
+    assert (status, view["role"], view["tenant"]) == (201, "tenant", "own")
+    assert view["scopes"] == ["jobs:read"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    pair, key = cookie.partition(";")[0], view["key"]
+    both = {"Cookie": pair, "Fairlead-Key": key}
+    assert _ask(server, "GET", "/v1/jobs", both)[0] == 200
+    assert _ask(server, "GET", "/v1/session", both)[0] == 200
+    assert _ask(server, "GET", "/v1/nodes", both)[0] == 403  # its scopes hold
+    for headers in ({"Cookie": pair}, {"Fairlead-Key": key}, {**both, "Fairlead-Key": "é" * 44}):
+        assert _ask(server, "GET", "/v1/jobs", headers)[0] == 401, headers
+    # A page of another site, though its browser sends the cookie.
+    for origin in ("http://evil.example", f"http://127.0.0.1:{server.port + 1}", "null"):
+        assert _ask(server, "GET", "/v1/jobs", {**both, "Origin": origin})[0] == 403
+    clients["admin"].raw("DELETE", f"/v1/tokens/{made['id']}")
+    assert _ask(server, "GET", "/v1/jobs", both)[0] == 401
+
+
+def _ask(
+    server: LiveServer,
+    method: str,
+    path: str,
+    headers: dict[str, str] | None = None,
+    body: dict[str, object] | None = None,
+) -> tuple[int, str, Any]:
+    """Return status, cookie and JSON of a response."""
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    content = None if body is None else json.dumps(body)
+    connection.putrequest(method, path)
+    for name, value in (headers or {}).items():
+        connection.putheader(name, value.encode("latin-1"))
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(content or "")))
+    connection.endheaders((content or "").encode())
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    connection.close()
+    return response.status, response.headers.get("Set-Cookie", ""), answer
+
+
+def test_jobs_are_searched_ordered_and_paged(clients: dict[str, Client]) -> None:
+    own, names = clients["own"], ["page-b", "page-C", "page-a"]
+    for priority, name in enumerate(names):
+        own.submit(["true"], workload="small", name=name, priority=priority)
+
+    def listed(**query: object) -> list[str]:
+        return [job["name"] for job in own.get("/v1/jobs", search="PAGE-", **query)]
+
+    assert listed() == names
+    assert listed(descending=True) == names[::-1]
+    assert listed(sort="name") == ["page-a", "page-b", "page-C"]
+    assert listed(sort="name", descending=True, offset=1, limit=1) == ["page-b"]
+    assert listed(sort="priority", descending=True) == names[::-1]
+    assert listed(newest=True, limit=2) == names[1:]
+    states = [job["state"] for job in own.get("/v1/jobs", sort="state", descending=True)]
+    assert states == sorted(states, key=get_args(State).index, reverse=True)
+    assert clients["other"].get("/v1/jobs", search="page-") == []
+    status, headers, _ = own.raw("GET", "/v1/jobs?search=page-&limit=1&count=true")
+    assert (status, headers["fairlead-total"]) == (200, "3")
+    assert own.raw("GET", "/v1/jobs?newest=true&sort=name")[0] == 422
+
+
+def test_devices_show_the_jobs_that_a_token_may_see(clients: dict[str, Client]) -> None:
+    job = clients["own"].submit(["sleep", "60"], workload="small")["id"]
+    until = time.monotonic() + 30
+    held: list[dict[str, Any]] = []
+    while not held:
+        assert time.monotonic() < until
+        nodes = clients["own"].get("/v1/nodes/devices")
+        held = [d for node in nodes for d in node["devices"] if d["jobs"] == [job]]
+    assert (held[0]["state"], held[0]["tenant"]) == ("held", "own")
+    others = [d for node in clients["other"].get("/v1/nodes/devices") for d in node["devices"]]
+    assert "held" in [device["state"] for device in others]
+    assert {(device["tenant"], *device["jobs"]) for device in others} == {(None,)}
+    clients["own"].post(f"/v1/jobs/{job}/cancel")
+
+
 def test_every_change_is_in_the_audit_trail(clients: dict[str, Client]) -> None:
     job = clients["own"].submit(["true"], workload="small")["id"]
     lines = clients["admin"].get("/v1/audit")
@@ -292,7 +384,7 @@ def test_every_change_is_in_the_audit_trail(clients: dict[str, Client]) -> None:
 @pytest.mark.parametrize("route", [route for route in EXPECTED if "/v1/" in route])
 def test_every_route_with_a_token_has_a_scope(route: str) -> None:
     method, _, path = route.partition(" ")
-    without_scopes = ("/v1/leases", "/v1/oidc")
+    without_scopes = ("/v1/leases", "/v1/oidc", "/v1/session")
     assert path.startswith(without_scopes) or required_scope(method, path) in SCOPES
 
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from fairlead.live.driver import Live
 from fairlead.model.errors import FairleadError
 from fairlead.server.access.scopes import required_scope
+from fairlead.server.access.sessions import session_of, unseal
 from fairlead.server.access.tokens import AuthError, Principal, Tokens
 from fairlead.server.context import ServerContext, context_of
 
@@ -33,8 +34,8 @@ async def _tokens(request: Request) -> Tokens:
     return context_of(request).tokens
 
 
-async def _current_principal(request: Request) -> Principal:
-    context, token = context_of(request), bearer_token(request)
+async def _known_principal(request: Request) -> Principal:
+    context, token = context_of(request), token_of(request)
     try:
         principal = await context.authenticate(token)
     except AuthError as error:
@@ -42,6 +43,11 @@ async def _current_principal(request: Request) -> Principal:
     request.state.principal, request.state.asking = principal.name, principal
     # The limit counts by owner, and only valid tokens: no client can use up another one's.
     context.rate_limiters.requests.take(principal.id)
+    return principal
+
+
+async def _current_principal(request: Request) -> Principal:
+    context, principal = context_of(request), await _known_principal(request)
     principal.require_scope(required_scope(request.method, request.scope["path"]))
     use = context.tokens.record_use(principal.id, context.live.clock.now())
     if use is not None:
@@ -53,6 +59,8 @@ ContextDependency = Annotated[ServerContext, Depends(_context)]
 LiveDependency = Annotated[Live, Depends(_live)]
 TokensDependency = Annotated[Tokens, Depends(_tokens)]
 CurrentPrincipal = Annotated[Principal, Depends(_current_principal)]
+KnownPrincipal = Annotated[Principal, Depends(_known_principal)]
+"""the owner of a valid token, whatever its scopes"""
 
 
 def count_failed_login(request: Request, error: AuthError) -> AuthError:
@@ -60,6 +68,12 @@ def count_failed_login(request: Request, error: AuthError) -> AuthError:
     address = request.client.host if request.client else ""
     context_of(request).rate_limiters.failed_logins.take(address)
     return error
+
+
+def token_of(request: Request) -> str:
+    """Return the token of a request: its bearer token, or that of the browser's session."""
+    session = session_of(request)
+    return bearer_token(request) if session is None else unseal(session)
 
 
 def bearer_token(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""The web application: REST API under /v1, health and metrics."""
+"""The web application: REST API under /v1, web pages, health and metrics."""
 
 from typing import Any
 
@@ -36,9 +36,11 @@ from fairlead.server.api.routes.nodes import nodes
 from fairlead.server.api.routes.policy import policy
 from fairlead.server.api.routes.secrets import secrets as secret_routes
 from fairlead.server.api.routes.service import service
+from fairlead.server.api.routes.session import session
 from fairlead.server.api.routes.tenants import tenants
 from fairlead.server.context import ServerContext, ServerInfo, context_of
 from fairlead.server.logs import AccessLogMiddleware
+from fairlead.server.web.routes import web
 from fairlead.version import __version__
 
 _STATUS = {
@@ -53,7 +55,7 @@ _STATUS = {
 }
 ROUTERS = (
     *(leases, jobs, tenants, nodes, access, secret_routes, insights, history, policy),
-    *(code_snapshots, limits_routes, service),
+    *(code_snapshots, limits_routes, session, service, web),
 )
 """ordered by request rate: the first match answers"""
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {

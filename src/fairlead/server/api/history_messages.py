@@ -35,6 +35,12 @@ class LeaseView(BaseModel):
     """steps made under it that no later lease had to repeat"""
     start_s: float | None
     """seconds from its launch to the first step; null if the job does not report steps"""
+    end_s: float | None
+    """seconds from the last step to its end; null if the job does not report steps"""
+    began: str
+    """start of a process, or resume of a parked one; empty if unknown"""
+    left: str
+    """exit of the process, or offload: the process stayed in host memory; empty if unknown"""
     lost_s: float
     """seconds whose steps were in no checkpoint"""
     exit_codes: list[int]

@@ -13,6 +13,7 @@ from fairlead.live.accounting import WAIT_BUCKETS_S
 from fairlead.live.driver import Live
 from fairlead.live.history.tenant_totals import MAX_LABELS, OTHERS
 from fairlead.live.leases.overheads import BUCKETS_S
+from fairlead.server.api.device_health import device_metrics
 from fairlead.server.api.views import listed, share_views
 
 _TENANT_COUNTERS = (
@@ -82,10 +83,10 @@ def _set_device_gauges(live: Live, gauge: Callable[..., Gauge]) -> None:
 
 
 class _Counters(Collector):
-    """Counters and histograms.
+    """Counters, histograms and the gauges of single devices.
 
-    Those of jobs and devices come from the event log, so that restarts of the server do not reset
-    them; the others count since the server's start.
+    Counters of jobs and devices come from the event log, so that restarts of the server do not
+    reset them; the others count since the server's start.
     """
 
     def __init__(self, live: Live) -> None:
@@ -95,6 +96,7 @@ class _Counters(Collector):
         """Yield the counters."""
         yield from self._of_tenants()
         yield self._device_seconds()
+        yield from device_metrics(self._live)
         totals, overheads = self._live.counters.totals, self._live.overheads
         yield _counter(
             "removed",

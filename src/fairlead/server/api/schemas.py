@@ -214,6 +214,25 @@ class LeaseSecrets(_Message):
     values: dict[str, str]
 
 
+class DeviceHealthView(_Message):
+    """Condition of a device, as its driver reports it; null where it does not."""
+
+    number: int
+    """number on the node, from 0"""
+    accelerator: str
+    fault: str | None
+    """reason for which the device was drained, until an operator returns the node"""
+    memory_used_gib: float | None = None
+    memory_gib: float | None = None
+    utilisation: float | None = None
+    """fraction of the last second or so in which the device computed"""
+    temperature_c: float | None = None
+    uncorrectable_ecc: int | None = None
+    """uncorrectable memory errors since the device was last reset"""
+    throttled: list[str] = []
+    """reasons for which its clocks are reduced now"""
+
+
 class NodeView(_Message):
     """A node and its devices."""
 
@@ -227,7 +246,31 @@ class NodeView(_Message):
     busy: int
     """devices held by jobs of this server"""
     taken: int
-    """devices held by users outside Fairlead"""
+    """devices held by users outside Fairlead, or missing"""
+    health: list[DeviceHealthView]
+    """devices with readings of their driver or with a fault"""
+
+
+DeviceState = Literal["free", "held", "taken"]
+
+
+class DeviceView(_Message):
+    """A device and its use."""
+
+    accelerator: str
+    state: DeviceState
+    """held by jobs of this server, or taken by users outside Fairlead"""
+    tenant: str | None
+    """tenant of the jobs on it; null if it is free, or if the reader may not see them"""
+    jobs: list[str]
+    """jobs on it that the reader may see; several if jobs share it"""
+
+
+class NodeDevices(_Message):
+    """The devices of a node, in their order."""
+
+    node: str
+    devices: list[DeviceView]
 
 
 class RemovedNode(_Message):
@@ -284,6 +327,10 @@ class SpeedView(_Message):
     """measured by running jobs, from the speed table, or assumed"""
     age_s: float | None
     """seconds since the measured speed last changed"""
+    low: float | None = None
+    """an assumed speed is above this with 90 % probability; none: not assumed, or not stated"""
+    high: float | None = None
+    """an assumed speed is below this with 90 % probability"""
 
 
 class AboutView(_Message):

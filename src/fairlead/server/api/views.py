@@ -2,16 +2,19 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fairlead.core.device_use import device_use
 from fairlead.core.queries import JobState, JobStatus
 from fairlead.live.driver import Live
 from fairlead.live.history.exits import failed_rank, log_tail, signal_of
 from fairlead.live.job_ends.urls import site_of
 from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.server.api.device_health import health_views
 from fairlead.server.api.job_messages import JobView, State
 from fairlead.server.api.schemas import NodeView, ShareView
 
@@ -151,10 +154,29 @@ def node_views(live: Live) -> list[NodeView]:
             drained=status.node.id in live.nodes.drained,
             devices=dict(Counter(status.node.devices)),
             busy=status.busy,
-            taken=status.taken,
+            taken=status.taken - live.nodes.count_faulty(status.node.id),
+            health=health_views(live, status.node),
         )
         for status in live.queries.node_statuses()
     ]
+
+
+def device_rows(live: Live, can_see: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Return the devices of every node, as fields of NodeDevices, with the jobs to be seen."""
+    queries = live.queries
+    by_node: dict[str, list[dict[str, Any]]] = {}
+    for device in device_use(live.scheduler):
+        tenants = [queries.job(job).tenant for job in device.jobs]
+        seen = [n for n, tenant in zip(device.jobs, tenants, strict=True) if can_see(tenant)]
+        by_node.setdefault(device.node, []).append(
+            {
+                "accelerator": device.accelerator,
+                "state": "held" if device.jobs else "taken" if device.taken else "free",
+                "tenant": queries.job(seen[0]).tenant if seen else None,
+                "jobs": [queries.job_id(job) for job in seen],
+            }
+        )
+    return [{"node": node, "devices": devices} for node, devices in by_node.items()]
 
 
 def share_views(live: Live) -> list[ShareView]:

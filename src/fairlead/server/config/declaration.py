@@ -126,6 +126,18 @@ class _CoreSettings:
             panel=_LIMITS,
         ),
     ] = 4096
+    offload_memory_gib: Annotated[
+        float,
+        Option(
+            help="Host memory of a node, in GiB, in which preempted processes may stay without"
+            " their devices; 0: they exit. On the local engine.",
+            expected="a number of GiB, 0 or more",
+            flag="--offload-memory",
+            ge=0.0,
+            le=_MAX_AMOUNT,
+            panel=_LIMITS,
+        ),
+    ] = 0.0
     emulate: Annotated[
         str | None,
         Option(

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from fairlead.estimate.learned import DataSheetLearner
 from fairlead.files.parsing.text import SourceText
 from fairlead.files.speeds.table import parse_speeds
 from fairlead.live.scheduling_config import SchedulingConfig
@@ -36,6 +37,8 @@ def build_scheduling_config(
     # Configurations that an earlier version stored have none of these.
     if speeds.estimates:
         text["estimates"] = True
+    if speeds.learner is not None:
+        text["strengths"] = speeds.learner.document()
     if weight_scope != "cluster":
         text["weight_scope"] = weight_scope
     if guaranteed_refills:
@@ -71,7 +74,7 @@ def changed_scheduling_config(
     table = before.beliefs
     if speeds is not None:
         parsed = parse_speeds(SourceText("speeds", speeds))
-        table = replace(parsed, assumed=before.beliefs.assumed)
+        table = replace(parsed, assumed=table.assumed, learner=table.learner)
     return build_scheduling_config(
         before.policy if policy is None else policy,
         before.mechanism_name if policy is None and mechanism is None else mechanism,
@@ -88,6 +91,7 @@ def load_scheduling_config(text: str) -> SchedulingConfig:
         {SpeedKey(*key): speed for *key, speed in document["speeds"]},
         assumed=document["assumed"],
         estimates=document.get("estimates", False),
+        learner=DataSheetLearner(document["strengths"]) if "strengths" in document else None,
     )
     return build_scheduling_config(
         document["policy"],

@@ -50,6 +50,7 @@ class ServeSettings(Settings):
                 name.strip() for name in (self.job_environment or "").split(",") if name.strip()
             ),
             processes_per_device=self.processes_per_device,
+            offload_gib=self.offload_memory_gib,
         )
 
     @property

@@ -58,6 +58,9 @@ async def job_leases(
                 ending=record.ending,
                 steps=record.steps,
                 start_s=record.start_s,
+                end_s=record.end_s,
+                began=record.began,
+                left=record.left,
                 lost_s=record.lost_s,
                 exit_codes=[*record.exit_codes],
             )

@@ -24,6 +24,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError, SolveError, UsageError
 from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.interval import interval_80
 from fairlead.model.speeds.key import WorkloadScope, scope_of
 from fairlead.model.submission.admission import requirements
 from fairlead.model.tenants.tenant import Tenant
@@ -77,7 +78,7 @@ async def explain_job(
     mechanism, policy = live.scheduler.mechanism, live.policy.config.policy
     snap = _snapshot(live)
     believed = {
-        speed.key.accelerator: JobSpeed(speed.steps_per_s, speed.source)
+        speed.key.accelerator: JobSpeed(speed.steps_per_s, speed.source, speed.doubt)
         for speed in live.queries.job_speeds(number)
     }
     if not isinstance(mechanism, RealisesPolicy):
@@ -145,6 +146,9 @@ async def job_speeds(
 def _speed_view(speed: BelievedSpeed, now: float) -> msg.SpeedView:
     key = speed.key
     scope = scope_of(key.workload) or WorkloadScope("", key.workload)
+    low, high = None, None
+    if speed.doubt is not None:
+        low, high = interval_80(speed.steps_per_s, speed.doubt)
     return msg.SpeedView(
         workload=scope.workload,
         tenant=scope.tenant or None,
@@ -154,6 +158,8 @@ def _speed_view(speed: BelievedSpeed, now: float) -> msg.SpeedView:
         steps_per_s=speed.steps_per_s,
         source=speed.source,
         age_s=None if speed.measured_at is None else max(now - speed.measured_at, 0.0),
+        low=low,
+        high=high,
     )
 
 

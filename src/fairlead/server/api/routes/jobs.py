@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,9 +26,10 @@ from fairlead.server.access.authorization import (
     require_owned_job,
 )
 from fairlead.server.access.tokens import Principal
+from fairlead.server.api.job_list import JobQuery, Order, list_page
 from fairlead.server.api.job_messages import JobChange, JobView, State
 from fairlead.server.api.schemas import TEXT
-from fairlead.server.api.views import job_row, job_view, job_view_with_log, listed
+from fairlead.server.api.views import job_view, job_view_with_log
 from fairlead.server.context import ServerContext
 from fairlead.store import Audit
 from fairlead.store.audit import changed_values
@@ -98,30 +98,42 @@ async def list_jobs(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     newest: bool = False,
     unended: bool = False,
+    search: Annotated[str, Query(max_length=128)] = "",
+    sort: Order | None = None,
+    descending: bool = False,
+    offset: Annotated[int, Query(ge=0, le=1 << 40)] = 0,
+    count: bool = False,
 ) -> Response:
     """List jobs, oldest first, from number ``after`` on; ``name`` is a pattern such as lr-*.
 
-    Lists the first ``limit`` of them, or the last with ``newest``; with ``unended`` only jobs
-    that have not ended.
+    Lists the first ``limit`` of them after ``offset``, or the last with ``newest``; with
+    ``unended`` only jobs that have not ended. ``search`` is a text in the id, name, tenant,
+    workload or accelerator. With ``count`` the header Fairlead-Total holds the number of all
+    matching jobs.
     """
-    queries, rows = live.queries, []
-    visible = [principal.can_see(t.id) and tenant in (None, t.id) for t in queries.tenants]
-    numbers = listed(live, np.array(visible, dtype=bool), state, after, unended=unended)
-    for number in (numbers[::-1] if newest else numbers).tolist():
-        if multijob not in (None, queries.job(number).multijob):
-            continue
-        spec = live.specs.get(queries.job_id(number))
-        if spec is None:  # no longer kept
-            continue
-        if name is not None and not fnmatchcase(spec.name, name):
-            continue
-        rows.append(job_row(live, number))
-        if len(rows) == limit:
-            break
-    if newest:
-        rows.reverse()
+    if newest and (sort is not None or descending):
+        fix = "expected sort with descending, or newest alone"
+        raise InputError("cannot be combined with another order", fix=fix, field="newest")
+    query = JobQuery(
+        state=state,
+        unended=unended,
+        name=name,
+        multijob=multijob,
+        search=search,
+        after=after,
+        sort=sort,
+        descending=descending,
+        offset=offset,
+        limit=limit,
+        newest=newest,
+        count=count,
+    )
+    known = live.queries.tenants
+    visible = [principal.can_see(t.id) and tenant in (None, t.id) for t in known]
+    rows, total = list_page(live, np.array(visible, dtype=bool), query)
+    headers = {} if total is None else {"Fairlead-Total": str(total)}
     # The rows match JobView; validating a thousand of them would take most of the time.
-    return Response(json.dumps(rows), media_type="application/json")
+    return Response(json.dumps(rows), media_type="application/json", headers=headers)
 
 
 @jobs.get("/{job_id}")

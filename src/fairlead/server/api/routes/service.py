@@ -13,7 +13,7 @@ from fairlead.server.access.authorization import (
     ContextDependency,
     CurrentPrincipal,
     LiveDependency,
-    bearer_token,
+    token_of,
 )
 from fairlead.server.access.identity_provider import ProviderError
 from fairlead.server.access.tokens import AuthError, Principal
@@ -32,7 +32,7 @@ async def stream(
 ) -> StreamingResponse:
     """Follow events as server-sent events while the token is valid."""
     del principal  # the dependency has checked the token
-    events = follow(server.live, partial(server.authenticate, bearer_token(request)))
+    events = follow(server.live, partial(server.authenticate, token_of(request)))
     return StreamingResponse(events, media_type="text/event-stream")
 
 

@@ -1,0 +1,1 @@
+"""The web pages: static files that use the public REST API only."""
