@@ -4,9 +4,10 @@ Uses the standard library only, so that the job library can import it.
 """
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import BinaryIO
 
 from fairlead.untrusted_file import give_to_directory_owner
 
@@ -22,6 +23,32 @@ def replace_file(
 ) -> None:
     """Replace a file by one that holds ``chunks``; on an OSError the old file stays.
 
+    See ``replacement`` for the options.
+    """
+    with replacement(
+        path,
+        mode=mode,
+        durable=durable,
+        sync_directory=sync_directory,
+        for_directory_owner=for_directory_owner,
+        before_rename=before_rename,
+    ) as file:
+        for chunk in chunks:
+            file.write(chunk)
+
+
+@contextmanager
+def replacement(
+    path: str | os.PathLike[str],
+    *,
+    mode: int = 0o666,
+    durable: bool = True,
+    sync_directory: bool = True,
+    for_directory_owner: bool = False,
+    before_rename: Callable[[], object] | None = None,
+) -> Iterator[BinaryIO]:
+    """Replace a file by the one that the block writes; on an OSError the old file stays.
+
     The new content goes to ``PATH.PID.tmp`` in the same directory, created with ``mode``, and is
     renamed. A ``durable`` replacement survives a power failure once this returns: content and
     directory are synced. With ``sync_directory=False`` only the content is, so that a power
@@ -36,8 +63,7 @@ def replace_file(
         with open(temporary, "wb", opener=partial(_create, mode)) as file:
             if for_directory_owner:
                 give_to_directory_owner(file.fileno(), os.path.dirname(target) or ".")
-            for chunk in chunks:
-                file.write(chunk)
+            yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,9 +1,11 @@
 """Cost of giving up a device with PyTorch, on a real GPU.
 
-``python -m pytest -s tests/gpu`` prints a table: seconds that training pauses for a checkpoint,
-that the device takes to release and restore the state, and to write and read a checkpoint.
+``python -m pytest -s tests/gpu`` prints tables: seconds that training pauses for a checkpoint,
+that the device takes to release and restore the state, to write a checkpoint, to read it into
+memory and to load it from there; and the share of a round that checkpoints cost.
 """
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.job.torch.leases import Server, leased
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -18,13 +21,19 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
-from fairlead.job import checkpoint  # noqa: E402  # needs PyTorch
+from fairlead.job import Run, checkpoint  # noqa: E402  # needs PyTorch
 from fairlead.job.registration import adapt  # noqa: E402
 from fairlead.job.state_format import SavedState, encode_chunks  # noqa: E402
 from fairlead.job.torch import HostState  # noqa: E402
 
 MAX_SWITCH_S = {1024: 0.15, 4096: 0.25, 8192: 0.6}
 """width of the model → seconds for release and restore; 0.1, 1.6 and 6.4 GB"""
+
+
+@pytest.fixture(autouse=True)
+def no_memory_of_earlier_tests() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 class Training:
@@ -92,11 +101,63 @@ def test_a_switch_costs_about_as_much_as_copying_the_state(width: int, tmp_path:
     other = Training(width)
     with timed(times, "read"):
         payload = checkpoint.read(directory, 0)
-        assert payload is not None
+    assert payload is not None
+    with timed(times, "load"):
         saved = SavedState(payload)
         for name, thing in (("model", other.model), ("optimizer", other.optimizer)):
-            adapt(name, thing).load_state_dict(saved.take(name, to_device=False))
+            adapt(name, thing).load_state_dict(saved.take(name, to_copy=True))
     assert other.step() == expected
     row = "  ".join(f"{name} {seconds:.3f}" for name, seconds in times.items())
     print(f"\n{nbytes / 1e9:.1f} GB: {row}")  # noqa: T201  # the table is the result
     assert times["release"] + times["restore"] <= MAX_SWITCH_S[width]
+
+
+ROUNDS_S = {15: 0.02, 60: 0.005}
+"""length of a round → greatest share of it that a checkpoint may cost"""
+MEASURED_S, PAIRS = 4.0, 5
+
+
+def test_a_checkpoint_costs_a_small_part_of_a_round(tmp_path: Path) -> None:
+    """Compares equal numbers of steps with and without a checkpoint behind them, in pairs."""
+    training, server = Training(1024), Server()
+    environment = {
+        "FAIRLEAD_URL": server.url,
+        "FAIRLEAD_JOB_TOKEN": "secret",
+        "FAIRLEAD_CHECKPOINT_DIR": str(tmp_path),
+    }
+    checkpoint.raise_fence(str(tmp_path), 1)
+    try:
+        with leased(1, environment, None) as run:
+            run.register(model=training.model, optimizer=training.optimizer)
+            steps = run.steps(iter(int, 1))
+            make_steps(training, steps, 50)
+            run.checkpoint()
+            rate = 200 / make_steps(training, steps, 200)
+            count = max(int(MEASURED_S * rate), 50)
+            lost = sorted(
+                make_steps(training, steps, count, save=run) - make_steps(training, steps, count)
+                for _ in range(PAIRS)
+            )
+    finally:
+        server.close()
+    cost_s = lost[PAIRS // 2]
+    shares = {round_s: cost_s / round_s for round_s in ROUNDS_S}
+    row = "  ".join(f"{share:.3%} of {round_s} s" for round_s, share in shares.items())
+    print(f"\n0.1 GB, {rate:.0f} steps/s: a checkpoint costs {cost_s:.3f} s: {row}")  # noqa: T201  # the result
+    for round_s, most in ROUNDS_S.items():
+        assert shares[round_s] < most
+
+
+def make_steps(
+    training: Training, steps: Iterator[Any], count: int, *, save: Run | None = None
+) -> float:
+    """Return the seconds for a number of steps, with a checkpoint after the first one."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for number in range(count):
+        next(steps)
+        training.step()
+        if save is not None and number == 0:
+            save.checkpoint()
+    torch.cuda.synchronize()
+    return time.perf_counter() - began

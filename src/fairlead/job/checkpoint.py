@@ -7,7 +7,6 @@ write. See docs/design/live.md.
 """
 
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -16,12 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeGuard
 
-from fairlead import failpoints, untrusted_file
-from fairlead.atomic_file import fsync_directory, replace_file
+from fairlead import block_file, failpoints, untrusted_file
+from fairlead.atomic_file import fsync_directory, replace_file, replacement
+from fairlead.block_file import Payload
 from fairlead.untrusted_file import UnusableFileError
 
-_HEADER = 64
-"""bytes before the payload: its SHA-256 in hexadecimal"""
 _CHECKPOINT_NAME = re.compile(
     r"(\d+)(?:-(\d+)\.\d+\.ckpt(?:(?:\.\d+)?\.tmp|\.part)?|\.\d+\.\d+\.leaves)"
 )
@@ -136,7 +134,7 @@ def is_managed(name: str) -> bool:
     )
 
 
-def read(directory: str, rank: int) -> bytes | None:
+def read(directory: str, rank: int) -> Payload | None:
     """Return a rank's payload of the committed checkpoint; OSError if its file is damaged.
 
     Ranks beyond the gang that wrote the checkpoint read rank 0's payload.
@@ -146,13 +144,13 @@ def read(directory: str, rank: int) -> bytes | None:
         return None
     name = committed.files[rank] if rank < len(committed.files) else committed.files[0]
     with open(untrusted_file.open_regular(os.path.join(directory, name)), "rb") as file:
-        digest, payload = file.read(_HEADER), file.read()
-    if _digest(payload) != digest:
+        payload = block_file.read(file)
+    if payload is None:
         raise _damaged(name)
     return payload
 
 
-def write(directory: str, lease: int, steps: int, rank: int, *payload: bytes | memoryview) -> str:
+def write(directory: str, lease: int, steps: int, rank: int, *payload: Payload) -> str:
     """Write one rank's file of a checkpoint, synced to disk; return its name.
 
     Raises FencedError if a later lease removed the file meanwhile.
@@ -161,7 +159,8 @@ def write(directory: str, lease: int, steps: int, rank: int, *payload: bytes | m
     path = os.path.join(directory, name)
     try:
         # The commit syncs the directory, for the files of all ranks at once.
-        replace_file(path, _digest(*payload), *payload, sync_directory=False)
+        with replacement(path, sync_directory=False) as file:
+            block_file.write(file, payload)
     except FileNotFoundError:
         require(directory, lease)
         raise
@@ -233,8 +232,7 @@ def is_intact(path: str) -> bool:
     """Return whether a checkpoint's file exists and matches the checksum in its header."""
     try:
         with open(untrusted_file.open_regular(path), "rb") as file:
-            digest = file.read(_HEADER)
-            return hashlib.file_digest(file, "sha256").hexdigest().encode() == digest
+            return block_file.is_intact(file)
     except (FileNotFoundError, UnusableFileError):
         return False
 
@@ -335,13 +333,6 @@ def _is_file_name(value: object) -> bool:
 def _remove(path: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def _digest(*payload: bytes | memoryview) -> bytes:
-    digest = hashlib.sha256()
-    for chunk in payload:
-        digest.update(chunk)
-    return digest.hexdigest().encode()
 
 
 def _damaged(name: str) -> OSError:

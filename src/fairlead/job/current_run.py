@@ -8,6 +8,10 @@ from fairlead.job.run import Run
 def attach() -> Run:
     """Return this process's run: under a lease if the scheduler started it, else a plain one."""
     lease = os.environ.get("FAIRLEAD_LEASE")
+    if os.environ.get("FAIRLEAD_PROFILE"):
+        from fairlead.job.profile import attach_profiled  # noqa: PLC0415  # others need none of it
+
+        return attach_profiled(os.environ)
     if not lease:
         return Run()
     from fairlead.job.leased_run import LeasedRun  # noqa: PLC0415  # a plain run needs none of it

@@ -16,6 +16,7 @@ from fairlead.job import checkpoint
 from fairlead.job.exit_status import EXIT_FENCED, EXIT_PREEMPTED, EXIT_SAVE_FAILED
 from fairlead.job.gang_exit import GangExit
 from fairlead.job.lease import Lease
+from fairlead.job.parking import Parking
 from fairlead.job.registration import RegisteredState
 from fairlead.job.run import Run, T
 from fairlead.job.state_format import SavedState, encode_chunks
@@ -25,6 +26,7 @@ _MAX_LAG_S = 1.0
 """longest lag behind an emulated speed that later steps make up for"""
 _MAX_METRICS = 100
 """metrics that the server keeps for one job"""
+_EMULATED_SPEED = "FAIRLEAD_EMULATED_STEPS_PER_S"
 
 
 class LeasedRun(Run):
@@ -42,7 +44,7 @@ class LeasedRun(Run):
         self._status_file = get("FAIRLEAD_STATUS_FILE")
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
-        self._emulated_speed = _EmulatedSpeed(float(get("FAIRLEAD_EMULATED_STEPS_PER_S", "0")))
+        self._emulated_speed = _EmulatedSpeed(float(get(_EMULATED_SPEED, "0")))
         self._state = RegisteredState()
         self._host: Any = None
         self._writer = BackgroundWriter()
@@ -51,22 +53,28 @@ class LeasedRun(Run):
         self._skip = 0
         self._in_step = self._save_after_step = self._has_left = False
         self._saved_at = time.monotonic()
-        self._lease = Lease(
-            environment["FAIRLEAD_URL"],
-            lease,
-            environment["FAIRLEAD_JOB_TOKEN"],
-            rank=self.rank,
-            valid_s=float(get("FAIRLEAD_LEASE_S", "60")),
-            gang_exit=GangExit(self._directory, lease, self.rank, self.world_size)
-            if self.world_size > 1
-            else None,
-            on_speed=self._emulated_speed.set_speed,
-            on_untrusted_server=_print_to_log,
-        )
+        self.lease = lease
+        self._lease = self._make_lease(lease, environment)
         self._restore()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)
         self._lease.begin(self.steps_done)
+        self._parking = Parking.of(environment, self._check_lease)
+
+    def _make_lease(self, lease: int, environment: Mapping[str, str]) -> Lease:
+        gang = self.world_size > 1
+        return Lease(
+            environment["FAIRLEAD_URL"],
+            lease,
+            environment["FAIRLEAD_JOB_TOKEN"],
+            rank=self.rank,
+            valid_s=float(environment.get("FAIRLEAD_LEASE_S", "60")),
+            gang_exit=GangExit(self._directory, lease, self.rank, self.world_size)
+            if gang
+            else None,
+            on_speed=self._emulated_speed.set_speed,
+            on_untrusted_server=_print_to_log,
+        )
 
     def _restore(self) -> None:
         committed = checkpoint.latest(self._directory)
@@ -80,6 +88,9 @@ class LeasedRun(Run):
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
+        self._check_lease()
+
+    def _check_lease(self) -> None:
         self._lease.check_now()
 
     def register(self, **things: Any) -> None:
@@ -128,13 +139,17 @@ class LeasedRun(Run):
 
     def _encode(self) -> Sequence[bytes | memoryview]:
         """Return the state as bytes: one chunk, or several if it holds tensors."""
+        chunks = encode_chunks(self._state.state_dicts(), self._host_memory())
+        has_tensors = any(isinstance(chunk, memoryview) for chunk in chunks)
+        return chunks if has_tensors else [b"".join(chunks)]
+
+    def _host_memory(self) -> Any:
+        """Return the host memory for tensors; None without PyTorch."""
         if self._host is None and "torch" in sys.modules:
             from fairlead.job.torch import HostState  # noqa: PLC0415  # only jobs that use it have it
 
             self._host = HostState()
-        chunks = encode_chunks(self._state.state_dicts(), self._host)
-        has_tensors = any(isinstance(chunk, memoryview) for chunk in chunks)
-        return chunks if has_tensors else [b"".join(chunks)]
+        return self._host
 
     def _write(self, steps: int, chunks: Sequence[bytes | memoryview]) -> None:
         lease = self._lease.number
@@ -192,7 +207,7 @@ class LeasedRun(Run):
 
     def begin_step(self) -> None:
         """Start a step; leave if the lease ends."""
-        if not self._lease.may_start():
+        while not self._lease.may_start():
             self._leave()
         self._emulated_speed.begin_step()
         self._in_step = True
@@ -250,12 +265,31 @@ class LeasedRun(Run):
             _print_to_log(f"no checkpoint at step {self.steps_done}: {error}")
             self._saved_at = time.monotonic()
 
-    def _leave(self) -> NoReturn:
+    def _leave(self) -> None:
+        """Give up the device; return under the next lease, or not at all."""
         if self._lease.lost:
             self._exit(EXIT_FENCED, "refused: the lease has ended")
         self._save_or_leave()
         failpoints.point("job.leaves")
-        self._exit(EXIT_PREEMPTED, f"left after step {self.steps_done}")
+        environment = self._park()
+        if environment is None:
+            self._exit(EXIT_PREEMPTED, f"left after step {self.steps_done}")
+        self._emulated_speed.set_speed(float(environment.get(_EMULATED_SPEED, "0")))
+        self.lease = int(environment["FAIRLEAD_LEASE"])
+        self._lease = self._make_lease(self.lease, environment)
+        self._lease.begin(self.steps_done)
+        self._saved_at = time.monotonic()
+
+    def _park(self) -> Mapping[str, str] | None:
+        """Wait without the device for the next lease's variables; None: the process must exit."""
+        if self._parking is None or not self._lease.was_preempted:
+            return None
+        sys.stdout.flush()
+        try:
+            return self._parking.wait_for_lease(self._state.state_dicts, self._host_memory())
+        except (RuntimeError, MemoryError, OSError) as error:  # no host or device memory is left
+            _print_to_log(f"cannot stay without the device: {error}")
+            return None
 
     def _save_or_leave(self) -> None:
         try:
@@ -280,12 +314,12 @@ class _EmulatedSpeed:
     """Slows steps down to the speed of an emulated accelerator; does nothing on a real one."""
 
     def __init__(self, steps_per_s: float) -> None:
-        self._step_s = 1.0 / steps_per_s if steps_per_s > 0 else 0.0
         self._due = 0.0
+        self.set_speed(steps_per_s)
 
     def set_speed(self, steps_per_s: float) -> None:
         """Continue at another speed: a partner came to the emulated accelerator, or left it."""
-        self._step_s = 1.0 / steps_per_s
+        self._step_s = 1.0 / steps_per_s if steps_per_s > 0 else 0.0
 
     def begin_step(self) -> None:
         """Start a step."""

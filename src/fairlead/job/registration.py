@@ -70,8 +70,8 @@ class RegisteredState:
         if name not in self.saved.names():
             return
         # Parameters are copied into their module: a second copy need not fit on the device.
-        from_host = getattr(stateful, "loads_from_host", False)
-        stateful.load_state_dict(self.saved.take(name, to_device=not from_host))
+        to_copy = getattr(stateful, "copies_tensors", False)
+        stateful.load_state_dict(self.saved.take(name, to_copy=to_copy))
         self.has_position |= isinstance(stateful, Positioned) and name != _RNG
 
     def begin(self) -> None:

@@ -16,6 +16,8 @@ class Run:
     world_size = 1
     accelerator: str | None = None
     checkpoint_dir: str | None = None
+    lease: int | None = None
+    """number of the present lease"""
 
     def __init__(self) -> None:
         self.steps_done = 0
@@ -53,8 +55,9 @@ class Run:
     def steps(self, items: Iterable[T]) -> Iterator[T]:
         """Yield one item per remaining step."""
         for item in items:
+            self.begin_step()
             yield item
-            self.steps_done += 1
+            self.end_step()
 
     def start(self) -> None:
         """Continue from the checkpoint: called before a framework's loop fetches its first item.

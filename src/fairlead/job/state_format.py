@@ -1,9 +1,10 @@
 """State of a run as bytes that hold data only: loading them never runs code.
 
 A payload is a magic number, the length of a JSON header, the header, and the binary parts that
-the header names by their number. Numbers, text and lists are plain JSON; every other value is an
-object with one member, which names its type. NumPy arrays are binary parts in NumPy's own format,
-read without pickle; storages of PyTorch tensors are binary parts as they are in memory.
+the header names by their number, each at a multiple of 64 bytes. Numbers, text and lists are
+plain JSON; every other value is an object with one member, which names its type. NumPy arrays are
+binary parts in NumPy's own format, read without pickle; storages of PyTorch tensors are binary
+parts as they are in memory.
 """
 
 import io
@@ -16,11 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from fairlead.block_file import Payload
 from fairlead.job import old_state
 from fairlead.untrusted_file import UnusableFileError
 
 _MAGIC = b"FLSTATE1"
 _LENGTH = 8
+_ALIGNMENT = 64
+"""parts begin at multiples of this, so that tensors can be made of them without a copy"""
 _MAX_DEPTH = 100
 _JSON_INT = 1 << 63
 _ITERABLES: Mapping[str, type] = {"tuple": tuple, "set": set, "frozenset": frozenset}
@@ -49,9 +53,7 @@ def encode_state(state: Mapping[str, object]) -> bytes:
     return b"".join(encode_chunks(state))
 
 
-def encode_chunks(
-    state: Mapping[str, object], host: HostMemory | None = None
-) -> list[bytes | memoryview]:
+def encode_chunks(state: Mapping[str, object], host: HostMemory | None = None) -> list[Payload]:
     """Return the state of registered objects as consecutive chunks of bytes.
 
     Chunks of tensors are in ``host`` memory, which later calls use again. Raises StateError,
@@ -60,11 +62,20 @@ def encode_chunks(
     encoder = _Encoder()
     tree = {name: encoder.encode(value, f"register({name}=…)", 0) for name, value in state.items()}
     parts = encoder.finish(host)
-    header = json.dumps({"tree": tree, "sizes": [len(part) for part in parts]}).encode()
-    return [_MAGIC, len(header).to_bytes(_LENGTH, "big"), header, *parts]
+    sizes = [len(part) for part in parts]
+    header = json.dumps({"tree": tree, "sizes": sizes, "alignment": _ALIGNMENT}).encode()
+    header += b" " * _padding(len(_MAGIC) + _LENGTH + len(header), _ALIGNMENT)
+    chunks: list[Payload] = [_MAGIC, len(header).to_bytes(_LENGTH, "big"), header]
+    for part in parts:
+        chunks += (part, b"\0" * _padding(len(part), _ALIGNMENT))
+    return chunks
 
 
-def decode_state(payload: bytes) -> dict[str, Any]:
+def _padding(length: int, alignment: int) -> int:
+    return -length % alignment
+
+
+def decode_state(payload: Payload) -> dict[str, Any]:
     """Return the state that ``encode_state`` encoded, or an earlier version pickled.
 
     Raises UnusableFileError if the payload is damaged, or if only code could restore it.
@@ -76,22 +87,23 @@ def decode_state(payload: bytes) -> dict[str, Any]:
 class SavedState:
     """The state in a payload, decoded by name when it is taken."""
 
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, payload: Payload) -> None:
         """Read the header; UnusableFileError if the payload is damaged or holds code."""
         self._tree: dict[str, Any] = {}
         self._decoder: _Decoder | None = None
-        if not payload.startswith(_MAGIC):
-            self._tree = old_state.read(payload)
+        view = memoryview(payload)
+        if view[: len(_MAGIC)] != _MAGIC:
+            self._tree = old_state.read(bytes(view))
             return
         with _damage_reported():
             start = len(_MAGIC) + _LENGTH
-            end = start + int.from_bytes(payload[len(_MAGIC) : start], "big")
-            header = json.loads(payload[start:end])
-            parts, view = [], memoryview(payload)
+            end = start + int.from_bytes(view[len(_MAGIC) : start], "big")
+            header = json.loads(bytes(view[start:end]))
+            alignment, parts = header.get("alignment", 1), []
             for size in header["sizes"]:
                 parts.append(view[end : end + size])
-                end += size
-            if end != len(payload):
+                end += size + _padding(size, alignment)
+            if end != len(view):
                 raise ValueError("length")
             self._tree, self._decoder = dict(header["tree"]), _Decoder(parts)
 
@@ -99,16 +111,17 @@ class SavedState:
         """Return the names that were not taken yet."""
         return list(self._tree)
 
-    def take(self, name: str, *, to_device: bool = True) -> Any:
+    def take(self, name: str, *, to_copy: bool = False) -> Any:
         """Return and forget the state of an object; KeyError if there is none.
 
-        With ``to_device`` tensors are on the devices that they were saved from, where present.
+        Tensors are on the devices that they were saved from, where present. A caller that copies
+        them gets them on the CPU, in the payload's memory where possible.
         """
         value = self._tree.pop(name)
         if self._decoder is None:
             return value
         with _damage_reported(name):
-            self._decoder.to_device = to_device
+            self._decoder.to_copy = to_copy
             state = self._decoder.decode(value)
         if not self._tree:
             self._decoder = None  # frees the payload
@@ -131,7 +144,7 @@ class _Encoder:
     """Turns values into JSON and binary parts."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes | memoryview] = []
+        self._parts: list[Payload] = []
         self._torch: list[Any] = []
         self._storages: dict[int, tuple[int, Any]] = {}
         """identity of a storage → (its part, the storage)"""
@@ -155,7 +168,7 @@ class _Encoder:
             return {type_.__name__: self._items(value, path, depth)}
         return self._collection(value, path, depth) or self._foreign(value, path)
 
-    def finish(self, host: HostMemory | None) -> list[bytes | memoryview]:
+    def finish(self, host: HostMemory | None) -> list[Payload]:
         """Return the binary parts, with storages of tensors copied to ``host`` memory."""
         if self._storages:
             if host is None:
@@ -251,8 +264,8 @@ class _Decoder:
         self._parts = parts
         self._torch: list[Any] | None = None
         self._tensors: Any = None
-        self.to_device = True
-        """tensors are on the devices that they were saved from, where present"""
+        self.to_copy = False
+        """the caller copies the tensors"""
 
     def decode(self, value: Any) -> Any:
         """Return the value that the encoder wrote."""
@@ -325,4 +338,4 @@ class _Decoder:
             self._tensors = tensors.TensorReader(self._parts)
         if tag == "shard":
             return shards.Shard.read(content, self.decode(content["local"]))
-        return self._tensors.read(content, to_device=self.to_device)
+        return self._tensors.read(content, to_copy=self.to_copy)

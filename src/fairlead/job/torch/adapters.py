@@ -30,7 +30,7 @@ def adapt(name: str, thing: Any) -> Any:
 class ModuleState:
     """Parameters and buffers of a module, plain, in DDP or sharded by FSDP."""
 
-    loads_from_host = True
+    copies_tensors = True
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -58,10 +58,13 @@ class ModuleState:
 class OptimizerState:
     """State of an optimizer, whose tensors are sharded as their parameters are."""
 
-    loads_from_host = True
-
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
+
+    @property
+    def copies_tensors(self) -> bool:
+        """Whether the tensors of a state are copied to devices; on the CPU they are kept."""
+        return all(one.device.type != "cpu" for one in self._parameters())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimizer's state."""
@@ -70,12 +73,15 @@ class OptimizerState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the optimizer."""
-        parameters = [one for group in self._optimizer.param_groups for one in group["params"]]
+        parameters = self._parameters()
         for index, values in state["state"].items():
             for key, value in values.items():
                 if isinstance(value, Shard):
                     values[key] = value.like(parameters[index], f"{key} of parameter {index}")
         self._optimizer.load_state_dict(state)
+
+    def _parameters(self) -> list[Any]:
+        return [one for group in self._optimizer.param_groups for one in group["params"]]
 
 
 class GeneratorState:
@@ -96,7 +102,7 @@ class GeneratorState:
 class TensorState:
     """A tensor, updated in place."""
 
-    loads_from_host = True
+    copies_tensors = True
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor

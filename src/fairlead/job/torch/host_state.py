@@ -5,13 +5,14 @@ up its device releases the device's memory in place: parameters, optimizer state
 them stay valid objects, and ``restore`` fills them again.
 """
 
-import mmap
 import weakref
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 import torch
+
+from fairlead.block_file import map_memory
 
 _ALIGNMENT = 64
 
@@ -89,7 +90,7 @@ class _Memory:
         self.nbytes, self.pinned = nbytes, False
         # PyTorch's own pinned memory comes in powers of two: up to twice the state.
         self.content = (
-            torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.uint8)
+            torch.frombuffer(map_memory(nbytes), dtype=torch.uint8)
             if nbytes
             else torch.empty(0, dtype=torch.uint8)
         )

@@ -1,21 +1,21 @@
 """Loaders and samplers that resume in mid-epoch: batches of workers are neither lost nor repeated.
 
 A registered object keeps its identity and changes its class, so that every way of iterating over
-it counts. In workers each batch has a seed of its own: random augmentation does not depend on the
-worker, nor on interruptions.
+it counts. In workers, and where a batch is fetched ahead, each batch has a seed of its own: random
+augmentation depends neither on the worker nor on interruptions.
 """
 
-import random
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from torch.utils import data
 
+from fairlead.job.torch import rng
 from fairlead.job.torch.position import OrderedPass, Position
 
 _POSITION = "_fairlead_position"
+_SEEDS_HERE = "_fairlead_seeds_here"
+"""whether this process fetches batches ahead: random numbers of their own keep those of steps"""
 
 
 def resume_loader(name: str, loader: Any) -> Position:
@@ -43,10 +43,16 @@ def resume_loader(name: str, loader: Any) -> Position:
     inner_loader = vars(loader).get("base_dataloader", loader)
     for one in (inner_loader, loader):
         vars(one)[_POSITION] = position
+    vars(inner_loader)[_SEEDS_HERE] = inner_loader is not loader and loader.num_workers == 0
     inner_loader.__class__ = _ordered_loader(type(inner_loader))
     # accelerate's loaders hide their class, and with it the plain assignment.
     vars(object)["__class__"].__set__(loader, _counted_loader(type(loader)))
     return position
+
+
+def is_resumable(loader: Any) -> bool:
+    """Return whether a loader was made resumable: it continues by itself where it was."""
+    return _POSITION in vars(loader)
 
 
 def resume_sampler(sampler: Any) -> Position:
@@ -89,14 +95,17 @@ def _ordered_loader(base: Any) -> type:
 
         def _get_iterator(self) -> Any:
             attributes: dict[str, Any] = self.__dict__
-            dataset = self.dataset
+            dataset, collate = self.dataset, self.collate_fn
             if isinstance(dataset, data.IterableDataset):
                 return super()._get_iterator()
             attributes["dataset"] = _SeededDataset(dataset)
+            if attributes[_SEEDS_HERE]:
+                attributes["dataset"] = seeded = _SeededHere(dataset, collate)
+                attributes["collate_fn"] = seeded.collate
             try:
                 return super()._get_iterator()
             finally:
-                attributes["dataset"] = dataset
+                attributes.update(dataset=dataset, collate_fn=collate)
 
     return _named_like(Ordered, base)
 
@@ -187,22 +196,41 @@ class _SeededDataset(data.Dataset):  # type: ignore[misc]  # PyTorch's types are
 
     def __getitem__(self, numbered: tuple[int, Any]) -> Any:
         """Return the item of one index: the loader makes no batches."""
-        _seed_worker(numbered[0])
+        self._seed(numbered[0])
         return self._dataset[numbered[1]]
 
     def __getitems__(self, numbered: tuple[int, Sequence[Any]]) -> Any:
         """Return the items of one batch."""
         seed, indices = numbered
-        _seed_worker(seed)
+        self._seed(seed)
         fetch = getattr(self._dataset, "__getitems__", None)
         return fetch(indices) if fetch else [self._dataset[index] for index in indices]
+
+    def _seed(self, seed: int) -> None:
+        _seed_worker(seed)
+
+
+class _SeededHere(_SeededDataset):
+    """A data set whose batches this process fetches ahead, each with its own random numbers."""
+
+    def __init__(self, dataset: Any, collate: Any) -> None:
+        super().__init__(dataset)
+        self._collate = collate
+        self._before: rng.State = {}
+
+    def _seed(self, seed: int) -> None:
+        self._before = rng.capture(devices=False)
+        rng.seed_host(seed)
+
+    def collate(self, items: Any) -> Any:
+        """Return the batch of items, and continue with the random states before them."""
+        try:
+            return self._collate(items)
+        finally:
+            rng.restore(self._before)
 
 
 def _seed_worker(seed: int) -> None:
     if data.get_worker_info() is None:  # the loop's own random states are in the checkpoint
         return
-    torch.manual_seed(seed)
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % (1 << 32))
+    rng.seed_host(seed)

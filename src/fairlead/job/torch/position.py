@@ -35,6 +35,8 @@ class Position:
         iterable, whose first items are fetched again.
         """
         self.fetched, self.fetches_in_process = 0, fetches_in_process
+        self.before_item: Callable[[], None] = lambda: None
+        """called before the loop receives an item"""
         of_samplers = (getattr(sampler, "generator", None) for sampler in samplers)
         self._generators = _unique((*generators, *of_samplers))
         self._stateful = [one for one in samplers if hasattr(one, "load_state_dict")]
@@ -238,6 +240,7 @@ class _CountedPass:
         return self
 
     def __next__(self) -> Any:
+        self._position.before_item()
         try:
             item = next(self._iterator)
         except StopIteration:

@@ -11,18 +11,18 @@ import torch
 State = dict[str, Any]
 
 
-def capture() -> State:
-    """Return all random states of this process."""
-    state: State = {"python": random.getstate(), **_capture_torch()}
+def capture(*, devices: bool = True) -> State:
+    """Return all random states of this process; without ``devices`` those of the CPU only."""
+    state: State = {"python": random.getstate(), **_capture_torch(devices=devices)}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         state["numpy"] = numpy.random.get_state(legacy=False)
     return state
 
 
-def _capture_torch() -> State:
+def _capture_torch(*, devices: bool = True) -> State:
     state: State = {"torch": torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if devices and torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state_all()
     return state
 
@@ -37,6 +37,15 @@ def restore(state: State) -> None:
     if "cuda" in state and torch.cuda.is_available():
         for device, content in enumerate(state["cuda"][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(content, device)
+
+
+def seed_host(seed: int) -> None:
+    """Set the random states of the CPU, and of no GPU, to those of a seed."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % (1 << 32))
 
 
 @contextmanager

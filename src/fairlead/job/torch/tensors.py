@@ -4,7 +4,7 @@ Tensors that share a storage share its bytes, so that tied weights are stored on
 tensors are stored as this rank's part. Nothing is pickled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from fairlead.job.torch.shards import Shard, is_sharded
 from fairlead.untrusted_file import UnusableFileError
 
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+_MIN_IN_PLACE = 1 << 16
+"""bytes from which a part is used in place"""
 
 
 def encode(value: Any, part_of: Callable[[Any], int]) -> dict[str, Any] | None:
@@ -51,25 +53,43 @@ def encode(value: Any, part_of: Callable[[Any], int]) -> dict[str, Any] | None:
 class TensorReader:
     """Builds tensors from the binary parts of a checkpoint."""
 
-    def __init__(self, parts: Any) -> None:
+    def __init__(self, parts: Sequence[memoryview]) -> None:
         self._parts = parts
         self._storages: dict[int, Any] = {}
+        """part → its bytes in memory of their own, shared by the tensors of a storage"""
 
-    def read(self, about: dict[str, Any], *, to_device: bool) -> Any:
-        """Return a tensor: on its device if that is here and ``to_device``, else on the CPU."""
+    def read(self, about: dict[str, Any], *, to_copy: bool = False) -> Any:
+        """Return a tensor on its device if that is here, else on the CPU.
+
+        A caller that copies the tensor gets it on the CPU, in the part's memory where possible.
+        """
         dtype = named_dtype(about["dtype"])
-        content = self._bytes(about["part"])
+        content = self._in_place(about["part"], dtype) if to_copy else None
+        if content is None:
+            content = self._copied(about["part"])
         whole = content[: content.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
         tensor = whole.as_strided(about["shape"], about["stride"], about["offset"])
         device = torch.device(about["device"])
-        if to_device and device.type != "cpu" and _is_here(device):
+        if not to_copy and device.type != "cpu" and _is_here(device):
             tensor = tensor.to(device)
         if about["parameter"]:
             return torch.nn.Parameter(tensor, requires_grad=about["grad"])
         return tensor.requires_grad_(about["grad"])
 
-    def _bytes(self, number: int) -> Any:
-        """Return a part as a tensor of bytes, which can be written."""
+    def _in_place(self, number: int, dtype: Any) -> Any | None:
+        """Return a large part as a tensor of bytes in its own memory.
+
+        None if that is read-only or not aligned, as in files of earlier versions, or small: an
+        optimizer keeps its numbers, which would keep all parts alive.
+        """
+        part = self._parts[number]
+        if part.readonly or len(part) < _MIN_IN_PLACE:
+            return None
+        content = torch.frombuffer(part, dtype=torch.uint8)
+        return content if content.data_ptr() % dtype.itemsize == 0 else None
+
+    def _copied(self, number: int) -> Any:
+        """Return a part as a tensor of bytes, in memory that lives as long as the tensor."""
         if number not in self._storages:
             part = self._parts[number]
             storage = torch.empty(len(part), dtype=torch.uint8)

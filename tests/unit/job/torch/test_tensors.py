@@ -1,6 +1,8 @@
 """Tensors as data: every bit comes back, tied weights stay tied, and no code is run."""
 
 import io
+import json
+import mmap
 import pickle
 import subprocess
 import threading
@@ -152,3 +154,42 @@ def test_training_may_change_a_tensor_while_its_copy_is_written() -> None:
     thread.start()
     thread.join()
     assert decode_state(b"".join(chunks))["model"]["weight"].sum() == 0.0
+
+
+def in_memory(payload: bytes) -> memoryview:
+    """Return a payload as it is read from a large file: in memory that may be written."""
+    memory = mmap.mmap(-1, len(payload))
+    memory[:] = payload
+    return memoryview(memory)
+
+
+def test_large_tensors_are_copied_once_from_the_payload() -> None:
+    weight, small = torch.randn(200, 200), torch.arange(3.0)
+    state = {"model": {"weight": weight, "tied": weight, "step": small}}
+    view = in_memory(encode_state({**state, "kept": state["model"]}))
+    saved = SavedState(view)
+    model, kept = saved.take("model", to_copy=True), saved.take("kept")
+    view[:] = bytes(len(view))
+    assert model["weight"].sum() == 0.0  # in the payload's memory
+    assert torch.equal(model["step"], small)  # an optimizer keeps such a tensor
+    assert torch.equal(kept["weight"], weight)
+    kept["weight"][0, 0] = 7.0
+    assert kept["tied"][0, 0] == 7.0
+
+
+def test_payloads_of_earlier_versions_without_alignment_are_read() -> None:
+    state = {"model": {"text": b"abc", "weight": torch.randn(200, 200)}}
+    payload = encode_state(state)
+    start = 16 + int.from_bytes(payload[8:16], "big")
+    header = json.loads(payload[16:start])
+    parts = []
+    for size in header["sizes"]:
+        parts.append(payload[start : start + size])
+        start += -(-size // 64) * 64
+    del header["alignment"]
+    text = json.dumps(header).encode()
+    old = b"FLSTATE1" + len(text).to_bytes(8, "big") + text + b"".join(parts)
+    for one in (old, in_memory(old)):
+        restored = SavedState(one).take("model", to_copy=True)
+        assert restored["text"] == b"abc"
+        assert torch.equal(restored["weight"], state["model"]["weight"])

@@ -1,0 +1,1 @@
+"""``fairlead profile``: the speed of a program on each accelerator."""

@@ -1,0 +1,64 @@
+"""Messages between a job's process and its keeper, one JSON object per line.
+
+| from | message | meaning |
+|---|---|---|
+| process | ``can_park`` | it can give up its device and stay |
+| keeper | ``stop`` | the lease may have to end: renew it now |
+| process | ``leaving`` | it has made its last step, and its checkpoint is committed |
+| keeper | ``park``, ``exit`` | answer to ``leaving`` |
+| process | ``parked`` | its device is free |
+| keeper | ``resume`` | it has a new lease, described by environment variables |
+"""
+
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+VARIABLE = "FAIRLEAD_KEEPER_FD"
+"""environment variable with the descriptor of the process's end"""
+_MAX_BYTES = 1 << 18
+"""maximum size of unread messages: no honest peer sends more"""
+
+
+class Channel:
+    """One end of the connection between a process and its keeper."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._unread = b""
+        self.closed = False
+        """the other end is gone, or sends what no message is"""
+
+    def fileno(self) -> int:
+        """Return the descriptor of this end."""
+        return self._end.fileno()
+
+    def send(self, kind: str, environment: Mapping[str, str] | None = None) -> None:
+        """Send a message; a peer that is gone gets none."""
+        message = {"kind": kind, "environment": dict(environment or {})}
+        with suppress(OSError):
+            self._end.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> list[tuple[str, dict[str, str]]]:
+        """Return the (kind, environment) of new messages; with none, wait if the end blocks."""
+        try:
+            chunk = self._end.recv(1 << 16)
+        except BlockingIOError:
+            return []
+        except OSError:
+            chunk = b""
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
+        self.closed = not chunk or len(self._unread) > _MAX_BYTES
+        return [message for line in lines if (message := _parse(line)) is not None]
+
+
+def _parse(line: bytes) -> tuple[str, dict[str, str]] | None:
+    """Return the message of a line; None if it is none."""
+    try:
+        content: Any = json.loads(line)
+        environment = {str(name): str(value) for name, value in content["environment"].items()}
+        return str(content["kind"]), environment
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None

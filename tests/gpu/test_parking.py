@@ -1,0 +1,122 @@
+"""Processes that park free their GPU's memory, and train on with the same bits.
+
+``python -m pytest -s tests/gpu/test_parking.py`` prints the seconds for which the GPU is idle when
+it changes from one job to another and back, both with parked processes.
+"""
+
+import asyncio
+import gc
+import itertools
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from tests.e2e.local.test_offload import OffloadBench
+from tests.e2e.support.lease_server import LeaseServer
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+from fairlead.job.torch import HostState, device_memory  # noqa: E402  # needs PyTorch
+
+WIDTH, LAYERS = 4096, 8
+"""size of the model: with Adam 1.6 GB"""
+TRAIN = """import sys, time
+import torch
+from fairlead import job
+
+torch.manual_seed(0)
+width, layers = int(sys.argv[1]), int(sys.argv[2])
+model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(layers))).cuda()
+optimizer = torch.optim.Adam(model.parameters(), fused=True)
+batch, run = torch.randn(64, width, device="cuda"), job.attach()
+run.register(model=model, optimizer=optimizer)
+for _ in run.steps(range(10**9)):
+    began = time.monotonic()
+    optimizer.zero_grad()
+    loss = model(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+    loss.item()
+    with open(sys.argv[3], "a") as trace:
+        print(sys.argv[4], began, time.monotonic(), file=trace)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_memory_of_earlier_tests() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def _train(parks_after: set[int]) -> tuple[list[float], list[float]]:
+    """Return sums of the parameters, and the GiB on the device while the process parked."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]
+    model = torch.nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    host, used_gib = HostState(), []
+    batch = torch.randn(64, WIDTH, device="cuda")
+    for step in range(6):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+        if step in parks_after:
+            states: Any = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            device_memory.release(states, host)
+            used_gib.append(torch.cuda.memory_reserved() / 2**30)
+            host.restore()
+    return [one.detach().double().sum().item() for one in model.parameters()], used_gib
+
+
+def test_a_parked_process_leaves_no_tensor_on_the_device_and_loses_no_bit() -> None:
+    parked, used_gib = _train({1, 2, 4})
+    whole, _ = _train(set())
+    assert parked == whole
+    assert max(used_gib) < 0.1
+
+
+def test_a_process_with_cuda_graphs_does_not_park() -> None:
+    assert device_memory.can_release()
+    graph = torch.cuda.CUDAGraph()
+    assert not device_memory.can_release()
+    del graph
+
+
+def test_two_jobs_take_turns_on_one_gpu_without_new_processes(tmp_path: Path) -> None:
+    server, trace = LeaseServer(), tmp_path / "trace"
+    (tmp_path / "gpu_train.py").write_text(TRAIN, encoding="ascii")
+
+    async def run() -> None:
+        bench = OffloadBench(tmp_path, server, offload_gib=64.0)
+        for lease in range(1, 13):
+            job = f"j{lease % 2}"
+            command = [sys.executable, tmp_path / "gpu_train.py", WIDTH, LAYERS, trace, job]
+            order = bench.order(lease, *command, job=job, total_steps=None)
+            end = await bench.preempt(order, after=20)
+            assert (end.ending, end.parked, end.resumed) == ("left", True, lease > 2)
+        await bench.engine.close()
+
+    try:
+        asyncio.run(run())
+    finally:
+        server.close()
+    idle_s = _idle_s(trace)[2:]
+    row = f"median {median(idle_s):.2f} s, least {min(idle_s):.2f} s, most {max(idle_s):.2f} s"
+    print(f"\nidle between two parked jobs: {row}")  # noqa: T201  # the result
+
+
+def _idle_s(trace: Path) -> list[float]:
+    """Return the seconds between two steps of different jobs."""
+    lines = [line.split() for line in trace.read_text(encoding="ascii").splitlines()]
+    steps = [(job, float(began), float(ended)) for job, began, ended in lines]
+    return [
+        began - ended
+        for (job, _, ended), (other, began, _) in itertools.pairwise(steps)
+        if job != other
+    ]
