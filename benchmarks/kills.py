@@ -26,7 +26,8 @@ def main() -> int:
     began = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="fairlead-kills-"))
     server = postgres.Postgres() if options.database == "postgresql" else None
-    site = KillSite(home, server.database() if server is not None else None)
+    database = server.database() if server is not None else None
+    site = KillSite(home, database, offload_gib=2.0)
     run = KillRig(
         site,
         random.Random(options.seed),

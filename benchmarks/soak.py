@@ -7,6 +7,7 @@ import sys
 import time
 
 from tests.faults.run import run
+from tests.support.plain_logs import use_plain_tracebacks
 
 _CHUNK = 50
 
@@ -32,7 +33,8 @@ def main() -> int:
     done = events = 0
     broken: list[tuple[int, str, str]] = []
     chunks = range(options.first, options.first + options.seeds, _CHUNK)
-    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(options.processes, initializer=use_plain_tracebacks) as pool:
         for count, more, failed in pool.imap_unordered(run_chunk, chunks):
             done, events = done + count, events + more
             broken += failed

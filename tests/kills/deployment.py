@@ -44,6 +44,8 @@ class KillSite:
     database: str | None = None
     round_s: float = 3.0
     devices: str = "v100=3,k80=3"
+    offload_gib: float = 0.0
+    """host memory for parked processes; 0: none park"""
     process: "subprocess.Popen[bytes] | None" = None
     starts: int = 0
     submitted: int = 0
@@ -82,7 +84,7 @@ class KillSite:
         command = [sys.executable, "-c", _SERVER, "serve", "--data", str(self.data)]
         command += ["--port", str(self._port), "--round", f"{self.round_s:g}"]
         command += ["--emulate", self.devices, "--speeds", str(self.home / "speeds.csv")]
-        command.append("--create-tenants")
+        command += ["--create-tenants", "--offload-memory", f"{self.offload_gib:g}"]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
         environment = {**clean, **self._environment}
         if self.database is not None:

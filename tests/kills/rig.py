@@ -100,7 +100,7 @@ class KillRig:
     def _act(self, up: bool) -> None:
         if not self._deck:
             # All failpoints come up equally often, other faults by weight.
-            self._deck = [*failpoints.POINTS]
+            self._deck = [*self._points_passed()]
             self._deck += ["server killed"] * 6 + ["member killed", "gang killed"] * 4
             self._deck += ["keeper killed"] * 3 + ["server frozen", "job frozen"] * 2
             if self.site.clock is not None:
@@ -124,6 +124,15 @@ class KillRig:
             self._deck.insert(0, what)
         else:
             self.counts[what] += 1
+
+    def _points_passed(self) -> list[str]:
+        """Return the failpoints that processes of this site pass."""
+        parks = self.site.offload_gib > 0
+        return [
+            point
+            for point in failpoints.POINTS
+            if parks or point.split(".")[1] not in ("park", "resume")
+        ]
 
     def _arm_crash_point(self, point: str) -> None:
         (self.site.home / "crashes" / point).touch()

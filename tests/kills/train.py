@@ -2,7 +2,8 @@
 
 ``python -m tests.kills.train HOME STEPS``: members of a gang synchronise after every step, lock
 their device for their lifetime, and write to ``HOME/complaints`` when another process holds the
-lock. Needs the standard library only.
+lock. A process that may park unlocks its device with every checkpoint. Needs the standard library
+only.
 """
 
 import fcntl
@@ -30,19 +31,42 @@ def _append(path: str, line: str) -> None:
     os.close(file)
 
 
-def _hold_device(home: str, lease: str) -> None:
-    """Lock this member's device until the process ends; complain if it is locked."""
-    local_rank = int(os.environ["FAIRLEAD_LOCAL_RANK"])
-    number = os.environ["FAIRLEAD_DEVICES"].split(",")[local_rank]
-    device = f"{os.environ['FAIRLEAD_NODE']}.{number}"
-    file = os.open(f"{home}/devices/{device}", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        other = os.pread(file, 100, 0).decode()
-        _append(f"{home}/complaints", f"leases {lease} and {other} are on {device}\n")
-    os.ftruncate(file, 0)
-    os.pwrite(file, lease.encode(), 0)
+class _Device:
+    """The device of this member, which no other process may use."""
+
+    def __init__(self, home: str) -> None:
+        local_rank = int(os.environ["FAIRLEAD_LOCAL_RANK"])
+        number = os.environ["FAIRLEAD_DEVICES"].split(",")[local_rank]
+        self._home, self._name = home, f"{os.environ['FAIRLEAD_NODE']}.{number}"
+        self._file = os.open(f"{home}/devices/{self._name}", os.O_RDWR | os.O_CREAT)
+        self._may_park = "FAIRLEAD_KEEPER_FD" in os.environ
+        self._is_held = False
+        if not self._may_park:
+            self.hold(os.environ["FAIRLEAD_LEASE"])
+
+    def hold(self, lease: object) -> None:
+        """Lock the device, unless it is; complain if another process holds the lock."""
+        if self._is_held:
+            return
+        self._is_held = True
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.pread(self._file, 100, 0).decode()
+            line = f"leases {lease} and {other} are on {self._name}\n"
+            _append(f"{self._home}/complaints", line)
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(lease).encode(), 0)
+
+    def state_dict(self) -> dict[str, object]:
+        """Unlock the device of a process that may park: its last call before that is this one."""
+        if self._may_park and self._is_held:
+            self._is_held = False
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        return {}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        """Take the state, which is empty."""
 
 
 class _Gang:
@@ -90,15 +114,18 @@ def _receive(peer: socket.socket) -> None:
 def main() -> None:
     """Train from the last checkpoint."""
     home, steps = sys.argv[1], int(sys.argv[2])
-    lease, name = os.environ["FAIRLEAD_LEASE"], os.environ["FAIRLEAD_JOB"]
-    _hold_device(home, lease)
+    name, device = os.environ["FAIRLEAD_JOB"], _Device(home)
     run = job.attach()
     model = {"made": 0, "chain": 0}
-    run.register(model=model)
-    trace = f"{home}/steps/{name}.{run.rank}"
+    run.register(model=model, device=device)
+    trace, lease = f"{home}/steps/{name}.{run.rank}", run.lease
     _append(trace, f"{lease} begins {run.steps_done} {model['made']}\n")
     gang = _Gang(run.rank, run.world_size)
     for i in run.steps(range(steps)):
+        if run.lease != lease:
+            lease = run.lease
+            _append(trace, f"{lease} begins {run.steps_done} {model['made']}\n")
+        device.hold(lease)
         gang.meet()
         model["chain"] = chain(model["chain"], i)
         model["made"] += 1

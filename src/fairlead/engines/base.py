@@ -55,6 +55,10 @@ class LaunchOrder:
     """members of the whole gang; None when all are started here"""
     meets_at: str = ""
     """host:port of the rendezvous of a gang over several nodes"""
+    offload_gib: float = 0.0
+    """host memory up to which its processes may stay without their device after the lease"""
+    resumes: int | None = None
+    """first lease of the parked processes that continue under this one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ class Ended:
     exit_codes: tuple[int, ...] = ()
     fence: int | None = None
     """``refused``: the lease that may write instead, by the fence of the job's checkpoints"""
+    parked: bool = False
+    """its processes stay, without their devices, for the job's next lease"""
+    resumed: bool = False
+    """it continued parked processes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,45 @@ class DevicesTakenReport:
     """the devices are missing: leases on them cannot continue"""
 
 
-Report = Started | Ended | Progressed | NodeDown | NodeUp | NodeJoined | DevicesTakenReport
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReading:
+    """Condition of one device; None where its driver does not report a value."""
+
+    number: int
+    """number on the node"""
+    memory_used_gib: float | None = None
+    memory_gib: float | None = None
+    utilisation: float | None = None
+    """fraction of the last second or so in which the device computed"""
+    temperature_c: float | None = None
+    uncorrectable_ecc: int | None = None
+    """uncorrectable memory errors since the device was last reset"""
+    throttled: tuple[str, ...] = ()
+    """reasons for which its clocks are reduced now"""
+    xids: tuple[int, ...] = ()
+    """XID errors that the driver has reported since the last reading"""
+    unusable: str = ""
+    """reason for which the driver cannot use it, such as a device that has fallen off the bus"""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesRead:
+    """New readings of devices of a node."""
+
+    node: str
+    readings: tuple[DeviceReading, ...]
+
+
+Report = (
+    Started
+    | Ended
+    | Progressed
+    | NodeDown
+    | NodeUp
+    | NodeJoined
+    | DevicesTakenReport
+    | DevicesRead
+)
 
 
 class Engine(Protocol):
@@ -162,6 +208,19 @@ class SupportsKill(Protocol):
 
     async def kill(self, lease: int) -> None:
         """Kill the processes of a lease at once; its end is reported as usual."""
+        ...
+
+
+@runtime_checkable
+class SupportsParking(Protocol):
+    """An engine that keeps processes of preempted jobs without their devices."""
+
+    def parked_jobs(self) -> Mapping[str, tuple[str, int]]:
+        """Return job → node, and number on it, of the device that its parked process left."""
+        ...
+
+    async def end_parked(self, job: str) -> None:
+        """End the parked process of a job, if there is one."""
         ...
 
 

@@ -36,6 +36,8 @@ class Site:
     """variables that jobs inherit from the server besides the usual ones; NAME or PREFIX_*"""
     processes_per_device: int | None = None
     """limit for the processes of a job, for each of its devices"""
+    offload_gib: float = 0.0
+    """host memory of a node in which preempted processes may stay without their devices"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from fairlead import failpoints
 from fairlead.core import encode_event
 from fairlead.core.queries import Queries
 from fairlead.engines.base import (
+    DevicesRead,
     DevicesTakenReport,
     Ended,
     Engine,
@@ -23,7 +24,7 @@ from fairlead.engines.base import (
 from fairlead.live.accounting import JobCounters
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
-from fairlead.live.event_stream import EventStream
+from fairlead.live.event_stream import EventStream, notices_of
 from fairlead.live.executors import BackgroundTasks, Workers, WorkerThreads
 from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inbox import HandledBatch, Inbox, InboxItem
@@ -38,6 +39,7 @@ from fairlead.live.leases.measurements import SpeedMeasurements, emulated_speed,
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.live.leases.outcomes import LeaseOutcomes
+from fairlead.live.leases.parked_jobs import ParkedJobs
 from fairlead.live.leases.pins import LeasePins
 from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
@@ -151,6 +153,9 @@ class Live:
         self._pins = LeasePins(self.queries, self._registry, self.specs, mechanism)
         emulated = config.emulated is not None
         self._speeds = SpeedMeasurements(self.queries, self.leases, emulated=emulated)
+        self._parked = ParkedJobs(
+            self.scheduler, self.queries, engine, self._launcher, self.nodes.drained
+        )
         self._kills = ForcedKills(store, self._launcher, self._registry, self.inbox)
         self.rounds = RoundTimers(
             mechanism,
@@ -160,6 +165,7 @@ class Live:
             self.inbox,
             self._reports,
             self._pins.events,
+            self._parked.prefer_their_devices,
         )
         self.policy = PolicySwitch(
             config,
@@ -225,6 +231,7 @@ class Live:
         self.specs.update(stored.specs)
         self.suspended_jobs.update(self.store.documents("hold"))
         self.nodes.drained.update(self.store.documents("drain"))
+        self.nodes.health.restore(self.store)
         self.history.restore()
         self.messages.update(self.history.results.messages())
         last_at = self.journal.restore(self._saved, self._handle)
@@ -292,7 +299,10 @@ class Live:
             self._perform[type(command)](command)
         if batch.ended and isinstance(self.engine, SupportsForget):
             self._launcher.after_engine_calls(partial(self.engine.forget, batch.ended))
+        self._parked.end_unneeded()
         failpoints.point("server.commit.performed")
+        for notice in sorted(batch.notices):
+            self.stream.publish(notice)
         for item in batch.items:
             item.succeed()
         await self.journal.save_state_if_due()
@@ -309,6 +319,7 @@ class Live:
                     batch.bodies.append(encode_event(event))
                     if isinstance(event, ev.LeasesEnded):
                         batch.ended += event.lease.tolist()
+                    batch.notices.update(notices_of(event))
                 batch.changes += item.document_changes()
             except FairleadError as error:
                 if not item.fail(error):
@@ -344,5 +355,5 @@ class Live:
                 self._lease_outcomes.lease_ended(report)
             case Progressed(lease, steps):
                 self._registry.record_printed_steps(lease, steps)
-            case NodeDown() | NodeUp() | NodeJoined() | DevicesTakenReport():
+            case NodeDown() | NodeUp() | NodeJoined() | DevicesTakenReport() | DevicesRead():
                 self.nodes.report(report)

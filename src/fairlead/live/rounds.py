@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ class RoundTimers:
     """Posts ``PlanDue`` and ``RoundEnd`` when the core wants them, and computes plans.
 
     ``reports`` returns the events that the core should handle before a plan is made, ``pins``
-    those before it is applied.
+    those before it is applied. ``adjust`` exchanges equal devices in a computed plan.
     """
 
     def __init__(
@@ -48,10 +48,11 @@ class RoundTimers:
         inbox: Inbox,
         reports: EventFactory,
         pins: EventFactory,
+        adjust: Callable[[Plan], Plan] = lambda plan: plan,
     ) -> None:
         self._guard, self._workers, self.failures = guard, workers, guard.failures
         self._clock, self._inbox = clock, inbox
-        self._reports, self._pins = reports, pins
+        self._reports, self._pins, self._adjust = reports, pins, adjust
         self.decisions_s: list[float] = []
         """computation times of recent plans"""
         self.rounds_s: list[float] = []
@@ -122,7 +123,7 @@ class RoundTimers:
             plan, memory = self._unchanged(), command.memory
         else:
             plan, memory, more = await self._compute(command, snapshot)
-            left_out = left_out.union(more)
+            plan, left_out = self._adjust(plan), left_out.union(more)
         self.decisions_s = [*self.decisions_s[-999:], self._clock.now() - began]
         absent = tuple(sorted(left_out))
 

@@ -1,8 +1,10 @@
 """Environment variables of a gang's members."""
 
+import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import cache
 
 from fairlead import failpoints
 from fairlead.engines.base import LaunchOrder
@@ -29,11 +31,13 @@ def inherited(server: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, 
 
 def select(server: Mapping[str, str], patterns: Collection[str]) -> dict[str, str]:
     """Return the variables whose names match a pattern."""
-    return {
-        name: value
-        for name, value in server.items()
-        if any(fnmatchcase(name, pattern) for pattern in patterns)
-    }
+    matches = _any_of(tuple(patterns)).match
+    return {name: value for name, value in server.items() if matches(name)}
+
+
+@cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
 
 
 def member_environment(order: LaunchOrder, index: int) -> dict[str, str]:

@@ -28,6 +28,7 @@ from fairlead.engines.keeper.output import EXIT_POLL_S, MemberOutput
 from fairlead.engines.keeper.printed_progress import raise_timeout
 from fairlead.engines.keeper.secrets import RedactedLog, fetch_secrets
 from fairlead.engines.keeper.start import KILL_SIGNAL
+from fairlead.engines.keeper.stop_handler import has_stop_handler
 from fairlead.job import checkpoint
 from fairlead.job.exit_status import EXIT_PREEMPTED, EXIT_SAVE_FAILED
 from fairlead.model.errors import InputError
@@ -53,7 +54,7 @@ class Keeper:
     """members get a control group of their own, where the machine permits it"""
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
-        self._directory = directory
+        self._directory = self._home = directory
         self._order = order
         self._members: list[subprocess.Popen[bytes]] = []
         self._confinement = Confinement(directory, order)
@@ -102,9 +103,13 @@ class Keeper:
             self._begin()
         except LaunchFailedError as error:
             return Ended(order.lease, error.ending, self._checkpointed_steps(), str(error))
+        return self._watch()
+
+    def _watch(self) -> Ended:
+        """Follow the members until they have left their devices; return the lease's end."""
         began_at = time.monotonic()
-        limit_s = order.time_limit_s or float("inf")
-        while any(member.poll() is None for member in self._members):
+        limit_s = self._order.time_limit_s or float("inf")
+        while self.on_devices():
             self._output.copy(_TICK_S)
             reap_adopted({member.pid for member in self._members})
             self.tick()
@@ -114,6 +119,10 @@ class Keeper:
                 self._kill()
             elif not self._stopping:
                 self._check_members(is_late=now - began_at > limit_s)
+        return self._conclude()
+
+    def _conclude(self) -> Ended:
+        """End all processes of the members and return the lease's end."""
         self._note_limit()
         stopped = self._stopping  # a later stop request has no member to stop
         self._output.copy(0.0)
@@ -129,6 +138,17 @@ class Keeper:
         Raises LaunchFailedError if it cannot start.
         """
         return not self._stopping
+
+    def on_devices(self) -> bool:
+        """Return whether a member uses its device."""
+        return any(member.poll() is None for member in self._members)
+
+    def member_channel(self) -> tuple[Mapping[str, str], Sequence[int]]:
+        """Return variables and descriptors of a member's connection to this keeper; none here."""
+        return {}, ()
+
+    def stay(self) -> None:
+        """Run further leases of processes that have stayed; none do here."""
 
     def tick(self) -> None:
         """Do the engine's periodic work, several times a second while members run."""
@@ -173,17 +193,23 @@ class Keeper:
         for index in range(len(order.devices)):
             path = Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log"
             output = self._output.open_pipe(RedactedLog(path, self._secrets.values()))
-            own = {**member_environment(order, index), **self._status_path(index)}
+            channel, passed = self.member_channel()
+            own = {**member_environment(order, index), **self._status_path(index), **channel}
             environment = {**shared, **own}
             try:
                 command: Sequence[str] = order.command
                 if self._container is not None:
                     command = self._container.command(index, environment, {**of_job, **own})
-                member = self._confinement.start(command, environment, output)
+                member = self._confinement.start(command, environment, output, passed)
             finally:
                 os.close(output)
             self._members.append(member)
             failpoints.point("keeper.member.started")
+        self._list_members()
+        failpoints.point("keeper.members.known")
+
+    def _list_members(self) -> None:
+        """Write the members to the lease's directory, where a later server finds them."""
         pids = [member.pid for member in self._members]
         members = {
             "keeper": os.getpid(),
@@ -191,18 +217,17 @@ class Keeper:
             "started": [lease_dir.process_start_ticks(pid) for pid in pids],
         }
         lease_dir.write_json(self._directory / "members.json", members)
-        failpoints.point("keeper.members.known")
 
     def _status_path(self, index: int) -> Mapping[str, str]:
         """Return the path of a member's status file: a shell around it may hide its status."""
-        return {"FAIRLEAD_STATUS_FILE": str(self._directory / f"status.{index}")}
+        return {"FAIRLEAD_STATUS_FILE": str(self._home / f"status.{index}")}
 
     def _exit_codes(self) -> list[int | None]:
         """Return members → exit code, from the status file if there is one; None while running."""
         codes = [member.poll() for member in self._members]
         for index, code in enumerate(codes):
             if code is not None:
-                codes[index] = lease_dir.read_status(self._directory, index, code)
+                codes[index] = lease_dir.read_status(self._home, index, code)
         return codes
 
     def _on_stop(self, *_: object) -> None:
@@ -233,7 +258,7 @@ class Keeper:
             alone or self._stop_reason or time.monotonic() > self._started_at + _HANDLER_TIMEOUT_S
         )
         for member in self._members:
-            if member.pid not in self._signalled and (to_all or _has_sigterm_handler(member.pid)):
+            if member.pid not in self._signalled and (to_all or has_stop_handler(member.pid)):
                 self._signalled.add(member.pid)
                 if member.poll() is None:
                     member.send_signal(signal.SIGTERM)
@@ -348,16 +373,6 @@ def _kill_group(group: int) -> None:
         return
 
 
-def _has_sigterm_handler(pid: int) -> bool:
-    """Return whether a process has a handler for SIGTERM; True if that is unknown."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return True
-    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "")
-    return not caught or bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
-
-
 def run_lease(directory: Path, make: Callable[[Path, LaunchOrder], Keeper] = Keeper) -> int:
     """Run the lease of a directory to its end, unless another keeper does or did."""
     lock = lease_dir.try_lock(directory)
@@ -372,6 +387,7 @@ def run_lease(directory: Path, make: Callable[[Path, LaunchOrder], Keeper] = Kee
             failpoints.point("keeper.exit.before")
             keeper.report(ended)
             failpoints.point("keeper.exit.after")
+            keeper.stay()
     return 0
 
 

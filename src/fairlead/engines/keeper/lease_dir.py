@@ -24,6 +24,8 @@ from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.model.lease_outcome import WORST_FIRST
 from fairlead.untrusted_file import UnusableFileError
 
+PARKED = "parked.json"
+"""file that a keeper writes before it reports the end of a lease whose processes stay"""
 _MAX_FILE_BYTES = 16 << 20
 _MAX_REPORT_BYTES = 1 << 18
 """maximum size of a file that a keeper writes; the server reads these several times a second"""
@@ -133,7 +135,20 @@ def _is_usable(order: LaunchOrder) -> bool:
         and _is_count(order.first_rank)
         and all(limit is None or _is_count(limit) for limit in limits)
         and isinstance(order.progress_pattern, str | None)
+        and _is_number(order.offload_gib)
+        and (order.resumes is None or _is_count(order.resumes))
     )
+
+
+def home_of(directory: Path) -> Path:
+    """Return the directory in which a lease's keeper began: that of its processes' first lease."""
+    first = (read_json(directory / "order.json", _MAX_FILE_BYTES) or {}).get("resumes")
+    return directory.parent / str(first) if _is_count(first) else directory
+
+
+def was_parked(directory: Path) -> bool:
+    """Return whether processes may have stayed after the end of a directory's lease."""
+    return (directory / PARKED).exists()
 
 
 def read_members(directory: Path) -> Members | None:
@@ -261,6 +276,8 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         message[:_MAX_MESSAGE],
         tuple(codes),
         fence if _is_count(fence) else None,
+        parked=content.get("parked") is True,
+        resumed=content.get("resumed") is True,
     )
 
 

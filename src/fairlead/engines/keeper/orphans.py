@@ -19,8 +19,9 @@ def orphans_of(order: LaunchOrder) -> dict[int, int]:
     A process that is just dying has no environment. The gang's other nodes, which have their own
     keepers, may be on the same machine.
     """
+    first = order.lease if order.resumes is None else order.resumes
     marks = {
-        f"FAIRLEAD_LEASE={order.lease}".encode(),
+        f"FAIRLEAD_LEASE={first}".encode(),
         f"FAIRLEAD_CHECKPOINT_DIR={order.checkpoint_dir}".encode(),
     }
     nodes = {f"FAIRLEAD_NODE={node}".encode() for node, _ in order.devices}
@@ -40,7 +41,7 @@ def processes_of(order: LaunchOrder) -> dict[int, int]:
     These are its descendants, also those with an empty environment: a keeper adopts the orphans
     among them. Processes that another program started for the job are known by their environment.
     """
-    return {**orphans_of(order), **_descendants(os.getpid())}
+    return {**orphans_of(order), **descendants(os.getpid())}
 
 
 def reap_adopted(members: Set[int]) -> None:
@@ -53,7 +54,7 @@ def reap_adopted(members: Set[int]) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def _descendants(ancestor: int) -> dict[int, int]:
+def descendants(ancestor: int) -> dict[int, int]:
     """Return the living descendants of a process → their parents."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -107,13 +108,13 @@ def find_keeper(directory: Path) -> int | None:
 
     A job may have listed another process as its keeper; then all processes are searched.
     """
-    members = lease_dir.read_members(directory)
-    if members is not None and is_keeper(members.keeper, directory):
+    members, home = lease_dir.read_members(directory), lease_dir.home_of(directory)
+    if members is not None and is_keeper(members.keeper, home):
         return members.keeper
     if not (directory / "members.json").exists():
         return None
     pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-    return next((pid for pid in pids if is_keeper(pid, directory)), None)
+    return next((pid for pid in pids if is_keeper(pid, home)), None)
 
 
 def is_keeper(pid: int, directory: Path) -> bool:

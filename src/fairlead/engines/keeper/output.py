@@ -36,6 +36,20 @@ class MemberOutput:
         self._selector.register(reading, selectors.EVENT_READ)
         return writing
 
+    def watch(self, source: int, on_input: Callable[[], object]) -> None:
+        """Call ``on_input`` from ``copy`` whenever another source can be read."""
+        self._selector.register(source, selectors.EVENT_READ, on_input)
+
+    def unwatch(self, source: int) -> None:
+        """Forget a source."""
+        self._selector.unregister(source)
+
+    def redirect(self, make_log: Callable[[int], LogFile]) -> None:
+        """Continue in other logs, made for each member from 0."""
+        for index, (source, (log, rest)) in enumerate([*self._logs.items()]):
+            log.close()
+            self._logs[source] = (make_log(index), rest)
+
     def copy(self, wait_s: float) -> None:
         """Copy the members' output to their logs; wait for some if there is none."""
         if not self._selector.get_map():
@@ -43,6 +57,9 @@ class MemberOutput:
             return
         for key, _ in self._selector.select(wait_s):
             source = key.fd
+            if key.data is not None:
+                key.data()
+                continue
             log, rest = self._logs[source]
             for _ in range(_MAX_CHUNKS):
                 try:

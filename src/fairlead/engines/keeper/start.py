@@ -9,6 +9,9 @@ from pathlib import Path
 KILL_SIGNAL = signal.SIGUSR1
 """tells a keeper to kill its members; one without a handler for it dies, and they with it"""
 
+WAKE_SIGNAL = signal.SIGUSR2
+"""tells a keeper that its parked process has a new lease"""
+
 
 def start_keeper(directory: Path, module: str, environment: Mapping[str, str]) -> int:
     """Start a keeper in a new session; return its process ID."""

@@ -87,12 +87,14 @@ class KeeperSupervisor:
     async def adopt(self, leases: Collection[int]) -> None:
         """Keep these leases, stop every other keeper on this machine, report ended leases."""
         wanted = set(leases)
+        # A keeper whose first lease has ended may run a later one.
+        homes = {lease_dir.home_of(self._directory(lease)) for lease in wanted}
         for lease, directory in lease_dir.list_leases(self._root).items():
             if lease in wanted:
                 wanted.discard(lease)
                 if lease not in self._pidfds:
                     self._recover(lease)
-            else:
+            elif directory not in homes:
                 self._stop_orphan(directory)
         for lease in wanted:  # the server crashed before it wrote the directory
             self._reports.put_nowait(lease_dir.lost_before_start(lease))
@@ -168,10 +170,12 @@ class KeeperSupervisor:
                 return
             with lock:
                 ended = lease_dir.read_ended(directory, lease)
+                may_have_orphans = ended is None or lease_dir.was_parked(directory)
+                if may_have_orphans and kill_orphans(directory):
+                    # Their devices are not free yet.
+                    asyncio.get_running_loop().call_later(_START_POLL_S, self._recover, lease)
+                    return
                 if ended is None:
-                    if _kill_orphans(directory):  # their devices are not free yet
-                        asyncio.get_running_loop().call_later(_START_POLL_S, self._recover, lease)
-                        return
                     ended = Ended(lease, "lost", _checkpointed_steps(directory), "keeper died")
                     # A keeper that the last server started may begin only now: it must not run.
                     lease_dir.write_ended(directory, ended)
@@ -193,9 +197,7 @@ class KeeperSupervisor:
                 with suppress(ProcessLookupError):
                     os.kill(keeper, signal.SIGTERM)
             retry_s = _START_POLL_S if keeper is None else _POLL_S  # it may have just started
-        elif lease_dir.read_ended(directory, int(directory.name)) is None and _kill_orphans(
-            directory
-        ):
+        elif _may_have_orphans(directory) and kill_orphans(directory):
             retry_s = _START_POLL_S
         else:
             lease_dir.remove(directory)
@@ -219,12 +221,19 @@ class KeeperSupervisor:
                     self._reports.put_nowait(Progressed(lease, steps))
 
 
-def _kill_orphans(directory: Path) -> bool:
+def _may_have_orphans(directory: Path) -> bool:
+    """Return whether a dead keeper may have left processes."""
+    ended = lease_dir.read_ended(directory, int(directory.name))
+    return ended is None or lease_dir.was_parked(directory)
+
+
+def kill_orphans(directory: Path) -> bool:
     """Kill the processes that a dead keeper has left; return whether any still lives.
 
     A member that is just dying holds its device until it is gone.
     """
-    group = cgroup.load(directory)
+    home = lease_dir.home_of(directory)
+    group = cgroup.load(home)
     if group is not None:
         group.kill()
         if group.processes():
@@ -238,7 +247,7 @@ def _kill_orphans(directory: Path) -> bool:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     members = lease_dir.read_members(directory)
-    return bool(left) or (members is not None and any_member_alive(directory, members.started))
+    return bool(left) or (members is not None and any_member_alive(home, members.started))
 
 
 def _checkpointed_steps(directory: Path) -> float | None:

@@ -3,25 +3,28 @@
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from fairlead.engines.keeper.confinement import cgroup
-from fairlead.engines.local.gpus import find_gpus
+from fairlead.engines.local.gpus.inventory import find_gpus
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.version import __version__
 
 
 def check_devices(emulate: str | None) -> Iterator[Finding]:
     """Yield the GPUs of this machine, or the emulated devices."""
-    counts: dict[str, int] = {}
-    for gpu in find_gpus():
-        counts[gpu.accelerator] = counts.get(gpu.accelerator, 0) + 1
+    found, reader = find_gpus()
+    counts = Counter(gpu.accelerator for gpu in found)
     gpus = ", ".join(f"{count} {accelerator}" for accelerator, count in counts.items())
     if emulate is not None:
         yield Finding("devices", "ok", f"{emulate} emulated; GPUs here: {gpus or 'none'}")
     elif gpus:
         yield Finding("devices", "ok", gpus)
+        if reader is None:
+            fix = "pip install 'fairlead[nvml]', so that faulty GPUs are drained"
+            yield Finding("devices", "warning", "the condition of GPUs is not monitored", fix)
     elif shutil.which("nvidia-smi") is None:
         fix = "install NVIDIA's driver, or emulate devices: --emulate v100=2,k80=4"
         yield Finding("devices", "warning", "no GPUs: nvidia-smi is missing", fix)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from fairlead.engines.base import DevicesTakenReport, LaunchOrder
 from fairlead.engines.keeper.confinement.tenant_user import allow_traversal, find_user
-from fairlead.engines.keeper.supervisor import KeeperSupervisor
+from fairlead.engines.keeper.parking.supervisor import ParkingSupervisor
 from fairlead.engines.local.commands import require_program
 from fairlead.engines.local.devices import LocalDevices
+from fairlead.engines.local.gpus.monitor import GpuMonitor
 from fairlead.model.cluster import Cluster
 
 
-class LocalEngine(KeeperSupervisor):
+class LocalEngine(ParkingSupervisor):
     """Runs leases on this machine."""
 
     def __init__(
@@ -21,17 +22,20 @@ class LocalEngine(KeeperSupervisor):
         cluster: Cluster,
         *,
         devices: LocalDevices | None = None,
+        monitor: GpuMonitor | None = None,
         users: bool = False,
         inherits: Collection[str] = (),
         processes_per_device: int | None = None,
+        offload_gib: float = 0.0,
     ) -> None:
         """Run on this machine, on ``devices`` where they are real or may change between starts.
 
         With ``users`` a job runs as the Unix user with the name of its tenant, which needs root.
+        Preempted processes may stay in ``offload_gib`` of host memory.
         """
-        super().__init__(data, inherits)
+        super().__init__(data, inherits, offload_gib=offload_gib)
         self._cluster = cluster
-        self._devices = devices
+        self._devices, self._monitor = devices, monitor
         self._users = users
         self._processes_per_device = processes_per_device
         if users:
@@ -47,7 +51,15 @@ class LocalEngine(KeeperSupervisor):
             self._devices.save()
             for node, numbers in self._devices.missing.items():
                 self._reports.put_nowait(DevicesTakenReport(node, numbers, gone=True))
+        if self._monitor is not None:
+            self._monitor.start(self._reports.put_nowait)
         await super().adopt(leases)
+
+    async def close(self) -> None:
+        """Stop following keepers and reading GPUs; jobs keep running."""
+        if self._monitor is not None:
+            self._monitor.stop()
+        await super().close()
 
     def check_tenant(self, tenant: str) -> None:
         """Raise InputError if jobs of this tenant cannot run."""

@@ -8,7 +8,8 @@ from typing import Any
 from fairlead.engines.local.checkup import check_devices, check_isolation, check_job_library
 from fairlead.engines.local.devices import LocalDevices
 from fairlead.engines.local.engine import LocalEngine
-from fairlead.engines.local.gpus import find_gpus
+from fairlead.engines.local.gpus.inventory import find_gpus
+from fairlead.engines.local.gpus.monitor import DeviceReader, GpuMonitor
 from fairlead.engines.plugin import OpenedEngine, Site
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.files import read_cluster
@@ -38,14 +39,17 @@ class LocalPlugin:
                 "engine: local:users starts jobs as other users: expected a server that runs as"
                 " root, or --engine local"
             )
-        devices = LocalDevices(site.data, *_present_devices(site))
+        cluster, uuids, reader = _present_devices(site)
+        devices = LocalDevices(site.data, cluster, uuids)
         engine = LocalEngine(
             site.data,
             devices.cluster,
             devices=devices,
+            monitor=None if reader is None else _monitor(reader, devices),
             users=users,
             inherits=site.job_environment,
             processes_per_device=site.processes_per_device,
+            offload_gib=site.offload_gib,
         )
         return OpenedEngine(engine, site.emulate is not None, separates_tenants=users)
 
@@ -56,15 +60,28 @@ class LocalPlugin:
         yield from check_job_library(site.python)
 
 
-def _present_devices(site: Site) -> tuple[Cluster, tuple[str, ...]]:
-    """Return the cluster, and the names of its devices for CUDA_VISIBLE_DEVICES."""
+def _present_devices(site: Site) -> tuple[Cluster, tuple[str, ...], DeviceReader | None]:
+    """Return the cluster, its devices' names for CUDA_VISIBLE_DEVICES, and their reader."""
     if site.emulate is not None:
-        return read_cluster(site.emulate, "emulate"), ()
-    gpus = find_gpus()
+        return read_cluster(site.emulate, "emulate"), (), None
+    gpus, reader = find_gpus()
     if not gpus:
         raise UsageError("no GPUs on this machine: use --emulate v100=2,k80=4 to emulate some")
     node = Node(site.node_name or os.uname().nodename, tuple(gpu.accelerator for gpu in gpus))
-    return Cluster((node,)), tuple(gpu.uuid for gpu in gpus)
+    return Cluster((node,)), tuple(gpu.uuid for gpu in gpus), reader
+
+
+def _monitor(reader: DeviceReader, devices: LocalDevices) -> GpuMonitor:
+    """Return a monitor of the present devices."""
+    return GpuMonitor(
+        reader,
+        {
+            device.uuid: (node, number)
+            for node, listed in devices.nodes.items()
+            for number, device in enumerate(listed)
+            if device.present
+        },
+    )
 
 
 PLUGIN = LocalPlugin()

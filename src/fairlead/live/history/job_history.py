@@ -32,6 +32,12 @@ class LeaseRecord:
     lost_s: float = 0.0
     start_s: float | None = None
     """seconds from its launch to its first step; None if not reported"""
+    end_s: float | None = None
+    """seconds from its last step to its end; None if not reported"""
+    began: str = ""
+    """way to its device: start, or resume of a parked process; empty if unknown"""
+    left: str = ""
+    """way to give up its device: exit, or offload to host memory; empty if unknown"""
     exit_codes: tuple[int, ...] = ()
 
 
@@ -99,8 +105,17 @@ def merged(text: str | None, reports: Iterable[JobReports]) -> JobHistory:
     return history
 
 
-def with_exit(
-    record: LeaseRecord, *, ending: str, start_s: float | None, exit_codes: tuple[int, ...]
-) -> LeaseRecord:
-    """Return a record with the facts that are not in the event log."""
-    return replace(record, ending=ending, start_s=start_s, exit_codes=exit_codes)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseExit:
+    """Facts about the end of a lease that are not in the event log."""
+
+    ending: str
+    start_s: float | None
+    end_s: float | None
+    began: str
+    left: str
+    exit_codes: tuple[int, ...]
+
+    def added_to(self, record: LeaseRecord) -> LeaseRecord:
+        """Return a record with these facts."""
+        return replace(record, **asdict(self))

@@ -15,9 +15,9 @@ from fairlead.live.history.exits import shell_code
 from fairlead.live.history.job_history import (
     JobHistory,
     JobReports,
+    LeaseExit,
     LeaseRecord,
     merged,
-    with_exit,
 )
 from fairlead.live.history.metric_points import Point
 from fairlead.live.history.results import KIND as RESULT_KIND
@@ -58,8 +58,8 @@ class HistoryRecorder:
         self._clock, self._workers = clock, workers
         self.results = JobResults()
         self._unsaved: dict[str, JobReports] = {}
-        self._exits: dict[int, tuple[str, float | None, tuple[int, ...]]] = {}
-        """ended lease → its ending, start-up cost and exit codes"""
+        self._exits: dict[int, LeaseExit] = {}
+        """ended lease → its ending, costs and exit codes"""
 
     def restore(self) -> None:
         """Load the results of all jobs."""
@@ -70,11 +70,20 @@ class HistoryRecorder:
     def lease_ended(self, lease: OpenLease, ended: Ended, at: float) -> None:
         """Record the end of a lease before its event is handled."""
         self._sample(lease, at)
-        start_s = None
+        start_s = end_s = None
         if lease.first_step_at is not None and not math.isnan(lease.launched_at):
             start_s = max(lease.first_step_at - lease.launched_at, 0.0)
+        if lease.last_step_at is not None:
+            end_s = max(at - lease.last_step_at, 0.0)
         codes = tuple(map(shell_code, ended.exit_codes))
-        self._exits[lease.number] = ended.ending, start_s, codes
+        self._exits[lease.number] = LeaseExit(
+            ending=ended.ending,
+            start_s=start_s,
+            end_s=end_s,
+            began="resume" if ended.resumed else "start",
+            left="offload" if ended.parked else "exit",
+            exit_codes=codes,
+        )
         if ended.ending in ("finished", "failed"):
             self.results.record_exit(lease.job, lease.number, codes)
 
@@ -116,10 +125,7 @@ class HistoryRecorder:
 
     def _with_exit(self, record: LeaseRecord) -> LeaseRecord:
         exit_ = self._exits.pop(record.lease, None)
-        if exit_ is None:
-            return record
-        ending, start_s, codes = exit_
-        return with_exit(record, ending=ending, start_s=start_s, exit_codes=codes)
+        return record if exit_ is None else exit_.added_to(record)
 
     # -- storage --------------------------------------------------------------------------------
 

@@ -6,15 +6,19 @@ from typing import Any
 from fairlead.core import Scheduler
 from fairlead.core.nodes import NodeTable
 from fairlead.core.queries import Queries
-from fairlead.engines.base import DevicesTakenReport, NodeDown, NodeJoined, NodeUp
+from fairlead.engines.base import DevicesRead, DevicesTakenReport, NodeDown, NodeJoined, NodeUp
 from fairlead.live.clock import Clock
 from fairlead.live.inbox import Inbox
+from fairlead.live.nodes.device_health import DeviceHealth
 from fairlead.live.nodes.inventory import NodeReconciler
 from fairlead.model import events as ev
 from fairlead.model.cluster import Node
 from fairlead.model.errors import ProtocolError
 from fairlead.store import Audit, Change, Put, Remove, User
 from fairlead.store.audit import name_of
+
+_FAIRLEAD = "fairlead"
+"""author of drains without an operator, in the audit trail"""
 
 
 class NodeController:
@@ -32,6 +36,9 @@ class NodeController:
         """nodes that an operator has drained; only an operator returns them"""
         self._down: set[str] = set()
         """nodes that the engine has reported down"""
+        self._taken: dict[str, tuple[int, ...]] = {}
+        """node → devices that the engine has reported as taken or missing"""
+        self.health = DeviceHealth()
 
     def restore_down_nodes(self) -> None:
         """Treat nodes that the engine had lost before a restart as down until it reports them."""
@@ -41,6 +48,10 @@ class NodeController:
         known = down - self.drained - nodes.removed_names
         known |= down & self._inventory.down_before_restart
         self._down = known - self._inventory.missing
+
+    def count_faulty(self, node: str) -> int:
+        """Return the number of a node's devices that are closed because of a fault only."""
+        return len(self.health.faulty_on(node).difference(self._taken.get(node, ())))
 
     # -- operators ------------------------------------------------------------------------------
 
@@ -60,7 +71,10 @@ class NodeController:
         await self._inbox.submit(lambda at: [ev.NodeCordoned(at, node)], [audit])
 
     async def return_node(self, node: str, user: User) -> None:
-        """Use a drained or cordoned node again, as soon as the engine has it."""
+        """Use a drained or cordoned node again, as soon as the engine has it.
+
+        Its faulty devices are used again, too, until their next fault.
+        """
         audit = Audit(self._clock.now(), user, "return", node)
 
         def make(at: float) -> Sequence[ev.Event]:
@@ -68,9 +82,16 @@ class NodeController:
             if node in self._scheduler.nodes.cordoned_names:
                 events.append(ev.NodeCordoned(at, node, cordoned=False))
             unavailable = node in self._down | self._inventory.missing
-            return events if unavailable else [*events, ev.NodeReturned(at, node)]
+            if not unavailable:
+                events.append(ev.NodeReturned(at, node))
+            if self.health.faulty_on(node):
+                events.append(ev.DevicesTaken(at, node, self._taken.get(node, ())))
+            return events
 
-        await self._inbox.submit(make, lambda: self._clear_drain(node, audit))
+        def changes() -> Sequence[Change]:
+            return [*self._clear_drain(node, audit), *self.health.accept(node)]
+
+        await self._inbox.submit(make, changes)
 
     async def remove(self, node: str, user: User) -> list[str]:
         """Remove a node until it is restored; refuse while leases run and it is not drained.
@@ -115,7 +136,9 @@ class NodeController:
         """Post the differences to the nodes that the engine has as it starts."""
         self._compare(self._inventory.reconcile_all, nodes)
 
-    def report(self, report: NodeDown | NodeUp | NodeJoined | DevicesTakenReport) -> None:
+    def report(
+        self, report: NodeDown | NodeUp | NodeJoined | DevicesTakenReport | DevicesRead
+    ) -> None:
         """Post the events of an engine's report about one node."""
         match report:
             case NodeDown(node):
@@ -128,8 +151,28 @@ class NodeController:
                 )
             case NodeJoined(joined):
                 self._compare(self._inventory.reconcile, [joined])
+            case DevicesRead(node):
+                self._drain_faulty(node, report)
             case DevicesTakenReport(node, numbers, gone):
+                self._taken[node] = tuple(sorted(numbers))
                 self._inbox.post(lambda at: self._taken_events(at, node, numbers, gone))
+
+    def _drain_faulty(self, node: str, report: DevicesRead) -> None:
+        """Preempt the leases on devices that have become faulty, and start nothing there."""
+        now = self._clock.now()
+        faults = self.health.record(report, now)
+        if not faults:
+            return
+        changes = [
+            *self.health.changes(node, faults),
+            *(
+                Audit(now, _FAIRLEAD, "drain", f"{node} device {number}", fault.reason)
+                for number, fault in faults.items()
+            ),
+        ]
+        self._inbox.post(
+            lambda at: self._taken_events(at, node, self._taken.get(node, ()), gone=True), changes
+        )
 
     def _compare(
         self,
@@ -159,7 +202,8 @@ class NodeController:
     def _taken_events(
         self, at: float, node: str, numbers: tuple[int, ...], gone: bool
     ) -> Sequence[ev.Event]:
-        taken = tuple(sorted(numbers))
+        faulty = self.health.faulty_on(node)
+        taken = tuple(sorted({*numbers, *faulty}))
         if self._scheduler.nodes.taken_on(node) == taken:
             return []  # known already, as after a restart
-        return [ev.DevicesTaken(at, node, taken, gone)]
+        return [ev.DevicesTaken(at, node, taken, gone or bool(faulty))]

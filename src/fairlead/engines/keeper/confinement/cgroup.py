@@ -69,6 +69,10 @@ class Cgroup:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
+    def freeze(self, frozen: bool) -> bool:
+        """Stop all processes, or let them continue; return whether the kernel can."""
+        return bool(self._write(("cgroup.freeze",), "1" if frozen else "0"))
+
     def processes(self) -> set[int]:
         """Return the processes in the groups; zombies are in none."""
         pids: set[int] = set()

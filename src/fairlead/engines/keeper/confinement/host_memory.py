@@ -10,10 +10,16 @@ _SESSION, _PAGES = 3, 21
 
 
 def memory_above_limit_gib(limit_gib: float, sessions: Collection[int]) -> float | None:
-    """Return the memory of all processes in these sessions if it exceeds the limit, else None.
+    """Return the memory of all processes in these sessions if it exceeds the limit, else None."""
+    used_gib = used_memory_gib(sessions, exact_above_gib=limit_gib)
+    return used_gib if used_gib > limit_gib else None
+
+
+def used_memory_gib(sessions: Collection[int], *, exact_above_gib: float) -> float:
+    """Return the memory of all processes in these sessions.
 
     Shared memory counts once. The kernel takes long to tell shared memory apart, so it is asked
-    only if the processes exceed the limit with shared memory counted for each.
+    only if the processes exceed ``exact_above_gib`` with shared memory counted for each.
     """
     resident: dict[int, float] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -25,9 +31,9 @@ def memory_above_limit_gib(limit_gib: float, sessions: Collection[int]) -> float
         except (OSError, IndexError):  # the process has just ended
             continue
     used_gib = sum(resident.values())
-    if used_gib > limit_gib and len(resident) > 1:
+    if used_gib > exact_above_gib and len(resident) > 1:
         used_gib = sum(_proportional_gib(pid, pages) for pid, pages in resident.items())
-    return used_gib if used_gib > limit_gib else None
+    return used_gib
 
 
 def _proportional_gib(pid: int, resident: float) -> float:

@@ -21,7 +21,7 @@ from fairlead.engines.keeper.confinement.tenant_user import (
     make_directory,
     make_file,
 )
-from fairlead.engines.keeper.orphans import kill_and_wait
+from fairlead.engines.keeper.orphans import descendants, kill_and_wait
 from fairlead.job import checkpoint
 
 _LIBC = ctypes.CDLL(None)
@@ -70,9 +70,16 @@ class Confinement:
         return {} if self._user is None else self._user.environment
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], output: int
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        output: int,
+        passed: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
-        """Start a member in a new session; OSError tells why it cannot start."""
+        """Start a member in a new session; OSError tells why it cannot start.
+
+        The member inherits the descriptors ``passed``.
+        """
         if self._user is not None:  # a program may open /dev/stdout
             os.fchown(output, self._user.uid, self._user.gid)
         reading, writing = os.pipe()
@@ -93,6 +100,7 @@ class Confinement:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=passed,
                 preexec_fn=enter,  # noqa: PLW1509  # a keeper has no threads
             )
         except subprocess.SubprocessError as error:  # `enter` failed
@@ -135,6 +143,14 @@ class Confinement:
     def enforces(self, controller: str) -> bool:
         """Return whether the kernel enforces the limit of ``memory`` or ``pids``."""
         return self._cgroup is not None and self._cgroup.enforces(controller)
+
+    def freeze(self, frozen: bool) -> None:
+        """Stop all processes of the lease, or let them continue."""
+        if self._cgroup is not None and self._cgroup.freeze(frozen):
+            return
+        for pid in descendants(os.getpid()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill all processes of the control group."""

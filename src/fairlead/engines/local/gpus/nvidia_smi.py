@@ -1,26 +1,16 @@
-"""The GPUs of this machine: whole GPUs and MIG devices, each with its accelerator."""
+"""The list of GPUs that ``nvidia-smi`` prints, for machines without NVML's Python package."""
 
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+
+from fairlead.engines.local.gpus.gpu import Gpu, accelerator_name
 
 _GPU = re.compile(r"^GPU \d+: (?P<name>.+) \(UUID: (?P<uuid>GPU-[^)]+)\)")
 _MIG = re.compile(r"^\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[^)]+)\)")
-_BRANDS = ("nvidia", "geforce", "tesla", "quadro", "rtx", "graphics", "device")
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """One device that a process can use."""
-
-    accelerator: str
-    """h200, or h200-3g.71gb for a MIG device of one"""
-    uuid: str
-    """name for CUDA_VISIBLE_DEVICES"""
-
-
-def find_gpus() -> tuple[Gpu, ...]:
+def list_gpus() -> tuple[Gpu, ...]:
     """Return the devices that the driver lists, none without a driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
@@ -32,23 +22,17 @@ def find_gpus() -> tuple[Gpu, ...]:
 def parse_list(text: str) -> tuple[Gpu, ...]:
     """Return the devices of ``nvidia-smi -L``; a GPU with MIG devices is not listed itself."""
     gpus: list[Gpu] = []
-    model, whole = "", False
+    product, whole = "", False
     for line in text.splitlines():
         gpu = _GPU.match(line)
         if gpu:
-            model, whole = _short(gpu["name"]), True
-            gpus.append(Gpu(model, gpu["uuid"]))
+            product, whole = gpu["name"], True
+            gpus.append(Gpu(accelerator_name(product), gpu["uuid"]))
             continue
         mig = _MIG.match(line)
         if mig:
             if whole:
                 gpus.pop()
                 whole = False
-            gpus.append(Gpu(f"{model}-{mig['profile']}", mig["uuid"]))
+            gpus.append(Gpu(accelerator_name(product, mig["profile"]), mig["uuid"]))
     return tuple(gpus)
-
-
-def _short(name: str) -> str:
-    """Return the short name of a model: h200 for ``NVIDIA H200``."""
-    words = [word for word in re.split(r"[\s_]+", name.lower()) if word not in _BRANDS]
-    return re.sub(r"[^a-z0-9.-]", "", words[0] if words else "gpu") or "gpu"

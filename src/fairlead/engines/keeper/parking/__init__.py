@@ -1,0 +1,1 @@
+"""Parking: processes that stay without their device and continue under a later lease."""

@@ -1,0 +1,254 @@
+"""A keeper whose process may stay after its lease, and continue under the job's next one.
+
+The process asks before it gives up its device; its checkpoint is committed by then. The keeper
+answers, freezes the process once it has left the device, and reports the end of the lease. It
+lives as long as the process does, in the directory of the first lease. See docs/design/offload.md.
+"""
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fairlead import failpoints
+from fairlead.engines.base import Ended, LaunchOrder
+from fairlead.engines.keeper import lease_dir
+from fairlead.engines.keeper.confinement.host_memory import used_memory_gib
+from fairlead.engines.keeper.environment import member_environment
+from fairlead.engines.keeper.keeper import Keeper, run_lease
+from fairlead.engines.keeper.orphans import reap_adopted
+from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, may_park, take_next
+from fairlead.engines.keeper.secrets import RedactedLog
+from fairlead.engines.keeper.start import WAKE_SIGNAL
+from fairlead.job import checkpoint
+from fairlead.job.keeper_channel import VARIABLE, Channel
+from fairlead.untrusted_file import UnusableFileError
+
+_TICK_S = 0.25
+_ANSWER_TIMEOUT_S = 1.0
+"""seconds until a process that leaves without a stop request must exit"""
+_MAX_PARKED_S = 3600.0
+
+
+class ParkingKeeper(Keeper):
+    """Runs the process of one order, and of later orders of its job on the same device."""
+
+    def __init__(self, directory: Path, order: LaunchOrder) -> None:
+        super().__init__(directory, order)
+        self._server = int(os.environ.get(SERVER_VARIABLE, "0"))
+        self._channel: Channel | None = None
+        self._member_end: socket.socket | None = None
+        self._can_park = False
+        """the process has declared that it can"""
+        self._asked_at: float | None = None
+        """time at which it asked whether to park"""
+        self._was_allowed = False
+        """the last answer allowed it to park"""
+        self._is_parked = False
+        self._committed: checkpoint.CommittedCheckpoint | None = None
+        """checkpoint of the parked process"""
+        self._used_gib = 0.0
+
+    def run(self) -> Ended:
+        """Start the process and return the end of its first lease."""
+        self._wake_up_at_signals()
+        try:
+            return self._run()
+        finally:
+            if not self._is_parked:
+                self._confinement.kill_and_remove()
+
+    def stay(self) -> None:
+        """Run the leases that the parked process gets, until it ends or must."""
+        try:
+            while self._is_parked:
+                directory = self._wait_for_lease()
+                if directory is None:
+                    return
+                self._run_next(directory)
+        finally:
+            self._kill()
+            self._wait_for_members()
+            self._kill_descendants()
+
+    # -- the process's messages -----------------------------------------------------------------
+
+    def member_channel(self) -> tuple[Mapping[str, str], Sequence[int]]:
+        """Return the variable and the descriptor of the process's connection to this keeper."""
+        if not (self._order.offload_gib > 0 and may_park(self._order)):
+            return {}, ()
+        own, of_member = socket.socketpair()
+        own.setblocking(False)
+        self._channel = Channel(own)
+        self._output.watch(own.fileno(), self._hear)
+        self._member_end = of_member
+        return {VARIABLE: str(of_member.fileno())}, (of_member.fileno(),)
+
+    def _start(self) -> None:
+        super()._start()
+        if self._member_end is not None:
+            self._member_end.close()
+
+    def _hear(self) -> None:
+        assert self._channel is not None
+        for kind, _ in self._channel.receive():
+            if kind == "can_park":
+                self._can_park = True
+            elif kind == "leaving" and not self._is_parked:
+                self._asked_at = time.monotonic()
+            elif kind == "parked" and self._was_allowed:
+                self._was_allowed, self._is_parked = False, True
+        if self._channel.closed:
+            self._output.unwatch(self._channel.fileno())
+            self._can_park = False
+        self._answer()
+
+    def tick(self) -> None:
+        """Answer a process that waits for an answer."""
+        self._answer()
+
+    def _answer(self) -> None:
+        """Tell a process that leaves whether to park.
+
+        The process may learn of its preemption before this keeper does.
+        """
+        if self._asked_at is None or self._channel is None:
+            return
+        if not self._stopping and time.monotonic() < self._asked_at + _ANSWER_TIMEOUT_S:
+            return
+        self._asked_at = None
+        sessions = {member.pid for member in self._members}
+        limit_gib = self._order.offload_gib
+        self._used_gib = used_memory_gib(sessions, exact_above_gib=limit_gib)
+        self._was_allowed = (
+            self._stopping
+            and not self._stop_reason
+            and self._used_gib <= limit_gib
+            and self._server_lives()
+        )
+        self._channel.send("park" if self._was_allowed else "exit")
+
+    def _forward_stop(self) -> None:
+        """Send the stop by the channel where the process listens: it may be behind a shell."""
+        if not self._can_park or self._channel is None or self._stop_reason:
+            super()._forward_stop()
+        elif self._signalled is not None and not self._signalled and not self._is_parked:
+            self._signalled = {member.pid for member in self._members}
+            self._channel.send("stop")
+
+    # -- parked ---------------------------------------------------------------------------------
+
+    def on_devices(self) -> bool:
+        """Return whether the process uses its device."""
+        return not self._is_parked and super().on_devices()
+
+    def _conclude(self) -> Ended:
+        if not self._is_parked:
+            return super()._conclude()
+        order = self._order
+        self._confinement.freeze(True)
+        self._output.copy(0.0)
+        failpoints.point("keeper.park.frozen")
+        try:
+            self._committed = checkpoint.durable_latest(order.checkpoint_dir)
+        except UnusableFileError as error:
+            self._is_parked = False
+            return Ended(order.lease, "failed", None, str(error))
+        # From now on a stop request is one to the parked process.
+        self._stopping, self._signalled, self._kill_at = False, None, float("inf")
+        lease_dir.write_json(self._home / lease_dir.PARKED, {"gib": self._used_gib})
+        failpoints.point("keeper.park.noted")
+        steps = None if self._committed is None else float(self._committed.steps)
+        return Ended(order.lease, "left", steps, parked=True)
+
+    def _wait_for_lease(self) -> Path | None:
+        """Return the directory of the next lease; None if the parked process must end."""
+        until = time.monotonic() + _MAX_PARKED_S
+        while True:
+            directory = take_next(self._home)
+            if directory is not None:
+                return directory
+            alive = super().on_devices() and self._server_lives()
+            if self._stopping or not alive or time.monotonic() > until:
+                return None
+            self._output.copy(_TICK_S)
+            reap_adopted({member.pid for member in self._members})
+
+    def _server_lives(self) -> bool:
+        """Return whether the server lives that started this keeper: no other knows of parking."""
+        return os.getppid() == self._server
+
+    # -- the next lease -------------------------------------------------------------------------
+
+    def _run_next(self, directory: Path) -> None:
+        """Run a lease to its end, unless a server has declared it lost."""
+        try:
+            lock = lease_dir.try_lock(directory)
+        except FileNotFoundError:
+            return
+        if lock is None:
+            return
+        with lock:
+            order = lease_dir.read_order(directory)
+            if lease_dir.read_ended(directory, order.lease) is not None:
+                return
+            failpoints.point("keeper.resume.locked")
+            self._directory, self._order = directory, order
+            ended = replace(self._resume(), resumed=True)
+            failpoints.point("keeper.resume.ends")
+            self.report(ended)
+            failpoints.point("keeper.resume.ended")
+
+    def _resume(self) -> Ended:
+        """Continue the parked process under the present order; return the lease's end."""
+        order, self._is_parked = self._order, False
+        steps = None if self._committed is None else float(self._committed.steps)
+        try:
+            checkpoint.raise_fence(order.checkpoint_dir, order.lease)
+            unchanged = checkpoint.latest(order.checkpoint_dir) == self._committed
+        except checkpoint.FencedError as error:
+            return Ended(order.lease, "refused", steps, str(error), fence=error.fence)
+        except (UnusableFileError, checkpoint.LockHeldError) as error:
+            return Ended(order.lease, "failed", None, str(error))
+        if self._stopping:
+            return Ended(order.lease, "left", steps, "stopped before it started")
+        if not unchanged:  # the process has another state in memory
+            return Ended(order.lease, "lost", None, "the checkpoint of its parked process changed")
+        self._list_members()
+        failpoints.point("keeper.resume.known")
+        self._started_at = time.monotonic()
+        self._output.redirect(self._open_log)
+        self._confinement.freeze(False)
+        assert self._channel is not None
+        environment = {**order.environment, **member_environment(order, 0)}
+        own = {k: v for k, v in environment.items() if k.startswith("FAIRLEAD_")}
+        self._channel.send("resume", own)
+        failpoints.point("keeper.resume.told")
+        return self._watch()
+
+    def _open_log(self, index: int) -> RedactedLog:
+        path = Path(self._order.log_dir) / f"{self._order.lease}.{index}.log"
+        return RedactedLog(path, self._secrets.values())
+
+    def _wake_up_at_signals(self) -> None:
+        """End the wait for output at a signal, or when a process ends."""
+        reading, writing = os.pipe()
+        for end in (reading, writing):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (WAKE_SIGNAL, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        self._output.watch(reading, lambda: os.read(reading, 1 << 10))
+
+
+def main() -> int:
+    """Run the leases that begin in the directory that is the argument."""
+    return run_lease(Path(sys.argv[1]), ParkingKeeper)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

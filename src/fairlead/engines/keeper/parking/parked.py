@@ -1,0 +1,59 @@
+"""Parked processes: which leases may continue them, and the files that hand them a lease."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairlead.engines.base import LaunchOrder
+from fairlead.engines.keeper import lease_dir
+
+SERVER_VARIABLE = "FAIRLEAD_SERVER_PID"
+"""environment variable of a keeper with the process ID of the server that starts it"""
+_NEXT = "next.json"
+"""file in a keeper's first directory that names the next lease"""
+_OF_LEASE = (
+    *("FAIRLEAD_URL", "FAIRLEAD_JOB_TOKEN", "FAIRLEAD_LEASE_S"),
+    "FAIRLEAD_EMULATED_STEPS_PER_S",
+)
+"""environment variables that differ between leases of one process"""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedKeeper:
+    """A keeper whose processes are parked, as the supervisor knows it."""
+
+    order: LaunchOrder
+    """order of the last lease"""
+    home: Path
+    pid: int
+    pidfd: int
+    gib: float
+    """host memory that its processes use"""
+
+    def can_run(self, order: LaunchOrder) -> bool:
+        """Return whether its processes can run an order: the same on the same device."""
+        return _lasting(order) == _lasting(self.order)
+
+
+def may_park(order: LaunchOrder) -> bool:
+    """Return whether the process of an order could park: it must be alone and not contained."""
+    return len(order.devices) == 1 and order.world_size in (None, 1) and not order.container
+
+
+def write_next(home: Path, lease: int) -> None:
+    """Name the next lease of parked processes."""
+    lease_dir.write_json(home / _NEXT, {"lease": lease})
+
+
+def take_next(home: Path) -> Path | None:
+    """Return the directory of the next lease and forget it; None if there is none."""
+    lease = (lease_dir.read_json(home / _NEXT) or {}).get("lease")
+    if not isinstance(lease, int):
+        return None
+    (home / _NEXT).unlink(missing_ok=True)
+    return home.parent / str(lease)
+
+
+def _lasting(order: LaunchOrder) -> LaunchOrder:
+    """Return an order without the fields that differ between leases of one process."""
+    environment = {k: v for k, v in order.environment.items() if k not in _OF_LEASE}
+    return replace(order, lease=0, time_limit_s=None, environment=environment, resumes=None)

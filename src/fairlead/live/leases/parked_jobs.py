@@ -1,0 +1,78 @@
+"""Parked processes: those that are not needed end, the others get their devices back."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fairlead.core import Scheduler
+from fairlead.core.queries import JobState, Queries
+from fairlead.engines.base import Engine, SupportsParking
+from fairlead.live.leases.lifecycle import LeaseLauncher
+from fairlead.model.cluster import Cluster
+from fairlead.model.plan import Plan
+
+
+class ParkedJobs:
+    """Jobs whose processes stay on the engine without a device."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler[Any],
+        queries: Queries,
+        engine: Engine,
+        launcher: LeaseLauncher,
+        drained: Collection[str],
+    ) -> None:
+        """Follow the parked processes of an engine; ``drained`` are the drained nodes."""
+        self._scheduler, self._queries = scheduler, queries
+        self._launcher, self._drained = launcher, drained
+        self._engine = engine if isinstance(engine, SupportsParking) else None
+
+    def end_unneeded(self) -> None:
+        """End the parked processes of jobs that wait for no lease, or cannot have it there."""
+        if self._engine is None:
+            return
+        for job_id, (node, _) in self._engine.parked_jobs().items():
+            state = self._queries.job_state(self._queries.job_number(job_id))
+            if state != JobState.ACTIVE or node in self._drained:
+                call = partial(self._engine.end_parked, job_id)
+                self._launcher.after_engine_calls(call)
+
+    def prefer_their_devices(self, plan: Plan) -> Plan:
+        """Return a plan that is as good, in which parked jobs get the devices they left."""
+        parked = {} if self._engine is None else self._engine.parked_jobs()
+        if not parked:
+            return plan
+        cluster = self._scheduler.cluster
+        number_of = {address: number for number, address in enumerate(cluster.addresses)}
+        left = {self._queries.job_number(job): number_of[at] for job, at in parked.items()}
+        return exchange_devices(plan, cluster, left)
+
+
+def exchange_devices(plan: Plan, cluster: Cluster, wanted: dict[int, int]) -> Plan:
+    """Return a plan in which jobs of one device have those that they want, where possible.
+
+    ``wanted`` has the job → device. Jobs exchange devices of one accelerator on one node, so that
+    no job runs slower than planned.
+    """
+    units, device = plan.start, plan.start.device.copy()
+    uses = Counter(device.tolist())
+    rows = [int(row) for row in (units.size == 1).nonzero()[0] if units.copy[row] == 0]
+    place = {row: int(units.start[row]) for row in rows}
+    row_on = {int(device[at]): row for row, at in place.items() if uses[int(device[at])] == 1}
+
+    def kind(number: int) -> tuple[str, int]:
+        return cluster.addresses[number][0], int(cluster.accelerator_of[number])
+
+    for row, at in place.items():
+        have, want = int(device[at]), wanted.get(int(units.job[row]))
+        other = None if want is None else row_on.get(want)
+        if want is None or other is None or want == have or row_on.get(have) != row:
+            continue
+        if wanted.get(int(units.job[other])) == want or kind(want) != kind(have):
+            continue
+        device[at], device[place[other]] = want, have
+        row_on[want], row_on[have] = row, other
+    return replace(plan, start=replace(units, device=device))

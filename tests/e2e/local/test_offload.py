@@ -1,0 +1,291 @@
+"""Processes that give up their device and stay: one process over many leases, every step once."""
+
+import asyncio
+import json
+import os
+import pwd
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.local.bench import CLUSTER, Bench, uninterrupted, until
+from tests.e2e.support.lease_server import LeaseServer
+from tests.support.two_tenants import GOOD, PYTHON, two_tenants
+
+from fairlead import failpoints
+from fairlead.engines.base import Ended, LaunchOrder
+from fairlead.engines.keeper import lease_dir, log_file
+from fairlead.engines.keeper.confinement import cgroup
+from fairlead.engines.local.engine import LocalEngine
+from fairlead.job import checkpoint
+
+ROOT = Path(__file__).parents[3]
+STEPS = 200
+LIAR = """import json, os, socket
+keeper = socket.socket(fileno=int(os.environ["FAIRLEAD_KEEPER_FD"]))
+def say(kind): keeper.sendall(json.dumps({"kind": kind, "environment": {}}).encode() + b"\\n")
+say("can_park")
+print("ready")
+keeper.recv(100)
+say("leaving")
+keeper.recv(100)
+say("parked")
+while True: pass
+"""
+"""a program that claims to be parked and computes on"""
+TORCH = """import os, sys
+sys.path.insert(0, sys.argv[1])
+from tests.unit.job.torch.training import train
+train("alone", sys.argv[2], {})
+del os.environ["FAIRLEAD_LEASE"]  # the same again, outside the scheduler
+train("alone", sys.argv[3], {})
+"""
+
+
+class OffloadBench(Bench):
+    """A bench whose engine lets processes park, and preempts leases after a few steps."""
+
+    def __init__(self, root: Path, server: LeaseServer, offload_gib: float = 8.0) -> None:
+        super().__init__(root, server)
+        self.engine = LocalEngine(root / "data", CLUSTER, offload_gib=offload_gib)
+        self.crashes = root / "crashes"
+        self.crashes.mkdir(exist_ok=True)
+
+    def order(self, lease: int, *command: object, **more: Any) -> LaunchOrder:
+        train = (sys.executable, self.root / "train.py", STEPS, self.root / "out", 0.015)
+        environment = {failpoints.VARIABLE: str(self.crashes), "FAIRLEAD_CHECKPOINT_S": "1000"}
+        order = super().order(lease, *(command or train), **{"total_steps": STEPS, **more})
+        return replace(order, environment={**order.environment, **environment})
+
+    async def preempt(self, order: LaunchOrder, *, after: int) -> Ended:
+        """Run a lease until its job has made some more steps, then preempt it."""
+        first = self.saved_steps(order)
+        await self.engine.launch(order)
+        self.server.leave_from[order.lease] = first + after
+
+        def has_made() -> bool:
+            steps = (one for one in self.server.renewals if one["lease"] == order.lease)
+            return any(one["steps"] >= first + after for one in steps)
+
+        ended = asyncio.create_task(self.ended(120.0))
+        while not has_made() and not ended.done():
+            await asyncio.sleep(0.005)
+        await self.engine.stop(order.lease)
+        end = await ended
+        if end.parked:
+            assert checkpoint.fence(order.checkpoint_dir) == order.lease
+        await self.engine.forget([order.lease])
+        return end
+
+    def saved_steps(self, order: LaunchOrder) -> int:
+        committed = checkpoint.latest(order.checkpoint_dir)
+        return 0 if committed is None else committed.steps
+
+    def processes(self, lease: int) -> list[int]:
+        members = lease_dir.read_members(self.root / "data/leases" / str(lease))
+        return [] if members is None else [members.keeper, *(pid for pid, _ in members.started)]
+
+
+@pytest.fixture
+def server() -> Iterator[LeaseServer]:
+    made = LeaseServer()
+    made.valid_s = 0.1
+    yield made
+    made.close()
+
+
+def test_a_job_preempted_ten_times_keeps_its_process_and_ends_bit_identical(
+    tmp_path: Path, server: LeaseServer
+) -> None:
+    async def run() -> list[Ended]:
+        bench = OffloadBench(tmp_path, server)
+        ends = [await bench.preempt(bench.order(n), after=2) for n in range(1, 11)]
+        home = tmp_path / "data/leases/1"
+        (pid,) = bench.processes(1)[1:]
+        assert lease_dir.process_start_ticks(pid) is not None
+        await until(lambda: os.listdir(home.parent) == ["1"])  # its keeper's home
+        await bench.engine.launch(bench.order(11))
+        ends.append(await bench.ended())
+        await bench.engine.forget([11])
+        await until(lambda: not os.listdir(home.parent))
+        await bench.engine.close()
+        seen = {one["lease"] for one in server.renewals}
+        assert seen == set(range(1, 12))
+        return ends
+
+    ends = asyncio.run(run())
+    assert [(end.ending, end.parked) for end in ends] == [("left", True)] * 10 + [
+        ("finished", False)
+    ]
+    assert [end.resumed for end in ends] == [False] + [True] * 10
+    steps = [end.steps for end in ends]
+    assert steps == sorted(set(steps), key=lambda n: n or 0)
+    result = json.loads((tmp_path / "out.0").read_text())
+    assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
+    assert len({*(tmp_path / "logs").iterdir()}) == 11  # each lease has a log
+
+
+def test_pytorch_training_that_parks_ends_bit_identical(
+    tmp_path: Path, server: LeaseServer
+) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "torch_train.py").write_text(TORCH)
+    command = [sys.executable, tmp_path / "torch_train.py", ROOT]
+    command += [tmp_path / "parked", tmp_path / "whole"]
+
+    async def run() -> list[Ended]:
+        bench = OffloadBench(tmp_path, server)
+        slowly = {"FAIRLEAD_EMULATED_STEPS_PER_S": "20"}
+        ends = []
+        for lease in range(1, 11):
+            order = bench.order(lease, *command, total_steps=48)
+            order = replace(order, environment={**order.environment, **slowly})
+            ends.append(await bench.preempt(order, after=1))
+        await bench.engine.launch(bench.order(11, *command, total_steps=48))
+        ends.append(await bench.ended(60.0))
+        await bench.engine.close()
+        return ends
+
+    ends = asyncio.run(run())
+    assert [end.parked for end in ends] == [True] * 10 + [False]
+    assert [end.resumed for end in ends] == [False] + [True] * 10
+    assert ends[-1].ending == "finished"
+    results = [(tmp_path / f"{name}.0").read_text() for name in ("parked", "whole")]
+    assert results[0] == results[1]
+
+
+def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
+    tmp_path: Path, server: LeaseServer
+) -> None:
+    async def run() -> None:
+        bench = OffloadBench(tmp_path, server)
+        await bench.preempt(bench.order(1), after=2)
+        first = bench.processes(1)
+        await until(lambda: _is_frozen(first[1], tmp_path / "data/leases/1"))
+        elsewhere = replace(bench.order(2), devices=(("node", 1),))
+        end = await bench.preempt(elsewhere, after=2)
+        assert (end.parked, end.resumed) == (True, False)
+        await _until_gone(first)
+        second = bench.processes(2)
+        os.kill(second[1], signal.SIGKILL)  # as the kernel does when memory runs out
+        await until(lambda: not bench.engine.parked_jobs())
+        await bench.preempt(bench.order(3), after=2)
+        third = bench.processes(3)
+        assert bench.engine.parked_jobs() == {"j": ("node", 0)}
+        await bench.engine.end_parked("j")
+        await _until_gone([*second, *third])
+        end = await bench.preempt(bench.order(4), after=2)
+        fourth = bench.processes(4)
+        os.kill(fourth[0], signal.SIGKILL)
+        await _until_gone(fourth)
+        await bench.preempt(bench.order(5), after=2)
+        fifth = bench.processes(5)
+        (tmp_path / "j/latest.json").unlink()  # its owner wants to start from scratch
+        (end,) = await bench.train(bench.order(6))
+        assert (end.ending, end.steps) == ("lost", None)
+        await _until_gone(fifth)
+        await bench.preempt(bench.order(7), after=2)
+        seventh = bench.processes(7)
+        await bench.engine.close()
+        await _until_gone(seventh)
+        small = OffloadBench(tmp_path, server, offload_gib=0.001)
+        end = await small.preempt(small.order(8), after=2)
+        assert (end.ending, end.exit_codes, end.parked) == ("left", (85,), False)
+        await small.engine.launch(small.order(9))
+        assert (await small.ended()).ending == "finished"
+        await small.engine.close()
+
+    asyncio.run(run())
+    assert json.loads((tmp_path / "out.0").read_text())["steps"] == list(range(STEPS))
+
+
+def test_a_parked_process_keeps_its_user_and_one_that_lies_is_frozen(server: LeaseServer) -> None:
+    async def run(root: Path) -> None:
+        bench = OffloadBench(root, server)
+        bench.engine = LocalEngine(root / "data", CLUSTER, offload_gib=8.0, users=True)
+        (root / "jobs").mkdir()
+
+        def order(lease: int, *command: object, job: str) -> LaunchOrder:
+            made = bench.order(lease, *command, job=f"jobs/{job}/checkpoint", tenant=GOOD)
+            return replace(made, directory="/", log_dir=str(root / "jobs" / job / "logs"))
+
+        train = PYTHON, root / "train.py", STEPS, "/dev/null", 0.015
+        ends = [await bench.preempt(order(n, *train, job="j"), after=2) for n in (1, 2)]
+        assert [(end.parked, end.resumed) for end in ends] == [(True, False), (True, True)]
+        _, pid = bench.processes(1)
+        assert Path(f"/proc/{pid}").stat().st_uid == pwd.getpwnam(GOOD).pw_uid
+        await bench.engine.launch(order(3, PYTHON, "-c", LIAR, job="k"))
+        await until(
+            lambda: "ready" in log_file.read(root / "jobs/k/logs/3.0.log", 0, 99)[1].decode()
+        )
+        await bench.engine.stop(3)
+        end = await bench.ended()
+        assert (end.ending, end.steps, end.parked) == ("left", None, True)
+        liar = bench.processes(3)
+        await until(lambda: _is_frozen(liar[1], root / "data/leases/3"))
+        await bench.engine.close()
+        await _until_gone([pid, *liar])
+
+    with two_tenants() as (root, _):
+        asyncio.run(run(root))
+
+
+POINTS = [
+    point
+    for point in (*failpoints.JOB, *failpoints.KEEPER)
+    if ".park." in point or ".resume." in point
+]
+
+
+def test_no_step_is_lost_or_repeated_when_processes_die_while_they_park_or_resume(
+    tmp_path: Path, server: LeaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(failpoints.VARIABLE, str(tmp_path / "crashes"))
+    assert len(POINTS) == 10
+
+    async def run() -> None:
+        bench = OffloadBench(tmp_path, server)
+        lease = 0
+        for point in POINTS:
+            before = bench.saved_steps(bench.order(0))
+            (bench.crashes / point).touch()
+            for _ in range(3):  # to park, to resume, and to start again
+                lease += 1
+                end = await bench.preempt(bench.order(lease), after=1)
+                assert end.ending in ("left", "lost", "failed"), (point, end)
+                saved = bench.saved_steps(bench.order(0))
+                assert (end.steps or 0) == saved
+                assert saved >= before, point
+                if not (bench.crashes / point).exists() and end.ending == "left":
+                    break
+            assert not (bench.crashes / point).exists(), point
+        lease += 1
+        await bench.engine.launch(bench.order(lease))
+        assert (await bench.ended()).ending == "finished"
+        await bench.engine.forget([lease])
+        await until(lambda: not os.listdir(tmp_path / "data/leases"))
+        await bench.engine.close()
+
+    asyncio.run(run())
+    result = json.loads((tmp_path / "out.0").read_text())
+    assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
+
+
+def _is_frozen(pid: int, home: Path) -> bool:
+    """Return whether a process is stopped, or its control group frozen."""
+    group = cgroup.load(home)
+    events = [] if group is None else [path / "cgroup.events" for path in group.directories]
+    if any("frozen 1" in path.read_text() for path in events if path.exists()):
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+async def _until_gone(pids: list[int]) -> None:
+    def alive() -> list[int]:
+        return [pid for pid in pids if lease_dir.process_start_ticks(pid) is not None]
+
+    await until(lambda: not alive())
