@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 TORCH := $(VENV)/.torch
 
-.PHONY: help setup demo test lint bench soak docs cluster-tools clean
+.PHONY: help setup demo test collect lint bench soak docs cluster-tools clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -40,11 +40,17 @@ lint: setup  ## style, language, types and layers
 	$(BIN)/python tools/language/check.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/oxlint --deny-warnings --ignore-pattern '**/vendor/**' src/fairlead/server/web
 
-test: lint docs cluster-tools $(TORCH)  ## everything CI checks
+test: cluster-tools $(TORCH)  ## everything CI checks
+	$(MAKE) --no-print-directory --jobs=2 --output-sync lint docs collect
 	$(BIN)/python -m pytest -n 4
 
-cluster-tools:  ## as root on Debian: install Slurm and PostgreSQL for the tests, where missing
+# Beside mypy, on the second core, so that no worker has to rewrite the tests' assertions.
+collect: $(STAMP)
+	@$(BIN)/python -m pytest --collect-only > $(VENV)/collected || (cat $(VENV)/collected && exit 1)
+
+cluster-tools:  ## as root on Debian: install Slurm, PostgreSQL and Chromium for the tests, where missing
 	@tests/cluster-tools.sh
 
 bench: setup  ## speed against cvxpy, of whole simulations and a live server; fails outside benchmarks/ranges.toml

@@ -5,9 +5,11 @@ second time when they fail, with what went wrong the first time shown.
 """
 
 import contextlib
+import gc
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.support.plain_logs import use_plain_tracebacks
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from fairlead.private_clusters import ray as private_ray
@@ -34,6 +37,9 @@ _WITH_PROCESSES = ("tests/attacks/", "tests/e2e/", "tests/conformance/test_engin
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+use_plain_tracebacks()
+sys.dont_write_bytecode = False  # workers and later runs share pytest's rewritten modules
 
 
 @pytest.fixture(scope="session")
@@ -118,6 +124,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(_WITH_PROCESSES[1:]):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # thousands of tests and their modules stay: no collection needs to look at them
 
 
 @pytest.hookimpl(optionalhook=True)

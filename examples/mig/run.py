@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 from fairlead.client import Client, ServerError
-from fairlead.engines.local.gpus import Gpu, find_gpus
+from fairlead.engines.local.gpus.gpu import Gpu
+from fairlead.engines.local.gpus.inventory import find_gpus
 
 HERE = Path(__file__).parent
 WIDTHS = {"small": 512, "medium": 2048, "large": 4096}
@@ -119,7 +120,7 @@ def connect(data: Path) -> Client:
 
 
 def main() -> None:
-    gpus = find_gpus()
+    gpus, _ = find_gpus()
     if len({gpu.accelerator for gpu in gpus}) < 2:
         sys.exit("only one accelerator: partition the GPU with nvidia-smi mig first")
     speeds = measure(gpus)

@@ -19,7 +19,7 @@ TARGETS: dict[str, str] = {
     "fairlead.live.nodes.inventory": "reconcile_all reconcile _lost",
     "fairlead.job.checkpoint": "raise_fence fence latest read write commit wait_for_commit require"
     " _locked",
-    "fairlead.atomic_file": "replace_file fsync_directory",
+    "fairlead.atomic_file": "replacement fsync_directory",
     "fairlead.job.lease": "begin may_start check_now close _renewal_loop _renew_once"
     " _agree_on_last_step _set_last_step _renew",
     "fairlead.job.gang_exit": "has_begun last_step _announced_steps",
@@ -41,8 +41,8 @@ TARGETS: dict[str, str] = {
     " close _check _apply",
     "fairlead.engines.keeper.supervisor": "launch stop adopt forget _recover _follow _report_end"
     " _stop_orphan",
-    "fairlead.engines.keeper.keeper": "run_lease _run _begin _wait_for_members _stop _forward_stop"
-    " _kill _check_members",
+    "fairlead.engines.keeper.keeper": "run_lease _run _watch _begin _wait_for_members _stop"
+    " _forward_stop _conclude _kill _check_members",
     "fairlead.engines.keeper.outcome": "outcome_of",
     "fairlead.engines.keeper.lease_dir": "write_json read_order try_lock is_alive remove"
     " read_ended",

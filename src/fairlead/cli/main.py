@@ -19,6 +19,7 @@ from fairlead.cli.client import (
 from fairlead.cli.demo import demo
 from fairlead.cli.export import export
 from fairlead.cli.operate import audit_trail, backup, config, doctor, limits, policy, serve
+from fairlead.cli.profile import profile
 from fairlead.cli.research import (
     allocate,
     audit,
@@ -56,6 +57,9 @@ app.command("submit", context_settings={"allow_interspersed_args": False}, rich_
 app.command("jobs", rich_help_panel=_TRAIN)(jobs.jobs)
 app.command("job", rich_help_panel=_TRAIN)(jobs.job)
 app.command("logs", rich_help_panel=_TRAIN)(jobs.logs)
+app.command(
+    "profile", context_settings={"allow_interspersed_args": False}, rich_help_panel=_TRAIN
+)(profile.profile)
 app.command("cancel", rich_help_panel=_TRAIN)(actions.cancel)
 app.command("suspend", rich_help_panel=_TRAIN)(actions.suspend)
 app.command("resume", rich_help_panel=_TRAIN)(actions.resume)

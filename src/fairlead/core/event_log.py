@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import Field, fields, is_dataclass
+from functools import cache
 from typing import Any, get_args
 
 import numpy as np
@@ -59,27 +60,35 @@ def replay(scheduler: Scheduler[Any], lines: Iterable[str]) -> Scheduler[Any]:
 
 def encode_value(value: object) -> Any:
     """Return a model value as plain JSON; arrays and dataclasses are tagged with their type."""
-    if type(value) in _JSON_TYPES:
+    kind: Any = type(value)
+    if kind in _JSON_TYPES:
         return value
     if isinstance(value, np.ndarray):
         return {"array": value.dtype.str, "shape": value.shape, "values": value.ravel().tolist()}
-    if is_dataclass(value) and not isinstance(value, type):
-        written = [f.name for f in fields(value) if _is_written(f, getattr(value, f.name))]
-        members = {name: encode_value(getattr(value, name)) for name in written}
-        return {"is": wire_name(type(value)), **members}
+    if isinstance(value, (tuple, list)):
+        return [item if type(item) in _JSON_TYPES else encode_value(item) for item in value]
     if isinstance(value, dict):
         return {key: encode_value(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [encode_value(item) for item in value]
+    if (logged_fields := _fields(kind)) is not None:
+        encoded: dict[str, Any] = {"is": wire_name(kind)}
+        for field in logged_fields:
+            member = getattr(value, field.name)
+            if not field.metadata or _is_written(field, member):
+                encoded[field.name] = encode_value(member)
+        return encoded
     if isinstance(value, np.generic):
         return value.item()
     return value
 
 
+@cache
+def _fields(kind: type) -> "tuple[Field[Any], ...] | None":
+    """Return the fields of a dataclass, None for another class."""
+    return fields(kind) if is_dataclass(kind) else None
+
+
 def _is_written(field: "Field[Any]", value: object) -> bool:
-    """Return whether a field is logged: some are omitted while they are empty or None."""
-    if not field.metadata:
-        return True
+    """Return whether a field is logged that is omitted while it is empty or None."""
     return value is not None if field.metadata == OMIT_IF_NONE else bool(value)
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.e2e.support.live_server import LiveServer, json_output
 
 from fairlead.client import Client, ServerError
+from fairlead.files import read_speeds
 
 
 @pytest.fixture(scope="module")
@@ -380,3 +381,19 @@ def test_a_port_that_is_taken_is_one_clear_line(
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
     assert f"cannot listen on 127.0.0.1:{server.port}" in refused.stderr
+
+
+def test_a_profile_measures_the_speed_on_each_accelerator(server: LiveServer) -> None:
+    out = server.root / "measured.csv"
+    options = ("profile", "--workload", "big", "--steps", 100, "--warmup", 2, "--out", out)
+    made = server.cli(*options, "--json", server.root / "train.py", 10**6, "unused")
+    assert made.returncode == 0, made.stderr
+    speeds = {row["accelerator"]: row["steps_per_s"] for row in json.loads(made.stdout)}
+    # The device is emulated at 25 steps/s; a second of lag is made up for.
+    assert 5 < speeds["k80"] < 35
+    assert len(read_speeds(out).steps_per_s) == len(speeds) == 2
+    failed = server.cli(*options, "--accelerators", "k80", "true")
+    assert failed.returncode == 1
+    assert re.search(r"fairlead: k80: job j\d+ ended before all steps were", failed.stderr)
+    refused = server.cli(*options, "--accelerators", "h100", "true").stderr
+    assert refused.startswith("fairlead: --accelerators: no node that is up has 'h100'")

@@ -1,6 +1,7 @@
 """Parsing of the driver's list of GPUs."""
 
-from fairlead.engines.local.gpus import Gpu, parse_list
+from fairlead.engines.local.gpus.gpu import Gpu
+from fairlead.engines.local.gpus.nvidia_smi import parse_list
 
 WHOLE = """GPU 0: NVIDIA H200 (UUID: GPU-aaaa-1)
 GPU 1: Tesla V100-SXM2-16GB (UUID: GPU-bbbb-2)

@@ -3,13 +3,17 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from tests.unit.live.scripted_live import ScriptedLive, scripted_live
 
+from fairlead.estimate.learned import DataSheetLearner
+from fairlead.files.bundled import data_sheets
 from fairlead.live.leases.renewal import Renewal
 from fairlead.model.speeds.key import SpeedKey
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.server.access.tokens import Principal
 from fairlead.server.api.routes.insights import speeds as show_speeds
+from fairlead.server.config.scheduling import changed_scheduling_config, load_scheduling_config
 
 UNKNOWN = SpeedTable({SpeedKey("known", 1, "v100"): 10.0}, assumed=1.0)
 
@@ -120,5 +124,43 @@ def test_accelerators_that_differ_by_noise_alone_are_believed_equal(tmp_path: Pa
             await reporter.report(jobs[0], 40.0, 40.0, 40.0)
             await reporter.report(jobs[1], 41.0, 41.0, 41.0)
             assert believed(world, jobs[1]) == {"k80": (40.0, "measured")}
+
+    asyncio.run(scenario())
+
+
+def test_unmeasured_speeds_start_from_data_sheets_and_every_measurement_improves_them(
+    tmp_path: Path,
+) -> None:
+    learning = SpeedTable({}, assumed=1.0, learner=DataSheetLearner.of(data_sheets()))
+
+    async def scenario() -> None:
+        async with scripted_live(tmp_path, devices="v100=1,k80=1", speeds=learning) as world:
+            first = await world.submit(workload="new", accelerators=("v100",))
+            free = await world.submit(workload="new")
+            guessed = believed(world, free)
+            ratio = guessed["v100"][0] / guessed["k80"][0]
+            assert 2.5 < ratio < 5.0
+            await Reporter(world).report(first, 40.0, 40.0, 40.0)
+            learnt = believed(world, free)
+            assert learnt["v100"] == (40.0, "measured")
+            assert learnt["k80"][0] == pytest.approx(40.0 / ratio, rel=1e-4)
+            assert learnt["k80"][1] == "assumed"
+            views = await show_speeds(world.live, Principal("root", "admin"))
+            v100, k80 = sorted(
+                (view for view in views if view.tenant == "default"),
+                key=lambda view: view.accelerator,
+                reverse=True,
+            )
+            assert v100.low is None is v100.high
+            assert k80.low is not None
+            assert k80.high is not None
+            assert 3.0 < k80.low < learnt["k80"][0] < k80.high < 25.0
+        async with scripted_live(tmp_path, devices="v100=1,k80=1", speeds=learning) as world:
+            assert believed(world, free) == learnt
+            # The stored configuration holds the learner, so that its events can be replayed.
+            stored = load_scheduling_config(world.live.policy.config.text)
+            assert stored.beliefs.learner == learning.learner
+            changed = changed_scheduling_config(stored, policy="fifo")
+            assert changed.beliefs.learner == learning.learner
 
     asyncio.run(scenario())

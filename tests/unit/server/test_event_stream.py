@@ -8,6 +8,7 @@ import pytest
 from tests.unit.live.scripted_live import scripted_live
 
 from fairlead.live.driver import Live
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.server.access.tokens import Principal, Tokens
 from fairlead.server.api.routes import service
 
@@ -53,3 +54,20 @@ def test_an_event_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
             assert [line async for line in stream] == []
 
     asyncio.run(scene())
+
+
+def test_changes_of_nodes_and_tenants_reach_every_tenant_without_a_name(tmp_path: Path) -> None:
+    async def scene() -> list[dict[str, object]]:
+        async with scripted_live(tmp_path) as site, asyncio.timeout(10):
+            live, notices = site.live, asyncio.Queue[dict[str, object]]()
+            live.stream.subscribers.add(notices)
+            node = live.scheduler.cluster.nodes[0].id
+            await live.nodes.cordon(node, "operator")
+            await live.set_tenant(Tenant("rival"), "operator")
+            return [notices.get_nowait(), notices.get_nowait()]
+
+    seen = [{**notice, "at": 0} for notice in asyncio.run(scene())]
+    assert seen == [
+        {"event": "nodes.changed", "at": 0},
+        {"event": "tenants.changed", "at": 0},
+    ]

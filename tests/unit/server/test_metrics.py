@@ -7,11 +7,20 @@ from pathlib import Path
 import pytest
 from tests.unit.live.scripted_live import scripted_live
 
+from fairlead.engines.base import DeviceReading, DevicesRead
 from fairlead.live.history import tenant_totals
 from fairlead.server.api.metrics import render
 
 _PAGE = Path(__file__).parents[3] / "docs/operate/metrics.md"
 _HISTOGRAM = re.compile("_(bucket|count|sum)$")
+_READING = DeviceReading(
+    number=0,
+    memory_used_gib=6.0,
+    memory_gib=12.0,
+    utilisation=0.5,
+    temperature_c=41.0,
+    uncorrectable_ecc=0,
+)
 
 
 def test_documentation_lists_every_metric_and_counters_survive_a_restart(tmp_path: Path) -> None:
@@ -21,6 +30,7 @@ def test_documentation_lists_every_metric_and_counters_survive_a_restart(tmp_pat
             await site.lease(job)
             await site.live.jobs.cancel(job, "tester")
             await site.lease(await site.submit(tenant="nlp"))
+            site.live._report(DevicesRead("k80-0", (_READING,)))
             # Plug-ins have a label before their first failure.
             before = render(site.live).decode()
         async with scripted_live(tmp_path) as site:

@@ -5,7 +5,6 @@ import pytest
 
 from fairlead.model.arrays import FloatArray
 from fairlead.solve import MaxMinProblem, solve_max_min
-from fairlead.solve.max_min_many import stage
 from fairlead.solve.max_min_many.pricing import Decision, StageClasses
 
 
@@ -29,7 +28,7 @@ def test_few_classes_are_marginal_at_refined_prices(
         passes.append(len(classes.size))
         return decide(classes, t, prices)
 
-    monkeypatch.setattr(stage.StageClasses, "decide", counted)
+    monkeypatch.setattr(StageClasses, "decide", counted)
     solution = solve_max_min(balanced(60_000, seed))
     assert passes.count(60_000) <= 5
     assert solution.certificate.gap < 1e-9

@@ -14,10 +14,17 @@ _MAX_NAMED = 10
 
 
 @nodes.callback(invoke_without_command=True)
-def list_nodes(context: typer.Context, as_json: Json = False) -> None:
+def list_nodes(
+    context: typer.Context,
+    devices: Annotated[
+        bool, typer.Option("--devices", help="Show memory, load and faults of each GPU.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List nodes; cordon, drain, return, remove and restore them.
 
-    Without a subcommand, list the nodes and their busy devices.
+    Without a subcommand, list the nodes and their busy devices. A faulty GPU is drained without a
+    command, and used again after `fairlead nodes return`.
 
     Example:  fairlead nodes
     """
@@ -31,6 +38,9 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         print_json(answer)
         return
+    if devices:
+        _print_devices(answer)
+        return
     rows = [
         [
             row["id"],
@@ -43,6 +53,46 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     ]
     heads = ["node", "state", "devices", "busy", "taken"]
     table(pluralise(len(answer), "node"), heads, rows, figures=False)
+    for row in answer:
+        for device in row["health"]:
+            if device["fault"]:
+                typer.echo(f"{row['id']}: device {device['number']} drained: {device['fault']}")
+
+
+def _print_devices(answer: list[dict[str, Any]]) -> None:
+    """Print the readings of each GPU."""
+    from fairlead.cli.shared.output import pluralise, table
+
+    rows = [
+        [
+            row["id"],
+            str(device["number"]),
+            device["accelerator"],
+            _of_total(device["memory_used_gib"], device["memory_gib"]),
+            _figure(device["utilisation"], "{:.0%}"),
+            _figure(device["temperature_c"], "{:.0f} °C"),
+            _figure(device["uncorrectable_ecc"], "{}"),
+            ", ".join(device["throttled"]),
+            device["fault"] or "",
+        ]
+        for row in answer
+        for device in row["health"]
+    ]
+    heads = ["node", "device", "accelerator", "memory", "load", "temperature", "ECC errors"]
+    table(
+        pluralise(len(rows), "device") + " with readings",
+        [*heads, "throttled", "fault"],
+        rows,
+        figures=False,
+    )
+
+
+def _of_total(used: float | None, total: float | None) -> str:
+    return "" if used is None or total is None else f"{used:.1f}/{total:.1f} GiB"
+
+
+def _figure(value: float | None, text: str) -> str:
+    return "" if value is None else text.format(value)
 
 
 @nodes.command("cordon")

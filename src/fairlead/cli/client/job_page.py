@@ -63,15 +63,22 @@ def _print_leases(answer: dict[str, Any]) -> None:
             hours(lease["ended_at"] - lease["started_at"]),
             lease["ending"],
             f"{lease['steps']:g}",
-            _seconds(lease["start_s"]),
+            _switch(lease["began"], lease["start_s"]),
+            _switch(lease["left"], lease["end_s"]),
             _seconds(lease["lost_s"]),
         ]
         for lease in shown
     ]
-    heads = ["lease", "devices", "nodes", "started", "held", "ending", "steps", "start", "lost"]
+    heads = ["lease", "devices", "nodes", "started", "held", "ending", "steps", "began", "left"]
+    heads.append("lost")
     ended = pluralise(len(answer["ended"]), "ended lease")
     part = f"last {len(shown)} of {ended}" if len(shown) < len(answer["ended"]) else ended
     table(f"{part}, {answer['device_hours']:.2f} device hours in all", heads, rows)
+
+
+def _switch(way: str, seconds: float | None) -> str:
+    """Return how a lease got or gave up its devices, and the seconds without a step meanwhile."""
+    return _seconds(seconds) if not way else f"{way} {_seconds(seconds)}"
 
 
 def _seconds(seconds: float | None) -> str:

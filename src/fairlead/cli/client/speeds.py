@@ -18,7 +18,8 @@ def show(as_json: Json = False) -> None:
     """Show the believed speeds of the workloads of jobs that have not ended, with their source.
 
     Measured: reported by running jobs. Table: from the server's speed table. Assumed: an
-    estimate, because no job has measured it yet. Tenants see the workloads of their own jobs.
+    estimate from data sheets and other measurements, because no job has measured it yet; it is
+    within the interval with 80 % probability. Tenants see the workloads of their own jobs.
 
     Example:  fairlead speeds show
     """
@@ -38,11 +39,21 @@ def show(as_json: Json = False) -> None:
             row["accelerator"],
             f"{row['steps_per_s']:.4g}",
             row["source"],
+            "" if row.get("low") is None else f"{row['low']:.2g} to {row['high']:.2g}",
             "" if row["age_s"] is None else f"{row['age_s']:.0f} s",
         ]
         for row in answer
     ]
-    heads = ["workload", "tenant", "gang", "accelerator", "steps/s", "source", "age"]
+    heads = [
+        "workload",
+        "tenant",
+        "gang",
+        "accelerator",
+        "steps/s",
+        "source",
+        "80 % interval",
+        "age",
+    ]
     table(pluralise(len(answer), "speed"), heads, rows, figures=False)
 
 

@@ -102,11 +102,11 @@ def _read_job(
     where = Path(values.get("directory") or ".").absolute()
     values["directory"] = str(where)
     interpreter = "python" if values.get("container") else sys.executable
-    values["command"] = _command_with_interpreter(values["command"], where, interpreter)
+    values["command"] = command_with_interpreter(values["command"], where, interpreter)
     return NewJob(**values), swept, snapshot
 
 
-def _command_with_interpreter(
+def command_with_interpreter(
     command: tuple[str, ...], where: Path, interpreter: str
 ) -> tuple[str, ...]:
     """Return the command, with an interpreter in front of a Python file."""

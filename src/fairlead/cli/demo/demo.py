@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _NEXT = """
 Next steps:
-  fairlead demo --keep     keep the server running; in another shell, with its FAIRLEAD_DATA:
-                           fairlead jobs, explain j1, shares, audit --live
+  fairlead demo --keep     keep the server and its web pages; in another shell, with its
+                           FAIRLEAD_DATA: fairlead jobs, explain j1, shares, audit --live
   fairlead compare         compare policies in one report
   fairlead serve --emulate v100=2,k80=4
                            run your own jobs: fairlead submit --help"""
@@ -59,13 +59,15 @@ def demo(
         server = start(data / "data", port, cluster)
         try:
             client = connect(data / "data", port, server)
-            messages.print(f"server on http://127.0.0.1:{port}, data in {data}/data")
+            messages.print(f"web pages on http://127.0.0.1:{port}")
+            messages.print(f"log in with the token in {data}/data/admin.token", highlight=False)
             messages.print(f"{jobs} jobs on {cluster.about}; about two minutes", highlight=False)
             ids = submit(client, planned)
             meter = _watch(client, len(planned))
             well = conclude(client, planned, ids, meter, cluster.round_s)
             if keep:
-                messages.print(f"server still running: FAIRLEAD_DATA={data}/data fairlead jobs")
+                messages.print(f"web pages still on http://127.0.0.1:{port}; Ctrl-C ends them")
+                messages.print(f"FAIRLEAD_DATA={data}/data fairlead jobs", highlight=False)
                 server.wait()
         finally:
             server.terminate()

@@ -41,6 +41,8 @@ class JobSpeed(NamedTuple):
 
     steps_per_s: float
     source: SpeedSource
+    doubt: float | None = None
+    """standard deviation of the logarithm of an assumed speed; None: not stated"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,8 +3,9 @@
 import math
 
 from fairlead.insight.audit.witnesses import percent
-from fairlead.insight.explain.explain import Explanation, Outcome
+from fairlead.insight.explain.explain import Explanation, JobSpeed, Outcome
 from fairlead.model.allocation import Allocation
+from fairlead.model.speeds.interval import interval_80
 from fairlead.model.speeds.text import speed_text
 from fairlead.sim.report.summary import join_with_and
 
@@ -57,11 +58,19 @@ def _believed_speeds(explanation: Explanation) -> list[str]:
     if not explanation.believed:
         return []
     speeds = [
-        f"{speed_text(speed.steps_per_s)} on {name} ({_SOURCES[speed.source]})"
+        f"{speed_text(speed.steps_per_s)} on {name} ({_SOURCES[speed.source]}{_interval(speed)})"
         for name, speed in explanation.believed.items()
     ]
     job = explanation.subject.of_job or explanation.subject.name
     return [f"Believed speed of {job}: {join_with_and(speeds)}."]
+
+
+def _interval(speed: JobSpeed) -> str:
+    """Return the bounds of an assumed speed; empty if its doubt is not stated."""
+    if speed.doubt is None:
+        return ""
+    low, high = interval_80(speed.steps_per_s, speed.doubt)
+    return f"; {low:.2g} to {high:.2g} with 80 % probability"
 
 
 def _binding(explanation: Explanation) -> str:

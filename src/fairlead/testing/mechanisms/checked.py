@@ -44,8 +44,9 @@ def checked_mechanism(mechanism: Any, jobs: Sequence[Job]) -> Any:
         logged = decode_event(before, type(memory))
         assert isinstance(logged, PlanReady)
         again, after_again = _answer(self, WarmStart(), snap, logged.memory)
+        line, line_again = _line(after, answer), _line(after_again, again)
         require(
-            _alike(json.loads(_line(after, answer)), json.loads(_line(after_again, again))),
+            line == line_again or _alike(json.loads(line), json.loads(line_again)),
             "the same snapshot and the decoded memory gave a different plan",
             snap,
         )
