@@ -5,6 +5,7 @@ import fcntl
 import json
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -241,4 +242,31 @@ def test_a_lock_that_a_job_holds_does_not_block_the_server_on_ray(tmp_path: Path
         began = time.monotonic()
         within(lambda: lease.declare_lost(lease.parts[0], "lost", "no answer"))
         assert time.monotonic() - began < 1.0
+    assert lease.parts[0].ended is not None
+
+
+def test_writers_on_a_lost_ray_node_are_fenced_once_they_release_the_lock(tmp_path: Path) -> None:
+    made = order(tmp_path)
+    lease = ray_leases.write(tmp_path / "leases" / "5", made)
+    Path(made.checkpoint_dir).mkdir(parents=True)
+    with (Path(made.checkpoint_dir) / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(checkpoint.LockHeldError):
+            lease.declare_lost(lease.parts[0], "lost", "no answer", again=True)
+    assert lease.parts[0].ended is None
+    lease.declare_lost(lease.parts[0], "lost", "no answer", again=True)
+    assert lease.parts[0].ended is not None
+    assert checkpoint.fence(made.checkpoint_dir) == made.lease + 1
+
+
+def test_a_lease_on_a_lost_ray_node_ends_although_its_job_keeps_the_lock(tmp_path: Path) -> None:
+    made = order(tmp_path)
+    lease = ray_leases.write(tmp_path / "leases" / "5", made)
+    Path(made.checkpoint_dir).mkdir(parents=True)
+    with (Path(made.checkpoint_dir) / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for _ in range(20):
+            with suppress(checkpoint.LockHeldError):
+                lease.declare_lost(lease.parts[0], "lost", "no answer", again=True)
+                break
     assert lease.parts[0].ended is not None

@@ -232,11 +232,17 @@ class RayLeaseTable:
         self.release(lease.lease)
 
     def declare_part_lost(
-        self, lease: TrackedRayLease, part: RayLeasePart, ending: LeaseOutcome, why: str
+        self,
+        lease: TrackedRayLease,
+        part: RayLeasePart,
+        ending: LeaseOutcome,
+        why: str,
+        *,
+        again: bool = False,
     ) -> None:
-        """End a part that does not answer, and with it its lease."""
+        """End a part that does not answer, and with it its lease; see its ``declare_lost``."""
+        lease.declare_lost(part, ending, why, again=again)
         log.warning("ray.given-up", lease=lease.lease, node=part.node, why=why)
-        lease.declare_lost(part, ending, why)
         assert part.ended is not None
         self._stop_rest_of_gang(lease, part.ended)
         for other in lease.parts:
@@ -250,7 +256,7 @@ class RayLeaseTable:
             part = lease.part_on(node)
             if part is not None:
                 try:
-                    self.declare_part_lost(lease, part, "lost", why)
+                    self.declare_part_lost(lease, part, "lost", why, again=True)
                 except OSError as error:  # the next check retries; other leases must not wait
                     log.warning("ray.lease-files", lease=lease.lease, error=str(error))
 

@@ -12,6 +12,9 @@ from fairlead.job import checkpoint
 from fairlead.model.lease_outcome import LeaseOutcome
 from fairlead.untrusted_file import UnusableFileError
 
+_MAX_FENCE_TRIES = 5
+"""checks of a lost node after which a lease ends although its job holds the lock"""
+
 
 @dataclass(slots=True)
 class RayLeasePart:
@@ -44,6 +47,8 @@ class TrackedRayLease:
     """time of the stop request, by the monotonic clock"""
     grace_s: float | None = None
     """seconds that members have from the stop request on"""
+    fence_tries: int = 0
+    """times that the job held the lock when its writers were to be fenced"""
 
     @property
     def lease(self) -> int:
@@ -54,13 +59,24 @@ class TrackedRayLease:
         """Return the running part on a node, None if there is none."""
         return next((p for p in self.parts if p.node == node and p.ended is None), None)
 
-    def declare_lost(self, part: RayLeasePart, ending: LeaseOutcome, why: str) -> None:
-        """End a part that does not answer, and fence its writers."""
+    def declare_lost(
+        self, part: RayLeasePart, ending: LeaseOutcome, why: str, *, again: bool = False
+    ) -> None:
+        """End a part that does not answer, and fence its writers.
+
+        Raises LockHeldError while the job holds the lock of its checkpoints, the first few times
+        if the caller tries ``again``.
+        """
         order = self.order
         # A later lease of the job has started, or the job itself has damaged or locked its files:
         # then the keeper of its next lease raises the fence.
-        with suppress(checkpoint.FencedError, UnusableFileError, checkpoint.LockHeldError):
-            checkpoint.raise_fence(order.checkpoint_dir, order.lease + 1, wait_s=0.0)
+        with suppress(checkpoint.FencedError, UnusableFileError):
+            try:
+                checkpoint.raise_fence(order.checkpoint_dir, order.lease + 1, wait_s=0.0)
+            except checkpoint.LockHeldError:
+                self.fence_tries += 1
+                if again and self.fence_tries < _MAX_FENCE_TRIES:
+                    raise
         part.ended = Ended(order.lease, ending, saved_steps(order), why)
 
     def end(self) -> Ended | None:
