@@ -4,11 +4,11 @@ Slow machines are no failure; CI tries the same examples, and tests of real proc
 second time when they fail, with what went wrong the first time shown.
 """
 
-import contextlib
 import gc
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from tests.support.plain_logs import use_plain_tracebacks
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling
 
 from fairlead.private_clusters import ray as private_ray
 from fairlead.private_clusters import slurm as private_slurm
@@ -81,12 +81,10 @@ def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
     """Four idle nodes; what a test leaves there is ended after it."""
     monkeypatch.setenv("SLURM_CONF", slurm_cluster.environment["SLURM_CONF"])
     yield slurm_cluster
-    with contextlib.suppress(Exception):
-        slurm_cluster.run("scancel", "--user=root")
-    slurm_cluster.wait_idle()
+    slurm_cluster.clear()
 
 
-class FewServers(LoadScopeScheduling):  # type: ignore[misc]  # xdist's classes have no types here
+class FewServers(LoadScopeScheduling):
     """Tests go to whichever worker is free, except tests that share a cluster or a server.
 
     All tests that name Ray go to one worker: a private Ray is dear to start, and two at a time
@@ -116,14 +114,22 @@ def _runs_processes(nodeids: Collection[str]) -> bool:
 
 @cache
 def _shares_server(path: str) -> bool:
-    text = (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
-    return path.startswith(("tests/attacks/", "tests/e2e/")) and 'scope="module"' in text
+    file = Path(__file__).parents[1] / path
+    sources = [each for each in (file, file.with_name("conftest.py")) if each.exists()]
+    shared = any('scope="module"' in each.read_text(encoding="utf-8") for each in sources)
+    return shared and path.startswith(("tests/attacks/", "tests/e2e/"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(_WITH_PROCESSES[1:]):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_configure() -> None:
+    # A shell that runs the tests in the background ignores this signal, and so would commands.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

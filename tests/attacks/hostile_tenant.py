@@ -123,13 +123,18 @@ def redirect(bait: str, server: str, ready: str) -> None:
     wait_to_be_stopped(ready)
 
 
-def delete(ready: str) -> None:
-    """Delete the own lease directory while the job runs; a later lease fails if it still does."""
+def delete(known: str, ready: str) -> None:
+    """Delete the own lease directory while the job runs; a later lease fails if it still does.
+
+    It waits until its lease is known: the file ``known`` says so.
+    """
     marker = os.path.join(CHECKPOINTS, "deleted")
     if os.path.exists(marker):
         with open(marker, encoding="ascii") as file:
             sys.exit(int(os.path.exists(f"/proc/{file.read()}")))
     write(marker, str(os.getpid()))
+    while not os.path.exists(known):
+        time.sleep(0.05)
     shutil.rmtree(LEASE_DIR, ignore_errors=True)
     wait_to_be_stopped(ready)
 

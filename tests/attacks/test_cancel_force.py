@@ -3,11 +3,12 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
+from tests.support.waiting import until
 
 from fairlead import failpoints
 from fairlead.client import ServerError
@@ -35,7 +36,7 @@ def test_a_forced_cancellation_frees_the_device_at_once(server: LiveServer) -> N
     script.write_text(STUBBORN)
     submitted = server.cli("submit", "--grace", "3600", "--workload", "big", str(script))
     assert submitted.returncode == 0, submitted.stderr
-    _wait_for(lambda: "ready" in server.cli("logs", "j1").stdout)
+    until(lambda: "ready" in server.cli("logs", "j1").stdout)
     assert server.cli("cancel", "j1").returncode == 0
     time.sleep(1.0)
     assert server.client.get("/v1/jobs/j1")["devices"] == 1, "the job honours the signal"
@@ -43,17 +44,10 @@ def test_a_forced_cancellation_frees_the_device_at_once(server: LiveServer) -> N
     forced = server.cli("cancel", "--force", "j1")
 
     assert forced.returncode == 0, forced.stderr
-    _wait_for(lambda: server.client.get("/v1/jobs/j1")["devices"] == 0)
+    until(lambda: server.client.get("/v1/jobs/j1")["devices"] == 0)
     assert server.client.get("/v1/jobs/j1")["state"] == "cancelled"
     done = server.client.post("/v1/jobs", {"command": ["true"], "workload": "big"})["id"]
-    _wait_for(lambda: server.client.get(f"/v1/jobs/{done}")["state"] == "finished")
-
-
-def _wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    until = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    until(lambda: server.client.get(f"/v1/jobs/{done}")["state"] == "finished")
 
 
 def test_a_forced_cancellation_survives_the_death_of_the_server(
@@ -69,7 +63,7 @@ def test_a_forced_cancellation_survives_the_death_of_the_server(
         assert not server.cli(
             "submit", "--grace", "3600", "--workload", "big", str(script)
         ).returncode
-        _wait_for(lambda: "ready" in server.cli("logs", "j1").stdout)
+        until(lambda: "ready" in server.cli("logs", "j1").stdout)
         for _ in range(5):
             (crashes / "server.commit.after").touch()
             with contextlib.suppress(ServerError):
@@ -86,7 +80,7 @@ def test_a_forced_cancellation_survives_the_death_of_the_server(
             assert Path(f"/proc/{keeper['keeper']}").exists(), "killed before the server's death"
             server.start()
             break
-        _wait_for(lambda: server.client.get("/v1/jobs/j1")["devices"] == 0)
+        until(lambda: server.client.get("/v1/jobs/j1")["devices"] == 0)
         assert server.client.get("/v1/jobs/j1")["state"] == "cancelled"
     finally:
         server.clean_up()

@@ -1,13 +1,13 @@
 """Tenants inflate their numbers over HTTP: others keep their shares, guarantees and caps hold."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.e2e.support.live_server import LiveServer, json_output
+from tests.support.waiting import until
 
 from fairlead.client import Client, ServerError
 from fairlead.core import Scheduler
@@ -50,13 +50,6 @@ def submit(client: Client, **values: Any) -> str:
         ["sleep", "600"], workload="big", steps=10**9, preempt="yes", **values
     )["id"]
     return job
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def rounds_in_log(server: LiveServer) -> Iterator[Scheduler[Any]]:
@@ -114,7 +107,7 @@ def test_inflated_numbers_neither_starve_others_nor_touch_guarantees(
             del sampled[0]
         return len(sampled) >= _ROUNDS
 
-    wait_until(enough)
+    until(enough)
     on_v100, on_k80 = np.array(sampled).T
     assert (on_v100 >= 1).all(), sampled
     speed = 100 * on_v100 + 25 * on_k80  # of 250 steps/s
@@ -147,7 +140,7 @@ def test_submissions_above_a_cap_of_the_tenant_are_refused(server: LiveServer) -
     assert server.client.job(granted)["priority"] == 9
     for job in small.get("/v1/jobs", tenant="small"):
         small.post(f"/v1/jobs/{job['id']}/cancel")
-    wait_until(lambda: not small.get("/v1/jobs", tenant="small", state="running"))
+    until(lambda: not small.get("/v1/jobs", tenant="small", state="running"))
     assert submit(small)
     made = server.cli("tenants", "set", "small", "--max-jobs", "none", "--max-priority", "x")
     assert "--max-priority: 'x': expected a number, or none" in made.stderr
@@ -164,12 +157,12 @@ def test_a_starved_job_names_its_cause_without_names_of_other_tenants(
     made = server.cli("tenants", "set", "loud", "--priority", 5)
     assert made.returncode == 0, made.stderr
     job = submit(tenants["quiet"], accelerators=["k80"])
-    wait_until(lambda: tenants["quiet"].job(job)["state"] in ("queued", "running"))
+    until(lambda: tenants["quiet"].job(job)["state"] in ("queued", "running"))
     for client, cause in (
         (tenants["quiet"], "tenants of a higher priority precede it (0): another tenant (5)"),
         (server.client, "tenants of a higher priority precede it (0): loud (5)"),
     ):
-        wait_until(partial(explains, client, job, cause))
+        until(partial(explains, client, job, cause))
     assert server.cli("tenants", "set", "loud", "--priority", 0).returncode == 0
 
 

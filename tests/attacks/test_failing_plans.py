@@ -1,12 +1,12 @@
 """A job that makes every plan fail: the others run, and it is named."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import scripted_live
 
 from fairlead.core.event_log import decode_event
@@ -61,12 +61,6 @@ def breaking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "Planner", BreakingPlanner)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("policy", ["max-min", "tenant-max-min", "fifo"])
 def test_other_jobs_run_and_the_breaking_job_is_named(tmp_path: Path, policy: str) -> None:
     async def attack() -> None:
@@ -116,21 +110,22 @@ def test_jobs_of_a_lone_tenant_do_not_turn_readyz_red(
             assert await ready(run.live) == (200, "ok\n")
             bad = await run.submit(weight=BREAKS)
             # Left out of plans, and tried again after each of these waits.
-            await until(lambda: run.live.rounds.failures.total >= 4)
+            await eventually(lambda: run.live.rounds.failures.total >= 4)
             status, text = await ready(run.live)
             assert status == 200
             assert text.startswith("degraded: jobs left out of plans: 1")
             metrics = render(run.live)
             assert b"fairlead_jobs_left_out 1.0" in metrics
             assert b'fairlead_plans_failed_total{plugin="fairlead:max-min"}' in metrics
-            assert len(run.live.rounds.decisions_s) >= 2 + 4 + 8
+            # The decision in which the plan has just failed may not have ended.
+            assert len(run.live.rounds.decisions_s) >= 2 + 4 + 8 - 1
 
             after = await run.submit(tenant="b")
             await run.lease(after)
             assert message(run.live, bad) == LEFT_OUT
 
             await run.live.jobs.cancel(bad, "attacker")
-            await until(lambda: run.live.queries.left_out_count == 0)
+            await eventually(lambda: run.live.queries.left_out_count == 0)
             assert b"fairlead_jobs_left_out 0.0" in render(run.live)
 
     asyncio.run(attack())
@@ -145,7 +140,7 @@ def test_plans_that_fail_for_every_job_turn_readyz_red(
     async def attack() -> None:
         async with scripted_live(tmp_path) as run:
             await run.submit()
-            await until(lambda: run.live.rounds.failures.failing)
+            await eventually(lambda: run.live.rounds.failures.failing)
             status, text = await ready(run.live)
             assert status == 503
             assert text == "plans fail: a plan failed in policy 'max-min': ArithmeticError\n"
@@ -162,11 +157,11 @@ def test_a_job_left_out_is_not_started_on_idle_devices(tmp_path: Path) -> None:
     async def attack() -> None:
         async with scripted_live(tmp_path, devices="v100=2") as run:
             bad = await run.submit(weight=BREAKS, tenant="attacker")
-            await until(lambda: run.live.queries.left_out_count == 1)
+            await eventually(lambda: run.live.queries.left_out_count == 1)
             await run.lease(await run.submit(tenant="a"))
             lease = await run.lease(await run.submit(tenant="a"))
             run.engine.end(lease, "finished")  # an idle device, and only one job that waits
-            await until(lambda: lease not in run.live.leases)
+            await eventually(lambda: lease not in run.live.leases)
             await run.live.write([])
             assert run.live.queries.left_out_count == 1
             assert bad not in run.engine.open.values()
@@ -182,7 +177,7 @@ def test_a_job_left_out_is_scheduled_once_its_numbers_are_changed(
     async def attack() -> None:
         async with scripted_live(tmp_path) as run:
             bad = await run.submit(weight=BREAKS)
-            await until(lambda: run.live.queries.left_out_count == 1)
+            await eventually(lambda: run.live.queries.left_out_count == 1)
             job = replace(run.live.queries.job(0), weight=2.0)
             audit = Audit(run.live.clock.now(), "tester", "change", bad)
             await run.live.jobs.change(lambda at: ev.JobChanged(at, job), audit)
@@ -196,7 +191,7 @@ def test_saved_states_and_logged_plans_keep_the_jobs_left_out(tmp_path: Path) ->
     async def attack() -> None:
         async with scripted_live(tmp_path) as run:
             await run.submit(weight=BREAKS)
-            await until(lambda: run.live.queries.left_out_count == 1)
+            await eventually(lambda: run.live.queries.left_out_count == 1)
             saved, wanted = save_state(run.live.scheduler), state_bytes(run.live.scheduler)
             logged = [
                 decode_event(event.body, type(run.live.scheduler.memory))

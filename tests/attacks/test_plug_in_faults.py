@@ -4,14 +4,14 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
+from tests.support.waiting import until
 
 MODULE = '''
 import time
@@ -167,7 +167,7 @@ def test_a_live_plug_in_that_misbehaves_is_named_and_running_jobs_continue(
     end = server.root / "end"
     body = {"command": [sys.executable, str(script), str(end)], "workload": "big"}
     running = client.post("/v1/jobs", body)["id"]
-    _wait_for(lambda: client.get(f"/v1/jobs/{running}")["state"] == "running")
+    until(lambda: client.get(f"/v1/jobs/{running}")["state"] == "running")
     assert client.raw("GET", "/readyz")[2] == b"ok\n"
     failed = _failed(server)
     for mode, culprit in (
@@ -180,7 +180,7 @@ def test_a_live_plug_in_that_misbehaves_is_named_and_running_jobs_continue(
         waiting = client.post("/v1/jobs", {**body, "gang": 2})["id"]  # a new plan and a refill
         label = culprit.split("'")[1]
         before = failed.get(f"moody-plugins:{label}", 0.0)
-        _wait_for(partial(_fails_again, server, body, label, before))
+        until(partial(_fails_again, server, body, label, before))
         answer = client.raw("GET", "/readyz")[2].decode()
         assert f"{culprit} of package 'moody-plugins 1.2'" in answer, (mode, answer)
         assert client.get(f"/v1/jobs/{running}")["state"] == "running", mode
@@ -189,7 +189,7 @@ def test_a_live_plug_in_that_misbehaves_is_named_and_running_jobs_continue(
         package.write_text("")
         failed = _failed(server)
     end.touch()
-    _wait_for(lambda: client.get(f"/v1/jobs/{running}")["state"] == "finished")
+    until(lambda: client.get(f"/v1/jobs/{running}")["state"] == "finished")
     assert client.get(f"/v1/jobs/{running}")["leases"] == 1
     assert 'plugin=moody package="moody-plugins 1.2"' in (server.root / "server.log").read_text()
 
@@ -206,10 +206,3 @@ def _failed(server: LiveServer) -> dict[str, float]:
     text = server.client.raw("GET", "/metrics")[2].decode()
     lines = [line for line in text.splitlines() if line.startswith("fairlead_plans_failed_total{")]
     return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
-
-
-def _wait_for(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
-    until = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)

@@ -136,7 +136,7 @@ def test_a_job_that_keeps_its_node_busy_delays_no_other(server: Attack, name: st
 @pytest.mark.parametrize("gone", ["part", "node", "lease", "lease, server restarts"])
 def test_a_lease_whose_directory_is_removed_frees_its_devices(server: Attack, gone: str) -> None:
     """A job removes its directory on the node; the node's or the server's directory is removed."""
-    job = server.attack_until_ready("delete", **ON_N3)
+    job = server.attack_until_ready("delete", server.root, **ON_N3)
     lease = server.lease_of(job)
     restarts = "restarts" in gone
     if gone == "node":

@@ -36,7 +36,7 @@ class OidcProvider:
             command += ["--user-claims", json.dumps(user)]
         with (self._root / "provider.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         while time.monotonic() < until:
             with contextlib.suppress(URLError, OSError):
                 urlopen(f"{self.issuer}/.well-known/openid-configuration", timeout=5).close()

@@ -34,15 +34,16 @@ NODES = (
 )
 _WITH_GPUS = ("n1",)
 _SETTINGS = {
-    # Ray detects a dead node in about two seconds.
+    # Ray detects a killed raylet in about two seconds.
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
     # Workers start on demand: memory is scarce with all nodes on one machine.
     "enable_worker_prestart": False,
     "prestart_worker_first_driver": False,
 }
+_DAEMONS = ("gcs_server", "raylet")
+"""programs without which a node does nothing"""
 _MEMORY = 100_000_000
 _TIMEOUT_S = 90.0
 
@@ -67,6 +68,8 @@ class RayCluster:
     """node → its address, for nodes that are not on loopback addresses"""
     apart: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """nodes in other namespaces → prefix of the command that starts their daemons"""
+    silence_s: float = 5.0
+    """timeout of a health check; after three, as without CPU, Ray declares a node dead"""
     pids: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     """node → program → process IDs"""
     _hosts: dict[tuple[str, ...], "subprocess.Popen[str]"] = field(default_factory=dict)
@@ -164,7 +167,8 @@ class RayCluster:
             "include_log_monitor": False,
         }
         if name == HEAD:
-            request["_system_config"] = _SETTINGS
+            timeout_ms = round(1000 * self.silence_s)
+            request["_system_config"] = {**_SETTINGS, "health_check_timeout_ms": timeout_ms}
             request["gcs_server_port"] = self._port
             request["temp_dir"] = str(self.root)
             request["include_dashboard"] = False
@@ -209,8 +213,9 @@ class RayCluster:
 
     def clear(self) -> None:
         """Remove the orphans of earlier schedulers, and start nodes that are down."""
-        for node in self.nodes:
-            if node.id not in self.pids:
+        for node in sorted(self.nodes, key=lambda node: node.id != HEAD):
+            if not self.is_up(node.id):
+                self.kill_node(node.id)
                 self.start_node(node.id)
         for pid in _keepers([self.raylet(node.id) for node in self.nodes]):
             with suppress(ProcessLookupError):
@@ -223,6 +228,13 @@ class RayCluster:
         ray = connection(**self.options, log=str(self.root / "bridge.log"))
         ray.wait()
         return ray.submit(method, *arguments).result(_TIMEOUT_S)
+
+    def is_up(self, name: str) -> bool:
+        """Return whether a node was started and has not died since."""
+        daemons = self.pids.get(name, {})
+        return bool(daemons) and all(
+            _is_alive(pid) for program in _DAEMONS for pid in daemons.get(program, ())
+        )
 
     def raylet(self, name: str) -> int:
         """Return the process ID of a node's raylet."""
@@ -238,7 +250,15 @@ class RayCluster:
         if not line:
             raise RayClusterError((self.root / "host.log").read_text(encoding="utf-8")[-3000:])
         answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RayClusterError(f"node {request['node_name']} did not start: {answer['error']}")
         return answer
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether a daemon runs: a dead one is a zombie until its node is started again."""
+    state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    return state != "Z"
 
 
 def _descendants(pids: Sequence[int]) -> list[int]:

@@ -26,15 +26,25 @@ def main() -> None:
             for daemons in nodes.pop(name).all_processes.values():
                 for daemon in daemons:
                     daemon.process.wait()
-        node = Node(RayParams(**request), head=head, shutdown_at_exit=False)
-        nodes[name] = node
-        pids = {
-            program: [daemon.process.pid for daemon in daemons]
-            for program, daemons in node.all_processes.items()
-        }
-        answers.write(json.dumps({"pids": pids, "address": node.gcs_address}) + "\n")
+        answers.write(json.dumps(_start(nodes, name, head=head, parameters=request)) + "\n")
         answers.flush()
     os._exit(0)  # the kernel signals the daemons
+
+
+def _start(
+    nodes: dict[str, Node], name: str, *, head: bool, parameters: dict[str, Any]
+) -> dict[str, Any]:
+    """Start a node; return its process IDs, or the reason why it did not start."""
+    try:
+        node = Node(RayParams(**parameters), head=head, shutdown_at_exit=False)
+    except Exception as error:  # the other nodes' daemons must not exit for it
+        return {"error": f"{type(error).__name__}: {error}"}
+    nodes[name] = node
+    pids = {
+        program: [daemon.process.pid for daemon in daemons]
+        for program, daemons in node.all_processes.items()
+    }
+    return {"pids": pids}
 
 
 if __name__ == "__main__":

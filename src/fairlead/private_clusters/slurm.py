@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from fairlead.model.cluster import Cluster, Node
@@ -156,6 +157,17 @@ class SlurmCluster:
                     return
             time.sleep(0.1)
         raise ClusterError(f"nodes are not idle after {self.patience_s:g} s; see {self.root}/log")
+
+    def clear(self) -> None:
+        """Start the daemons that have died, cancel all jobs and wait until all nodes are idle."""
+        starts = {"munged": self._start_munge, "slurmctld": self.start_controller}
+        starts |= {node.id: partial(self.start_node, node.id) for node in self.nodes}
+        for name, start in starts.items():
+            if name not in self._daemons or self._daemons[name].poll() is not None:
+                start()
+        with suppress(ClusterError, subprocess.SubprocessError):
+            self.run("scancel", "--user=root")
+        self.wait_idle()
 
     # -- configuration --------------------------------------------------------------------------
 

@@ -145,10 +145,10 @@ def test_own_pages_and_reading_are_accepted() -> None:
 
 def test_the_check_is_cheap_and_remembers_a_bounded_number_of_headers() -> None:
     hosts = AllowedHosts("127.0.0.1")
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(100_000):
         hosts.accepts(b"127.0.0.1:8642")
-    assert time.perf_counter() - began < 2.0  # 0.2 µs each; a renewal takes more than 100 µs
+    assert time.process_time() - began < 2.0  # 0.2 µs each; a renewal takes more than 100 µs
     for port in range(1, 5000):
         assert hosts.accepts(b"127.0.0.1:%d" % port)
     assert len(hosts._accepted) <= 1000

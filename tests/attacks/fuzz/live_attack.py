@@ -4,13 +4,12 @@ import http.client
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from tests.attacks.fuzz.messages import NEW_JOB, Request, hostile_request
 from tests.e2e.support.live_server import LiveServer
+from tests.support.waiting import until
 
 from fairlead.client import Client
 
@@ -83,7 +82,7 @@ class LiveAttack:
 
     def check_victim(self, job: str, steps: int = 40) -> None:
         """Wait for a job of another tenant, which must make exactly its steps."""
-        _wait_for(lambda: self._victim.get(f"/v1/jobs/{job}")["state"] not in _UNENDED)
+        until(lambda: self._victim.get(f"/v1/jobs/{job}")["state"] not in _UNENDED)
         view = self._victim.get(f"/v1/jobs/{job}")
         assert view["state"] == "finished", view
         assert view["steps_done"] == steps, view
@@ -131,8 +130,8 @@ class LiveAttack:
         for job in self._jobs:
             if admin.get(f"/v1/jobs/{job}")["state"] == "suspended":
                 admin.post(f"/v1/jobs/{job}/resume", {})
-        _wait_for(lambda: all(j["state"] not in _UNENDED for j in admin.get("/v1/jobs")))
-        _wait_for(lambda: all(node["busy"] == 0 for node in admin.get("/v1/nodes")))
+        until(lambda: all(j["state"] not in _UNENDED for j in admin.get("/v1/jobs")))
+        until(lambda: all(node["busy"] == 0 for node in admin.get("/v1/nodes")))
         for path in ("/healthz", "/readyz"):
             status, _, body = admin.raw("GET", path)
             assert status == 200, body
@@ -145,10 +144,3 @@ class LiveAttack:
 
 
 _UNENDED = ("queued", "running", "suspended")
-
-
-def _wait_for(condition: Callable[[], Any], limit_s: float = 60.0) -> None:
-    until = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < until, "still waiting"
-        time.sleep(0.1)

@@ -11,6 +11,7 @@ from fairlead.model.submission.fields import declared_fields
 from fairlead.model.submission.new_job import NewJob
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.job_messages import JobChange
+from fairlead.server.api.speed_messages import SpeedsImport
 
 NEW_JOB = {"command": ["true"], "workload": "small", "retries": 0}
 NEW_JOB_FIELDS = tuple(item.name for item in declared_fields(NewJob))
@@ -67,6 +68,13 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/nodes/{name}/drain", as_admin=True),
     Endpoint("GET", "/v1/shares"),
     Endpoint("GET", "/v1/speeds"),
+    Endpoint("PUT", "/v1/speeds/table", {"speeds": "x"}, _fields(SpeedsImport), as_admin=True),
+    Endpoint(
+        "DELETE",
+        "/v1/speeds/measured",
+        query=("tenant", "workload", "accelerator"),
+        as_admin=True,
+    ),
     Endpoint("GET", "/v1/nodes"),
 )
 

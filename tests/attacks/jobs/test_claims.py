@@ -5,23 +5,23 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.e2e.support.live_server import LiveServer
+from tests.support.waiting import until
 from tests.unit.live.scripted_live import ScriptedLive, scripted_live
 
 from fairlead.client import Client
 from fairlead.core import Scheduler
 from fairlead.core.queries import Queries
 from fairlead.engines.base import Ended
-from fairlead.engines.keeper import lease_dir
-from fairlead.live.leases.measurements import measured
 from fairlead.live.leases.renewal import Renewal
+from fairlead.live.speeds.measurements import measured
 from fairlead.mechanisms.planner import Planner
 from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
@@ -34,18 +34,7 @@ from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.makespan import Makespan
 from fairlead.server.config.scheduling import build_scheduling_config
 
-T = TypeVar("T")
-
 HONEST = {"rank": 0, "started": 1, "steps": 1, "steps_per_s": 100.0}
-
-
-def until(condition: Callable[[], T], limit_s: float = 60.0) -> T:
-    """Return the first true result."""
-    end = time.monotonic() + limit_s
-    while not (result := condition()):
-        assert time.monotonic() < end, "the condition does not become true"
-        time.sleep(0.05)
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +50,9 @@ class Liar:
     def __init__(self, server: LiveServer, **fields: Any) -> None:
         self.server = server
         self.job = server.client.submit(["sleep", "600"], workload="big", **fields)["id"]
-        self.lease, order = until(self._order)
+        self.lease, order = until(lambda: server.running_lease(self.job))
         url, token = f"http://127.0.0.1:{server.port}", order.environment["FAIRLEAD_JOB_TOKEN"]
         self._client = Client(url, token)
-
-    def _order(self) -> Any:
-        for lease, directory in lease_dir.list_leases(self.server.data / "leases").items():
-            if (directory / "members.json").exists():
-                order = lease_dir.read_order(directory)
-                if order.job == self.job:
-                    return lease, order
-        return None
 
     def report(self, **claims: Any) -> tuple[int, Any]:
         """Return status and body of the answer to a renewal."""

@@ -31,7 +31,7 @@ def run_keeper(root: Path, text: str) -> Ended | None:
     """Run a job under a keeper; return the end that it reports."""
     directory = root / "leases" / "5"
     lease_dir.write_order(directory, order(root, command=script(root, text), grace_s=1.0))
-    subprocess.run([*KEEPER, str(directory)], check=False, timeout=30.0)
+    subprocess.run([*KEEPER, str(directory)], check=False, timeout=90.0)
     return lease_dir.read_ended(directory, 5)
 
 
@@ -75,7 +75,7 @@ async def first_end(engine: LocalEngine, lease: int) -> Ended:
                 return report
         raise AssertionError
 
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(90.0):
         return await wait()
 
 
@@ -121,7 +121,7 @@ time.sleep(60)
 """
         lease_dir.write_order(directory, order(tmp_path, command=script(tmp_path, job)))
         with subprocess.Popen([*KEEPER, str(directory)], start_new_session=True) as keeper:
-            until = time.monotonic() + 20.0
+            until = time.monotonic() + 90.0
             while not (tmp_path / "ready").exists():
                 assert time.monotonic() < until
                 time.sleep(0.02)
@@ -158,7 +158,7 @@ def test_a_job_cannot_end_the_lease_of_another(tmp_path: Path) -> None:
             order(tmp_path, 6, job="j2", command=sleeper, checkpoint_dir=str(tmp_path / "other"))
         )
         await engine.launch(order(tmp_path, 5, command=(sys.executable, "-c", job)))
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(90.0):
             async for report in engine.reports():
                 if isinstance(report, Ended):
                     assert report.lease not in ends

@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from tests.e2e.support.live_server import LiveServer
 from tests.e2e.support.trained_line import check_result
 from tests.support.two_tenants import GOOD, HOSTILE, PYTHON, two_tenants
+from tests.support.waiting import until
 
 from fairlead.client import Client, ServerError
 from fairlead.engines.keeper import lease_dir
@@ -81,13 +81,6 @@ class Attack(LiveServer):
 
         until(is_running, f"{job} to run")
         return running[-1]
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30.0
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited too long for {what}"
-        time.sleep(0.05)
 
 
 def lives(mark: str) -> bool:

@@ -45,7 +45,7 @@ def run(root: Path, code: str, *arguments: str, **settings: Any) -> Ended:
     command = (sys.executable, "-c", code, *arguments)
     lease_dir.write_order(directory, order(root, command=command, **settings))
     keeper = [sys.executable, "-c", KEEPER, str(directory)]
-    subprocess.run(keeper, check=True, timeout=40.0)
+    subprocess.run(keeper, check=True, timeout=90.0)
     ended = lease_dir.read_ended(directory, 5)
     assert ended is not None
     return ended

@@ -43,7 +43,8 @@ def far() -> Iterator[IsolatedNode]:
 def server(
     far: IsolatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RayServer]:
-    ray = RayCluster(NODES, {HEAD: HERE, "n3": BESIDE, "n2": THERE}, {"n2": far.enter})
+    addresses = {HEAD: HERE, "n3": BESIDE, "n2": THERE}
+    ray = RayCluster(NODES, addresses, {"n2": far.enter}, silence_s=2.0)
     server = RayServer(tmp_path, ray, HERE).with_certificate()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.crt"))
     try:
@@ -76,8 +77,8 @@ def test_a_node_partitioned_while_the_server_dies_loses_no_steps_and_is_fenced(
     scene = CutOff(server, far, 1200, 1000)
     assert server.leases() == {scene.gang: ["n2", "n4"], scene.alone: ["n2"]}
     restarted, taken = scene.cut()
-    # On a busy machine, where the server's start takes half of it, 5 s more are allowed.
-    assert taken < 10.0 or taken - restarted < 5.0
+    # Ray detects the partition after 7.5 s. On a busy machine the server's start takes longer.
+    assert taken < 13.0 or taken - restarted < 8.0
     leases = f"{server.data}/ray/nodes/n2/leases/"
     assert processes(leases), "no keeper is left there"
     scene.let_it_try_to_save()

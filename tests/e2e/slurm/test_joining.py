@@ -1,4 +1,4 @@
-"""Nodes that join and leave a real Slurm while the server runs."""
+"""Nodes that join, leave and change on a real Slurm while the server runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +14,8 @@ pytestmark = pytest.mark.slow
 
 FIRST = (Node("n1", ("v100",), "r1"),)
 NEW = Node("n10", ("k80", "k80"), "r2")
+FEWER = Node("n10", ("k80",), "r2")
+GROWN = Node("n10", ("k80", "k80", "k80", "p100"), "r2")
 
 
 @pytest.fixture
@@ -35,7 +37,12 @@ def nodes_up(server: SlurmServer) -> dict[str, bool]:
     return {node["id"]: node["up"] for node in server.client.get("/v1/nodes")}
 
 
-def test_nodes_that_join_are_used_and_removed_nodes_are_left(server: SlurmServer) -> None:
+def counts(server: SlurmServer) -> dict[str, tuple[bool, int]]:
+    """Return node → whether it is up, and its devices that are missing."""
+    return {node["id"]: (node["up"], node["taken"]) for node in server.client.get("/v1/nodes")}
+
+
+def test_nodes_that_join_or_grow_are_used_and_removed_nodes_are_left(server: SlurmServer) -> None:
     server.start(round_s=30.0)
     stays = server.submit("stays", 2000, workload="small", accelerators=["v100"])
     server.until(lambda: stays in server.leases(), "the first job to run")
@@ -52,7 +59,16 @@ def test_nodes_that_join_are_used_and_removed_nodes_are_left(server: SlurmServer
     server.stop()  # a restart must not change the registry
     server.start(round_s=30.0)
     assert nodes_up(server) == {"n1": True, "n10": False}
-    server.slurm.set_nodes([*FIRST, NEW])
+    server.slurm.set_nodes([*FIRST, FEWER])
+    server.until(lambda: counts(server) == {"n1": (True, 0), "n10": (True, 1)}, "one device")
+    single = server.submit("single", 20, workload="small", accelerators=["k80"])
+    assert server.client.wait(single, timeout_s=60)["state"] == "finished", server.log()
+    assert server.is_in_state(moves, "queued")
+    server.slurm.set_nodes([*FIRST, GROWN])
+    grown = {"n1": (True, 0), "n10": (True, 0), "n10+1": (True, 0)}
+    server.until(lambda: counts(server) == grown, "the additional devices", 120.0)
+    other = server.submit("other", 20, workload="small", accelerators=["p100"])
+    assert server.client.wait(other, timeout_s=120)["state"] == "finished", server.log()
     for job_id, name, steps, ranks in ((moves, "moves", 900, 2), (stays, "stays", 2000, 1)):
         job = server.client.wait(job_id, timeout_s=120)
         assert (job["state"], job["steps_done"]) == ("finished", steps), server.log()
@@ -60,4 +76,9 @@ def test_nodes_that_join_are_used_and_removed_nodes_are_left(server: SlurmServer
         for rank in range(ranks):
             check_result(server.root / f"{name}.{rank}", steps)
     assert server.client.job(stays)["leases"] == 1
-    assert server.client.job(moves)["leases"] == 2
+    # It may have moved once more, when its node had all devices again.
+    assert server.client.job(moves)["leases"] in (2, 3)
+    wide = server.submit("wide", 200, workload="small", gang=3, accelerators=["k80"])
+    assert server.client.wait(wide, timeout_s=120)["state"] == "finished", server.log()
+    for rank in range(3):
+        check_result(server.root / f"wide.{rank}", 200)

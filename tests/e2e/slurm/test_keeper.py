@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import until
 
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
@@ -86,13 +85,6 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    patience = time.monotonic() + 30.0
-    while not holds():
-        assert time.monotonic() < patience
-        time.sleep(0.02)
 
 
 def test_checkpoints_are_transferred_before_the_end_is_reported_and_then_removed(

@@ -104,6 +104,11 @@ def test_taken_devices_are_not_those_of_our_leases() -> None:
     assert taken({"K80": 2.0, "V100": 1.0}, {0}, k80=1) == []
     # Ray still reserves the device of a lease that has just ended.
     assert taken({"K80": 2.0, "V100": 1.0}, set(), k80=1) == []
+    resources = {"K80": 2.0}  # the node has lost a device of each kind
+    assert taken({"K80": 1.0}, {1}, k80=1) == [2, 3]
+    resources = {"K80": 5.0, "V100": 1.0}  # others use its new devices first
+    assert taken({"K80": 3.0, "V100": 1.0}, set()) == []
+    assert taken({"K80": 2.0, "V100": 1.0}, set()) == [2]
 
 
 def test_node_reports_come_once_and_again_after_a_restart(tmp_path: Path) -> None:

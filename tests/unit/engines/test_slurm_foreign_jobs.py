@@ -13,10 +13,12 @@ from fairlead.model.cluster import Node
 KNOWN = (Node("n1", ("v100", "v100", "k80", "k80")),)
 
 
-def node(v100: int = 0, k80: int = 0, *, idle_cpus: int = 64) -> dict[str, SlurmNode]:
+def node(
+    v100: int = 0, k80: int = 0, *, idle_cpus: int = 64, has: str = "gpu:v100:2,gpu:k80:2"
+) -> dict[str, SlurmNode]:
     used = f"gpu:v100:{v100}(IDX:N/A),gpu:k80:{k80}(IDX:N/A)"
     cpus = f"CPUAlloc={64 - idle_cpus} CPUTot=64"
-    line = f"NodeName=n1 {cpus} Gres=gpu:v100:2,gpu:k80:2 GresUsed={used} State=MIXED"
+    line = f"NodeName=n1 {cpus} Gres={has} GresUsed={used} State=MIXED"
     return {"n1": read_node(line)}
 
 
@@ -46,6 +48,16 @@ def test_devices_of_other_users_are_reported_and_the_rest_stays_usable() -> None
     assert reported(foreign, node(k80=1, v100=2)) == (0, 1, 3)
     assert reported(foreign, node(k80=1)) == (3,)
     assert reported(foreign, node()) == ()
+
+
+def test_lost_devices_of_a_node_are_taken_and_new_ones_serve_others() -> None:
+    foreign, lost, more = ForeignDevices(1), "gpu:v100:1,gpu:k80:2", "gpu:v100:4,gpu:k80:2"
+    assert reported(foreign, node(has=lost)) == (1,)
+    assert reported(foreign, node(v100=1, has=lost), job("gpu:v100:1"), running={1}) == (0,)
+    assert reported(foreign, node(v100=1, k80=1, has=lost)) == (0, 1, 3)
+    assert reported(foreign, node(v100=2, has=more)) == ()
+    assert reported(foreign, node(v100=3, has=more)) == (1,)
+    assert reported(foreign, node(has="gpu:a100:4")) is None  # the node is down
 
 
 def test_devices_of_our_own_jobs_are_not_reported() -> None:

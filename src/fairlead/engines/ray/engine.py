@@ -31,6 +31,7 @@ from fairlead.engines.ray.nodes import (
 from fairlead.engines.ray.transfer import RayTransfer
 from fairlead.engines.shared.multi_node import split_by_node
 from fairlead.engines.shared.nodes.files import JOB_FILE_ERRORS
+from fairlead.engines.shared.nodes.registry import NodeRegistry
 from fairlead.engines.shared.recovery import classify_leases, scheduler_tag
 from fairlead.job import checkpoint
 from fairlead.model.cluster import Cluster
@@ -114,13 +115,13 @@ class RayEngine:
                 if not retry and not path.exists():
                     raise
         self._table.nodes = latest_by_name(nodes)
-        cluster = self._register(nodes)
-        self._monitor.known = cluster.nodes
-        return cluster
+        self._monitor.registry = self._register(self._table.nodes.values())
+        return self._monitor.registry.cluster
 
     async def launch(self, order: LaunchOrder) -> None:
         """Reserve the devices of a lease and start its processes, once."""
         await self._start_monitor()
+        order = self._monitor.registry.on_machines(order)
         number, directory = order.lease, self._root / str(order.lease)
         if number in self._table.leases:
             return
@@ -166,7 +167,7 @@ class RayEngine:
 
     async def adopt(self, leases: Collection[int]) -> None:
         """Recover these leases, stop orphans, report leases that have ended."""
-        if not self._monitor.known:
+        if not self._monitor.registry.nodes:
             await self.inventory()
         directories = lease_dir.list_leases(self._root).values()
         listed = [path for path in directories if os.path.lexists(path / "order.json")]
@@ -212,11 +213,11 @@ class RayEngine:
     # -- start ----------------------------------------------------------------------------------
 
     async def _start_monitor(self) -> None:
-        if not self._monitor.known:
+        if not self._monitor.registry.nodes:
             await self.inventory()
         self._monitor.start()
 
-    def _register(self, nodes: Iterable[RayNode]) -> Cluster:
+    def _register(self, nodes: Iterable[RayNode]) -> NodeRegistry:
         return inventory(self._home / "nodes.json", nodes)
 
     def _home_on(self, node: str) -> str:
@@ -252,7 +253,10 @@ class RayEngine:
         await self._upload_checkpoint(lease)
         meets_at = ""
         if len(lease.parts) > 1:
-            port = await self._ray.call(nodes[0].id, "port", within_s=_LAUNCH_TIMEOUT_S)
+            home = self._home_on(lease.parts[0].node)
+            port = await self._ray.call(
+                nodes[0].id, "port", home, lease.lease, within_s=_LAUNCH_TIMEOUT_S
+            )
             meets_at = f"{nodes[0].address}:{port}"
         if self._has_ended(lease):
             await self._ray.ask("release", name)

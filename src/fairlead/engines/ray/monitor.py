@@ -24,7 +24,8 @@ from fairlead.engines.ray.nodes import (
     latest_by_name,
     taken_devices,
 )
-from fairlead.model.cluster import Cluster, Node
+from fairlead.engines.shared.nodes.registry import NodeRegistry, keeps_devices
+from fairlead.model.cluster import Node
 
 log = structlog.get_logger("fairlead.ray")
 
@@ -62,15 +63,15 @@ class RayMonitor:
 
     ray: RayConnection
     table: RayLeaseTable
-    register: Callable[[Iterable[RayNode]], Cluster]
-    """adds nodes to the node registry; returns all registered nodes"""
+    register: Callable[[Iterable[RayNode]], NodeRegistry]
+    """adds nodes to the node registry, and returns it"""
     status: RayNodeStatus
     accelerators: Sequence[str]
     silence_s: float
     poll_s: float
     head_within_s: float
-    known: Sequence[Node] = ()
-    """all registered nodes"""
+    registry: NodeRegistry = field(default_factory=NodeRegistry)
+    """all nodes ever registered"""
     complete: bool = False
     """all leases are in the table, so other placement groups with our prefix are orphans"""
 
@@ -94,7 +95,7 @@ class RayMonitor:
             self._repeat(self._check_liveness, _LIVENESS_POLL_S),
         ):
             self._tasks.append(asyncio.create_task(loop))
-        for node in self.known:
+        for node in self.registry.machines:
             self._add(node)
 
     def _add(self, node: Node) -> None:
@@ -175,7 +176,7 @@ class RayMonitor:
             self._unreachable_since = None
         elif self._unreachable_since is None:
             self._unreachable_since = now
-        for node in self.known:
+        for node in self.registry.machines:
             self._check_node(node, self.links[node.id], now)
         self.table.kill_overdue(now)
         self._report_removed()
@@ -210,7 +211,7 @@ class RayMonitor:
         elif link.ready.is_set() and link.node == listed.id:
             # A node is not up again while a lease that was declared lost still runs on it.
             clean = link.alive <= set(self.table.leases)
-            up = listed.devices == node.devices and (clean or node.id not in self.status.down)
+            up = keeps_devices(node, listed.devices) and (clean or node.id not in self.status.down)
             self._report_all(self.status.record(node.id, up, now))
 
     def _declare_lost(self, link: AgentLink, why: str, now: float) -> None:
@@ -222,7 +223,8 @@ class RayMonitor:
     def _report_all(self, reports: Sequence[Report]) -> None:
         for report in reports:
             log.info("ray.node", report=str(report))
-            self.table.reports.put_nowait(report)
+            for each in self.registry.by_node(report):
+                self.table.reports.put_nowait(each)
 
     # -- Ray's tables ---------------------------------------------------------------------------
 
@@ -237,24 +239,28 @@ class RayMonitor:
         for group in groups:
             for index, node in group["nodes"].items():
                 reserved.setdefault(node, Counter()).update(group["bundles"][index])
-        for node in self.known:
+        for node in self.registry.machines:
             self._update_taken_devices(node, reserved)
         self._reconcile_groups(
             {int(group["name"].removeprefix(self.table.prefix)) for group in groups}
         )
 
     def _register_new_nodes(self) -> None:
-        nodes = self.table.nodes
-        if any(n.alive and n.devices and name not in self.links for name, n in nodes.items()):
-            self.known = self.register(nodes.values()).nodes
-            for node in self.known:
-                if node.id not in self.links:
-                    self._add(node)
-                    self._report_all([NodeJoined(node)])
+        nodes, gained = self.table.nodes, self.registry.gained_devices
+        if not any(node.alive and gained(name, node.devices) for name, node in nodes.items()):
+            return
+        before = len(self.registry.nodes)
+        self.registry = self.register(nodes.values())
+        for node in self.registry.nodes[before:]:
+            self._report_all([NodeJoined(node)])
+            self.status.repeat_if_down(self.registry.machine_of.get(node.id, node.id))
+        for machine in self.registry.machines:
+            if machine.id not in self.links:
+                self._add(machine)
 
     def _update_taken_devices(self, node: Node, reserved: dict[str, Counter[str]]) -> None:
         listed = self.table.nodes.get(node.id)
-        if listed is None or not listed.alive or listed.devices != node.devices:
+        if listed is None or not listed.alive or not keeps_devices(node, listed.devices):
             return
         resources = reserved.get(listed.id, Counter())
         counts = Counter(

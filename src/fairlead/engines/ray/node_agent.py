@@ -17,14 +17,14 @@ from pathlib import Path
 
 from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.keeper.environment import free_port, inherited
+from fairlead.engines.keeper.environment import HeldPorts, inherited
 from fairlead.engines.keeper.orphans import orphans_in
 from fairlead.engines.keeper.start import start_keeper
 from fairlead.engines.keeper.supervisor import KeeperSupervisor
 from fairlead.engines.ray.keeper import RAYLET_PID_VARIABLE
 from fairlead.engines.shared.nodes.files import JOB_FILE_ERRORS, CheckpointSaved, NodeFiles
 
-PROTOCOL = 4
+PROTOCOL = 5
 """version of the calls and values between scheduler and node agent; part of the actor's name, so
 that a scheduler never calls an agent that runs other code (increase it with every change of these)
 """
@@ -51,6 +51,8 @@ class SchedulerAgent(KeeperSupervisor):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.files = NodeFiles(home)
+        self._ports: dict[int, HeldPorts] = {}
+        """lease → port of its gang's rendezvous on this node"""
         self._private = False
         """only this node has the checkpoints, so new ones are reported"""
         self._reports_kept: list[Report | CheckpointSaved] = []
@@ -119,6 +121,16 @@ class SchedulerAgent(KeeperSupervisor):
         if lease in self._pidfds:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfds[lease], signal.SIGKILL)
+
+    def hold_port(self, lease: int) -> int:
+        """Return a free port, held until the lease is forgotten."""
+        return self._ports.setdefault(lease, HeldPorts()).hold("")
+
+    async def forget(self, leases: Collection[int]) -> None:
+        """Remove the directories of ended leases and release their ports."""
+        for lease in leases:
+            self._ports.pop(lease, HeldPorts()).close()
+        await super().forget(leases)
 
     async def reports_after(self, number: int, wait_s: float) -> AgentReports:
         """Return the reports after a number; wait for the first one if there is none yet."""
@@ -219,9 +231,9 @@ class NodeAgent:
         """Return a scheduler's new reports; see ``SchedulerAgent.reports_after``."""
         return await self._scheduler_agent(home).reports_after(number, wait_s)
 
-    async def port(self) -> int:
-        """Return a free port of this node, for the rendezvous of a gang."""
-        return free_port("")
+    async def port(self, home: str, lease: int) -> int:
+        """Return a free port of this node for the rendezvous of a lease's gang; hold it."""
+        return self._scheduler_agent(home).hold_port(lease)
 
     def _scheduler_agent(self, home: str) -> SchedulerAgent:
         self._last_call_at = time.monotonic()

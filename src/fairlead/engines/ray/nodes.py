@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.engines.base import DevicesTakenReport
-from fairlead.engines.shared.nodes.registry import update_registry
+from fairlead.engines.shared.nodes.registry import NodeRegistry, update_registry
 from fairlead.engines.shared.nodes.status import NodeStatus
-from fairlead.model.cluster import Cluster, Node
+from fairlead.model.cluster import Node
 
 GPU = "GPU"
 _TYPE = "accelerator_type:"
@@ -90,8 +90,8 @@ def latest_by_name(nodes: Iterable[RayNode]) -> dict[str, RayNode]:
     return latest
 
 
-def inventory(path: Path, nodes: Iterable[RayNode]) -> Cluster:
-    """Add living nodes with devices to the node registry; return all registered nodes."""
+def inventory(path: Path, nodes: Iterable[RayNode]) -> NodeRegistry:
+    """Add living nodes with devices to the node registry, and return it."""
     usable = (node for node in nodes if node.alive and node.devices)
     return update_registry(path, (Node(node.name, node.devices, node.rack) for node in usable))
 

@@ -114,6 +114,7 @@ class SlurmEngine:
         """Submit a lease, once."""
         if not self._selection.addresses:
             await self._selection.locate()
+        order = self._selection.registry.on_machines(order)
         directory, number = self._root / str(order.lease), order.lease
         if number in self._table.leases:
             return
@@ -186,7 +187,7 @@ class SlurmEngine:
 
     async def adopt(self, leases: Collection[int]) -> None:
         """Recover these leases, stop orphans, report leases that have ended."""
-        if not self._selection.known:
+        if not self._selection.registry.nodes:
             await self.inventory()
         listed = await asyncio.to_thread(slurm_leases.list_directories, self._root)
         recovered = classify_leases(listed, leases)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fairlead.engines.base import DevicesTakenReport
+from fairlead.engines.shared.nodes.registry import keeps_devices
 from fairlead.engines.slurm.commands import SlurmJob, SlurmNode
 from fairlead.model.cluster import Node
 
@@ -51,9 +52,9 @@ class ForeignDevices:
         reports = []
         for node in known:
             listed = nodes.get(node.id)
-            if listed is None or listed.devices != node.devices:
+            if listed is None or not keeps_devices(node, listed.devices):
                 continue
-            counts = self._foreign_counts(listed, held.get(node.id, Counter()))
+            counts = self._foreign_counts(node, listed, held.get(node.id, Counter()))
             before, self._last_counts[node.id] = self._last_counts.get(node.id), counts
             if before not in (None, counts):
                 continue  # one of our jobs may have started or ended between Slurm's two answers
@@ -63,11 +64,17 @@ class ForeignDevices:
                 reports.append(DevicesTakenReport(node.id, taken))
         return reports
 
-    def _foreign_counts(self, node: SlurmNode, held: Counter[str]) -> tuple[Counter[str], int]:
-        """Return the foreign devices per accelerator, and how many more devices have no cores."""
-        foreign = Counter(node.used) - held
+    def _foreign_counts(
+        self, node: Node, listed: SlurmNode, held: Counter[str]
+    ) -> tuple[Counter[str], int]:
+        """Return the foreign devices per accelerator, and how many more devices have no cores.
+
+        Devices that the node has lost are foreign.
+        """
+        foreign = Counter(listed.used) - held
+        foreign = Counter(node.devices) - (Counter(listed.devices) - foreign)
         free = len(node.devices) - held.total() - foreign.total()
-        cores = free if node.idle_cpus is None else node.idle_cpus // self.cpus_per_device
+        cores = free if listed.idle_cpus is None else listed.idle_cpus // self.cpus_per_device
         return foreign, max(free - cores, 0)
 
     def _choose(

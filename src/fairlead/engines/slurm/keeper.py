@@ -20,7 +20,6 @@ from pathlib import Path
 
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
-from fairlead.engines.keeper.environment import free_port
 from fairlead.engines.keeper.keeper import Keeper, run_lease
 from fairlead.engines.keeper.launch_failure import LaunchFailedError
 from fairlead.engines.keeper.output import EXIT_POLL_S
@@ -52,7 +51,7 @@ class SlurmKeeper(Keeper):
     def wait_for_gang(self) -> bool:
         """Wait until the keepers of all parts run and the rendezvous port is known."""
         first = self._order.first_rank == 0
-        here = {"port": free_port("") if first else 0}
+        here = {"port": self._ports.hold("") if first else 0}
         lease_dir.write_json(self._directory / "here.json", here)
         until = time.monotonic() + _GANG_TIMEOUT_S
         while True:

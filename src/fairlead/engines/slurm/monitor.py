@@ -137,10 +137,10 @@ class SlurmMonitor:
                 if part.ended is None and lease.submitted and lease.since < polled_at:
                     await self._check_liveness(lease, part, jobs.get(part.name), now)
         for report in self.foreign.update(
-            nodes, self.selection.known, jobs.values(), self._leased_devices(jobs)
+            nodes, self.selection.registry.machines, jobs.values(), self._leased_devices(jobs)
         ):
             log.debug("slurm.taken", node=report.node, devices=report.numbers)
-            self.table.reports.put_nowait(report)
+            self._report(report)
         await self._yield_to_others(jobs)
         if self.complete:
             await self.table.cancel_orphans(jobs.values())
@@ -154,18 +154,21 @@ class SlurmMonitor:
         jobs: Collection[SlurmJob],
         now: float,
     ) -> None:
+        registry = self.selection.registry
         for node in joined:
             log.info("slurm.node-found", node=node.id, devices=len(node.devices))
-            self.table.reports.put_nowait(NodeJoined(node))
+            self._report(NodeJoined(node))
+            self.status.repeat_if_down(registry.machine_of.get(node.id, node.id))
         heard: dict[str, bool] = {}
         for part in self.table.parts():
             heard[part.node] = heard.get(part.node, False) or part.answers(now, self.silence_s)
-        for report in self.status.update_all(nodes, self.selection.known, jobs, heard, now):
-            self._report_node(report)
+        for report in self.status.update_all(nodes, registry.machines, jobs, heard, now):
+            log.info("slurm.node", report=str(report))
+            self._report(report)
 
-    def _report_node(self, report: Report) -> None:
-        log.info("slurm.node", report=str(report))
-        self.table.reports.put_nowait(report)
+    def _report(self, report: Report) -> None:
+        for each in self.selection.registry.by_node(report):
+            self.table.reports.put_nowait(each)
 
     def _leased_devices(self, jobs: Mapping[str, SlurmJob]) -> dict[str, LeasedDevices]:
         """Return node → the devices of our leases there."""
@@ -259,7 +262,7 @@ class SlurmMonitor:
             return
         for report in self.status.mark_silent(part.node, now):
             log.warning("slurm.node-silent", node=part.node)
-            self.table.reports.put_nowait(report)
+            self._report(report)
         why = f"node {part.node} does not answer"
         for other, each in [(lease, part), *others]:
             await self.table.declare_part_lost(other, each, "lost", why)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from fairlead.engines.shared.nodes.registry import read_registry
+from fairlead.engines.shared.nodes.registry import NodeRegistry
 from fairlead.engines.slurm.commands import Slurm, SlurmError, SlurmNode
 from fairlead.engines.slurm.nodes import inventory
 from fairlead.model.cluster import Cluster, Node
@@ -25,8 +25,8 @@ class NodeSelection:
     """empty: Slurm's default partition at the first poll"""
     reservation: str
     """used instead of the partition unless empty"""
-    known: tuple[Node, ...] = ()
-    """all nodes ever selected, in the order of their device indices"""
+    registry: NodeRegistry = field(default_factory=NodeRegistry)
+    """all nodes ever selected"""
     addresses: dict[str, str] = field(default_factory=dict)
     """node → its network address"""
     _reserved: frozenset[str] | None = None
@@ -34,16 +34,16 @@ class NodeSelection:
 
     async def find(self) -> Cluster:
         """Return the current nodes, or the registered ones if Slurm is unreachable."""
-        known = read_registry(self.path)
+        known = NodeRegistry.read(self.path)
         try:
             nodes = await self.locate()
             await self._register(nodes, await self._selected(nodes))
         except SlurmError as error:
-            if not known:
+            if not known.nodes:
                 raise
             log.warning("slurm.unreachable", error=str(error))
-            self.known = known
-        return Cluster(self.known)
+            self.registry = known
+        return self.registry.cluster
 
     async def locate(self) -> list[SlurmNode]:
         """Update the addresses of nodes; return all of Slurm's nodes."""
@@ -52,14 +52,14 @@ class NodeSelection:
         return nodes
 
     async def refresh(self) -> tuple[Mapping[str, SlurmNode], list[Node]]:
-        """Return the selected nodes by name, and those that have joined since the last call."""
+        """Return Slurm's selected nodes by name, and the nodes registered since the last call."""
         listed = {node.name: node for node in await self.locate()}
         selected = await self._selected(listed.values())
-        before = {node.id for node in self.known}
-        if any(listed[name].devices for name in selected & listed.keys() - before):
+        nodes = {name: node for name, node in listed.items() if name in selected}
+        before = len(self.registry.nodes)
+        if any(self.registry.gained_devices(name, each.devices) for name, each in nodes.items()):
             await self._register(listed.values(), selected)
-        joined = [node for node in self.known if node.id not in before]
-        return {name: node for name, node in listed.items() if name in selected}, joined
+        return nodes, list(self.registry.nodes[before:])
 
     async def _selected(self, nodes: Iterable[SlurmNode]) -> frozenset[str]:
         if self.reservation:
@@ -78,4 +78,4 @@ class NodeSelection:
         return self._reserved
 
     async def _register(self, nodes: Iterable[SlurmNode], selected: Collection[str]) -> None:
-        self.known = inventory(self.path, nodes, await self.slurm.racks(), selected).nodes
+        self.registry = inventory(self.path, nodes, await self.slurm.racks(), selected)

@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.engines.base import NodeDown, NodeUp
-from fairlead.engines.shared.nodes.registry import update_registry
+from fairlead.engines.shared.nodes.registry import (
+    NodeRegistry,
+    keeps_devices,
+    update_registry,
+)
 from fairlead.engines.shared.nodes.status import NodeStatus
 from fairlead.engines.slurm.commands import SlurmJob, SlurmNode
-from fairlead.model.cluster import Cluster, Node
+from fairlead.model.cluster import Node
 
 _ANSWER_TIMEOUT_S = 15.0
 """seconds that a node's state may be uncertain in Slurm before the node is lost"""
@@ -45,7 +49,7 @@ class SlurmNodeStatus(NodeStatus):
         reports: list[NodeDown | NodeUp] = []
         for node in known:
             listed = nodes.get(node.id)
-            if listed is None or listed.devices != node.devices:
+            if listed is None or not keeps_devices(node, listed.devices):
                 up = False
             else:
                 up = self._is_up(listed, node.id in held, heard.get(node.id, False), now)
@@ -78,8 +82,8 @@ class SlurmNodeStatus(NodeStatus):
 
 def inventory(
     path: Path, nodes: Iterable[SlurmNode], racks: Mapping[str, str], selected: Collection[str]
-) -> Cluster:
-    """Add the selected nodes with devices to the node registry; return all registered nodes."""
+) -> NodeRegistry:
+    """Add the selected nodes with devices to the node registry, and return it."""
     usable = (node for node in nodes if node.name in selected and node.devices)
     return update_registry(
         path,

@@ -1,6 +1,8 @@
-"""Environment variables that jobs inherit from the server."""
+"""Environment variables that jobs inherit from the server, and ports where their gangs meet."""
 
-from fairlead.engines.keeper.environment import inherited
+import socket
+
+from fairlead.engines.keeper.environment import HeldPorts, inherited
 
 
 def test_jobs_inherit_named_variables_only() -> None:
@@ -24,3 +26,17 @@ def test_a_site_adds_variables_by_name_or_prefix() -> None:
     server = {"WANDB_MODE": "offline", "WANDB_DIR": "/w", "HTTP_PROXY": "p", "HTTPS_PROXY": "q"}
     more = ("WANDB_*", "HTTP_PROXY")
     assert inherited(server, more).keys() == {"WANDB_MODE", "WANDB_DIR", "HTTP_PROXY"}
+
+
+def test_no_two_gangs_that_start_together_meet_at_one_port() -> None:
+    keepers = [HeldPorts() for _ in range(600)]  # of 28,000 ports: some would be drawn twice
+    try:
+        ports = [keeper.hold() for keeper in keepers]
+    finally:
+        for keeper in keepers[1:]:
+            keeper.close()
+    assert len(set(ports)) == len(ports)
+    with socket.create_server(("", ports[0])) as rank_0:  # sets SO_REUSEADDR, as PyTorch does
+        socket.create_connection(("127.0.0.1", ports[0]), timeout=10).close()
+        rank_0.accept()[0].close()
+    keepers[0].close()

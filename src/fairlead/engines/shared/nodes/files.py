@@ -67,7 +67,9 @@ def files_to_restore(order: LaunchOrder, committed: CommittedCheckpoint) -> list
     """Return the files of a checkpoint that the members of a part start from."""
     ranks = range(order.first_rank, order.first_rank + len(order.devices))
     files = committed.files
-    return sorted({files[rank if rank < len(files) else 0] for rank in ranks})
+    if len(files) != (order.world_size or len(order.devices)):
+        return sorted(files)  # sharded tensors are resharded
+    return [files[rank] for rank in ranks]
 
 
 @dataclass

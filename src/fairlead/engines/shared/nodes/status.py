@@ -48,6 +48,11 @@ class NodeStatus:
         self._write()
         return [NodeUp(name) if up else NodeDown(name)]
 
+    def repeat_if_down(self, name: str) -> None:
+        """Report a node again at its next record if it is down: it has gained devices."""
+        if name in self.down:
+            self._unconfirmed.add(name)
+
     def _drop_confirmed(self, now: float) -> None:
         confirmed = [name for name, at in self._back.items() if now - at > _CONFIRMED_AFTER_S]
         for name in confirmed:
