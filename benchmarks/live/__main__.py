@@ -11,20 +11,19 @@ those of ranges.toml; a broken one makes the exit status 1.
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from benchmarks.live.engine import LEASES
 from benchmarks.live.load import Ask, all_of, paced
+from benchmarks.ranges import report
 
 from fairlead.client import Client, ServerError
 from fairlead.data import DEFAULT_SPEEDS
@@ -93,13 +92,17 @@ class Server:
 
     def decisions_s(self) -> tuple[float, float]:
         """Return the median and the 99th percentile of recent decision times."""
+        quantiles = self.quantiles("fairlead_decision_seconds")
+        return quantiles["0.5"], quantiles["0.99"]
+
+    def quantiles(self, metric: str) -> dict[str, float]:
+        """Return quantile → value of a metric."""
         _, _, text = self.client.raw("GET", "/metrics")
-        quantiles = {
+        return {
             line.split('"')[1]: float(line.split()[-1])
             for line in text.decode().splitlines()
-            if line.startswith("fairlead_decision_seconds{")
+            if line.startswith(f"{metric}{{")
         }
-        return quantiles["0.5"], quantiles["0.99"]
 
     def stop(self) -> None:
         self.client.close()
@@ -203,17 +206,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     figures = {**answering(options.quick), **planning(options.quick)}
-    limits = tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["live"]
-    if options.json:
-        print(json.dumps(figures))
-    broken = 0
-    for name, value in figures.items():
-        limit = limits.get(name, {})
-        bad = value > limit.get("most", np.inf) or value < limit.get("least", -np.inf)
-        broken += bad
-        if not options.json:
-            print(f"{name:45} {value:10.3f}   {limit}{'  BROKEN' if bad else ''}")
-    return 1 if broken else 0
+    return report("live", figures, as_json=options.json)
 
 
 if __name__ == "__main__":

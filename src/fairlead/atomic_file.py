@@ -7,61 +7,53 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, TypedDict, Unpack
 
 from fairlead.untrusted_file import give_to_directory_owner
+
+
+class ReplacementOptions(TypedDict, total=False):
+    """Options of a replacement."""
+
+    mode: int
+    """permissions of the new file, before the umask; default: 0o666"""
+    durable: bool
+    """False: nothing is synced, for files that no reader needs after a power failure"""
+    sync_directory: bool
+    """False: only the content is synced, so that a power failure may bring the old file back,
+    until the caller or the next replacement in the directory syncs that"""
+    for_directory_owner: bool
+    """a file that root makes belongs to the directory's owner"""
+    before_rename: Callable[[], object] | None
+    """called once the new content is complete"""
 
 
 def replace_file(
     path: str | os.PathLike[str],
     *chunks: bytes | memoryview,
-    mode: int = 0o666,
-    durable: bool = True,
-    sync_directory: bool = True,
-    for_directory_owner: bool = False,
-    before_rename: Callable[[], object] | None = None,
+    **options: Unpack[ReplacementOptions],
 ) -> None:
-    """Replace a file by one that holds ``chunks``; on an OSError the old file stays.
-
-    See ``replacement`` for the options.
-    """
-    with replacement(
-        path,
-        mode=mode,
-        durable=durable,
-        sync_directory=sync_directory,
-        for_directory_owner=for_directory_owner,
-        before_rename=before_rename,
-    ) as file:
+    """Replace a file by one that holds ``chunks``; on an OSError the old file stays."""
+    with replacement(path, **options) as file:
         for chunk in chunks:
             file.write(chunk)
 
 
 @contextmanager
 def replacement(
-    path: str | os.PathLike[str],
-    *,
-    mode: int = 0o666,
-    durable: bool = True,
-    sync_directory: bool = True,
-    for_directory_owner: bool = False,
-    before_rename: Callable[[], object] | None = None,
+    path: str | os.PathLike[str], **options: Unpack[ReplacementOptions]
 ) -> Iterator[BinaryIO]:
     """Replace a file by the one that the block writes; on an OSError the old file stays.
 
-    The new content goes to ``PATH.PID.tmp`` in the same directory, created with ``mode``, and is
-    renamed. A ``durable`` replacement survives a power failure once this returns: content and
-    directory are synced. With ``sync_directory=False`` only the content is, so that a power
-    failure may bring the old file back, until the caller or the next replacement in the directory
-    syncs that. With ``durable=False`` nothing is synced: for files that no reader needs after a
-    power failure. With ``for_directory_owner`` a file that root makes belongs to the directory's
-    owner. ``before_rename`` is called once the new content is complete.
+    The new content goes to ``PATH.PID.tmp`` in the same directory and is renamed. By default the
+    replacement survives a power failure once this returns: content and directory are synced.
     """
+    durable, before_rename = options.get("durable", True), options.get("before_rename")
     target = os.fspath(path)
     temporary = _temporary_name(target)
     try:
-        with open(temporary, "wb", opener=partial(_create, mode)) as file:
-            if for_directory_owner:
+        with open(temporary, "wb", opener=partial(_create, options.get("mode", 0o666))) as file:
+            if options.get("for_directory_owner", False):
                 give_to_directory_owner(file.fileno(), os.path.dirname(target) or ".")
             yield file
             if durable:
@@ -74,7 +66,7 @@ def replacement(
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    if durable and sync_directory:
+    if durable and options.get("sync_directory", True):
         fsync_directory(os.path.dirname(target) or ".")
 
 

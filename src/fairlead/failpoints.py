@@ -17,12 +17,13 @@ SERVER = (
     *("server.renewal.heard", "server.renewal.answered"),
     *("server.launch.before", "server.launch.ordered", "server.launch.spawned"),
     *("server.stop.told", "server.end.seen", "server.policy.before", "server.policy.after"),
-    *("server.park.seen", "server.resume.before", "server.resume.ordered"),
+    *("server.park.seen", "server.park.saved", "server.resume.before", "server.resume.ordered"),
     *("server.resume.named", "server.resume.told"),
 )
 KEEPER = (
     *("keeper.begins", "keeper.fence.raised", "keeper.member.started", "keeper.members.known"),
-    *("keeper.exit.before", "keeper.exit.after", "keeper.park.frozen", "keeper.park.noted"),
+    *("keeper.exit.before", "keeper.exit.after"),
+    *("keeper.park.noted", "keeper.park.frozen", "keeper.park.saved"),
     *("keeper.resume.locked", "keeper.resume.known", "keeper.resume.told"),
     *("keeper.resume.ends", "keeper.resume.ended"),
 )
@@ -30,7 +31,7 @@ JOB = (
     *("job.restored", "job.renewal.before", "job.renewal.after", "job.leaves"),
     *("job.checkpoint.before", "job.checkpoint.written", "job.commit.locked"),
     *("job.commit.aside", "job.commit.replaced", "job.commit.after"),
-    *("job.park.allowed", "job.park.released", "job.park.resumed"),
+    *("job.park.allowed", "job.park.released", "job.park.saved", "job.park.resumed"),
 )
 POINTS = (*SERVER, *KEEPER, *JOB)
 

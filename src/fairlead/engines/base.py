@@ -55,6 +55,8 @@ class LaunchOrder:
     """members of the whole gang; None when all are started here"""
     meets_at: str = ""
     """host:port of the rendezvous of a gang over several nodes"""
+    may_stay: bool = True
+    """its process may stay without its device after the lease, where the engine offers that"""
     offload_gib: float = 0.0
     """host memory up to which its processes may stay without their device after the lease"""
     resumes: int | None = None
@@ -84,6 +86,18 @@ class Ended:
     """its processes stay, without their devices, for the job's next lease"""
     resumed: bool = False
     """it continued parked processes"""
+    unsaved: float | None = None
+    """steps that its parked process is saving behind the lease; a ``Saved`` follows"""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The process parked after a lease has saved its state, or has ended without."""
+
+    lease: int
+    job: str
+    steps: float | None
+    """steps of the committed checkpoint, None without one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +175,7 @@ class DevicesRead:
 Report = (
     Started
     | Ended
+    | Saved
     | Progressed
     | NodeDown
     | NodeUp
@@ -242,6 +257,16 @@ class SupportsCommandCheck(Protocol):
     ) -> None:
         """Raise InputError if there is no such program."""
         ...
+
+
+@runtime_checkable
+class SupportsCopies(Protocol):
+    """An engine whose jobs save to the server's own directories, on all nodes.
+
+    There the server can merge the checkpoints of a job's copies.
+    """
+
+    shares_checkpoints: bool
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeGuard
 
@@ -55,7 +55,14 @@ class CommittedCheckpoint(NamedTuple):
     lease: int
     steps: int
     files: tuple[str, ...]
-    """ranks → file name"""
+    """ranks → file name; of averaged copies, the file of each, most steps first"""
+    weights: tuple[int, ...] = ()
+    """files → steps of the copy: the state is their weighted average; empty: files are ranks"""
+
+    @property
+    def ranks(self) -> int:
+        """The size of the gang that wrote it."""
+        return 1 if self.weights else len(self.files)
 
 
 def control_directory(directory: str, *, separate: bool = False) -> str:
@@ -113,7 +120,12 @@ def latest(directory: str) -> CommittedCheckpoint | None:
         raise UnusableFileError(f"{path}: lease and steps: expected whole numbers")
     if not isinstance(files, list) or not files or not all(map(_is_file_name, files)):
         raise UnusableFileError(f"{path}: files: expected names LEASE-STEPS.RANK.ckpt")
-    return CommittedCheckpoint(lease, steps, tuple(files))
+    weights = content.get("weights", [])
+    if not isinstance(weights, list) or not all(_is_count(weight) for weight in weights):
+        raise UnusableFileError(f"{path}: weights: expected whole numbers")
+    if weights and (len(weights) != len(files) or not all(weights)):
+        raise UnusableFileError(f"{path}: weights: expected the steps of each file, above 0")
+    return CommittedCheckpoint(lease, steps, tuple(files), tuple(weights))
 
 
 def durable_latest(directory: str) -> CommittedCheckpoint | None:
@@ -124,6 +136,15 @@ def durable_latest(directory: str) -> CommittedCheckpoint | None:
     with suppress(OSError):  # the directory is missing, or the disk is full
         fsync_directory(directory)
     return latest(directory)
+
+
+def saved_steps(directory: str) -> float | None:
+    """Return the steps of the committed checkpoint; None without one, or if it is damaged."""
+    try:
+        committed = durable_latest(directory)
+    except UnusableFileError:
+        return None
+    return None if committed is None else float(committed.steps)
 
 
 def is_managed(name: str) -> bool:
@@ -143,6 +164,16 @@ def read(directory: str, rank: int) -> Payload | None:
     if committed is None:
         return None
     name = committed.files[rank] if rank < len(committed.files) else committed.files[0]
+    return _read_file(directory, name)
+
+
+def read_all(directory: str, committed: CommittedCheckpoint) -> Iterator[Payload]:
+    """Yield the payload of each rank that wrote a checkpoint; OSError if a file is damaged."""
+    for name in committed.files:
+        yield _read_file(directory, name)
+
+
+def _read_file(directory: str, name: str) -> Payload:
     with open(untrusted_file.open_regular(os.path.join(directory, name)), "rb") as file:
         payload = block_file.read(file)
     if payload is None:
@@ -184,6 +215,23 @@ def commit(directory: str, lease: int, steps: int, ranks: int, *, wait_s: float 
         _replace_latest(directory, CommittedCheckpoint(lease, steps, tuple(names)))
         failpoints.point("job.commit.replaced")
         _remove_obsolete(directory, lease, names)
+
+
+def commit_average(
+    directory: str, committed: CommittedCheckpoint, paths: Sequence[str], *, wait_s: float
+) -> None:
+    """Commit the average of several checkpoints, whose files are linked from ``paths``.
+
+    Raises FencedError and LockHeldError as ``raise_fence`` does.
+    """
+    raise_fence(directory, committed.lease, wait_s=wait_s)
+    with _locked(directory, wait_s):
+        require(directory, committed.lease)
+        for path, name in zip(paths, committed.files, strict=True):
+            with suppress(FileExistsError):  # linked before a crash
+                os.link(path, os.path.join(directory, name), follow_symlinks=False)
+        _replace_latest(directory, committed)
+        _remove_obsolete(directory, committed.lease, list(committed.files))
 
 
 def install(
@@ -309,7 +357,8 @@ def _open_lock(path: str) -> int:
 
 
 def _replace_latest(directory: str, committed: CommittedCheckpoint) -> None:
-    _replace(directory, "latest.json", json.dumps(committed._asdict()).encode())
+    content = {key: value for key, value in committed._asdict().items() if value != ()}
+    _replace(directory, "latest.json", json.dumps(content).encode())
 
 
 def _replace(directory: str, name: str, content: bytes) -> None:

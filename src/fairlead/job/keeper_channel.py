@@ -4,9 +4,10 @@
 |---|---|---|
 | process | ``can_park`` | it can give up its device and stay |
 | keeper | ``stop`` | the lease may have to end: renew it now |
-| process | ``leaving`` | it has made its last step, and its checkpoint is committed |
+| process | ``leaving`` | it has made its last step; to stay it needs ``more_gib`` of host memory |
 | keeper | ``park``, ``exit`` | answer to ``leaving`` |
-| process | ``parked`` | its device is free |
+| process | ``parked`` | its device is free; it commits ``unsaved`` steps now, if there are any |
+| process | ``saved`` | all of its steps are committed |
 | keeper | ``resume`` | it has a new lease, described by environment variables |
 """
 

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from types import FrameType
@@ -13,17 +13,18 @@ from typing import Any, NoReturn
 
 from fairlead import failpoints
 from fairlead.job import checkpoint
+from fairlead.job.copies.averaging import restored_state
+from fairlead.job.copies.part import CopyPart
+from fairlead.job.emulated_speed import EmulatedSpeed
 from fairlead.job.exit_status import EXIT_FENCED, EXIT_PREEMPTED, EXIT_SAVE_FAILED
 from fairlead.job.gang_exit import GangExit
 from fairlead.job.lease import Lease
 from fairlead.job.parking import Parking
 from fairlead.job.registration import RegisteredState
 from fairlead.job.run import Run, T
-from fairlead.job.state_format import SavedState, encode_chunks
+from fairlead.job.state_format import encode_chunks
 from fairlead.job.writer import BackgroundWriter
 
-_MAX_LAG_S = 1.0
-"""longest lag behind an emulated speed that later steps make up for"""
 _MAX_METRICS = 100
 """metrics that the server keeps for one job"""
 _EMULATED_SPEED = "FAIRLEAD_EMULATED_STEPS_PER_S"
@@ -44,7 +45,11 @@ class LeasedRun(Run):
         self._status_file = get("FAIRLEAD_STATUS_FILE")
         self._total = int(get("FAIRLEAD_STEPS", "0")) or None
         self._every_s = float(get("FAIRLEAD_CHECKPOINT_S", "300"))
-        self._emulated_speed = _EmulatedSpeed(float(get(_EMULATED_SPEED, "0")))
+        self._emulated_speed = EmulatedSpeed(float(get(_EMULATED_SPEED, "0")))
+        self._copy = CopyPart.of(environment)
+        self.copy = self._copy.number if self._copy else 0
+        self._own_steps = 0
+        """steps that count for the lease: all of the job's, or those of this copy"""
         self._state = RegisteredState()
         self._host: Any = None
         self._writer = BackgroundWriter()
@@ -58,7 +63,7 @@ class LeasedRun(Run):
         self._restore()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)
-        self._lease.begin(self.steps_done)
+        self._lease.begin(self._own_steps)
         self._parking = Parking.of(environment, self._check_lease)
 
     def _make_lease(self, lease: int, environment: Mapping[str, str]) -> Lease:
@@ -77,13 +82,20 @@ class LeasedRun(Run):
         )
 
     def _restore(self) -> None:
-        committed = checkpoint.latest(self._directory)
+        directory = self._copy.base_directory if self._copy else self._directory
+        committed = checkpoint.latest(directory)
         if committed is None:
             return
-        payload = checkpoint.read(self._directory, self.rank)
-        assert payload is not None
-        self._state.saved = SavedState(payload)
+        self._state.saved = restored_state(directory, committed, self.rank)
+        ranks = committed.ranks
+        if ranks != self.world_size:
+            read = partial(checkpoint.read_all, directory, committed)
+            self._state.resize(read, new_rank=self.rank if self.rank >= ranks else None)
         self.steps_done = self._skip = committed.steps
+        if self._copy:
+            self._copy.position = committed.steps
+        else:
+            self._own_steps = committed.steps
         failpoints.point("job.restored")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -123,13 +135,13 @@ class LeasedRun(Run):
     def _save(self, *, behind: bool = False) -> None:
         """Save the state; with ``behind`` return once its tensors are copied."""
         self._writer.wait()
-        chunks = self._encode()
+        chunks = self._encode(self._state.state_dicts())
         failpoints.point("job.checkpoint.before")
         if behind and len(chunks) > 1:
-            self._writer.begin(partial(self._write_behind, self.steps_done, chunks))
+            self._writer.begin(partial(self._write_behind, self._own_steps, chunks))
             self._saved_at = time.monotonic()
         else:
-            self._write(self.steps_done, chunks)
+            self._write(self._own_steps, chunks)
 
     def _write_behind(self, steps: int, chunks: Sequence[bytes | memoryview]) -> None:
         try:
@@ -137,9 +149,9 @@ class LeasedRun(Run):
         except OSError as error:
             _print_to_log(f"no checkpoint at step {steps}: {error}")
 
-    def _encode(self) -> Sequence[bytes | memoryview]:
+    def _encode(self, states: Mapping[str, Any]) -> Sequence[bytes | memoryview]:
         """Return the state as bytes: one chunk, or several if it holds tensors."""
-        chunks = encode_chunks(self._state.state_dicts(), self._host_memory())
+        chunks = encode_chunks(states, self._host_memory())
         has_tensors = any(isinstance(chunk, memoryview) for chunk in chunks)
         return chunks if has_tensors else [b"".join(chunks)]
 
@@ -168,7 +180,7 @@ class LeasedRun(Run):
         """Yield the number of each remaining epoch, from 0; the last one may be resumed inside."""
         self._state.add("fairlead.epoch", self._epoch)
         self._state.continue_epoch()
-        self._skip = min(self._skip, self.steps_done - self._epoch["began_at"])
+        self._skip = max(min(self._skip, self.steps_done - self._epoch["began_at"]), 0)
         self._in_epochs = True
         for epoch in range(self._epoch["number"], count):
             if self._is_complete():
@@ -188,8 +200,10 @@ class LeasedRun(Run):
         """Yield one item per remaining step; leave when the lease ends."""
         self._state.begin()
         iterator = self._skip_done(iter(items))
+        if self._copy:
+            iterator = self._copy.own_items(iterator)
         self._state.mark()
-        while self._total is None or self.steps_done < self._total:
+        while not self._is_complete():
             item: Any = next(iterator, self)
             if item is self:
                 break
@@ -201,6 +215,8 @@ class LeasedRun(Run):
 
     def start(self) -> None:
         """Continue from the checkpoint, before a framework fetches its first item."""
+        if self._copy:
+            raise RuntimeError("max_copies: a framework owns the loop: expected run.steps(…)")
         self._state.begin()
         self._state.continue_epoch()
         self._state.mark()
@@ -216,11 +232,12 @@ class LeasedRun(Run):
         """Count a step as done; save the state if it is time."""
         self._in_step = False
         self._emulated_speed.end_step()
-        self.steps_done += 1
+        self._own_steps += 1
+        self.steps_done = self._copy.position if self._copy else self._own_steps
         # The next item may be fetched in vain, if the lease ends before its step: a checkpoint
         # holds positions as they are now.
         self._state.mark()
-        self._lease.steps = self.steps_done
+        self._lease.steps = self._own_steps
         self._lease.last_step_at = now = time.monotonic()
         due = self.world_size == 1 and now - self._saved_at > self._every_s
         if due or self._save_after_step:
@@ -232,10 +249,14 @@ class LeasedRun(Run):
         The job is done only once it is saved: if that fails a later lease repeats the steps.
         """
         self._save_or_leave()
+        if self._copy and self._copy.fetched:  # the job itself runs the rest of the program
+            self._exit(EXIT_PREEMPTED, f"copy {self.copy} left after {self._own_steps} steps")
         if self._is_complete():
             self._lease.close()
 
     def _is_complete(self) -> bool:
+        if self._copy and self._own_steps >= self._copy.steps:
+            return True
         return self._total is not None and self.steps_done >= self._total
 
     def _skip_done(self, iterator: Iterator[T]) -> Iterator[T]:
@@ -269,33 +290,67 @@ class LeasedRun(Run):
         """Give up the device; return under the next lease, or not at all."""
         if self._lease.lost:
             self._exit(EXIT_FENCED, "refused: the lease has ended")
-        self._save_or_leave()
-        failpoints.point("job.leaves")
-        environment = self._park()
+        environment = None
+        if self._parking is not None and self._lease.was_preempted:
+            environment = self._park(self._parking)
+        else:
+            self._save_or_leave()
         if environment is None:
+            failpoints.point("job.leaves")
             self._exit(EXIT_PREEMPTED, f"left after step {self.steps_done}")
         self._emulated_speed.set_speed(float(environment.get(_EMULATED_SPEED, "0")))
         self.lease = int(environment["FAIRLEAD_LEASE"])
         self._lease = self._make_lease(self.lease, environment)
-        self._lease.begin(self.steps_done)
+        self._lease.begin(self._own_steps)
         self._saved_at = time.monotonic()
 
-    def _park(self) -> Mapping[str, str] | None:
-        """Wait without the device for the next lease's variables; None: the process must exit."""
-        if self._parking is None or not self._lease.was_preempted:
-            return None
+    def _park(self, parking: Parking) -> Mapping[str, str] | None:
+        """Wait without the device for the next lease's variables; None: the process must exit.
+
+        The state is saved in any case, after the device is free.
+        """
         sys.stdout.flush()
-        try:
-            return self._parking.wait_for_lease(self._state.state_dicts, self._host_memory())
-        except (RuntimeError, MemoryError, OSError) as error:  # no host or device memory is left
-            _print_to_log(f"cannot stay without the device: {error}")
+        host = self._host_memory()
+        with self._leaving_on_failure():
+            self._writer.wait()  # it reads the host memory
+        if not parking.ask(host):
+            self._save_or_leave()
             return None
+        states, parked = self._state.state_dicts(), False
+        with self._leaving_on_failure():
+            chunks = self._encode(states)
+        unsaved = self._own_steps if self._lease.saved_steps < self._own_steps else None
+        try:
+            parking.leave_device(states, host, unsaved=unsaved)
+            parked = True
+        except (RuntimeError, MemoryError, OSError) as error:  # no host memory is left
+            _print_to_log(f"cannot stay without the device: {error}")
+        if unsaved is not None:
+            with self._leaving_on_failure():
+                self._write(unsaved, chunks)
+        environment = parking.wait_for_lease() if parked else None
+        if environment is None:
+            return None
+        try:
+            if host is not None:
+                host.restore()
+        except RuntimeError as error:  # no device memory is left
+            _print_to_log(f"cannot return to the device: {error}")
+            return None
+        failpoints.point("job.park.resumed")
+        return environment
 
     def _save_or_leave(self) -> None:
-        try:
+        with self._leaving_on_failure():
             self._writer.wait()
-            if self._lease.saved_steps < self.steps_done:
+            if self._lease.saved_steps < self._own_steps:
                 self._save()
+
+    @contextmanager
+    def _leaving_on_failure(self) -> Iterator[None]:
+        """Exit if the state cannot be saved."""
+        try:
+            yield
         except checkpoint.FencedError as error:
             self._exit(EXIT_FENCED, f"refused: {error}")
         except OSError as error:
@@ -308,34 +363,6 @@ class LeasedRun(Run):
             with suppress(OSError), open(self._status_file, "w", encoding="ascii") as file:
                 file.write(str(status))
         raise SystemExit(status)
-
-
-class _EmulatedSpeed:
-    """Slows steps down to the speed of an emulated accelerator; does nothing on a real one."""
-
-    def __init__(self, steps_per_s: float) -> None:
-        self._due = 0.0
-        self.set_speed(steps_per_s)
-
-    def set_speed(self, steps_per_s: float) -> None:
-        """Continue at another speed: a partner came to the emulated accelerator, or left it."""
-        self._step_s = 1.0 / steps_per_s if steps_per_s > 0 else 0.0
-
-    def begin_step(self) -> None:
-        """Start a step."""
-        if self._step_s:
-            now = time.monotonic()
-            # Slow steps are made up for, a pause is not.
-            if now - self._due > _MAX_LAG_S:
-                self._due = now
-
-    def end_step(self) -> None:
-        """Wait until the step has taken as long as on the emulated accelerator."""
-        if self._step_s:
-            self._due += self._step_s
-            rest = self._due - time.monotonic()
-            if rest > 0:
-                time.sleep(rest)
 
 
 def _print_to_log(message: str) -> None:

@@ -16,6 +16,8 @@ class Parking:
     def __init__(self, channel: Channel, on_stop: Callable[[], None]) -> None:
         """Tell the keeper that this process can park; ``on_stop`` is called when it must stop."""
         self._channel, self._on_stop = channel, on_stop
+        self._tensors: list[Any] = []
+        """tensors on GPUs, while they are about to be moved"""
         self._answers: queue.SimpleQueue[tuple[str, dict[str, str]]] = queue.SimpleQueue()
         threading.Thread(target=self._listen, name="fairlead-keeper", daemon=True).start()
         channel.send("can_park")
@@ -33,31 +35,46 @@ class Parking:
         end.set_inheritable(False)
         return cls(Channel(end), on_stop)
 
-    def wait_for_lease(
-        self, states: Callable[[], Mapping[str, Any]], host: Any
-    ) -> Mapping[str, str] | None:
-        """Free the device and wait; return the variables of the next lease.
+    def ask(self, host: Any) -> bool:
+        """Return whether the keeper lets this process park; ``host`` is its host memory.
 
-        Returns None if the process must exit: its checkpoint must be committed. ``states`` returns
-        the states of all registered objects, ``host`` is their host memory, None without PyTorch.
+        ``host`` is None without PyTorch.
         """
-        if host is not None and not _device_memory().can_release():
-            return None
-        self._channel.send("leaving")
+        more_gib = 0.0
+        if host is not None:
+            tensors = _device_memory().find_tensors()
+            if tensors is None:
+                return False
+            self._tensors = tensors
+            more_gib = _device_memory().host_gib_needed(host)
+        self._channel.send("leaving", {"more_gib": str(more_gib)})
         if self._answers.get()[0] != "park":
-            return None
+            self._tensors = []
+            return False
         failpoints.point("job.park.allowed")
+        return True
+
+    def leave_device(self, states: Mapping[str, Any], host: Any, *, unsaved: int | None) -> None:
+        """Free the device and tell the keeper, which ends the lease.
+
+        ``host`` holds the copies of the tensors in ``states``. ``unsaved`` are the steps that this
+        process is about to commit, None if they are committed.
+        """
         if host is not None:
-            _device_memory().release(states(), host)
+            tensors, self._tensors = self._tensors, []
+            _device_memory().release(states, tensors, host)
         failpoints.point("job.park.released")
-        self._channel.send("parked")
+        self._channel.send("parked", {} if unsaved is None else {"unsaved": str(unsaved)})
+
+    def wait_for_lease(self) -> Mapping[str, str] | None:
+        """Tell the keeper that all steps are committed; return the next lease's variables.
+
+        Returns None if the process must exit.
+        """
+        failpoints.point("job.park.saved")
+        self._channel.send("saved")
         kind, environment = self._answers.get()
-        if kind != "resume":
-            return None
-        if host is not None:
-            host.restore()
-        failpoints.point("job.park.resumed")
-        return environment
+        return environment if kind == "resume" else None
 
     def _listen(self) -> None:
         while not self._channel.closed:

@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
@@ -71,7 +72,7 @@ class StepTimer:
         return Speed(1 / step_s, 1 / (step_s + half_s), 1 / max(step_s - half_s, step_s / 10))
 
 
-class _ProfiledSteps(Run):
+class _ProfiledSteps(Run, ABC):
     """Measures the steps of a run, and ends the program after the last one."""
 
     def __init__(self, environment: Mapping[str, str], *arguments: Any) -> None:
@@ -86,8 +87,9 @@ class _ProfiledSteps(Run):
         if speed is not None:
             self._exit_with(speed)
 
+    @abstractmethod
     def _exit_with(self, speed: Speed) -> NoReturn:
-        raise NotImplementedError
+        """Report the speed and end the program."""
 
 
 class ProfiledRun(_ProfiledSteps):

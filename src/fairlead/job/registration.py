@@ -1,9 +1,10 @@
 """Registered objects: the parts of a run's state, saved and restored by name."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from fairlead.block_file import Payload
 from fairlead.job.state_format import SavedState
 
 
@@ -45,8 +46,19 @@ class RegisteredState:
         self._has_begun = False
         self.saved: SavedState | None = None
         """states of the checkpoint that wait for their objects"""
+        self._read_ranks: Callable[[], Iterator[Payload]] | None = None
+        """reads the files of all ranks that saved the checkpoint, if the gang had another size"""
+        self._new_rank: int | None = None
         self.has_position = False
         """a registered loader or sampler continues where the checkpoint left it"""
+
+    def resize(self, read_ranks: Callable[[], Iterator[Payload]], *, new_rank: int | None) -> None:
+        """Restore the checkpoint of a gang of another size, which had no such ``new_rank``.
+
+        A new rank starts from rank 0's states; its random numbers differ. Sharded tensors are
+        resharded.
+        """
+        self._read_ranks, self._new_rank = read_ranks, new_rank
 
     def add(self, name: str, thing: object) -> None:
         """Register an object, and restore its state if the checkpoint has one."""
@@ -71,8 +83,22 @@ class RegisteredState:
             return
         # Parameters are copied into their module: a second copy need not fit on the device.
         to_copy = getattr(stateful, "copies_tensors", False)
-        stateful.load_state_dict(self.saved.take(name, to_copy=to_copy))
+        state = self.saved.take(name, to_copy=to_copy)
+        if self._read_ranks is not None and "torch" in sys.modules:
+            state = self._joined(name, state, self._read_ranks)
+        stateful.load_state_dict(state)
+        fork = getattr(stateful, "fork", None)
+        if self._new_rank is not None and fork is not None and _is_from_torch(stateful):
+            fork(self._new_rank)
         self.has_position |= isinstance(stateful, Positioned) and name != _RNG
+
+    def _joined(self, name: str, state: Any, read: Callable[[], Iterator[Payload]]) -> Any:
+        """Return a state with whole tensors for parts that other ranks hold the rest of."""
+        from fairlead.job.torch import shards  # noqa: PLC0415  # only jobs that use it have it
+
+        if not shards.has_parts(state):
+            return state
+        return shards.join(SavedState(one).take(name, to_copy=True) for one in read())
 
     def begin(self) -> None:
         """Continue from the restored states, once, before the first item is fetched."""

@@ -18,10 +18,25 @@ class Run:
     checkpoint_dir: str | None = None
     lease: int | None = None
     """number of the present lease"""
+    copy = 0
+    """number of this copy of a job that trains in several at once; 0: the job itself"""
 
     def __init__(self) -> None:
         self.steps_done = 0
         """steps made by this run and earlier ones of the job"""
+
+    def batch_size(self, global_batch: int) -> int:
+        """Return this rank's part of a global batch, which does not depend on the gang's size.
+
+        The parts of two ranks differ by one item at most.
+        """
+        if global_batch < self.world_size:
+            raise ValueError(
+                f"batch_size({global_batch}): a gang of {self.world_size} ranks:"
+                " expected at least one item per rank"
+            )
+        each, rest = divmod(global_batch, self.world_size)
+        return each + (self.rank < rest)
 
     def register(self, **things: Any) -> None:
         """Name the objects that make up the run's state, and restore them from a checkpoint.

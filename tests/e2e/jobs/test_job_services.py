@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.support.live_server import LiveServer, json_output
+from tests.support.waiting import until
 
 from fairlead.client import Client, ServerError
 
@@ -94,13 +94,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             made.receiver.server.server_close()
 
 
-def wait_for(holds: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.05)
-
-
 def git(directory: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     command = ["git", "-C", str(directory), *identity, *arguments]
@@ -167,7 +160,7 @@ def test_snapshots_have_a_limit_a_quota_and_one_owner(site: Site, tmp_path: Path
     ):
         lab.upload_code(str(home))
     lab.cancel(job.id)
-    lab.wait(job.id, timeout_s=30)
+    lab.wait(job.id, timeout_s=90)
     stored = next((site.data / "code-snapshots").rglob(f"{first.digest}*"))
     os.utime(stored, (0, 0))
     second = lab.upload_code(str(home))
@@ -201,7 +194,7 @@ def test_a_job_beyond_its_time_limit_is_stopped_fails_and_is_reported(site: Site
     assert ended["held_s"] >= 1.0
     assert "stopped" in client.logs(job)
     assert "time limit" in site.cli("job", job).stdout
-    wait_for(lambda: any(each["job"] == job for each in site.receiver.bodies), "no notification")
+    until(lambda: any(each["job"] == job for each in site.receiver.bodies), "no notification")
     body = site.receiver.bodies[-1]
     assert (body["id"], body["event"]) == (f"{job}-failed", "job.failed")
     assert body["message"] == ended["message"]
@@ -225,10 +218,10 @@ def test_a_container_gets_its_signals_and_leaves_nothing(site: Site, tmp_path: P
         ),
         *("sh", "-c", TRAPS),
     )["id"]
-    wait_for(lambda: "started 0.1" in client.logs(job), "it does not start")
+    until(lambda: "started 0.1" in client.logs(job), "it does not start")
     client.suspend(job)
-    wait_for(lambda: "stopped" in client.logs(job), "the signal does not reach it")
-    wait_for(lambda: client.job(job)["devices"] == 0, "it keeps its devices")
+    until(lambda: "stopped" in client.logs(job), "the signal does not reach it")
+    until(lambda: client.job(job)["devices"] == 0, "it keeps its devices")
     client.cancel(job)
     first, *rest = site.runtime_log.read_text().splitlines()
     assert f"--workdir {home}" in first
@@ -241,9 +234,9 @@ def test_a_container_gets_its_signals_and_leaves_nothing(site: Site, tmp_path: P
     settings: dict[str, Any] = {"workload": "small", "container": "image:1", "grace_s": 0.3}
     killed = client.submit(["sh", "-c", stubborn], **settings)["id"]
     marks = (f"FAIRLEAD_JOB={killed}".encode(), b"FAIRLEAD_RANK=0")
-    wait_for(lambda: processes_with(*marks), "it does not start")
+    until(lambda: processes_with(*marks), "it does not start")
     client.cancel(killed)
-    wait_for(lambda: not processes_with(*marks), "a process is left")
+    until(lambda: not processes_with(*marks), "a process is left")
     with pytest.raises(ServerError, match="container: no apptainer in the PATH of"):
         client.submit(["true"], container="train.sif", workload="small")
 

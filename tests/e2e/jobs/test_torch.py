@@ -4,12 +4,11 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
+from tests.support.waiting import until
 
 from fairlead.engines.keeper import lease_dir
 
@@ -25,13 +24,6 @@ sys.path.insert(0, sys.argv[1])
 from tests.unit.job.torch.training import train
 train(sys.argv[2], sys.argv[3], {})
 """
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_a_sharded_gang_that_is_moved_and_loses_a_rank_ends_with_the_same_bits(
@@ -52,14 +44,14 @@ def test_a_sharded_gang_that_is_moved_and_loses_a_rank_ends_with_the_same_bits(
     try:
         client = server.start().client
         moved = submit("moved")
-        wait_until(lambda: client.job(moved)["steps_done"] >= 9)
+        until(lambda: client.job(moved)["steps_done"] >= 9)
         client.suspend(moved)
-        wait_until(lambda: client.job(moved)["state"] == "suspended")
+        until(lambda: client.job(moved)["state"] == "suspended")
         whole = submit("whole", preempt="no")  # takes the devices that the other one had
-        wait_until(lambda: client.job(whole)["state"] == "running")
+        until(lambda: client.job(whole)["state"] == "running")
         client.resume(moved)
-        wait_until(lambda: client.job(moved)["steps_done"] >= 20)
-        wait_until(lambda: _kill_a_rank(server, moved))
+        until(lambda: client.job(moved)["steps_done"] >= 20)
+        until(lambda: _kill_a_rank(server, moved))
         ended = [client.wait(job, timeout_s=120) for job in (moved, whole)]
         assert [(job["state"], job["steps_done"]) for job in ended] == [("finished", 48)] * 2
         assert ended[0]["leases"] >= 3

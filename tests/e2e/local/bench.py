@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +96,3 @@ def uninterrupted(steps: int) -> float:
     for i in range(steps):
         weight = (weight * 1.000123 + i) % 97.0
     return weight
-
-
-async def until(condition: Any, timeout_s: float = 20.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "timed out"
-        await asyncio.sleep(0.01)

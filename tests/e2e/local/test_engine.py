@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.local.bench import CLUSTER, TRAIN, Bench, uninterrupted, until
+from tests.e2e.local.bench import CLUSTER, TRAIN, Bench, uninterrupted
 from tests.e2e.support.lease_server import LeaseServer
+from tests.support.waiting import eventually
 
 from fairlead.engines.base import Ended, Progressed, Report
 from fairlead.engines.keeper import lease_dir
@@ -92,7 +93,7 @@ def test_a_shell_around_a_job_neither_hides_its_status_nor_cuts_it_off(
 
     async def scene() -> list[Ended]:
         await bench.engine.launch(bench.order(1, "bash", "-c", command))
-        await until(lambda: any(renewal["steps"] >= 3 for renewal in server.renewals))
+        await eventually(lambda: any(renewal["steps"] >= 3 for renewal in server.renewals))
         server.leave_from = {1: 0, 2: 20}
         await bench.engine.stop(1)  # the signal kills the shell at once
         stopped = await bench.ended()
@@ -132,11 +133,11 @@ def test_members_die_with_their_keeper(bench: Bench) -> None:
     async def scene() -> Ended:
         await bench.engine.launch(bench.order(1, "sleep", 60))
         path = bench.root / "data/leases/1/members.json"
-        await until(path.exists)
+        await eventually(path.exists)
         members = json.loads(path.read_text())
         os.kill(members["keeper"], signal.SIGKILL)
         end = await bench.ended()
-        await until(lambda: not any(_alive(pid) for pid in members["members"]))
+        await eventually(lambda: not any(_alive(pid) for pid in members["members"]))
         return end
 
     assert asyncio.run(scene()).ending == "lost"
@@ -149,8 +150,10 @@ def test_descendants_of_members_die_with_the_keeper(bench: Bench) -> None:
     async def scene() -> Ended:
         await bench.engine.launch(bench.order(1, "bash", "-c", script))
         path = bench.root / "data/leases/1/members.json"
-        await until(path.exists)
-        await until(lambda: (bench.root / "child").exists() and (bench.root / "child").read_text())
+        await eventually(path.exists)
+        await eventually(
+            lambda: (bench.root / "child").exists() and (bench.root / "child").read_text()
+        )
         child = int((bench.root / "child").read_text())
         os.kill(json.loads(path.read_text())["keeper"], signal.SIGKILL)
         end = await bench.ended()
@@ -178,8 +181,8 @@ def test_a_shell_job_is_stopped_or_killed_and_its_progress_read(bench: Bench) ->
         await bench.engine.stop(1)
         polite = await bench.ended()
         await bench.engine.launch(bench.order(2, "bash", "-c", deaf, grace_s=0.5))
-        await until((bench.root / "logs/2.0.log").exists)
-        await until(lambda: "ready" in (bench.root / "logs/2.0.log").read_text())
+        await eventually((bench.root / "logs/2.0.log").exists)
+        await eventually(lambda: "ready" in (bench.root / "logs/2.0.log").read_text())
         await bench.engine.stop(2)
         return polite, await bench.ended(), steps
 
@@ -213,7 +216,7 @@ def test_a_new_engine_adopts_running_leases_and_stops_orphans(bench: Bench) -> N
         for lease, for_s in ((1, "1.5"), (2, "60")):
             await bench.engine.launch(bench.order(lease, "sleep", for_s, job=f"j{lease}"))
         for lease in (1, 2):
-            await until((bench.root / f"data/leases/{lease}/members.json").exists)
+            await eventually((bench.root / f"data/leases/{lease}/members.json").exists)
         await bench.engine.close()
         members = lease_dir.read_json(orphan / "members.json")
         assert members is not None
@@ -225,7 +228,7 @@ def test_a_new_engine_adopts_running_leases_and_stops_orphans(bench: Bench) -> N
         never = await bench.ended()
         assert await bench.engine.running() == {1}
         adopted = await bench.ended()
-        await until(lambda: not orphan.exists())
+        await eventually(lambda: not orphan.exists())
         return [never, adopted]
 
     stopped = asyncio.run(first())
@@ -241,7 +244,7 @@ def test_a_new_engine_reports_progress_of_an_adopted_job_without_the_library(ben
     async def first() -> None:
         order = bench.order(1, "bash", "-c", code, progress_pattern=r"step (\d+)")
         await bench.engine.launch(order)
-        await until((bench.root / "data/leases/1/members.json").exists)
+        await eventually((bench.root / "data/leases/1/members.json").exists)
         await bench.engine.close()
 
     async def second() -> list[Report]:

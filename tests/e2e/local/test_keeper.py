@@ -49,7 +49,7 @@ def run(
     lease_dir.write_order(root / "lease", order)
     keeper_command = [sys.executable, "-m", "fairlead.engines.keeper.keeper", str(root / "lease")]
     with subprocess.Popen(keeper_command) as keeper:
-        until = time.monotonic() + 30.0
+        until = time.monotonic() + 90.0
         while stop and not (root / stop).exists():
             assert time.monotonic() < until
             time.sleep(0.01)

@@ -1,6 +1,7 @@
 """Processes that give up their device and stay: one process over many leases, every step once."""
 
 import asyncio
+import fcntl
 import json
 import os
 import pwd
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.local.bench import CLUSTER, Bench, uninterrupted, until
+from tests.e2e.local.bench import CLUSTER, Bench, uninterrupted
 from tests.e2e.support.lease_server import LeaseServer
 from tests.support.two_tenants import GOOD, PYTHON, two_tenants
+from tests.support.waiting import eventually
 
 from fairlead import failpoints
-from fairlead.engines.base import Ended, LaunchOrder
+from fairlead.engines.base import Ended, LaunchOrder, Saved
 from fairlead.engines.keeper import lease_dir, log_file
 from fairlead.engines.keeper.confinement import cgroup
 from fairlead.engines.local.engine import LocalEngine
@@ -46,6 +48,21 @@ train("alone", sys.argv[3], {})
 """
 
 
+class CommitLock:
+    """The lock of a job's checkpoints: while it is held, none is committed."""
+
+    def __init__(self, order: LaunchOrder) -> None:
+        self._path = Path(order.checkpoint_dir) / "lock"
+        self._file = -1
+
+    def hold(self) -> None:
+        self._file = os.open(self._path, os.O_RDWR)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        os.close(self._file)
+
+
 class OffloadBench(Bench):
     """A bench whose engine lets processes park, and preempts leases after a few steps."""
 
@@ -61,8 +78,19 @@ class OffloadBench(Bench):
         order = super().order(lease, *(command or train), **{"total_steps": STEPS, **more})
         return replace(order, environment={**order.environment, **environment})
 
-    async def preempt(self, order: LaunchOrder, *, after: int) -> Ended:
-        """Run a lease until its job has made some more steps, then preempt it."""
+    async def preempt(
+        self,
+        order: LaunchOrder,
+        *,
+        after: int,
+        commits: "CommitLock | None" = None,
+        waits_for_save: bool = True,
+    ) -> Ended:
+        """Run a lease until its job has made some more steps, then preempt it.
+
+        The returned steps are those that its process has saved, unless it is not waited for, or
+        ``commits`` is held.
+        """
         first = self.saved_steps(order)
         await self.engine.launch(order)
         self.server.leave_from[order.lease] = first + after
@@ -74,12 +102,29 @@ class OffloadBench(Bench):
         ended = asyncio.create_task(self.ended(120.0))
         while not has_made() and not ended.done():
             await asyncio.sleep(0.005)
+        if commits is not None:
+            commits.hold()
         await self.engine.stop(order.lease)
         end = await ended
         if end.parked:
             assert checkpoint.fence(order.checkpoint_dir) == order.lease
         await self.engine.forget([order.lease])
+        if end.unsaved is not None and waits_for_save and commits is None:
+            end = replace(end, steps=(await self.saved(order)).steps)
         return end
+
+    async def saved(self, order: LaunchOrder) -> Saved:
+        """Return the report of a lease's process that has saved its steps, or will not."""
+
+        async def wait() -> Saved:
+            async for report in self.engine.reports():
+                if isinstance(report, Saved):
+                    return report
+            raise AssertionError
+
+        report = await asyncio.wait_for(wait(), 30.0)
+        assert (report.lease, report.job) == (order.lease, order.job)
+        return report
 
     def saved_steps(self, order: LaunchOrder) -> int:
         committed = checkpoint.latest(order.checkpoint_dir)
@@ -107,11 +152,11 @@ def test_a_job_preempted_ten_times_keeps_its_process_and_ends_bit_identical(
         home = tmp_path / "data/leases/1"
         (pid,) = bench.processes(1)[1:]
         assert lease_dir.process_start_ticks(pid) is not None
-        await until(lambda: os.listdir(home.parent) == ["1"])  # its keeper's home
+        await eventually(lambda: os.listdir(home.parent) == ["1"])  # its keeper's home
         await bench.engine.launch(bench.order(11))
         ends.append(await bench.ended())
         await bench.engine.forget([11])
-        await until(lambda: not os.listdir(home.parent))
+        await eventually(lambda: not os.listdir(home.parent))
         await bench.engine.close()
         seen = {one["lease"] for one in server.renewals}
         assert seen == set(range(1, 12))
@@ -165,14 +210,14 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         bench = OffloadBench(tmp_path, server)
         await bench.preempt(bench.order(1), after=2)
         first = bench.processes(1)
-        await until(lambda: _is_frozen(first[1], tmp_path / "data/leases/1"))
+        await eventually(lambda: _is_frozen(first[1], tmp_path / "data/leases/1"))
         elsewhere = replace(bench.order(2), devices=(("node", 1),))
         end = await bench.preempt(elsewhere, after=2)
         assert (end.parked, end.resumed) == (True, False)
         await _until_gone(first)
         second = bench.processes(2)
         os.kill(second[1], signal.SIGKILL)  # as the kernel does when memory runs out
-        await until(lambda: not bench.engine.parked_jobs())
+        await eventually(lambda: not bench.engine.parked_jobs())
         await bench.preempt(bench.order(3), after=2)
         third = bench.processes(3)
         assert bench.engine.parked_jobs() == {"j": ("node", 0)}
@@ -193,14 +238,56 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         await bench.engine.close()
         await _until_gone(seventh)
         small = OffloadBench(tmp_path, server, offload_gib=0.001)
-        end = await small.preempt(small.order(8), after=2)
-        assert (end.ending, end.exit_codes, end.parked) == ("left", (85,), False)
-        await small.engine.launch(small.order(9))
+        large = OffloadBench(tmp_path, server)
+        for chosen, order in (small, small.order(8)), (large, large.order(9, may_stay=False)):
+            end = await chosen.preempt(order, after=2)
+            assert (end.ending, end.exit_codes, end.parked) == ("left", (85,), False)
+        await large.engine.close()
+        await small.engine.launch(small.order(10))
         assert (await small.ended()).ending == "finished"
         await small.engine.close()
 
     asyncio.run(run())
     assert json.loads((tmp_path / "out.0").read_text())["steps"] == list(range(STEPS))
+
+
+def test_a_device_is_free_before_the_checkpoint_is_written_and_no_step_counts_before(
+    tmp_path: Path, server: LeaseServer
+) -> None:
+    async def run() -> None:
+        bench = OffloadBench(tmp_path, server)
+        first, commits = bench.order(1), CommitLock(bench.order(1))
+        end = await bench.preempt(first, after=2, commits=commits)
+        assert (end.ending, end.steps, end.parked) == ("left", None, True)
+        # Another job has the device now; the job's own next lease waits for the steps.
+        next_lease = asyncio.create_task(bench.preempt(bench.order(3), after=2, commits=commits))
+        await bench.preempt(bench.order(2, job="k", total_steps=None), after=2)
+        assert 3 not in {one["lease"] for one in server.renewals}
+        commits.release()
+        assert (await bench.saved(first)).steps == end.unsaved
+        third = await next_lease
+        assert third.steps == end.unsaved
+        assert third.unsaved is not None
+        assert third.steps is not None
+        assert third.unsaved > third.steps
+        os.kill(bench.processes(1)[1], signal.SIGKILL)  # it dies while it saves
+        assert (await bench.saved(bench.order(3))).steps == end.unsaved
+        commits.release()
+        left = await bench.preempt(bench.order(4), after=2, commits=commits)
+        await bench.engine.close()  # a new server lets the process of the last one finish
+        bench.engine = LocalEngine(tmp_path / "data", CLUSTER, offload_gib=8.0)
+        adoption = asyncio.create_task(bench.engine.adopt([]))
+        assert not (await asyncio.wait([adoption], timeout=0.1))[0]
+        commits.release()
+        await adoption
+        assert bench.saved_steps(first) == left.unsaved
+        await bench.engine.launch(bench.order(5))
+        assert (await bench.ended()).ending == "finished"
+        await bench.engine.close()
+
+    asyncio.run(run())
+    result = json.loads((tmp_path / "out.0").read_text())
+    assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
 
 
 def test_a_parked_process_keeps_its_user_and_one_that_lies_is_frozen(server: LeaseServer) -> None:
@@ -219,14 +306,14 @@ def test_a_parked_process_keeps_its_user_and_one_that_lies_is_frozen(server: Lea
         _, pid = bench.processes(1)
         assert Path(f"/proc/{pid}").stat().st_uid == pwd.getpwnam(GOOD).pw_uid
         await bench.engine.launch(order(3, PYTHON, "-c", LIAR, job="k"))
-        await until(
+        await eventually(
             lambda: "ready" in log_file.read(root / "jobs/k/logs/3.0.log", 0, 99)[1].decode()
         )
         await bench.engine.stop(3)
         end = await bench.ended()
         assert (end.ending, end.steps, end.parked) == ("left", None, True)
         liar = bench.processes(3)
-        await until(lambda: _is_frozen(liar[1], root / "data/leases/3"))
+        await eventually(lambda: _is_frozen(liar[1], root / "data/leases/3"))
         await bench.engine.close()
         await _until_gone([pid, *liar])
 
@@ -245,7 +332,7 @@ def test_no_step_is_lost_or_repeated_when_processes_die_while_they_park_or_resum
     tmp_path: Path, server: LeaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(failpoints.VARIABLE, str(tmp_path / "crashes"))
-    assert len(POINTS) == 10
+    assert len(POINTS) == 12
 
     async def run() -> None:
         bench = OffloadBench(tmp_path, server)
@@ -267,7 +354,7 @@ def test_no_step_is_lost_or_repeated_when_processes_die_while_they_park_or_resum
         await bench.engine.launch(bench.order(lease))
         assert (await bench.ended()).ending == "finished"
         await bench.engine.forget([lease])
-        await until(lambda: not os.listdir(tmp_path / "data/leases"))
+        await eventually(lambda: not os.listdir(tmp_path / "data/leases"))
         await bench.engine.close()
 
     asyncio.run(run())
@@ -288,4 +375,4 @@ async def _until_gone(pids: list[int]) -> None:
     def alive() -> list[int]:
         return [pid for pid in pids if lease_dir.process_start_ticks(pid) is not None]
 
-    await until(lambda: not alive())
+    await eventually(lambda: not alive())

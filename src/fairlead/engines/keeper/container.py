@@ -120,8 +120,9 @@ class Container:
         options = ["run", "--rm", "--name", name, "--network", "host", "--ipc", "host"]
         options += ["--security-opt", "no-new-privileges", "--cap-drop", "all"]
         if self._name == "podman":
-            # The container's processes stay in the lease's control group.
-            options += ["--pid", "host", "--cgroups", "disabled"]
+            # The container's processes stay in the lease's control group. Podman then insists on
+            # a PID namespace, whose first process ignores signals that it does not handle.
+            options += ["--cgroups", "disabled", *(["--init"] if _has_podman_init() else [])]
             options += [word for gpu in gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
             return options if self._uid == 0 else [*options, "--userns", "keep-id"]
         options += ["--init", "--user", f"{self._uid}:{self._gid}"]
@@ -144,6 +145,11 @@ class Container:
     def _container_name(self, index: int) -> str:
         place = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:12]
         return f"fairlead-{place}-{self.order.lease}-{self.order.first_rank + index}"
+
+
+def _has_podman_init() -> bool:
+    """Return whether podman can put a process before the command that forwards signals to it."""
+    return bool(shutil.which("catatonit")) or Path("/usr/libexec/podman/catatonit").exists()
 
 
 def _is_file(image: str) -> bool:

@@ -68,18 +68,34 @@ def member_environment(order: LaunchOrder, index: int) -> dict[str, str]:
     return environment
 
 
-def rendezvous(order: LaunchOrder) -> Mapping[str, str]:
-    """Return the address where the gang's members meet: as ordered, else a free local port."""
-    if order.meets_at:
-        host, _, port = order.meets_at.rpartition(":")
-        return {"MASTER_ADDR": host, "MASTER_PORT": port}
-    if len(order.devices) == 1:
-        return {}
-    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+class HeldPorts:
+    """Ports of this machine that no other process is given while this object exists.
 
+    A socket that asks for any port gets none that another socket is bound to. One that names the
+    port and has SO_REUSEADDR, which PyTorch, Gloo and gRPC set, may listen there nevertheless.
+    """
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port of this machine that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def hold(self, host: str = "127.0.0.1") -> int:
+        """Return a port that is free and stays so until a member of the gang listens on it."""
+        holder = socket.socket()
+        self._sockets.append(holder)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 0))
+        return int(holder.getsockname()[1])
+
+    def close(self) -> None:
+        """Release the ports."""
+        for holder in self._sockets:
+            holder.close()
+
+    def rendezvous(self, order: LaunchOrder) -> Mapping[str, str]:
+        """Return the address where the gang's members meet: as ordered, else a local port."""
+        if order.meets_at:
+            host, _, port = order.meets_at.rpartition(":")
+            return {"MASTER_ADDR": host, "MASTER_PORT": port}
+        if len(order.devices) == 1:
+            return {}
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.hold())}

@@ -20,7 +20,7 @@ from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.confinement.host_memory import memory_above_limit_gib
 from fairlead.engines.keeper.confinement.members import Confinement
 from fairlead.engines.keeper.container import Container
-from fairlead.engines.keeper.environment import member_environment, rendezvous
+from fairlead.engines.keeper.environment import HeldPorts, member_environment
 from fairlead.engines.keeper.launch_failure import LaunchFailedError
 from fairlead.engines.keeper.orphans import kill_and_wait, processes_of, reap_adopted
 from fairlead.engines.keeper.outcome import outcome_of
@@ -55,7 +55,7 @@ class Keeper:
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
         self._directory = self._home = directory
-        self._order = order
+        self._order, self._ports = order, HeldPorts()
         self._members: list[subprocess.Popen[bytes]] = []
         self._confinement = Confinement(directory, order)
         self._output = MemberOutput(order.progress_pattern, self._note_progress)
@@ -185,7 +185,7 @@ class Keeper:
         self._started_at = time.monotonic()
         # A job must not see the server's settings: its database's password is among them.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-        of_job = {**order.environment, **self._secrets, **rendezvous(order)}
+        of_job = {**order.environment, **self._secrets, **self._ports.rendezvous(order)}
         shared = {**inherited, **self._confinement.environment, **of_job}
         if order.container:
             self._container = Container.of(order, self._directory)
@@ -216,7 +216,7 @@ class Keeper:
             "members": pids,
             "started": [lease_dir.process_start_ticks(pid) for pid in pids],
         }
-        lease_dir.write_json(self._directory / "members.json", members)
+        lease_dir.write_json(self._directory / "members.json", members, durable=False)
 
     def _status_path(self, index: int) -> Mapping[str, str]:
         """Return the path of a member's status file: a shell around it may hide its status."""

@@ -56,14 +56,24 @@ class StopRequest:
     why: str
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a file of a lease's directory; only the owner of the directory can read it."""
+def write_json(path: Path, value: Mapping[str, Any], *, durable: bool = True) -> None:
+    """Replace a file of a lease's directory; only the owner of the directory can read it.
+
+    A file that is not ``durable`` may be damaged by a power failure.
+    """
     content = json.dumps(value).encode()
     for is_retry in (False, True):
         try:
             # Its name need not survive a power failure: no keeper does, and a lease whose files
             # are missing counts as lost.
-            replace_file(path, content, mode=0o600, sync_directory=False, for_directory_owner=True)
+            replace_file(
+                path,
+                content,
+                mode=0o600,
+                durable=durable,
+                sync_directory=False,
+                for_directory_owner=True,
+            )
         except IsADirectoryError:
             if is_retry:
                 raise
@@ -136,6 +146,7 @@ def _is_usable(order: LaunchOrder) -> bool:
         and all(limit is None or _is_count(limit) for limit in limits)
         and isinstance(order.progress_pattern, str | None)
         and _is_number(order.offload_gib)
+        and isinstance(order.may_stay, bool)
         and (order.resumes is None or _is_count(order.resumes))
     )
 
@@ -249,8 +260,12 @@ def remove(directory: Path) -> None:
 
 
 def write_ended(directory: Path, ended: Ended) -> None:
-    """Write the end of the lease."""
-    write_json(directory / "exit.json", _as_dict(ended))
+    """Write the end of the lease.
+
+    After a power failure a lease without an end is lost, with the steps of its checkpoint: as good
+    as the end of one whose processes stayed.
+    """
+    write_json(directory / "exit.json", _as_dict(ended), durable=not ended.parked)
 
 
 def read_ended(directory: Path, lease: int) -> Ended | None:
@@ -268,7 +283,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         return None
     if not (isinstance(message, str) and isinstance(codes, list) and all(map(_is_int, codes))):
         return None
-    fence = content.get("fence")
+    fence, unsaved = content.get("fence"), content.get("unsaved")
     return Ended(
         lease,
         content["ending"],
@@ -278,6 +293,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         fence if _is_count(fence) else None,
         parked=content.get("parked") is True,
         resumed=content.get("resumed") is True,
+        unsaved=float(unsaved) if _is_number(unsaved) and unsaved <= _MAX_STEPS else None,
     )
 
 

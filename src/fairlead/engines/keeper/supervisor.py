@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from fairlead import failpoints
@@ -15,7 +16,6 @@ from fairlead.engines.keeper.environment import inherited
 from fairlead.engines.keeper.orphans import any_member_alive, find_keeper, orphans_in, orphans_of
 from fairlead.engines.keeper.start import KILL_SIGNAL, start_keeper
 from fairlead.job import checkpoint
-from fairlead.untrusted_file import UnusableFileError
 
 _POLL_S = 1.0
 _START_POLL_S = 0.05
@@ -170,11 +170,15 @@ class KeeperSupervisor:
                 return
             with lock:
                 ended = lease_dir.read_ended(directory, lease)
-                may_have_orphans = ended is None or lease_dir.was_parked(directory)
+                unsaved = ended is None or ended.unsaved is not None
+                may_have_orphans = unsaved or lease_dir.was_parked(directory)
                 if may_have_orphans and kill_orphans(directory):
                     # Their devices are not free yet.
                     asyncio.get_running_loop().call_later(_START_POLL_S, self._recover, lease)
                     return
+                if ended is not None and unsaved:  # a process has stayed to save its steps
+                    steps = _checkpointed_steps(directory)
+                    ended = replace(ended, steps=steps, unsaved=None)
                 if ended is None:
                     ended = Ended(lease, "lost", _checkpointed_steps(directory), "keeper died")
                     # A keeper that the last server started may begin only now: it must not run.
@@ -252,11 +256,6 @@ def kill_orphans(directory: Path) -> bool:
 
 def _checkpointed_steps(directory: Path) -> float | None:
     try:
-        order = lease_dir.read_order(directory)
+        return checkpoint.saved_steps(lease_dir.read_order(directory).checkpoint_dir)
     except FileNotFoundError:
         return None
-    try:
-        committed = checkpoint.durable_latest(order.checkpoint_dir)
-    except UnusableFileError:
-        return None
-    return None if committed is None else float(committed.steps)

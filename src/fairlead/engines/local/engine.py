@@ -16,6 +16,8 @@ from fairlead.model.cluster import Cluster
 class LocalEngine(ParkingSupervisor):
     """Runs leases on this machine."""
 
+    shares_checkpoints = True
+
     def __init__(
         self,
         data: Path,

@@ -5,6 +5,8 @@
 """
 
 from fairlead.job.torch.gang import init_process_group
+from fairlead.job.torch.global_batches import GlobalBatchSampler
 from fairlead.job.torch.host_state import HostState
+from fairlead.job.torch.learning_rate import ScaledLearningRate
 
-__all__ = ["HostState", "init_process_group"]
+__all__ = ["GlobalBatchSampler", "HostState", "ScaledLearningRate", "init_process_group"]

@@ -7,7 +7,7 @@ import torch
 from torch.utils import data
 
 from fairlead.job.torch import loaders
-from fairlead.job.torch.shards import Shard, is_sharded
+from fairlead.job.torch.shards import fit, is_sharded
 
 
 def adapt(name: str, thing: Any) -> Any:
@@ -47,11 +47,9 @@ class ModuleState:
         if _has_flat_parameters(self._module):
             _load_local_tensors(self._module, state)
             return
-        if any(isinstance(value, Shard) for value in state.values()):
-            own = self._module.state_dict()
-            for key, value in state.items():
-                if isinstance(value, Shard):
-                    state[key] = value.like(own[key], key)
+        own = self._module.state_dict()
+        for key in state.keys() & own.keys():
+            state[key] = fit(state[key], own[key], key)
         self._module.load_state_dict(state)
 
 
@@ -75,9 +73,10 @@ class OptimizerState:
         """Restore the optimizer."""
         parameters = self._parameters()
         for index, values in state["state"].items():
+            # Optimizers may have entries that belong to no parameter, under other names.
+            target = parameters[index] if isinstance(index, int) else None
             for key, value in values.items():
-                if isinstance(value, Shard):
-                    values[key] = value.like(parameters[index], f"{key} of parameter {index}")
+                values[key] = fit(value, target, f"{key} of parameter {index}")
         self._optimizer.load_state_dict(state)
 
     def _parameters(self) -> list[Any]:

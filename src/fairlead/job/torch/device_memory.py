@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterable, Iterator
+from itertools import compress
 from typing import Any
 
 import torch
@@ -9,22 +10,37 @@ import torch
 from fairlead.job.torch.host_state import HostState
 
 
-def can_release() -> bool:
-    """Return whether this process's device memory can move: CUDA graphs keep addresses."""
+def find_tensors() -> list[Any] | None:
+    """Return the tensors of this process that are on a GPU, with their gradients.
+
+    Returns None if they cannot move: CUDA graphs keep addresses.
+    """
     if not torch.cuda.is_initialized():
-        return True
-    return not any(issubclass(type(one), torch.cuda.CUDAGraph) for one in gc.get_objects())
+        return []
+    tensors = []
+    for one in _instances_of(torch.Tensor, torch.cuda.CUDAGraph):
+        if isinstance(one, torch.cuda.CUDAGraph):
+            return None
+        if one.is_cuda:
+            tensors.append(one)
+            if one.is_leaf and one.grad is not None:
+                tensors.append(one.grad)
+    return tensors
 
 
-def release(states: Any, host: HostState) -> None:
-    """Move the tensors of states, and all others on GPUs, to host memory.
+def host_gib_needed(host: HostState) -> float:
+    """Return the host memory that a release will take beyond what ``host`` holds."""
+    if not torch.cuda.is_initialized():
+        return 0.0
+    return float(max(torch.cuda.memory_allocated() - host.nbytes, 0)) / 2**30
+
+
+def release(states: Any, others: Iterable[Any], host: HostState) -> None:
+    """Move the tensors of states, which ``host`` has just copied, and others to host memory.
 
     Gradients are among the others: no state holds them, and a step may add to them.
     """
-    tensors = [*_tensors_in(states)]
-    if torch.cuda.is_initialized():
-        tensors += _tensors_on_gpus()
-    host.release(_storages(tensors))
+    host.release(_storages([*_tensors_in(states), *others]), copied=True)
 
 
 def _storages(tensors: Iterable[Any]) -> list[Any]:
@@ -49,10 +65,19 @@ def _tensors_in(value: Any) -> Iterator[Any]:
             yield from _tensors_in(entry)
 
 
-def _tensors_on_gpus() -> Iterator[Any]:
-    """Yield the tensors of this process that are on a GPU, with their gradients."""
-    for one in gc.get_objects():
-        if issubclass(type(one), torch.Tensor) and one.is_cuda:
-            yield one
-            if one.is_leaf and one.grad is not None:
-                yield one.grad
+def _instances_of(*kinds: type) -> Iterator[Any]:
+    """Yield the objects of these classes and their subclasses.
+
+    A process has hundreds of thousands of objects, and the device is idle meanwhile: no Python
+    code runs for each.
+    """
+    wanted = {each for base in kinds for each in _with_subclasses(base)}
+    objects = gc.get_objects()
+    return compress(objects, map(wanted.__contains__, map(type, objects)))
+
+
+def _with_subclasses(kind: type) -> Iterator[type]:
+    yield kind
+    subclasses: list[type] = type.__subclasses__(kind)
+    for subclass in subclasses:
+        yield from _with_subclasses(subclass)

@@ -25,13 +25,18 @@ class HostState:
 
     def __init__(self) -> None:
         self._memory = _Memory(0, pinned=False)
+        """holds the copies of ``copy_out``"""
+        self._rest = _Memory(0, pinned=False)
+        """holds the other released storages"""
+        self._copies: dict[int, Any] = {}
+        """identity of a storage → its bytes, from the last ``copy_out``"""
         self._released: list[tuple[Any, Any]] = []
         """(storage on the device, its bytes in host memory)"""
 
     @property
     def nbytes(self) -> int:
         """Bytes of host memory held."""
-        return self._memory.nbytes
+        return self._memory.nbytes + self._rest.nbytes
 
     @property
     def is_released(self) -> bool:
@@ -40,17 +45,24 @@ class HostState:
 
     def copy_out(self, storages: Sequence[Any]) -> list[memoryview]:
         """Return the bytes of each storage, valid until the next call."""
-        return [_bytes_of(copy) for copy in self._copy(storages)]
+        self._memory, self._copies = _copy(storages, self._memory)
+        return [_bytes_of(copy) for copy in self._copies.values()]
 
-    def release(self, storages: Sequence[Any]) -> None:
+    def release(self, storages: Sequence[Any], *, copied: bool = False) -> None:
         """Move storages to host memory and free the device's.
 
-        Storages that share their memory with NumPy stay: they are in host memory.
+        ``copied``: no tensor has changed since the last ``copy_out``, whose copies serve and stay
+        valid. Storages that share their memory with NumPy stay: they are in host memory.
         """
         if self._released:
             raise RuntimeError("the state is in host memory already: restore it first")
         storages = [storage for storage in storages if storage.resizable()]
-        self._released = list(zip(storages, self._copy(storages), strict=True))
+        if not copied:
+            self.copy_out(storages)
+        others = [storage for storage in storages if storage._cdata not in self._copies]
+        self._rest, other_copies = _copy(others, self._rest)
+        copy_of, self._copies = {**self._copies, **other_copies}, {}
+        self._released = [(storage, copy_of[storage._cdata]) for storage in storages]
         for storage in storages:
             storage.resize_(0)
         if any(storage.device.type == "cuda" for storage in storages):
@@ -63,24 +75,6 @@ class HostState:
             _as_bytes(storage).copy_(copy, non_blocking=True)
         _synchronize([storage for storage, _ in self._released])
         self._released = []
-
-    def _copy(self, storages: Sequence[Any]) -> list[Any]:
-        """Return a copy of each storage in host memory, as bytes."""
-        sizes = [storage.nbytes() for storage in storages]
-        steps = (-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
-        *starts, total = accumulate(steps, initial=0)
-        pinned = any(storage.device.type == "cuda" for storage in storages)
-        if total > self._memory.nbytes or (pinned and not self._memory.pinned):
-            self._memory.close()
-            self._memory = _Memory(total, pinned=pinned)
-        copies = [
-            self._memory.content[start : start + size]
-            for start, size in zip(starts, sizes, strict=True)
-        ]
-        for storage, copy in zip(storages, copies, strict=True):
-            copy.copy_(_as_bytes(storage), non_blocking=True)
-        _synchronize(storages)
-        return copies
 
 
 class _Memory:
@@ -104,6 +98,25 @@ class _Memory:
     def close(self) -> None:
         """Unlock the memory."""
         self._unlock()
+
+
+def _copy(storages: Sequence[Any], memory: _Memory) -> tuple[_Memory, dict[int, Any]]:
+    """Copy storages to host memory, or to a larger one; return that, and identity → bytes."""
+    sizes = [storage.nbytes() for storage in storages]
+    steps = (-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
+    *starts, total = accumulate(steps, initial=0)
+    pinned = any(storage.device.type == "cuda" for storage in storages)
+    if total > memory.nbytes or (pinned and not memory.pinned):
+        memory.close()
+        memory = _Memory(total, pinned=pinned)
+    copies = [
+        memory.content[start : start + size] for start, size in zip(starts, sizes, strict=True)
+    ]
+    for storage, copy in zip(storages, copies, strict=True):
+        copy.copy_(_as_bytes(storage), non_blocking=True)
+    _synchronize(storages)
+    identities = (storage._cdata for storage in storages)
+    return memory, dict(zip(identities, copies, strict=True))
 
 
 def _unlock(address: int | None) -> None:

@@ -13,7 +13,7 @@ from fairlead.job.run import Run
 from fairlead.job.torch.framework_steps import FrameworkSteps
 
 
-class FairleadCallback(Callback):  # type: ignore[misc]  # Lightning's types are not followed
+class FairleadCallback(Callback):
     """Registers the model, optimizers, schedulers, loaders and callbacks of a trainer.
 
     A step is one of the optimizer: batches whose gradients are accumulated make one step.

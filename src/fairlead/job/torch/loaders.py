@@ -37,6 +37,7 @@ def resume_loader(name: str, loader: Any) -> Position:
         generators=[loader.generator],
         has_order=is_map,
         fetches_in_process=loader.num_workers == 0,
+        batch_size=getattr(loader.batch_sampler, "batch_size", None),
     )
     # accelerate's loaders contain another one and fetch a batch ahead: the inner one has the
     # order, the outer one yields the batches.
@@ -60,7 +61,8 @@ def resume_sampler(sampler: Any) -> Position:
     known: Position | None = vars(sampler).get(_POSITION)
     if known is not None:
         return known
-    position = Position([sampler, getattr(sampler, "sampler", None)])
+    batch_size = getattr(sampler, "batch_size", None)
+    position = Position([sampler, getattr(sampler, "sampler", None)], batch_size=batch_size)
     vars(sampler)[_POSITION] = position
     sampler.__class__ = _resumable_sampler(type(sampler))
     return position
@@ -69,7 +71,7 @@ def resume_sampler(sampler: Any) -> Position:
 def _counted_loader(base: Any) -> type:
     """Return a class of loaders that count their batches."""
 
-    class Counted(base):  # type: ignore[misc]  # PyTorch's types are not followed
+    class Counted(base):
         def __iter__(self) -> Iterator[Any]:
             position: Position = self._fairlead_position
             return position.iterate(lambda: self._start(position.number))
@@ -85,7 +87,7 @@ def _counted_loader(base: Any) -> type:
 def _ordered_loader(base: Any) -> type:
     """Return a class of loaders that skip the batches that were used before."""
 
-    class Ordered(base):  # type: ignore[misc]  # PyTorch's types are not followed
+    class Ordered(base):
         @property
         def _index_sampler(self) -> Any:
             indices = super()._index_sampler
@@ -113,7 +115,7 @@ def _ordered_loader(base: Any) -> type:
 def _resumable_sampler(base: Any) -> type:
     """Return a class of samplers that count their indices and skip those that were used before."""
 
-    class Resumable(base):  # type: ignore[misc]  # PyTorch's types are not followed
+    class Resumable(base):
         def __iter__(self) -> Iterator[Any]:
             position: Position = self._fairlead_position
             indices = _Iterable(super().__iter__)
@@ -180,7 +182,7 @@ class _Seeded:
         return self._position.seed_of(number), indices
 
 
-class _SeededDataset(data.Dataset):  # type: ignore[misc]  # PyTorch's types are not followed
+class _SeededDataset(data.Dataset):
     """A data set whose workers draw each batch's random numbers from the batch's seed."""
 
     def __init__(self, dataset: Any) -> None:

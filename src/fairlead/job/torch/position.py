@@ -2,7 +2,9 @@
 
 The order of a pass follows from the random states at its first draw, so that a checkpoint holds
 these and the number of items that the training loop has used. A resumed pass draws the same
-order and skips that many indices; no data is loaded for them.
+order and skips that many indices; no data is loaded for them. Where the ranks of a gang divide
+the order among them, the number of items that the whole gang has used counts, so that a gang of
+another size continues there.
 """
 
 import hashlib
@@ -14,6 +16,7 @@ from typing import Any
 import torch
 
 from fairlead.job.torch import rng
+from fairlead.job.torch.global_batches import GlobalBatchSampler, items_per_batch
 
 State = dict[str, Any]
 
@@ -28,12 +31,19 @@ class Position:
         generators: Sequence[Any] = (),
         has_order: bool = True,
         fetches_in_process: bool = True,
+        batch_size: int | None = None,
     ) -> None:
         """Count passes over an object that draws its order from samplers and generators.
 
         Samplers may have a generator or a state. Without ``has_order`` the items come from an
         iterable, whose first items are fetched again.
         """
+        self._gang_items = items_per_batch(samplers, batch_size)
+        self._global = next((s for s in samplers if isinstance(s, GlobalBatchSampler)), None)
+        if self._global is not None:
+            self._global.bind(self._items)
+        self._first_item = 0
+        """items of the pass that batches of another size held"""
         self.fetched, self.fetches_in_process = 0, fetches_in_process
         self.before_item: Callable[[], None] = lambda: None
         """called before the loop receives an item"""
@@ -49,7 +59,7 @@ class Position:
         self._ordered: Callable[[], OrderedPass | None] = lambda: None
         self._skip_passes = 0
         self._resumed: State | None = None
-        self._skip = 0
+        self._skip = self._first_number = 0
         self._marked: State = self.present()
 
     # -- the run's side
@@ -75,6 +85,12 @@ class Position:
         self._resumed, self._marked = state, state
         self._skip_passes = max(state["pass"], 0)
 
+    def fork(self, rank: int) -> None:
+        """Give the batches of a rank that is new in the gang seeds of their own."""
+        assert self._resumed is not None
+        seed = (self._resumed["seed"] + 0xBF58476D1CE4E5B9 * (rank + 1)) % (1 << 63)
+        self._resumed = self._marked = {**self._resumed, "seed": seed}
+
     def present(self) -> State:
         """Return the present position; a pass that was abandoned counts as done."""
         has_begun = self._alive() is not None
@@ -82,6 +98,7 @@ class Position:
             "pass": self._pass if has_begun else self._pass + 1,
             "has_begun": has_begun,
             "used": self._used if has_begun else 0,
+            "items": self._items() if has_begun and self._gang_items else None,
             "order": self._order if has_begun else None,
             "seed": self._seed,
             "sources": self._sources(),
@@ -101,7 +118,7 @@ class Position:
         if resumed is not None:
             self._pass = resumed["pass"] - 1
             self._set_sources(resumed["sources"])
-        self._pass, self._used = self._pass + 1, 0
+        self._pass, self._used, self._first_item = self._pass + 1, 0, 0
         self._order = None if self._has_order else self._capture()
         digest = hashlib.blake2b(bytes(torch.get_rng_state().numpy()), digest_size=7).digest()
         self._seed = int.from_bytes(digest, "big") + self._pass
@@ -112,13 +129,16 @@ class Position:
         self._pass, self._used, self._seed, self._order = (
             resumed[name] for name in ("pass", "used", "seed", "order")
         )
+        self._skip = self._first_number = self._used
+        items = resumed.get("items")
+        if items is not None and self._gang_items:
+            self._resume_at(items, self._gang_items)
         if not self._has_order:
             self.set_order(resumed["order"])
             iterator = make()
             for _ in range(self._used):
                 next(iterator, None)
             return iterator
-        self._skip = self._used
         iterator = make()
         ordered = self._ordered()
         if self._order is None:  # no index was drawn yet: the first one draws from these
@@ -129,16 +149,30 @@ class Position:
             iterator = chain(list(islice(iterator, 1)), iterator)
         return iterator
 
+    def _resume_at(self, items: int, per_batch: int) -> None:
+        """Continue after the items that a gang, perhaps of another size, has used."""
+        if self._global is not None:
+            self._global.start_at(items)
+            self._skip, self._first_item = 0, items - self._used * per_batch
+        else:
+            # A batch that other batches overlap is repeated: all ranks begin with the same one.
+            self._used = self._skip = self._first_number = items // per_batch
+
+    def _items(self) -> int:
+        """Return the items of the present pass that the gang has received."""
+        return self._first_item + self._used * (self._gang_items or 0)
+
     def order(self, indices: Iterable[Any]) -> "OrderedPass":
         """Return the indices of the present pass, after those that were used before."""
         ordered = OrderedPass(self, indices)
         self._ordered = weakref.ref(ordered)  # a loader with workers asks twice, and uses the last
         return ordered
 
-    def take_skip(self) -> int:
-        """Return, once, the number of indices that were used before this process."""
-        skip, self._skip = self._skip, 0
-        return skip
+    def take_skip(self) -> tuple[int, int]:
+        """Return, once, the number of the first batch, and the indices to skip before it."""
+        number, skip = self._first_number, self._skip
+        self._first_number = self._skip = 0
+        return number, skip
 
     @property
     def number(self) -> int:
@@ -223,8 +257,8 @@ class OrderedPass:
         with rng.preserved():
             self._position.set_order(order)
             iterator = iter(self._indices)
-            self._number = self._position.take_skip()
-            for _ in range(self._number):
+            self._number, skip = self._position.take_skip()
+            for _ in range(skip):
                 next(iterator, None)
             # A sampler may draw the order only with its first index.
             self._iterator = chain(list(islice(iterator, 1)), iterator)

@@ -1,5 +1,6 @@
 """Random states of a process: Python, NumPy if it is imported, PyTorch on the CPU and on GPUs."""
 
+import hashlib
 import random
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,12 @@ def seed_host(seed: int) -> None:
         numpy.random.seed(seed % (1 << 32))
 
 
+def derived_seed(number: int) -> int:
+    """Return a seed that follows from the present state of PyTorch's generator and a number."""
+    content = bytes(torch.get_rng_state().numpy()) + number.to_bytes(8, "big")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=7).digest(), "big")
+
+
 @contextmanager
 def preserved() -> Iterator[None]:
     """Leave the random states as they were before."""
@@ -73,6 +80,7 @@ class Rng:
         """whether this process may draw numbers to fetch an item: not if workers do"""
         self._marked: State | None = None
         self._restored: State | None = None
+        self._new_rank: int | None = None
 
     def mark(self) -> None:
         """Remember the states that the next fetch may change; Python's and NumPy's are slow."""
@@ -83,6 +91,10 @@ class Rng:
         if self._restored is not None:
             restore(self._restored)
             self._restored = None
+            if self._new_rank is not None:
+                seed = derived_seed(self._new_rank)
+                seed_host(seed)
+                torch.cuda.manual_seed_all(seed)
 
     def state_dict(self) -> State:
         """Return the states at the last mark."""
@@ -91,3 +103,7 @@ class Rng:
     def load_state_dict(self, state: State) -> None:
         """Keep states until training begins."""
         self._restored = state
+
+    def fork(self, rank: int) -> None:
+        """Draw other numbers than the rank whose states a new rank of the gang received."""
+        self._new_rank = rank

@@ -1,5 +1,6 @@
-"""One rank's part of a sharded tensor, as FSDP makes them."""
+"""Parts of sharded tensors, as FSDP makes them, and the whole tensors for gangs of other sizes."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,12 @@ class Shard:
     mesh: tuple[int, ...]
     """ranks along each dimension of the mesh"""
     coordinate: tuple[int, ...]
-    """this rank's place in the mesh"""
+    """this rank's place in the mesh; no dimensions: the part is the whole tensor"""
+
+    @classmethod
+    def whole(cls, tensor: Any) -> "Shard":
+        """Return a whole tensor, for a gang of any size."""
+        return cls(tensor, tuple(tensor.shape), (), (), ())
 
     @classmethod
     def of(cls, tensor: Any) -> "Shard":
@@ -55,13 +61,15 @@ class Shard:
         )
 
     def like(self, target: Any, key: str) -> Any:
-        """Return a DTensor of this part with the mesh of a target.
+        """Return a DTensor of this part with the mesh of a target, or a whole plain tensor.
 
-        Raises ValueError, which names the key, if the gang has another size or layout.
+        Raises ValueError, which names the key, if the gang has another layout.
         """
-        from torch.distributed.tensor import DTensor  # noqa: PLC0415  # slow to import
-
+        if not self.mesh and not is_sharded(target):
+            return self.local
         here = Shard.of(target)
+        if not self.mesh and self.shape == here.shape:
+            return _like(target, self._part_for(target))
         mine, its = (
             (shard.shape, shard.placements, shard.mesh, shard.coordinate) for shard in (self, here)
         )
@@ -69,16 +77,49 @@ class Shard:
             raise ValueError(
                 f"{key}: the checkpoint holds rank {self.coordinate} of {self.mesh} for shape"
                 f" {self.shape}: expected {here.coordinate} of {here.mesh} for {here.shape};"
-                " a sharded model continues with the gang size that saved it"
+                " a sharded model continues with the mesh and the layout that saved it"
             )
-        return DTensor.from_local(
-            self.local.to(target.device),
+        return _like(target, self.local)
+
+    def _part_for(self, target: Any) -> Any:
+        """Return this rank's part of a whole tensor, in memory of its own."""
+        from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415  # slow to import
+
+        # Each rank has the whole tensor, so that nothing is sent.
+        divided = distribute_tensor(
+            self.local.detach().to(target.device),
             target.device_mesh,
             target.placements,
-            run_check=False,
-            shape=target.shape,
-            stride=target.stride(),
+            src_data_rank=None,
         )
+        return divided.to_local().clone()
+
+
+def fit(value: Any, target: Any, key: str) -> Any:
+    """Return a restored value in the layout of a target: parts, and whole tensors, are divided.
+
+    Raises ValueError, which names the key, if the gang has another layout.
+    """
+    if isinstance(value, Shard):
+        return value.like(target, key)
+    is_whole = type(value) in (torch.Tensor, torch.nn.Parameter) and value.ndim
+    if is_whole and is_sharded(target) and value.shape == target.shape:
+        return Shard.whole(value).like(target, key)
+    return value
+
+
+def _like(target: Any, local: Any) -> Any:
+    """Return a DTensor of this rank's part with the mesh of a target."""
+    from torch.distributed.tensor import DTensor  # noqa: PLC0415  # slow to import
+
+    return DTensor.from_local(
+        local.to(target.device),
+        target.device_mesh,
+        target.placements,
+        run_check=False,
+        shape=target.shape,
+        stride=target.stride(),
+    )
 
 
 def is_sharded(value: Any) -> bool:
@@ -88,3 +129,57 @@ def is_sharded(value: Any) -> bool:
     from torch.distributed.tensor import DTensor  # noqa: PLC0415  # slow to import
 
     return isinstance(value, DTensor)
+
+
+def has_parts(state: Any) -> bool:
+    """Return whether a state contains a part of a sharded tensor."""
+    return next(_paths(state), None) is not None
+
+
+def join(states: Iterable[Any]) -> Any:
+    """Return the state of rank 0 with whole tensors in place of the ranks' parts."""
+    ranks = list(states)
+    for path in list(_paths(ranks[0])):
+        holders = [_follow(state, path[:-1]) for state in ranks]
+        holders[0][path[-1]] = Shard.whole(_join_parts([holder[path[-1]] for holder in holders]))
+    return ranks[0]
+
+
+def _paths(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that lead to each part in the dicts and lists of a state."""
+    if isinstance(state, Shard):
+        yield path
+    elif isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from _paths(value, (*path, key))
+    elif isinstance(state, list):
+        for index, value in enumerate(state):
+            yield from _paths(value, (*path, index))
+
+
+def _follow(state: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        state = state[key]
+    return state
+
+
+def _join_parts(parts: Sequence[Shard]) -> Any:
+    """Return the whole tensor; ValueError if parts are missing."""
+    layout, by_place = parts[0], {part.coordinate: part.local for part in parts}
+
+    def join_from(place: tuple[int, ...]) -> Any:
+        if len(place) == len(layout.mesh):
+            return by_place[place]
+        kind, dimension = layout.placements[len(place)]
+        if kind == "replicate":
+            return join_from((*place, 0))
+        pieces = [join_from((*place, i)) for i in range(layout.mesh[len(place)])]
+        return torch.cat(pieces, dimension)
+
+    try:
+        whole = join_from(())
+    except KeyError as error:
+        raise ValueError(f"the checkpoint has no part {error} of a sharded tensor") from None
+    if tuple(whole.shape) != layout.shape:
+        raise ValueError(f"parts of shape {tuple(whole.shape)}: expected {layout.shape}")
+    return whole

@@ -38,7 +38,7 @@ def train(run: Run, trainer: Any) -> Any:
         return trainer.train(resume_from_checkpoint=directory)
 
 
-class _Callback(TrainerCallback):  # type: ignore[misc]  # its types are not followed
+class _Callback(TrainerCallback):
     """Registers the trainer's objects, and counts its steps."""
 
     def __init__(self, run: Run, trainer: Any) -> None:

@@ -4,9 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.job.torch.leases import train_in_leases
+from tests.unit.job.torch.trainers import (
+    BATCH,
+    EPOCHS,
+    Noisy,
+    Recording,
+    check_preemptions,
+    in_three_leases,
+    layers,
+    loss_of,
+    torch,
+)
 
-torch = pytest.importorskip("torch")
 lightning: Any = pytest.importorskip("lightning")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning warns of a toy's settings
 
@@ -15,38 +24,17 @@ from torch.utils import data  # noqa: E402  # needs PyTorch
 from fairlead.job.run import Run  # noqa: E402
 from fairlead.job.torch.lightning import FairleadCallback  # noqa: E402
 
-ITEMS, BATCH, EPOCHS = 22, 2, 3
 
-
-class Noisy(data.Dataset):  # type: ignore[misc]  # PyTorch's types are not followed
-    """Items with random augmentation."""
-
-    def __len__(self) -> int:
-        return ITEMS
-
-    def __getitem__(self, index: int) -> Any:
-        return torch.full((4,), float(index)) / ITEMS + 0.1 * torch.randn(4)
-
-
-class Model(lightning.LightningModule):  # type: ignore[misc]  # Lightning's types are not followed
+class Model(Recording, lightning.LightningModule):
     """A model with dropout, a schedule of the validation loss, and a record of its batches."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = torch.nn.Sequential(
-            torch.nn.Linear(4, 4), torch.nn.Dropout(0.3), torch.nn.Linear(4, 1)
-        )
-        self.seen: list[Any] = []
-
-    def get_extra_state(self) -> Any:
-        return {"seen": self.seen}
-
-    def set_extra_state(self, state: Any) -> None:
-        self.seen = state["seen"]
+        self.layers, self.seen = layers(), []
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         self.seen.append((self.current_epoch, batch_idx, self.global_step, batch.tolist()))
-        return ((self.layers(batch) - batch.sum(1, keepdim=True)) ** 2).mean()
+        return loss_of(self.layers, batch)
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         del batch_idx
@@ -83,26 +71,15 @@ def fit(run: Run, root: Path, workers: int, accumulated: int) -> Any:
     return model.seen, parameters, rates, run.steps_done
 
 
-@pytest.mark.parametrize(
-    ("workers", "accumulated", "preempted_after"),
-    [(1, 1, (2, 11, 18)), (0, 3, (1, 4, 6))],
-    ids=["in workers", "accumulating"],
-)
+@in_three_leases
 def test_three_preemptions_change_no_bit(
     workers: int, accumulated: int, preempted_after: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """The second one falls between two epochs."""
-    plain = fit(Run(), tmp_path, workers, accumulated)
-    assert len(plain[0]) == EPOCHS * ITEMS // BATCH
-    preempted = train_in_leases(
-        lambda run: fit(run, tmp_path, workers, accumulated), tmp_path, preempted_after
-    )
-    for one, other in zip(preempted, plain, strict=True):
-        assert one == other
+    check_preemptions(fit, tmp_path, workers, accumulated, preempted_after)
 
 
 def test_a_loader_without_a_length_is_refused(tmp_path: Path) -> None:
-    class Stream(data.IterableDataset):  # type: ignore[misc]  # PyTorch's types are not followed
+    class Stream(data.IterableDataset):
         def __iter__(self) -> Any:
             return iter(torch.ones(6, 4))
 

@@ -16,7 +16,7 @@ from fairlead.job.state_format import SavedState, encode_state  # noqa: E402
 ITEMS, EPOCHS = 21, 3
 
 
-class Items(data.Dataset):  # type: ignore[misc]  # PyTorch's types are not followed
+class Items(data.Dataset):
     """Items with random numbers of every kind."""
 
     def __len__(self) -> int:
@@ -26,7 +26,7 @@ class Items(data.Dataset):  # type: ignore[misc]  # PyTorch's types are not foll
         return torch.tensor([index, torch.rand(()).item(), random.random()])
 
 
-class Stream(data.IterableDataset):  # type: ignore[misc]  # PyTorch's types are not followed
+class Stream(data.IterableDataset):
     """A stream without indices."""
 
     def __iter__(self) -> Iterator[Any]:

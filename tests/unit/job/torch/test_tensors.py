@@ -156,6 +156,24 @@ def test_training_may_change_a_tensor_while_its_copy_is_written() -> None:
     assert decode_state(b"".join(chunks))["model"]["weight"].sum() == 0.0
 
 
+def test_a_released_state_is_written_from_the_copies_that_it_returns_from() -> None:
+    from fairlead.job.state_format import encode_chunks  # noqa: PLC0415  # beside its use
+
+    weight, other, host = torch.arange(1000.0), torch.ones(10), HostState()
+    storages = [weight.untyped_storage(), other.untyped_storage()]
+    for offset in (0.0, 5.0):  # the second time the copies of the first are outdated
+        weight += offset
+        other += offset
+        chunks = encode_chunks({"model": {"weight": weight}}, host)
+        host.release(storages, copied=True)
+        assert [storage.nbytes() for storage in storages] == [0, 0]
+        written = decode_state(b"".join(chunks))["model"]["weight"]
+        host.restore()
+        assert torch.equal(written, torch.arange(1000.0) + offset)
+        assert torch.equal(weight, written)
+        assert other.tolist() == [1.0 + offset] * 10
+
+
 def in_memory(payload: bytes) -> memoryview:
     """Return a payload as it is read from a large file: in memory that may be written."""
     memory = mmap.mmap(-1, len(payload))

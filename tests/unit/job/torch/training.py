@@ -14,12 +14,12 @@ from torch.distributed import fsdp
 from torch.utils import data
 
 from fairlead import job
-from fairlead.job.torch import init_process_group
+from fairlead.job.torch import GlobalBatchSampler, init_process_group
 
 ITEMS, BATCH, EPOCHS = 64, 4, 3
 
 
-class Noisy(data.Dataset):  # type: ignore[misc]  # PyTorch's types are not followed
+class Noisy(data.Dataset):
     """Items with random augmentation, drawn in the workers."""
 
     def __init__(self) -> None:
@@ -39,13 +39,17 @@ def make_model() -> Any:
     return nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 1))
 
 
-def train(kind: str, out: str, environment: dict[str, str]) -> None:
-    """Train under a lease, or as a plain run, and write a digest of the result."""
+def _attach(environment: dict[str, str]) -> job.Run:
     os.environ.update(environment)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     random.seed(0)
-    run = job.attach()
+    return job.attach()
+
+
+def train(kind: str, out: str, environment: dict[str, str]) -> None:
+    """Train under a lease, or as a plain run, and write a digest of the result."""
+    run = _attach(environment)
     gang = kind != "alone"
     if gang:
         init_process_group("gloo")
@@ -87,6 +91,42 @@ def train(kind: str, out: str, environment: dict[str, str]) -> None:
     _write_result(Path(f"{out}.{os.environ['RANK']}"), model, history, scheduler)
     if gang:
         distributed.destroy_process_group()
+
+
+def train_elastic(kind: str, out: str, environment: dict[str, str]) -> None:
+    """Train global batches in a gang of any size; write the items and the loss of each step."""
+    run = _attach(environment)
+    init_process_group("gloo")
+    dataset = Noisy()
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    if kind == "ddp":
+        model = nn.parallel.DistributedDataParallel(model)
+    elif run.world_size > 1:
+        fsdp.fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    batches = GlobalBatchSampler(dataset, 5)
+    loader = data.DataLoader(dataset, batch_sampler=batches)
+    history: dict[str, Any] = {"losses": [], "items": [], "ranks": []}
+    run.register(model=model, optimizer=optimizer, loader=loader, history=history)
+    for _ in run.epochs(2):
+        for _, _, indices in run.steps(loader):
+            inputs, targets = dataset.inputs[indices], dataset.targets[indices]
+            loss = batches.weight * nn.functional.mse_loss(model(inputs), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            used = torch.zeros(ITEMS + 1)
+            used[indices] = float(batches.weight > 0)
+            used[-1] = loss.item() / run.world_size
+            distributed.all_reduce(used)
+            history["losses"].append(used[-1].item())
+            history["items"].append(used[:-1].nonzero().flatten().tolist())
+            assert used[:-1].max() == 1
+            history["ranks"].append(run.world_size)
+    whole = [getattr(one, "full_tensor", lambda p=one: p)() for one in model.parameters()]
+    history["parameters"] = [value for one in whole for value in one.flatten().tolist()]
+    Path(f"{out}.{os.environ['RANK']}").write_text(json.dumps(history))
+    distributed.destroy_process_group()
 
 
 def _write_result(path: Path, model: Any, history: dict[str, Any], scheduler: Any) -> None:

@@ -177,7 +177,10 @@ class Confinement:
         lock its file, and write the status files of its members.
         """
         order = self._order
-        make_directory(Path(order.checkpoint_dir).parent, 0o711)
+        job_dir, parent = Path(order.log_dir).parent, Path(order.checkpoint_dir).parent
+        if parent.parent == job_dir:  # of a copy of the job
+            make_directory(job_dir, 0o711)
+        make_directory(parent, 0o711)
         make_directory(Path(order.log_dir), 0o700)
         control = Path(checkpoint.control_directory(order.checkpoint_dir, separate=True))
         if not control.is_dir():

@@ -1,8 +1,9 @@
 """A keeper whose process may stay after its lease, and continue under the job's next one.
 
-The process asks before it gives up its device; its checkpoint is committed by then. The keeper
-answers, freezes the process once it has left the device, and reports the end of the lease. It
-lives as long as the process does, in the directory of the first lease. See docs/design/offload.md.
+The process asks before it gives up its device. The keeper answers, and reports the end of the
+lease once the process has left the device. It freezes the process once that has committed its
+last steps, and kills it if that takes longer than the lease's grace. It lives as long as the
+process does, in the directory of the first lease. See docs/design/offload.md.
 """
 
 import os
@@ -32,6 +33,8 @@ _TICK_S = 0.25
 _ANSWER_TIMEOUT_S = 1.0
 """seconds until a process that leaves without a stop request must exit"""
 _MAX_PARKED_S = 3600.0
+_MAX_NUMBER = 2.0**53
+"""maximum of a number that a process sends"""
 
 
 class ParkingKeeper(Keeper):
@@ -48,7 +51,15 @@ class ParkingKeeper(Keeper):
         """time at which it asked whether to park"""
         self._was_allowed = False
         """the last answer allowed it to park"""
+        self._more_gib = 0.0
+        """host memory that it will use besides, by its own account"""
         self._is_parked = False
+        self._unsaved: float | None = None
+        """steps that the parked process is saving; None once it has"""
+        self._is_saved = False
+        """the process has declared that all of its steps are committed"""
+        self._save_by = float("inf")
+        """time at which the parked process is killed unless it has saved its steps"""
         self._committed: checkpoint.CommittedCheckpoint | None = None
         """checkpoint of the parked process"""
         self._used_gib = 0.0
@@ -95,13 +106,17 @@ class ParkingKeeper(Keeper):
 
     def _hear(self) -> None:
         assert self._channel is not None
-        for kind, _ in self._channel.receive():
+        for kind, fields in self._channel.receive():
             if kind == "can_park":
                 self._can_park = True
             elif kind == "leaving" and not self._is_parked:
                 self._asked_at = time.monotonic()
+                self._more_gib = _number(fields.get("more_gib")) or 0.0
             elif kind == "parked" and self._was_allowed:
                 self._was_allowed, self._is_parked = False, True
+                self._unsaved, self._is_saved = _number(fields.get("unsaved")), False
+            elif kind == "saved" and self._is_parked:
+                self._is_saved = True
         if self._channel.closed:
             self._output.unwatch(self._channel.fileno())
             self._can_park = False
@@ -123,7 +138,7 @@ class ParkingKeeper(Keeper):
         self._asked_at = None
         sessions = {member.pid for member in self._members}
         limit_gib = self._order.offload_gib
-        self._used_gib = used_memory_gib(sessions, exact_above_gib=limit_gib)
+        self._used_gib = used_memory_gib(sessions, exact_above_gib=limit_gib) + self._more_gib
         self._was_allowed = (
             self._stopping
             and not self._stop_reason
@@ -150,23 +165,45 @@ class ParkingKeeper(Keeper):
         if not self._is_parked:
             return super()._conclude()
         order = self._order
-        self._confinement.freeze(True)
-        self._output.copy(0.0)
-        failpoints.point("keeper.park.frozen")
+        # From now on a stop request is one to the parked process.
+        self._stopping, self._signalled, self._save_by = False, None, self._kill_at
+        self._kill_at = float("inf")
         try:
-            self._committed = checkpoint.durable_latest(order.checkpoint_dir)
+            if self._unsaved is None or self._is_saved:
+                self._freeze()
+            else:
+                self._committed = checkpoint.durable_latest(order.checkpoint_dir)
+                self._note_parked()
         except UnusableFileError as error:
             self._is_parked = False
             return Ended(order.lease, "failed", None, str(error))
-        # From now on a stop request is one to the parked process.
-        self._stopping, self._signalled, self._kill_at = False, None, float("inf")
-        lease_dir.write_json(self._home / lease_dir.PARKED, {"gib": self._used_gib})
         failpoints.point("keeper.park.noted")
         steps = None if self._committed is None else float(self._committed.steps)
-        return Ended(order.lease, "left", steps, parked=True)
+        return Ended(order.lease, "left", steps, parked=True, unsaved=self._unsaved)
+
+    def _freeze(self) -> None:
+        """Freeze the parked process, which has committed its steps, and holds no lock now.
+
+        Raises UnusableFileError if the job has damaged its checkpoint.
+        """
+        self._confinement.freeze(True)
+        self._output.copy(0.0)
+        failpoints.point("keeper.park.frozen")
+        self._committed = checkpoint.durable_latest(self._order.checkpoint_dir)
+        self._unsaved = None
+        sessions = {member.pid for member in self._members}
+        self._used_gib = used_memory_gib(sessions, exact_above_gib=self._order.offload_gib)
+        self._note_parked()
+
+    def _note_parked(self) -> None:
+        """Tell the supervisor the parked process's memory, and the steps that it is saving."""
+        content = {"gib": self._used_gib, "unsaved": self._unsaved}
+        lease_dir.write_json(self._home / lease_dir.PARKED, content, durable=False)
 
     def _wait_for_lease(self) -> Path | None:
         """Return the directory of the next lease; None if the parked process must end."""
+        if not self._wait_for_save():
+            return None
         until = time.monotonic() + _MAX_PARKED_S
         while True:
             directory = take_next(self._home)
@@ -177,6 +214,24 @@ class ParkingKeeper(Keeper):
                 return None
             self._output.copy(_TICK_S)
             reap_adopted({member.pid for member in self._members})
+
+    def _wait_for_save(self) -> bool:
+        """Wait until the parked process has committed its steps; return whether it has.
+
+        It is let finish if it must end or its server is dead.
+        """
+        while self._unsaved is not None and not self._is_saved:
+            if not super().on_devices() or time.monotonic() > self._save_by:
+                return False
+            self._output.copy(_TICK_S)
+            reap_adopted({member.pid for member in self._members})
+        if self._unsaved is not None:
+            try:
+                self._freeze()
+            except UnusableFileError:
+                return False
+            failpoints.point("keeper.park.saved")
+        return True
 
     def _server_lives(self) -> bool:
         """Return whether the server lives that started this keeper: no other knows of parking."""
@@ -243,6 +298,15 @@ class ParkingKeeper(Keeper):
         for number in (WAKE_SIGNAL, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
         self._output.watch(reading, lambda: os.read(reading, 1 << 10))
+
+
+def _number(text: str | None) -> float | None:
+    """Return a number that a process has sent, None if it is none or out of range."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if 0 <= number <= _MAX_NUMBER else None
 
 
 def main() -> int:

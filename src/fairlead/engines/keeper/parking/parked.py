@@ -17,7 +17,7 @@ _OF_LEASE = (
 """environment variables that differ between leases of one process"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ParkedKeeper:
     """A keeper whose processes are parked, as the supervisor knows it."""
 
@@ -36,12 +36,24 @@ class ParkedKeeper:
 
 def may_park(order: LaunchOrder) -> bool:
     """Return whether the process of an order could park: it must be alone and not contained."""
-    return len(order.devices) == 1 and order.world_size in (None, 1) and not order.container
+    alone = len(order.devices) == 1 and order.world_size in (None, 1)
+    return order.may_stay and alone and not order.container
+
+
+def used_gib(home: Path, default: float) -> float:
+    """Return the host memory of a keeper's parked processes; ``default`` if it is unknown."""
+    gib = (lease_dir.read_json(home / lease_dir.PARKED) or {}).get("gib")
+    return float(gib) if isinstance(gib, int | float) else default
+
+
+def is_saving(home: Path) -> bool:
+    """Return whether a keeper's parked process has steps that it has not saved yet."""
+    return (lease_dir.read_json(home / lease_dir.PARKED) or {}).get("unsaved") is not None
 
 
 def write_next(home: Path, lease: int) -> None:
     """Name the next lease of parked processes."""
-    lease_dir.write_json(home / _NEXT, {"lease": lease})
+    lease_dir.write_json(home / _NEXT, {"lease": lease}, durable=False)
 
 
 def take_next(home: Path) -> Path | None:

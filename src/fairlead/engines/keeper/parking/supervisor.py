@@ -3,26 +3,34 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from fairlead import failpoints
-from fairlead.engines.base import Ended, LaunchOrder, Started
+from fairlead.engines.base import Ended, LaunchOrder, Saved, Started
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.environment import inherited
 from fairlead.engines.keeper.parking.parked import (
     SERVER_VARIABLE,
     ParkedKeeper,
+    is_saving,
     may_park,
+    used_gib,
     write_next,
 )
 from fairlead.engines.keeper.start import WAKE_SIGNAL, start_keeper
 from fairlead.engines.keeper.supervisor import KeeperSupervisor, kill_orphans
+from fairlead.job import checkpoint
 
 _POLL_S = 0.01
 """seconds between two looks at a lease that was asked to leave and may park"""
+_SAVE_POLL_S = 0.05
+"""seconds between two looks at a parked process that saves its steps"""
+_MAX_SAVE_S = 60.0
+"""seconds that a new server waits for parked processes of an earlier one to save their steps"""
 _REMOVAL_RETRY_S = 1.0
 
 
@@ -43,6 +51,8 @@ class ParkingSupervisor(KeeperSupervisor):
         """these leases that were asked to leave"""
         self._parked: dict[str, ParkedKeeper] = {}
         """job → its parked process, longest parked first"""
+        self._saving: dict[str, ParkedKeeper] = {}
+        """job → a process, parked or about to end, that saves the steps of the job's last lease"""
         self._unforgotten: set[int] = set()
         """first leases of parked processes whose ends may not be persisted yet"""
 
@@ -53,6 +63,8 @@ class ParkingSupervisor(KeeperSupervisor):
         if not self._offload_gib or (self._directory(order.lease) / "order.json").exists():
             await super().launch(order)
             return
+        while order.job in self._saving:  # the next lease continues from these steps
+            await asyncio.sleep(_POLL_S)
         if may_park(order):
             order = replace(order, offload_gib=self._offload_gib)
         parked = self._parked.pop(order.job, None)
@@ -75,6 +87,16 @@ class ParkingSupervisor(KeeperSupervisor):
             self._leaving.add(lease)
             self._look_for_parking(lease)
 
+    async def adopt(self, leases: Collection[int]) -> None:
+        """Let parked processes of an earlier server save their steps, then adopt leases."""
+        until = time.monotonic() + _MAX_SAVE_S
+        for directory in lease_dir.list_leases(self._root).values():
+            while is_saving(directory) and lease_dir.is_alive(directory):
+                if time.monotonic() > until:
+                    break
+                await asyncio.sleep(_SAVE_POLL_S)
+        await super().adopt(leases)
+
     async def forget(self, leases: Collection[int]) -> None:
         """Remove the directories of leases that have ended, once no keeper needs them."""
         for lease in leases:
@@ -93,6 +115,7 @@ class ParkingSupervisor(KeeperSupervisor):
             self._end(parked)
             self._unfollow(parked)
         self._parked.clear()
+        self._saving.clear()
         self._leaving.clear()
         await super().close()
 
@@ -166,16 +189,37 @@ class ParkingSupervisor(KeeperSupervisor):
         pidfd, loop = self._pidfds.pop(ended.lease), asyncio.get_running_loop()
         loop.remove_reader(pidfd)
         home = self._directory(ended.lease if order.resumes is None else order.resumes)
-        content = lease_dir.read_json(home / lease_dir.PARKED) or {}
-        gib = content.get("gib")
-        used_gib = float(gib) if isinstance(gib, int | float) else order.offload_gib
         self._unforgotten.add(ended.lease)
-        parked = ParkedKeeper(order, home, pid, pidfd, used_gib)
+        parked = ParkedKeeper(order, home, pid, pidfd, used_gib(home, order.offload_gib))
         self._parked[order.job] = parked
+        if ended.unsaved is not None:
+            self._saving[order.job] = parked
+            loop.call_later(_SAVE_POLL_S, self._look_for_save, parked)
         loop.add_reader(pidfd, self._keeper_ended, parked)
         failpoints.point("server.park.seen")
         self._reports.put_nowait(ended)
         self._keep_within_budget()
+
+    def _look_for_save(self, parked: ParkedKeeper) -> None:
+        """Report the steps of a parked process once it has saved them; poll until then."""
+        if self._saving.get(parked.order.job) is not parked:
+            return
+        if is_saving(parked.home):
+            loop = asyncio.get_running_loop()
+            loop.call_later(_SAVE_POLL_S, self._look_for_save, parked)
+            return
+        parked.gib = used_gib(parked.home, parked.gib)
+        self._report_saved(parked)
+        self._keep_within_budget()
+
+    def _report_saved(self, parked: ParkedKeeper) -> None:
+        """Report the committed steps of a process that saves no more, once."""
+        order = parked.order
+        if self._saving.get(order.job) is parked:
+            failpoints.point("server.park.saved")
+            del self._saving[order.job]
+            steps = checkpoint.saved_steps(order.checkpoint_dir)
+            self._reports.put_nowait(Saved(order.lease, order.job, steps))
 
     def _keep_within_budget(self) -> None:
         """End the processes that are parked for longest while all use too much memory."""
@@ -196,14 +240,16 @@ class ParkingSupervisor(KeeperSupervisor):
         os.waitpid(parked.pid, 0)
         if self._parked.get(parked.order.job) is parked:
             del self._parked[parked.order.job]
-        self._clean_up(parked.home)
+        self._clean_up(parked)
 
-    def _clean_up(self, home: Path) -> None:
+    def _clean_up(self, parked: ParkedKeeper) -> None:
         """Kill the processes that a keeper has left, and remove its directory."""
-        if kill_orphans(home):
-            asyncio.get_running_loop().call_later(_POLL_S, self._clean_up, home)
-        elif int(home.name) not in self._unforgotten:
-            lease_dir.remove(home)
+        if kill_orphans(parked.home):
+            asyncio.get_running_loop().call_later(_POLL_S, self._clean_up, parked)
+            return
+        self._report_saved(parked)
+        if int(parked.home.name) not in self._unforgotten:
+            lease_dir.remove(parked.home)
 
     def _homes(self) -> set[Path]:
         """Return the directories of living keepers whose processes park, or may."""

@@ -1,0 +1,80 @@
+"""Merges the checkpoints of a job's copies into the job's own, after the last copy has left.
+
+Every copy saves to a directory of its own, named by its lease. The merge links the files of all
+copies into the job's directory and commits them together, with the steps of each as its weight;
+the next processes of the job compute the average. So a merge costs as much for a large model as
+for a small one, needs no framework, and a crash at any point leaves either the state before it or
+the merged one.
+"""
+
+import os
+from collections.abc import Collection
+from contextlib import suppress
+
+from fairlead import untrusted_file
+from fairlead.job import checkpoint
+from fairlead.job.checkpoint import CommittedCheckpoint
+from fairlead.untrusted_file import UnusableFileError
+
+_LOCK_TIMEOUT_S = 2.0
+"""seconds to wait for a lock, which only an orphan of the job may still hold"""
+
+
+def merge_copies(directory: str, copies: str, open_leases: Collection[int]) -> None:
+    """Merge the ended copies below ``copies`` into the job's checkpoint ``directory``.
+
+    Does nothing while a copy is open. Can be repeated: copies up to the lease of the job's
+    checkpoint are in it already.
+    """
+    leases = _copy_leases(copies)
+    if any(lease in open_leases for lease in leases):
+        return
+    base = checkpoint.latest(directory) or CommittedCheckpoint(-1, 0, ())
+    new = [lease for lease in leases if lease > base.lease]
+    parts = [part for lease in new if (part := _close(os.path.join(copies, str(lease)), lease))]
+    if parts:
+        parts.sort(key=lambda part: (-part.steps, part.lease))
+        merged = CommittedCheckpoint(
+            max(new),
+            base.steps + sum(part.steps for part in parts),
+            tuple(part.files[0] for part in parts),
+            tuple(part.steps for part in parts),
+        )
+        paths = [os.path.join(copies, str(part.lease), part.files[0]) for part in parts]
+        _make_directory(directory, os.path.dirname(paths[0]))
+        checkpoint.commit_average(directory, merged, paths, wait_s=_LOCK_TIMEOUT_S)
+    for lease in leases:
+        path = os.path.join(copies, str(lease))
+        for tree in {path, checkpoint.control_directory(path)}:
+            with suppress(FileNotFoundError):
+                untrusted_file.remove_tree(tree)
+
+
+def _copy_leases(copies: str) -> list[int]:
+    try:
+        names = os.listdir(copies)
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    except FileNotFoundError:
+        return []
+
+
+def _close(path: str, lease: int) -> CommittedCheckpoint | None:
+    """Refuse later writers of a copy; return its checkpoint, None if it has made no steps."""
+    try:
+        checkpoint.raise_fence(path, lease + 1, wait_s=_LOCK_TIMEOUT_S)
+        committed = checkpoint.durable_latest(path)
+        if committed is None or not committed.steps or committed.lease != lease:
+            return None
+    except UnusableFileError:  # the job has damaged it: its steps are repeated
+        return None
+    return committed if os.path.isfile(os.path.join(path, committed.files[0])) else None
+
+
+def _make_directory(directory: str, owned_like: str) -> None:
+    """Make a job's checkpoint directory, unless it exists, for the owner of a copy's directory."""
+    owner = os.stat(owned_like)
+    with suppress(FileExistsError):
+        os.mkdir(directory, 0o700)
+        if owner.st_uid != os.geteuid():  # then the lock and the fence stay the server's
+            os.mkdir(checkpoint.control_directory(directory, separate=True), 0o755)
+            os.chown(directory, owner.st_uid, owner.st_gid)

@@ -1,0 +1,1 @@
+"""Checkpoints that a job takes over from another job of its tenant."""
