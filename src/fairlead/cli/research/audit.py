@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.shared.options import Json, MechanismOption, RoundOption
+from fairlead.cli.shared.options import Json, MechanismOption, RoundOption, SkipOption
 from fairlead.data import DEFAULT_CLUSTER, DEFAULT_SPEEDS
 from fairlead.model.errors import UsageError
 
@@ -76,6 +76,7 @@ def audit(
     ] = None,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
+    skip_impossible: SkipOption = False,
     report: Annotated[
         Path | None, typer.Option(help="Write a self-contained HTML page with figures.")
     ] = None,
@@ -89,13 +90,15 @@ def audit(
     under-reports: gain from the best misreport of speeds. Efficiency: total speed over the
     maximum. All in normalised speed; at most 0 is fair, 100 % is efficient.
 
+    Example:  fairlead audit --live
+
     Example:  fairlead audit --instance instance.json --policy oef --fail-if 'envy>1e-6'
     """
     from fairlead.insight.audit.thresholds import AuditError, Limit
 
     limits = [Limit.parse(text) for text in fail_if or ()]
     moment = {"--at": at, "--cluster": cluster, "--speeds": speeds, "--mechanism": mechanism,
-              "--round": round_s}  # fmt: skip
+              "--round": round_s, "--skip-impossible": skip_impossible or None}  # fmt: skip
     instances: Sequence[Path | SourceText] = instance or []
     speeds_now: Sequence[Mapping[str, object]] = []
     if live:
@@ -197,6 +200,8 @@ def _snapshots(
 
 
 def _snapshot_at(spec: str, trace: str, at: float, moment: Mapping[str, object]) -> "Snapshot":
+    from fairlead.cli.shared.output import messages
+    from fairlead.cli.shared.skipped_jobs import print_skipped, suggest_skipping
     from fairlead.insight.sim_snapshot import snapshot_at
     from fairlead.sim.runs import SimulationOptions, scenario_of
 
@@ -208,8 +213,12 @@ def _snapshot_at(spec: str, trace: str, at: float, moment: Mapping[str, object])
         trace=trace,
         mechanism=None if mechanism is None else str(mechanism),
         round_s=round_s if isinstance(round_s, float) else None,
+        skip_impossible=moment["--skip-impossible"] is True,
     )
-    return snapshot_at(scenario_of(setup), at)
+    with suggest_skipping():
+        scenario = scenario_of(setup)
+    print_skipped(scenario.skipped, messages)
+    return snapshot_at(scenario, at)
 
 
 @contextmanager

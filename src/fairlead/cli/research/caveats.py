@@ -20,9 +20,10 @@ def warn_if_endless(restore_cost_s: float, mechanisms: Iterable[object]) -> None
 def warn_if_assumed(speeds: SpeedTable, cluster: Cluster) -> None:
     """Print a warning if the results rest on speeds that the table lacks."""
     if lacking := speeds.lacking(cluster.accelerators):
+        by_sheets = "" if speeds.learner is None else " and the data sheets"
         _warn(
             f"--speeds: no speeds on {', '.join(lacking)}: assumed from those of the same"
-            " workloads on other accelerators; add rows to the table for exact results"
+            f" workloads on other accelerators{by_sheets}; add rows to the table for exact results"
         )
 
 

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.cli.research.search_comparison import (
+    DEFAULT_STRATEGIES,
+    run_and_report,
+    search_comparison,
+)
 from fairlead.cli.research.trace import GeneratorKind
 from fairlead.cli.shared.options import (
     ClusterOption,
@@ -82,6 +87,25 @@ def compare(
         str | None,
         typer.Option(help="Trace file to compare on, instead of generated traces."),
     ] = None,
+    search: Annotated[
+        Path | None,
+        typer.Option(
+            help="Learning curves in JSON: compare strategies of a hyperparameter search under"
+            " the policies, instead of policies on traces."
+        ),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            help="With --search: strategies, separated by commas.", show_default=DEFAULT_STRATEGIES
+        ),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            help="With --search: number that the metric must reach.", show_default="the curves'"
+        ),
+    ] = None,
     cluster: ClusterOption = DEFAULT_CLUSTER,
     speeds: SpeedsOption = DEFAULT_SPEEDS,
     mechanism: MechanismOption = None,
@@ -114,6 +138,8 @@ def compare(
     Example:  fairlead compare --policies max-min,max-min:agnostic,fifo --seeds 3 --loads 2,3,4
 
     Example:  fairlead compare --policies max-min,fifo --speeds mlperf-2025 --cluster h100=8,b200=8
+
+    Example:  fairlead compare --search curves.json --target 0.98 --policies max-min,fifo
     """
     use_one_thread()
     from fairlead.cli.research.caveats import warn_if_assumed, warn_if_endless
@@ -131,12 +157,36 @@ def compare(
         "--tenants": tenants,
         "--duration-factor": duration_factor,
     }
-    if trace is not None:
-        _refuse_generator_options(generator)
-    elif skip_impossible:
-        raise UsageError("--skip-impossible: needs --trace: generated jobs fit the cluster")
+    _check_kind(
+        generator,
+        {"--trace": trace, "--skip-impossible": skip_impossible or None, "--window": window},
+        {"--search": search, "--strategies": strategies, "--target": target},
+    )
     names = split_policies(policies)
     mechanisms = [create_mechanism(name, mechanism, round_s) for name in names]
+    cost_s = default_restore_cost_s(mechanisms) if restore_cost is None else restore_cost
+    if search is not None:
+        searches = search_comparison(
+            search,
+            strategies or DEFAULT_STRATEGIES,
+            target,
+            policies=names,
+            cluster=cluster,
+            speeds=speeds,
+            seeds=seeds or _GENERATED["--seeds"],
+            mechanism=mechanism,
+            round_s=round_s,
+            restore_cost_s=cost_s,
+        )
+        _make(out)
+        if restore_cost is None:
+            _note_restore_cost(cost_s)
+        files = {"--search": search, "--cluster": cluster, "--speeds": speeds}
+        number = workers or _cores()
+        run_and_report(
+            searches, out, files=files, workers=number, progress=_progress, as_json=as_json
+        )
+        return
     options = ComparisonOptions(
         policies=names,
         traces=trace if trace is not None else _generated(generator),
@@ -144,9 +194,7 @@ def compare(
         speeds=speeds,
         mechanism=mechanism,
         round_s=round_s,
-        restore_cost_s=(
-            default_restore_cost_s(mechanisms) if restore_cost is None else restore_cost
-        ),
+        restore_cost_s=cost_s,
         window=window,
         skip_impossible=skip_impossible,
     )
@@ -157,16 +205,33 @@ def compare(
     else:
         warn_if_endless(restore_cost, mechanisms)
     warn_if_assumed(comparison.speeds, comparison.cluster)
-    with _progress(comparison) as on_done:
+    with _progress(len(list(comparison.runs()))) as on_done:
         outcomes = run_all(comparison, workers=workers or _cores(), on_done=on_done)
     paths = write_results(out, comparison, outcomes, options)
     print_results(comparison, outcomes, paths, as_json=as_json)
 
 
-def _refuse_generator_options(options: Mapping[str, object]) -> None:
+def _check_kind(
+    generated: Mapping[str, object], traced: Mapping[str, object], searched: Mapping[str, object]
+) -> None:
+    """Raise UsageError for options of another kind of comparison."""
+    if searched["--search"] is not None:
+        orders = {name: value for name, value in generated.items() if name != "--seeds"}
+        _refuse("--search", {**orders, **traced}, "traces")
+    elif traced["--trace"] is not None:
+        _refuse("--trace", generated, "generated traces")
+    elif traced["--skip-impossible"]:
+        raise UsageError("--skip-impossible: needs --trace: generated jobs fit the cluster")
+    if searched["--search"] is None:
+        for option, value in searched.items():
+            if value is not None:
+                raise UsageError(f"{option}: needs --search: it describes a search")
+
+
+def _refuse(by: str, options: Mapping[str, object], described: str) -> None:
     for option, value in options.items():
         if value is not None:
-            raise UsageError(f"{option}: excluded by --trace: it describes generated traces")
+            raise UsageError(f"{option}: excluded by {by}: it describes {described}")
 
 
 def _generated(options: Mapping[str, Any]) -> "GeneratedTraces":
@@ -205,12 +270,14 @@ def _loads(text: str) -> tuple[float, ...]:
 def _comparison(options: "ComparisonOptions", mechanisms: Sequence[object]) -> "Comparison":
     """Return the comparison after all checks that are possible before it runs."""
     from fairlead.cli.shared.skipped_jobs import suggest_skipping
-    from fairlead.files import check_trace, read_cluster, read_speeds, read_trace, skip_impossible
+    from fairlead.files import check_trace, read_cluster, read_trace, skip_impossible
+    from fairlead.files.speeds.prior import simulated_speeds
     from fairlead.sim.compare import Comparison
     from fairlead.sim.runs import parse_window
 
     supported = _supported_by_all(mechanisms)
-    cluster, speeds = read_cluster(options.cluster), read_speeds(options.speeds)
+    cluster = read_cluster(options.cluster)
+    speeds = simulated_speeds(options.speeds, cluster.accelerators)
     traces = options.traces
     jobs = read_trace(traces) if isinstance(traces, str) else None
     skipped: tuple[SkippedJob, ...] = ()
@@ -295,7 +362,7 @@ def _cores() -> int:
 
 
 @contextmanager
-def _progress(comparison: "Comparison") -> "Iterator[Callable[[], None]]":
+def _progress(runs: int) -> "Iterator[Callable[[], None]]":
     """Show the number of completed runs on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -306,5 +373,5 @@ def _progress(comparison: "Comparison") -> "Iterator[Callable[[], None]]":
         return
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=messages, transient=True) as bar:
-        task = bar.add_task("runs", total=len(list(comparison.runs())))
+        task = bar.add_task("runs", total=runs)
         yield lambda: bar.advance(task)

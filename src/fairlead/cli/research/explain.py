@@ -41,6 +41,8 @@ def explain(
     one of its jobs, `fairlead explain j7`, or the devices that one of its tenants holds,
     `fairlead explain vision`.
 
+    Example:  fairlead explain j7
+
     Example:  fairlead explain job-7 --instance instance.json --policy max-min
     """
     from fairlead.cli.shared.instances import snapshot_for

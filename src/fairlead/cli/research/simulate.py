@@ -57,6 +57,23 @@ def simulate(
             help="Relative error of measured speeds, a fraction, with --truth.", min=0, max=1
         ),
     ] = 0.0,
+    plan_on: Annotated[
+        float,
+        typer.Option(
+            help="Quantile of estimated speeds that decisions use, a fraction, with --truth: above"
+            " 0.5, jobs try accelerators that may be fast.",
+            min=0.01,
+            max=0.99,
+        ),
+    ] = 0.5,
+    explore: Annotated[
+        bool,
+        typer.Option(
+            "--explore",
+            help="Try a job on an accelerator where that is expected to be worth more than it"
+            " costs, with --truth.",
+        ),
+    ] = False,
     mechanism: MechanismOption = None,
     round_s: RoundOption = None,
     restore_cost: RestoreCostOption = 0.0,
@@ -110,6 +127,8 @@ def simulate(
         believed=believed,
         truth=truth,
         noise=noise,
+        plan_on=plan_on,
+        explore=explore,
         failures=failures,
         tenants_file=tenants_file,
         window=window,

@@ -1,0 +1,1 @@
+"""Comparison of search strategies under scheduling policies, on recorded learning curves."""
