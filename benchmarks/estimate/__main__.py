@@ -20,7 +20,7 @@ from pathlib import Path
 # Small matrices: more threads of BLAS cost more than they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks.estimate import completion, simulations, tables, times
+from benchmarks.estimate import completion, live, sensitivity, simulations, tables, times
 from benchmarks.estimate.completion import Figure
 
 
@@ -38,9 +38,13 @@ def figures(seeds: int) -> Iterator[Figure]:
     yield from completion.hidden_at_random("Sia", sia, 0.2, seeds)
     yield from completion.accelerator_unknown("Sia", sia, seeds)
     yield from times.times(gavel)
+    yield from live.learnt_live()
+    yield from sensitivity.sensitivity(seeds)
     yield from simulations.learnt_from_nothing()
-    yield from simulations.noisy_measurements()
+    yield from simulations.exaggeration()
     yield from simulations.estimated_pairs()
+    yield from simulations.exploration()
+    yield from simulations.noisy_measurements()
 
 
 def broken(measured: Iterable[Figure], limits: dict[str, dict[str, float]]) -> list[str]:

@@ -47,9 +47,8 @@ def hidden_at_random(
         covered.append(coverage(estimate, np.log(true)))
         _note(errors, "Gaussian process", estimate.median, true)
         _note(errors, "additive", methods.additive(table, kept, hidden), true)
-        if twins:
-            completed = methods.matrix_completion(table, kept, hidden, seed)
-            _note(errors, "Gavel's matrix completion", completed, true)
+        completed = methods.matrix_completion(table, kept, hidden, seed)
+        _note(errors, "Gavel's matrix completion", completed, true)
     case = f"{name}, {part:.0%} kept" + ("" if twins else ", no twins")
     yield from _means(case, errors)
     yield Figure(f"{case}, in 80 % intervals", "Gaussian process", float(np.mean(covered)))

@@ -1,24 +1,25 @@
 """Table of all jobs ever submitted, by job number."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job
 from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
-from fairlead.model.snapshot import Measurements, gangs_by_accelerator
+from fairlead.model.snapshot import Measurements, declared_memory_gib, max_copies, uneven_gangs
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.admission import Admission, requirements
 from fairlead.model.submission.bounds import clamped_weight
 from fairlead.model.tenants.tenant import Tenant
+from fairlead.model.tenants.weight_scope import across_tenants, number_searches
 
 _INTS = STATE, PROFILE, ON, LEASE = range(4)
 _NUMBERS = ARRIVAL, TOTAL, STEPS, SAVED, DEADLINE, PRIORITY, ISOLATED = range(7)
@@ -49,6 +50,7 @@ class JobTable:
         self.admission = Admission(cluster, beliefs, cluster.counts, capabilities)
         self.jobs: list[Job] = []
         self.ids: list[str] = []
+        """jobs → id, empty for removed jobs"""
         self.number: dict[str, int] = {}
         self.tenants: list[Tenant] = []
         self._tenant_index: dict[str, int] = {}
@@ -140,23 +142,25 @@ class JobTable:
         if job.id in self.number:
             raise InputError(f"job {job.id!r} exists", fix="give every job its own id", field="id")
         self.admission.check(job)
-        return self._append(job)
+        number = self._append(job, job.id)
+        self._active = np.append(self._active, number)
+        return number
 
-    def _append(self, job: Job) -> int:
+    def _append(self, job: Job, job_id: str) -> int:
         profile = self._intern_profile(job)
         number = len(self.jobs)
         if number == len(self.state):
             self._grow()
         self.jobs.append(job)
-        self.ids.append(job.id)
-        self.number[job.id] = number
+        self.ids.append(job_id)
+        if job_id:
+            self.number[job_id] = number
         self.ints[number] = (JobState.ACTIVE, profile, ABSENT, ABSENT)
         row = self.numbers[number]
         row[ARRIVAL] = job.arrival_at
         row[TOTAL] = job.total_steps
         row[DEADLINE] = np.inf if job.deadline_s is None else job.arrival_at + job.deadline_s
         row[PRIORITY] = job.priority
-        self._active = np.append(self._active, number)
         return number
 
     def find(self, job_id: str) -> int:
@@ -185,6 +189,12 @@ class JobTable:
             self.state[number] = JobState.ACTIVE
             self._active = np.insert(self._active, np.searchsorted(self._active, number), number)
 
+    def continue_from(self, number: int, steps: float) -> None:
+        """Count steps that a job did not make itself: those of a checkpoint it starts from."""
+        if steps > self.steps[number]:
+            self.steps[number] = min(steps, self.numbers[number, TOTAL])
+            self.saved_steps[number] = self.steps[number]
+
     def change(self, job: Job) -> None:
         """Replace a job's description; its progress stays."""
         number = self.find(job.id)
@@ -198,6 +208,17 @@ class JobTable:
         row = self.numbers[number]
         row[DEADLINE] = np.inf if job.deadline_s is None else job.arrival_at + job.deadline_s
         row[PRIORITY] = job.priority
+
+    def remove(self, job_ids: Sequence[str]) -> None:
+        """Drop the descriptions of ended jobs; their rows stay, so that no number changes."""
+        numbers = [self.number[job_id] for job_id in job_ids if job_id in self.number]
+        if not all(map(self.has_ended, numbers)):
+            raise ProtocolError(f"not all of these jobs have ended: {', '.join(job_ids)}")
+        self.ids = self.ids.copy()  # snapshots in use keep theirs
+        for number in numbers:
+            del self.number[self.ids[number]]
+            self.ids[number] = ""
+            self.jobs[number] = self._first_of_profile[self.ints.item(number, PROFILE)]
 
     def set_tenant(self, tenant: Tenant) -> None:
         """Add a tenant, or replace the tenant with the same id."""
@@ -255,20 +276,21 @@ class JobTable:
                 np.array([self.admission.member_speeds(job) for job in self._first_of_profile])
                 if self.admission.capabilities.mixed_gangs
                 else None,
-                self._gangs(),
-                self._across_tenants(),
+                uneven_gangs(self._first_of_profile, self._cluster.accelerators),
+                across_tenants(self._first_of_profile),
+                number_searches(self._first_of_profile),
+                declared_memory_gib(self._first_of_profile),
+                max_copies(self._first_of_profile),
             )
         return self._profiles
 
-    def store_measurement(
-        self, job: int, report: tuple[float, float, float, float, float]
-    ) -> None:
-        """Replace a job's last report (at, lease, speed, utilisation, memory)."""
-        missing = job + 1 - len(self.measured)
+    def store_measurements(self, jobs: IntArray, reports: FloatArray) -> None:
+        """Replace the last reports of jobs; a row: at, lease, speed, utilisation, memory."""
+        missing = int(jobs.max()) + 1 - len(self.measured)
         if missing > 0:
             more = np.full((max(missing, len(self.measured)), len(_MEASURED)), _UNMEASURED)
             self.measured = np.concatenate([self.measured, more])
-        self.measured[job] = report
+        self.measured[jobs] = reports
 
     def measurements(self, jobs: IntArray) -> Measurements | None:
         """Return the last reports of these jobs; None if no job has ever reported."""
@@ -288,21 +310,8 @@ class JobTable:
 
     def gang_on(self, number: int, accelerator: int) -> int:
         """Return the devices a job needs at once on an accelerator; its gang if mixed."""
-        job = self.jobs[number]
-        return (
-            job.gang_on(self._cluster.accelerators[accelerator]) if accelerator >= 0 else job.gang
-        )
-
-    def _gangs(self) -> IntArray | None:
-        """Return profiles × accelerators → devices needed at once; None if none depends on it."""
-        if not any(job.gangs for job in self._first_of_profile):
-            return None
-        return gangs_by_accelerator(self._first_of_profile, self._cluster.accelerators)
-
-    def _across_tenants(self) -> BoolArray | None:
-        """Return profiles → whether its numbers count against all tenants; None if none does."""
-        across = np.array([job.across_tenants for job in self._first_of_profile], dtype=bool)
-        return across if across.any() else None
+        job, names = self.jobs[number], self._cluster.accelerators
+        return job.gang_on(names[accelerator]) if accelerator >= 0 else job.gang
 
     def _intern_profile(self, job: Job) -> int:
         known = self._profile_index.get(self._profile_key(job))
@@ -314,10 +323,10 @@ class JobTable:
             self.set_tenant(Tenant(job.tenant))
         workload = job.workload or self.admission.workload_of(job)
         shape = (workload, job.gang, *_elastic_gangs(job))
-        gangs = tuple(job.gangs.items())
-        numbers = (job.weight, job.across_tenants)
+        gangs = (tuple(job.gangs.items()), job.max_copies)
+        numbers = (job.weight, job.across_tenants, tuple(sorted(job.declared_speeds.items())))
         tenant = self._tenant_index[job.tenant]
-        return (*shape, gangs, *numbers, tenant, job.accelerators, job.memory_gib)
+        return (*shape, gangs, *numbers, tenant, job.multijob, job.accelerators, job.memory_gib)
 
     def _add_profile(self, job: Job) -> int:
         """Add the profile of a job and return its number."""
@@ -356,7 +365,7 @@ class JobTable:
     def saved(self) -> dict[str, object]:
         """Return the table's content, for ``restore``."""
         return {
-            "jobs": self.jobs,
+            "jobs": [job if id_ else None for job, id_ in zip(self.jobs, self.ids, strict=True)],
             "tenants": self.tenants,
             "first_of_profile": self._first_of_profile,
             **self.columns(),
@@ -368,8 +377,8 @@ class JobTable:
             self.set_tenant(tenant)
         for job in saved["first_of_profile"]:
             self._add_profile(job)  # in the order of their numbers
-        for job in saved["jobs"]:
-            self._append(job)
+        for job, profile in zip(saved["jobs"], saved["ints"][:, PROFILE].tolist(), strict=True):
+            self._append(job or self._first_of_profile[profile], job.id if job else "")
         count = len(self)
         self.ints[:count] = saved["ints"]
         self.numbers[:count] = saved["numbers"]
@@ -378,10 +387,9 @@ class JobTable:
 
     def columns(self) -> dict[str, IntArray | FloatArray]:
         """Return the columns, up to the last job."""
-        columns: dict[str, IntArray | FloatArray] = {
-            "ints": self.ints[: len(self)],
-            "numbers": self.numbers[: len(self)],
-        }
+        columns: dict[str, IntArray | FloatArray] = {}
+        columns["ints"] = self.ints[: len(self)]
+        columns["numbers"] = self.numbers[: len(self)]
         if len(self.measured):
             columns["measured"] = self.measured
         return columns

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.core.copies import limit_copies
 from fairlead.core.scheduler_state import SchedulerState
 from fairlead.mechanisms.guarantees import guaranteed_refill
 from fairlead.model.arrays import NO_INTS, IntArray
@@ -74,7 +75,8 @@ def launch_ready(state: SchedulerState[Any], at: float) -> list[Command]:
         if count:
             state.waiting = units.where(blocked)
             units = units.where(~blocked)
-    return [_launch(state, units, at)]
+    units = limit_copies(state.jobs, leases, units, state.waiting)
+    return [_launch(state, units, at)] if len(units) else []
 
 
 def _launch(state: SchedulerState[Any], units: Placements, at: float) -> Launch:

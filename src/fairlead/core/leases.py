@@ -40,6 +40,8 @@ class LeaseTable:
         """whether every job so far had one lease on one accelerator: no mixed gangs, no copies"""
         self.own_steps: dict[int, float] = {}
         """slot of a copy → steps that this copy has made, as last reported"""
+        self.max_steps: dict[int, float] = {}
+        """slot of a copy → steps after which it leaves"""
         self._extra_device_s: dict[tuple[int, int], float] = {}
         """job, accelerator → device-seconds that ended leases of an elastic job held beyond its
         gang; negative if they held fewer"""
@@ -188,6 +190,9 @@ class LeaseTable:
             self.copy[slot] = units.copy
             own = units.copy == 0
             self.own_steps.update(dict.fromkeys(slot[~own].tolist(), 0.0))
+            if units.max_steps is not None:
+                limits = zip(slot[~own].tolist(), units.max_steps[~own].tolist(), strict=True)
+                self.max_steps.update(limits)
             self._jobs.on[units.job] = accelerator
             self._jobs.lease[units.job[own]] = lease[own]
         return lease
@@ -253,6 +258,7 @@ class LeaseTable:
                     self._jobs.on[number] = ABSENT
             for slot in slots.tolist():
                 self.own_steps.pop(slot, None)
+                self.max_steps.pop(slot, None)
         if self.leaving_count:
             self.leaving_count -= int(np.count_nonzero(self.leaving[slots]))
             self.leaving[slots] = False
@@ -352,6 +358,7 @@ class LeaseTable:
         self.leaving_count = int(np.count_nonzero(saved["leaving"]))
         self.simple = saved["simple"]
         self.own_steps = dict(saved.get("own_steps", ()))
+        self.max_steps = dict(saved.get("max_steps", ()))
         self._extra_device_s = {
             (job, accelerator): more for job, accelerator, more in saved.get("beyond", ())
         }
@@ -368,6 +375,8 @@ class LeaseTable:
             "next_epoch": self.next_epoch,
             "own_steps": sorted(self.own_steps.items()),
         }
+        if self.max_steps:
+            columns["max_steps"] = sorted(self.max_steps.items())
         if self.pinned:
             columns["pinned"] = sorted(self.pinned)
         if self._extra_device_s:

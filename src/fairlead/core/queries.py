@@ -4,12 +4,20 @@ Callers name jobs by id or number, leases by number and nodes by id; slots and c
 inside ``core``.
 """
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairlead.core.jobs import LEASE, PROFILE, STATE, JobState
+from fairlead.core.copies import copies_held
+from fairlead.core.device_use import (
+    SharedDevices,
+    shared_device_counts,
+    shared_devices,
+    speed_key,
+)
+from fairlead.core.jobs import ON, PROFILE, STATE, JobState
 from fairlead.core.scheduler import Scheduler
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.cluster import Node
@@ -17,7 +25,8 @@ from fairlead.model.job import Job
 from fairlead.model.lease import SLOT_LIMIT
 from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import MIXED
-from fairlead.model.speeds.key import SpeedKey, SpeedSource, scoped_workload
+from fairlead.model.speeds.believed import BelievedSpeed, believed_speed
+from fairlead.model.speeds.key import SpeedKey, plain_workload
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
 
@@ -59,6 +68,10 @@ class LeaseStatus(NamedTuple):
     devices: int
     leaving: bool
     """whether it was preempted"""
+    copy: int = 0
+    """number of the copy that holds it; 0: the job itself"""
+    max_steps: float = math.inf
+    """steps after which a copy leaves"""
 
 
 class HeldPlace(NamedTuple):
@@ -67,16 +80,6 @@ class HeldPlace(NamedTuple):
     node: str
     accelerator: str
     devices: int
-
-
-class SharedDevices(NamedTuple):
-    """The devices of a lease, and the jobs that share them."""
-
-    job_id: str
-    accelerators: list[str]
-    """accelerator of each device"""
-    partners: list[str]
-    """ids of the other jobs on these devices"""
 
 
 class NodeStatus(NamedTuple):
@@ -103,18 +106,6 @@ class TenantStatus(NamedTuple):
     """devices held now"""
     device_s: float
     """device-seconds held so far"""
-
-
-class BelievedSpeed(NamedTuple):
-    """The believed speed of a workload, and its origin."""
-
-    key: SpeedKey
-    steps_per_s: float
-    source: SpeedSource
-    measured_at: float | None
-    """time at which the measured speed last changed; None unless it was measured"""
-    doubt: float | None = None
-    """standard deviation of the logarithm of an assumed speed; None: not stated"""
 
 
 class Queries:
@@ -144,7 +135,7 @@ class Queries:
         return self._scheduler.jobs.number[job_id]
 
     def job_id(self, number: int) -> str:
-        """Return the id of a job."""
+        """Return the id of a job, empty for a removed one."""
         return self._scheduler.jobs.ids[number]
 
     def job(self, number: int) -> Job:
@@ -182,6 +173,9 @@ class Queries:
         """Return a job's state, lease and progress."""
         jobs = self._scheduler.jobs
         state, _, accelerator, lease = jobs.ints[number].tolist()
+        devices = self._scheduler.leases.devices_of(lease)
+        if lease == ABSENT and accelerator != ABSENT:
+            lease, devices = copies_held(self._scheduler.leases, number)
         name = "mixed" if accelerator == MIXED else None
         if accelerator >= 0:
             name = self._scheduler.cluster.accelerators[accelerator]
@@ -191,24 +185,20 @@ class Queries:
             JobState(state),
             None if lease == ABSENT else lease,
             name,
-            self._scheduler.leases.devices_of(lease),
+            devices,
             jobs.steps.item(number),
             jobs.saved_steps.item(number),
         )
 
     # -- believed speeds ------------------------------------------------------------------------
 
-    def believed_speed(self, key: SpeedKey) -> BelievedSpeed:
-        """Return the believed speed of a workload and gang on an accelerator."""
+    def believed_speed(self, key: SpeedKey, job: Job | None = None) -> BelievedSpeed:
+        """Return the believed speed of a workload and gang on an accelerator.
+
+        ``job``: the job whose declared speeds count.
+        """
         beliefs, measured = self._scheduler.beliefs, self._scheduler.measured_speeds.by_key
-        workload, gang, accelerator = key[:3]
-        return BelievedSpeed(
-            key,
-            beliefs.speed(workload, (accelerator,) * gang),
-            beliefs.source_of(workload, gang, accelerator),
-            measured[key].at if key in measured else None,
-            beliefs.doubt(workload, gang, accelerator),
-        )
+        return believed_speed(beliefs, measured, key, job)
 
     def measured_elsewhere(self, key: SpeedKey) -> list[float]:
         """Return the measured speeds of a workload and gang on the other accelerators."""
@@ -216,21 +206,27 @@ class Queries:
         others = (key._replace(accelerator=name) for name in self._scheduler.cluster.accelerators)
         return [measured[o].steps_per_s for o in others if o != key and o in measured]
 
-    def measured_workload(self, number: int) -> str:
-        """Return the workload under which a job's measured speed is kept."""
-        job = self.job(number)
-        return scoped_workload(job.tenant, job.workload, job.id)
+    def speed_key(self, lease: int) -> SpeedKey | None:
+        """Return the key of the speed that an open lease measures; None if it has none."""
+        return speed_key(self._scheduler, lease)
 
-    def job_speeds(self, number: int) -> list[BelievedSpeed]:
-        """Return the believed speed of a job on each accelerator that it can and may use."""
+    def job_speeds(self, number: int, gangs: Sequence[int] = ()) -> list[BelievedSpeed]:
+        """Return the believed speed of a job on each accelerator that it can and may use.
+
+        ``gangs``: numbers of devices, instead of the one that the job needs.
+        """
         scheduler, job = self._scheduler, self.job(number)
         workload = scheduler.jobs.admission.workload_of(job)
         usable = scheduler.jobs.admission.speeds(job) > 0
-        return [
-            self.believed_speed(SpeedKey(workload, job.gang_on(name), name))
-            for name, may in zip(scheduler.cluster.accelerators, usable.tolist(), strict=True)
-            if may
+        names = [
+            name for name, may in zip(scheduler.cluster.accelerators, usable, strict=True) if may
         ]
+        believed = (
+            self.believed_speed(SpeedKey(workload, gang, name), job)
+            for name in names
+            for gang in gangs or (job.gang_on(name),)
+        )
+        return [speed for speed in believed if speed.steps_per_s > 0.0]
 
     def select_jobs(
         self,
@@ -252,7 +248,7 @@ class Queries:
         if tenants is not None and not tenants.all():
             wanted &= tenants[jobs.profiles.tenant[rows[:, PROFILE]]]
         if running is not None:
-            wanted &= (rows[:, LEASE] != ABSENT) == running
+            wanted &= (rows[:, ON] != ABSENT) == running  # copies have no lease of the job itself
         numbers: IntArray = after + wanted.nonzero()[0]
         return numbers
 
@@ -296,12 +292,13 @@ class Queries:
         """Return all open leases."""
         leases, ids = self._scheduler.leases, self._scheduler.jobs.ids
         slots = leases.open
-        columns = (leases.lease, leases.job, leases.leaving)
-        number, job, leaving = (column[slots].tolist() for column in columns)
-        devices = leases.sizes(slots).tolist()
+        columns = (leases.lease, leases.job, leases.leaving, leases.copy)
+        rows = zip(*(column[slots].tolist() for column in columns), strict=True)
+        devices, limits = leases.sizes(slots).tolist(), leases.max_steps
+        most = [limits.get(slot, math.inf) for slot in slots.tolist()]
         return [
-            LeaseStatus(n, ids[j], d, gone)
-            for n, j, d, gone in zip(number, job, devices, leaving, strict=True)
+            LeaseStatus(number, ids[job], devices[i], leaving, copy, most[i])
+            for i, (number, job, leaving, copy) in enumerate(rows)
         ]
 
     def plan_applied_at(self, at: float) -> float:
@@ -315,18 +312,19 @@ class Queries:
 
     def shared_devices(self, lease: int) -> SharedDevices | None:
         """Return a lease's devices and the jobs that share them; None if it is not open."""
-        leases, cluster = self._scheduler.leases, self._scheduler.cluster
-        if not leases.devices_of(lease):
-            return None
-        slot = lease & (SLOT_LIMIT - 1)
-        devices = (leases.holder == slot).any(axis=0).nonzero()[0]
-        here = np.unique(leases.holder[:, devices])
-        others = here[(here >= 0) & (here != slot)]
-        return SharedDevices(
-            self.job_id(int(leases.job[slot])),
-            [cluster.accelerators[i] for i in cluster.accelerator_of[devices].tolist()],
-            [self.job_id(job) for job in leases.job[others].tolist()],
-        )
+        return shared_devices(self._scheduler, lease)
+
+    def shared_device_counts(self) -> dict[str, int]:
+        """Return accelerator → devices that several leases share."""
+        return shared_device_counts(self._scheduler)
+
+    def believed_pair_speed(self, key: SpeedKey) -> float | None:
+        """Return the believed speed of a workload beside its partner; None if it is unknown."""
+        beliefs = self._scheduler.beliefs
+        if key in beliefs.measured_pairs:
+            return beliefs.measured_pairs[key]
+        workload, partner = plain_workload(key.workload), plain_workload(key.partner or "")
+        return beliefs.speed(workload, (key.accelerator,) * key.gang, partner=partner) or None
 
     def places(self, devices: Iterable[int]) -> tuple[HeldPlace, ...]:
         """Return nodes and accelerators of devices, in their order."""
@@ -341,13 +339,13 @@ class Queries:
             for (node, accelerator), count in counts.items()
         )
 
-    def places_of_lease(self, lease: int) -> tuple[HeldPlace, ...]:
-        """Return nodes and accelerators of a lease's devices; nothing if it is not open."""
+    def devices_of_lease(self, lease: int) -> tuple[int, ...]:
+        """Return the devices of a lease; nothing if it is not open."""
         leases = self._scheduler.leases
         if not leases.devices_of(lease):
             return ()
         held = (leases.holder == (lease & (SLOT_LIMIT - 1))).any(axis=0)
-        return self.places(held.nonzero()[0].tolist())
+        return tuple(held.nonzero()[0].tolist())
 
     # -- nodes and devices ----------------------------------------------------------------------
 

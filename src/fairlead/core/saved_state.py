@@ -7,6 +7,7 @@ from fairlead.core.event_log import decode_value, encode_value
 from fairlead.core.scheduler import Scheduler
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
+from fairlead.model.speeds.planned import Trials
 
 STATE_VERSION = 1
 
@@ -34,6 +35,8 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
         raise ProtocolError(f"the saved state has form {state['form']}, not {STATE_VERSION}")
     now = scheduler.cluster
     scheduler.measured_speeds.restore(state.get("measured_speeds", ()))
+    scheduler.measured_speeds.restore_pairs(state.get("measured_pairs", ()))
+    scheduler.trials = Trials.restored(state.get("trials", {}))
     scheduler.reset(Cluster(state.get("nodes", now.nodes), now.details))
     scheduler.use_measured_speeds()
     scheduler.jobs.restore(state["jobs"])
@@ -48,6 +51,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
 
 def _state_document(scheduler: Scheduler[Any]) -> Any:
     measured = scheduler.measured_speeds.saved()
+    pairs, trials = scheduler.measured_speeds.saved_pairs(), scheduler.trials.saved()
     return encode_value(
         {
             "form": STATE_VERSION,
@@ -57,6 +61,8 @@ def _state_document(scheduler: Scheduler[Any]) -> Any:
             **{name: getattr(scheduler, name) for name in _SAVED_ATTRIBUTES},
             **({"left_out": scheduler.left_out} if scheduler.left_out else {}),
             **({"measured_speeds": measured} if measured else {}),
+            **({"measured_pairs": pairs} if pairs else {}),
+            **({"trials": trials} if trials else {}),
             "nodes": scheduler.cluster.nodes,
             **scheduler.nodes.columns(),
         }

@@ -44,7 +44,7 @@ class Scheduler(SchedulerState[M]):
         size than the job's gang. Raises InputError, and changes nothing, if a job that has not
         ended could never run; jobs that already lost all devices they could run on are exempt.
         """
-        believed = beliefs.with_measured(self.measured_speeds.steps_per_s)
+        believed = self.believed(beliefs)
         self.jobs.set_speeds(believed, capabilities_of(mechanism))
         self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
         self.create_snapshot_builder()

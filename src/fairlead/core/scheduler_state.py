@@ -19,6 +19,7 @@ from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.measured import MeasuredSpeeds
+from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.tenants.weight_scope import WeightScope
 
@@ -39,6 +40,8 @@ class SchedulerState(Generic[M]):
     ) -> None:
         self._guard_refill = guard_refill
         self.measured_speeds = MeasuredSpeeds()
+        self.trials = Trials()
+        """work left and vain rounds, against which the beliefs weigh trials"""
         self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
         self.reset(cluster)
         self.usage = Usage()
@@ -77,7 +80,7 @@ class SchedulerState(Generic[M]):
     ) -> None:
         """Set the speeds, the mechanism and the scope of weights of later decisions."""
         self.configured_beliefs = beliefs
-        self.beliefs = beliefs.with_measured(self.measured_speeds.steps_per_s)
+        self.beliefs = self.believed(beliefs)
         """the configured speeds, and instead of these the measured ones"""
         self.mechanism = mechanism
         self.plan_lead_s = plan_lead_s
@@ -91,10 +94,22 @@ class SchedulerState(Generic[M]):
             self.refills = mechanism if guard is None else guard(mechanism)
         self.capabilities = capabilities_of(mechanism)
 
+    def believed(self, configured: SpeedTable) -> SpeedTable:
+        """Return configured speeds with the measured ones instead, and with the present trials."""
+        return self.measured_speeds.in_place_of(configured).with_trials(self.trials)
+
     def use_measured_speeds(self) -> None:
         """Believe the measured speeds; the next snapshot has them."""
-        self.beliefs = self.configured_beliefs.with_measured(self.measured_speeds.steps_per_s)
-        self.jobs.use_speeds(self.beliefs)
+        self._believe(self.believed(self.configured_beliefs))
+
+    def use_trials(self, trials: Trials) -> None:
+        """Weigh trials again; the next snapshot has the speeds at which they break even."""
+        self.trials = trials
+        self._believe(self.beliefs.with_trials(trials))
+
+    def _believe(self, beliefs: SpeedTable) -> None:
+        self.beliefs = beliefs
+        self.jobs.use_speeds(beliefs)
         self.create_snapshot_builder()
 
     def create_snapshot_builder(self) -> None:

@@ -33,6 +33,7 @@ from fairlead.model.tenants.weight_scope import (
     WeightScope,
     scoped_precedence,
     scoped_profiles,
+    searches_as_one_job,
 )
 from fairlead.policies.base import mean_speed
 
@@ -150,12 +151,13 @@ class SnapshotBuilder:
         """Return the profiles with weights in their scope; the same object while possible."""
         jobs = self._jobs
         profiles = jobs.profiles
-        if self._weight_scope == "cluster":
+        if self._weight_scope == "cluster" and profiles.search is None:
             return profiles
         count = np.bincount(jobs.ints[jobs.active, PROFILE], minlength=len(profiles.gang))
         key, last = count.tobytes(), self._scoped
         if last is None or last[0] is not profiles or last[1:3] != (key, jobs.tenants):
-            scoped = scoped_profiles(profiles, count, jobs.tenants, self._weight_scope)
+            searches = searches_as_one_job(profiles, count)
+            scoped = scoped_profiles(searches, count, jobs.tenants, self._weight_scope)
             self._scoped = last = profiles, key, list(jobs.tenants), scoped
         return last[3]
 

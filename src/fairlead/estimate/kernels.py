@@ -78,48 +78,56 @@ class Term:
     """of the natural logarithm of speeds, before any table was seen"""
 
 
-def _term(variance: float, *factors: str) -> Term:
-    return Term(factors, variance)
+def _terms(variances: Mapping[str, float]) -> tuple[Term, ...]:
+    """Return the terms of products such as ``model × batch``; an empty product is 1."""
+    return tuple(
+        Term(tuple(product.split(" × ")) if product else (), variance)
+        for product, variance in variances.items()
+    )
 
 
-SPEED_TERMS = (
-    _term(9.0),
-    _term(1.0, "model"),
-    _term(0.1, "batch slope"),
-    _term(0.05, "model", "batch slope"),
-    _term(0.02, "model", "batch"),
-    _term(0.1, "accelerator"),
-    _term(0.01, "model", "sheet slope"),
-    _term(0.1, "gang slope"),
-    _term(0.05, "link", "near gang"),
-    _term(0.05, "accelerator", "link", "near gang"),
-    _term(0.05, "accelerator", "link", "gang"),
-    _term(0.05, "model", "accelerator"),
-    _term(0.02, "accelerator", "batch slope"),
-    _term(0.02, "model", "accelerator", "batch slope"),
-    _term(0.05, "model", "link", "near gang"),
-    _term(0.02, "model", "link", "near gang", "batch"),
-    _term(0.03, "model", "accelerator", "link", "near gang", "batch"),
-    _term(0.03, "model", "accelerator", "link", "gang", "batch"),
+SPEED_TERMS = _terms(
+    {
+        "": 9.0,
+        "model": 1.0,
+        "batch slope": 0.1,
+        "model × batch slope": 0.05,
+        "model × batch": 0.02,
+        "accelerator": 0.1,
+        "model × sheet slope": 0.01,
+        "gang slope": 0.1,
+        "link × near gang": 0.05,
+        "accelerator × link × near gang": 0.05,
+        "accelerator × link × gang": 0.05,
+        "model × accelerator": 0.05,
+        "accelerator × batch slope": 0.02,
+        "model × accelerator × batch slope": 0.02,
+        "model × link × near gang": 0.05,
+        "model × link × near gang × batch": 0.02,
+        "model × accelerator × link × near gang × batch": 0.03,
+        "model × accelerator × link × gang × batch": 0.03,
+    }
 )
 """terms of the speed of a gang alone, by model, batch size, accelerator, gang and placement"""
 
-PAIR_TERMS = (
-    _term(1.0),
-    _term(0.1, "model"),
-    _term(0.1, "partner"),
-    _term(0.1, "model", "batch"),
-    _term(0.1, "partner", "partner batch"),
-    _term(0.02, "batch slope"),
-    _term(0.02, "partner batch slope"),
-    _term(0.05, "accelerator"),
-    _term(0.05, "model", "accelerator"),
-    _term(0.05, "partner", "accelerator"),
-    _term(0.05, "model", "batch", "accelerator"),
-    _term(0.05, "partner", "partner batch", "accelerator"),
-    _term(0.05, "model", "partner"),
-    _term(0.05, "model", "partner", "batch", "partner batch"),
-    _term(0.05, "model", "partner", "batch", "partner batch", "accelerator"),
+PAIR_TERMS = _terms(
+    {
+        "": 1.0,
+        "model": 0.1,
+        "partner": 0.1,
+        "model × batch": 0.1,
+        "partner × partner batch": 0.1,
+        "batch slope": 0.02,
+        "partner batch slope": 0.02,
+        "accelerator": 0.05,
+        "model × accelerator": 0.05,
+        "partner × accelerator": 0.05,
+        "model × batch × accelerator": 0.05,
+        "partner × partner batch × accelerator": 0.05,
+        "model × partner": 0.05,
+        "model × partner × batch × partner batch": 0.05,
+        "model × partner × batch × partner batch × accelerator": 0.05,
+    }
 )
 """terms of the part of its speed that a packed workload keeps beside a partner"""
 

@@ -9,17 +9,25 @@ with the number of known speeds, so thousands of workloads do not delay a round.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
+from fairlead.estimate.cells import workload_name
 from fairlead.estimate.data_sheet import DataSheet, find_sheet
 from fairlead.estimate.first_guess import log_device_speed
+from fairlead.estimate.related import Cell, RelatedSpeeds, Scaling, cells_of_model
 from fairlead.model.arrays import FloatArray
-from fairlead.model.speeds.estimates import KnownSpeeds, known_speeds, visible_speeds
-from fairlead.model.speeds.key import SpeedKey, scope_of
+from fairlead.model.speeds.estimates import (
+    DeclaredSpeed,
+    KnownSpeeds,
+    known_speeds,
+    visible_speeds,
+)
+from fairlead.model.speeds.key import SpeedKey, plain_workload, scope_of
 
 STRENGTH_SD = 0.35
 """standard deviation of an accelerator's log strength around the guess of its data sheet"""
@@ -42,6 +50,9 @@ class DataSheetLearner:
 
     strengths: Mapping[str, float]
     """accelerator → natural logarithm of its guessed relative speed; without an entry: 0"""
+    process: bool = True
+    """whether the speeds of one model are a Gaussian process (``related``), so that batch sizes
+    and gangs learn from each other; False: as in earlier versions, whose logs are replayed so"""
 
     @classmethod
     def of(cls, sheets: Mapping[str, DataSheet]) -> "DataSheetLearner":
@@ -54,6 +65,10 @@ class DataSheetLearner:
         least = min(guessed.values(), default=0.0)
         return cls({name: round(guess - least, 6) for name, guess in guessed.items()})
 
+    def knows(self, accelerator: str) -> bool:
+        """Return whether the accelerator, or the one of which it is a MIG device, has a sheet."""
+        return _guessed_strength(accelerator, self.strengths) is not None
+
     def document(self) -> dict[str, float]:
         """Return the strengths, for logs and stored configurations."""
         return dict(self.strengths)
@@ -65,7 +80,15 @@ class DataSheetLearner:
         unknown: float,
     ) -> "LearnedSpeeds":
         """Return the estimates that these known speeds lead to."""
-        return LearnedSpeeds(self.strengths, known_speeds(table, measured), unknown)
+        known = known_speeds(table, measured)
+        return LearnedSpeeds(self.strengths, known, unknown, process=self.process)
+
+
+def stored_learner(stored: Mapping[str, Any]) -> DataSheetLearner | None:
+    """Return the learner of a log's header or a stored configuration; None if it has none."""
+    if "strengths" not in stored:
+        return None
+    return DataSheetLearner(stored["strengths"], process=stored.get("process", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +99,57 @@ class _Strengths:
     mean: FloatArray
     covariance: FloatArray
 
+    def of(self, accelerator: str, guess: Callable[[str], float]) -> float:
+        """Return the learnt log strength of an accelerator, otherwise the guessed one."""
+        at = self.column.get(accelerator)
+        return guess(accelerator) if at is None else float(self.mean[at])
+
+    def between(self, one: str, other: str) -> float:
+        """Return the covariance of the strengths of two accelerators."""
+        if one in self.column and other in self.column:
+            return float(self.covariance[self.column[one], self.column[other]])
+        return STRENGTH_SD**2 if one == other else 0.0
+
 
 class LearnedSpeeds:
     """Estimates of the speeds that nobody has measured."""
 
     def __init__(
-        self, guessed: Mapping[str, float], known: Mapping[str, KnownSpeeds], unknown: float
+        self,
+        guessed: Mapping[str, float],
+        known: Mapping[str, KnownSpeeds],
+        unknown: float,
+        *,
+        process: bool,
     ) -> None:
         self._guessed, self._known, self._unknown = guessed, known, unknown
+        self._process = process
         self._strengths = cache(self._learn_strengths)
+        self._models = cache(self._workloads_by_model)
+        self._related = cache(self._condition)
         self._estimate = cache(self._mean_and_sd)
 
-    def estimate(self, workload: str, gang: int, accelerator: str) -> float:
+    def estimate(
+        self, workload: str, gang: int, accelerator: str, declared: tuple[DeclaredSpeed, ...] = ()
+    ) -> float:
         """Return the estimated steps per second, rounded so that it is the same everywhere."""
-        mean, _ = self._estimate(workload, gang, accelerator)
+        mean, _ = self._estimate(workload, gang, accelerator, declared)
         return float(f"{math.exp(mean):.6g}")
 
-    def doubt(self, workload: str, gang: int, accelerator: str) -> float:
+    def doubt(
+        self, workload: str, gang: int, accelerator: str, declared: tuple[DeclaredSpeed, ...] = ()
+    ) -> float:
         """Return the standard deviation of the logarithm of an estimate."""
-        return self._estimate(workload, gang, accelerator)[1]
+        return self._estimate(workload, gang, accelerator, declared)[1]
 
-    def _mean_and_sd(self, workload: str, gang: int, accelerator: str) -> tuple[float, float]:
+    def _mean_and_sd(
+        self, workload: str, gang: int, accelerator: str, declared: tuple[DeclaredSpeed, ...]
+    ) -> tuple[float, float]:
+        if self._process:
+            related = self._related(workload, declared)
+            if related is not None:
+                size = workload_name(plain_workload(workload)).batch_size
+                return related.mean_and_sd(Cell(accelerator, gang, size))
         known = self._known.get(workload)
         if not known:
             mean = math.log(self._unknown) + self._guess(accelerator)
@@ -112,6 +165,36 @@ class LearnedSpeeds:
         mean += sum(log_speed for log_speed, _ in level.values()) / len(level)
         doublings = max(doublings for _, doublings in level.values())
         return mean, math.sqrt(variance + (SCALING_SD * doublings) ** 2)
+
+    def _condition(
+        self, workload: str, declared: tuple[DeclaredSpeed, ...]
+    ) -> RelatedSpeeds | None:
+        """Return the speeds of a workload's model; None if nothing of the model is known."""
+        scope = scope_of(workload)
+        tenant = None if scope is None else scope.tenant
+        plain = plain_workload(workload) or workload
+        known = cells_of_model(plain, self._models(tenant).get(workload_name(plain).model, ()))
+        size = workload_name(plain).batch_size
+        priors = {Cell(name, gang, size): speed for name, gang, speed in declared}
+        if not known and not priors:
+            return None
+        strengths = self._strengths(tenant)
+        return RelatedSpeeds(
+            known,
+            Scaling(SCALING, SCALING_SD, AFFINITY_SD),
+            lambda accelerator: strengths.of(accelerator, self._guess),
+            strengths.between,
+            priors,
+        )
+
+    def _workloads_by_model(
+        self, tenant: str | None
+    ) -> Mapping[str, list[tuple[str, KnownSpeeds]]]:
+        """Return model → the visible workloads of it with their known speeds."""
+        models: dict[str, list[tuple[str, KnownSpeeds]]] = {}
+        for name, speeds in visible_speeds(self._known, tenant).items():
+            models.setdefault(workload_name(name).model, []).append((name, speeds))
+        return models
 
     def _from_elsewhere(
         self, strengths: _Strengths, sources: list[str], target: str
@@ -134,7 +217,8 @@ class LearnedSpeeds:
         Every workload tells the differences between its accelerators, not their level: its
         speeds count by the projection that removes their mean.
         """
-        rows = [_at_gang(speeds, 1) for speeds in visible_speeds(self._known, tenant)]
+        visible = visible_speeds(self._known, tenant).values()
+        rows = [_at_gang(speeds, 1) for speeds in visible if speeds]
         names = sorted({name for row in rows for name in row})
         column = {name: j for j, name in enumerate(names)}
         guessed = np.array([self._guess(name) for name in names])
@@ -151,15 +235,20 @@ class LearnedSpeeds:
         return _Strengths(column, covariance @ weighted, covariance)
 
     def _guess(self, accelerator: str) -> float:
-        """Return the guessed log strength of an accelerator; 0 without a data sheet.
+        """Return the guessed log strength of an accelerator; 0 without a data sheet."""
+        return _guessed_strength(accelerator, self._guessed) or 0.0
 
-        A MIG device such as ``h200-3g.71gb`` has three of the seven slices of an ``h200``.
-        """
-        part = _MIG_DEVICE.fullmatch(accelerator.lower())
-        if part is None:
-            return find_sheet(accelerator, self._guessed) or 0.0
-        whole = find_sheet(part["device"], self._guessed)
-        return 0.0 if whole is None else whole + math.log(int(part["slices"]) / 7)
+
+def _guessed_strength(accelerator: str, guessed: Mapping[str, float]) -> float | None:
+    """Return the guessed log strength of an accelerator; None without a data sheet.
+
+    A MIG device such as ``h200-3g.71gb`` has three of the seven slices of an ``h200``.
+    """
+    part = _MIG_DEVICE.fullmatch(accelerator.lower())
+    if part is None:
+        return find_sheet(accelerator, guessed)
+    whole = find_sheet(part["device"], guessed)
+    return None if whole is None else whole + math.log(int(part["slices"]) / 7)
 
 
 def _at_gang(known: KnownSpeeds, gang: int) -> dict[str, tuple[float, float]]:

@@ -39,11 +39,17 @@ SPEEDS: Mapping[str, BundledSpeeds] = {
     "gandiva-fair": BundledSpeeds(
         "gandiva_fair_speeds.csv", "Gandiva_fair (EuroSys 2020), Table 1", "one mini-batch"
     ),
+    "mlperf-2020": BundledSpeeds(
+        "mlperf_2020_speeds.csv", "logs of MLPerf Training v0.7, unverified", _MILLIONTH
+    ),
     "mlperf-2023": BundledSpeeds(
         "mlperf_2023_speeds.csv", "logs of MLPerf Training v2.1 and v3.1, unverified", _MILLIONTH
     ),
     "mlperf-2025": BundledSpeeds(
         "mlperf_2025_speeds.csv", "logs of MLPerf Training v4.1 and v5.0, unverified", _MILLIONTH
+    ),
+    "h200": BundledSpeeds(
+        "h200_speeds.csv", "our own models, measured in 2026 with 95 % intervals", "one mini-batch"
     ),
 }
 """speed tables by the name that ``--speeds`` takes"""

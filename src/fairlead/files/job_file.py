@@ -49,7 +49,7 @@ def parse_job_file(text: SourceText) -> JobFile:
     """Return the job of a YAML text; errors name the line."""
     text.check_lines()
     try:
-        return _job_file(parse_nodes(text, "a command"))
+        return job_of_node(parse_nodes(text, "a command"))
     except InputError as error:
         raise error.within(source=text.name) from None
 
@@ -101,18 +101,19 @@ def _range(part: str) -> list[str]:
     return [str(value) for value in range(low, high + 1, by)]
 
 
-def _job_file(item: yaml.Node) -> JobFile:
+def job_of_node(item: yaml.Node) -> JobFile:
+    """Return the job of a YAML mapping."""
     values: dict[str, Any] = {}
     array: Mapping[str, tuple[str, ...]] = {}
     snapshot = False
-    for key, (line, entry) in _members(item).items():
+    for key, (line, entry) in members_of(item).items():
         if key not in FIELDS:
             raise unknown_name_error("field", key, FIELDS).within(line=line, field=key)
         try:
             if key == "array":
                 array = _array(entry)
             elif key == "snapshot":
-                snapshot = _switch(_text(entry))
+                snapshot = switch(text_of(entry))
             else:
                 values[key] = _READERS[key](entry)
         except InputError as error:
@@ -120,7 +121,7 @@ def _job_file(item: yaml.Node) -> JobFile:
     return JobFile(values, array, snapshot)
 
 
-def _members(item: yaml.Node) -> dict[str, tuple[int, yaml.Node]]:
+def members_of(item: yaml.Node) -> dict[str, tuple[int, yaml.Node]]:
     """Return the entries of a mapping with the lines of their keys."""
     line = item.start_mark.line + 1
     if not isinstance(item, yaml.MappingNode):
@@ -137,7 +138,8 @@ def _members(item: yaml.Node) -> dict[str, tuple[int, yaml.Node]]:
     return members
 
 
-def _text(item: yaml.Node) -> str:
+def text_of(item: yaml.Node) -> str:
+    """Return the text of a single value."""
     if not isinstance(item, yaml.ScalarNode):
         raise InputError("not plain text", fix="expected a single value")
     return str(item.value)
@@ -146,7 +148,7 @@ def _text(item: yaml.Node) -> str:
 def _listed(item: yaml.Node) -> list[str]:
     if not isinstance(item, yaml.SequenceNode):
         raise InputError("not a list", fix="expected a list")
-    return [_text(entry) for entry in item.value]
+    return [text_of(entry) for entry in item.value]
 
 
 def _command(item: yaml.Node) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ def _command(item: yaml.Node) -> tuple[str, ...]:
         words = _listed(item)
     else:
         try:
-            words = shlex.split(_text(item))
+            words = shlex.split(text_of(item))
         except ValueError as error:
             raise InputError(f"cannot be split ({error})", fix="expected a list") from None
     if not words:
@@ -165,7 +167,7 @@ def _command(item: yaml.Node) -> tuple[str, ...]:
 
 def _accelerators(item: yaml.Node) -> tuple[str, ...]:
     """Return accelerators, as ``v100`` or ``k80=2``: a list, or text with commas."""
-    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else _text(item).split(",")
+    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else text_of(item).split(",")
     names = tuple(name(entry) for entry in listed)
     parse_accelerators(names)
     return names
@@ -173,31 +175,36 @@ def _accelerators(item: yaml.Node) -> tuple[str, ...]:
 
 def _secrets(item: yaml.Node) -> tuple[str, ...]:
     """Return secrets, as ``NAME`` or ``NAME=VARIABLE``: a list, or text with commas."""
-    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else _text(item).split(",")
+    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else text_of(item).split(",")
     names = tuple(entry.strip() for entry in listed)
     parse_secrets(names)
     return names
 
 
-def _names(item: yaml.Node) -> tuple[str, ...]:
-    """Return ids or names of jobs: a list, or text with commas."""
-    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else _text(item).split(",")
+def names_of(item: yaml.Node) -> tuple[str, ...]:
+    """Return names, such as those of jobs: a list, or text with commas."""
+    listed = _listed(item) if isinstance(item, yaml.SequenceNode) else text_of(item).split(",")
     return tuple(name(entry.strip()) for entry in listed)
 
 
 def _variables(item: yaml.Node) -> dict[str, str]:
-    return {label: _text(entry) for label, (_, entry) in _members(item).items()}
+    return {label: text_of(entry) for label, (_, entry) in members_of(item).items()}
+
+
+def _speeds(item: yaml.Node) -> dict[str, float]:
+    """Return accelerator → steps per second."""
+    return {name(label): number(text_of(entry)) for label, (_, entry) in members_of(item).items()}
 
 
 def _array(item: yaml.Node) -> Mapping[str, tuple[str, ...]]:
     if not isinstance(item, yaml.MappingNode):
-        label, values = parse_array(_text(item))
+        label, values = parse_array(text_of(item))
         return {label: values}
     arrays = {}
-    for label, (line, entry) in _members(item).items():
+    for label, (line, entry) in members_of(item).items():
         listed = isinstance(entry, yaml.SequenceNode)
         try:
-            values = parse_array(f"{label}={'x' if listed else _text(entry)}")[1]
+            values = parse_array(f"{label}={'x' if listed else text_of(entry)}")[1]
             arrays[label] = _values(label, _listed(entry)) if listed else values
         except InputError as error:
             raise error.within(line=line) from None
@@ -211,7 +218,8 @@ def _values(label: str, listed: Sequence[str]) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _switch(text: str) -> bool:
+def switch(text: str) -> bool:
+    """Return the truth value of a text such as true or no."""
     if text.lower() not in _SWITCH:
         raise InputError(f"not true or false: {quote(text)}", fix="expected true or false")
     return _SWITCH[text.lower()]
@@ -225,13 +233,13 @@ def _reader(item: DeclaredField) -> Callable[[yaml.Node], Any]:
         return _checked(item, str)
     if item.type is str:
         required = item.length is not None and item.length.min_length
-        return (lambda node: name(_text(node))) if required else _text
-    return _checked(item, {int: any_whole_number, float: number, bool: _switch}[item.type])
+        return (lambda node: name(text_of(node))) if required else text_of
+    return _checked(item, {int: any_whole_number, float: number, bool: switch}[item.type])
 
 
 def _checked(item: DeclaredField, parse: Callable[[str], Any]) -> Callable[[yaml.Node], Any]:
     def read(node: yaml.Node) -> Any:
-        value = parse(_text(node))
+        value = parse(text_of(node))
         item.check(value)
         return value
 
@@ -242,9 +250,10 @@ _SPECIAL: Mapping[str, Callable[[yaml.Node], Any]] = {
     "command": _command,
     "accelerators": _accelerators,
     "environment": _variables,
+    "speeds": _speeds,
     "secrets": _secrets,
-    "after": _names,
-    "after_any": _names,
+    "after": names_of,
+    "after_any": names_of,
 }
 _READERS = {item.name: _reader(item) for item in declared_fields(NewJob) if item.about.is_option}
 FIELDS = (*_READERS, "array", "snapshot")

@@ -26,9 +26,10 @@ class Capabilities:
     """honours the weights of tenants, not only those of jobs"""
     fills_idle: bool = True
     """lets waiting jobs use devices that no share claims"""
-    full_time_first: bool = False
-    """asks rounds to serve jobs that need all of the time before others, since these cannot make
-    up for a lost round; for objectives by the last job to end"""
+    ends_early: bool = False
+    """lets rounds run jobs ahead of their shares: first those that need all of the time, since
+    they cannot make up for a lost round, then those with the least time left; for objectives by
+    the last job to end"""
     mechanism: str = "shares"
     """name of the mechanism that realises the policy by default"""
     reads_measured: bool = False
@@ -38,7 +39,7 @@ class Capabilities:
     stops_jobs: bool = True
     """preempts running jobs; otherwise a guarantee waits until borrowed devices are idle"""
     forks: bool = False
-    """starts several copies of a job, which only the simulator can merge"""
+    """starts several copies of a job, whose steps add up and whose states are averaged"""
 
 
 _UNDECLARED = Capabilities()

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Node
-from fairlead.model.job import OMIT_IF_EMPTY, Job
+from fairlead.model.job import OMIT_IF_EMPTY, OMIT_IF_NONE, Job
 from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.model.plan import Plan
 from fairlead.model.tenants.tenant import Tenant
@@ -40,10 +40,11 @@ class JobHeld:
 
 @dataclass(frozen=True, slots=True)
 class JobReleased:
-    """A held job may be scheduled again."""
+    """A held job may be scheduled again, from these steps if it has not made more."""
 
     at: float
     job_id: str
+    steps: float = field(default=0.0, metadata=OMIT_IF_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,14 @@ class JobChanged:
 
     at: float
     job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobsRemoved:
+    """Ended jobs are no longer kept; their numbers stay taken."""
+
+    at: float
+    job_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,22 @@ class LeasesEnded:
     lease: IntArray
     steps: FloatArray
     outcome: LoggedOutcome
+    unsaved: FloatArray | None = field(default=None, metadata=OMIT_IF_NONE)
+    """steps in the memory of processes that stay and are saving them; ``StepsSaved`` follows"""
+
+
+@dataclass(frozen=True, slots=True)
+class StepsSaved:
+    """A job's process that stayed after its lease has saved its state, or has ended without.
+
+    ``steps`` are those of the job's checkpoint.
+    """
+
+    at: float
+    job_id: str
+    steps: float
+    lost: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    """whether steps were lost that counted as made"""
 
 
 @value
@@ -123,6 +148,17 @@ class Measured:
     memory_gib: float | None = None
 
 
+@value
+class JobsMeasured:
+    """Jobs report measurements on the devices they hold now; NaN where one is unknown."""
+
+    at: float
+    lease: IntArray
+    steps_per_s: FloatArray
+    utilization: FloatArray
+    memory_gib: FloatArray
+
+
 @dataclass(frozen=True, slots=True)
 class SpeedMeasured:
     """Running jobs have measured another speed of a workload than was believed so far.
@@ -135,6 +171,18 @@ class SpeedMeasured:
     gang: int
     accelerator: str
     steps_per_s: float
+    partner: str | None = field(default=None, metadata=OMIT_IF_NONE)
+    """scoped workload of the job on the same devices; None for a job that runs alone"""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedsForgotten:
+    """An operator drops measured speeds; a name that is empty selects all."""
+
+    at: float
+    tenant: str
+    workload: str
+    accelerator: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +296,17 @@ Event = (
     | JobReleased
     | JobFailed
     | JobChanged
+    | JobsRemoved
     | TenantChanged
     | HistoryChanged
     | Progress
     | LeasesEnded
+    | StepsSaved
     | LeasesPinned
     | Measured
+    | JobsMeasured
     | SpeedMeasured
+    | SpeedsForgotten
     | NodeLost
     | NodeDrained
     | NodeReturned

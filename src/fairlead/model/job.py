@@ -43,6 +43,14 @@ class Job:
     gangs: Mapping[str, int] = field(default_factory=dict, hash=False, metadata=OMIT_IF_EMPTY)
     across_tenants: bool = field(default=False, metadata=OMIT_IF_EMPTY)
     """an admin set its weight or priority, which count against the jobs of all tenants"""
+    declared_speeds: Mapping[str, float] = field(
+        default_factory=dict, hash=False, metadata=OMIT_IF_EMPTY
+    )
+    """accelerator → steps per second that its tenant expects there: a prior, which measurements
+    overrule"""
+    max_copies: int | None = field(default=None, metadata=OMIT_IF_NONE)
+    """copies that may train at once on different nodes; None: not declared, as many as a mechanism
+    that forks all jobs likes"""
 
     def __post_init__(self) -> None:
         if self.gangs:
@@ -53,6 +61,10 @@ class Job:
         require(_positive(self.total_steps), "total_steps", self.total_steps, "above 0")
         require(_positive(self.weight), "weight", self.weight, "above 0 and finite")
         require(0 <= self.arrival_at < math.inf, "arrival_s", self.arrival_at, "0 or more")
+        for name, speed in self.declared_speeds.items():
+            require(_positive(speed), "speeds", f"{name}={speed}", "above 0 and finite")
+        copies = self.max_copies
+        require(copies is None or copies >= 1, "max_copies", copies, "at least 1")
         for name in ("deadline_s", "memory_gib", "duration_s"):
             value = getattr(self, name)
             require(value is None or _positive(value), name, value, "above 0")

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+
+_ALIKE_DIGITS = 10
+"""decimals to which equal relative speeds agree"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +36,14 @@ class Profiles:
     """profiles × accelerators → devices needed at once there; None: ``gang`` on all of them"""
     across_tenants: BoolArray | None = None
     """profiles → its weight and priority count against the jobs of all tenants; None: of none"""
+    search: IntArray | None = None
+    """profiles → number of the hyperparameter search its jobs are part of, ABSENT for none; None:
+    no job is part of one"""
+    memory_gib: FloatArray | None = None
+    """profiles → memory of a device that its jobs need, 0 where undeclared; None: none declares
+    any"""
+    max_copies: IntArray | None = None
+    """profiles → copies that its jobs declare, 0 where undeclared; None: none declares any"""
 
     @cached_property
     def content(self) -> tuple[bytes, ...]:
@@ -58,6 +71,15 @@ class Profiles:
     def member_speed(self) -> FloatArray:
         """``member`` where gangs may be mixed, else ``speed``."""
         return self.speed if self.member is None else self.member
+
+    @cached_property
+    def alike(self) -> IntArray:
+        """profiles → the first of the same tenant and gang with the same relative speeds."""
+        best = self.speed.max(axis=1, keepdims=True)
+        shape = np.divide(self.speed, best, out=np.zeros_like(self.speed), where=best > 0)
+        rows = np.column_stack([self.tenant, self.gang, shape.round(_ALIKE_DIGITS)])
+        _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return first[index.ravel()]
 
     @cached_property
     def single(self) -> bool:

@@ -194,6 +194,25 @@ def gangs_by_accelerator(
     return np.array([job.gang for job in jobs], dtype=np.int64).reshape(-1, 1)
 
 
+def uneven_gangs(
+    jobs: Sequence[Job | InstanceJob], accelerators: Sequence[str]
+) -> IntArray | None:
+    """Return jobs × accelerators → devices needed at once; None if no job's number depends."""
+    return gangs_by_accelerator(jobs, accelerators) if any(job.gangs for job in jobs) else None
+
+
+def declared_memory_gib(jobs: Sequence[Job]) -> FloatArray | None:
+    """Return jobs → device memory that it declares, 0 for none; None if no job declares any."""
+    memory = np.array([job.memory_gib or 0.0 for job in jobs])
+    return memory if memory.any() else None
+
+
+def max_copies(jobs: Sequence[Job]) -> IntArray | None:
+    """Return jobs → copies that it declares, 0 for none; None if no job declares any."""
+    copies = np.array([job.max_copies or 0 for job in jobs], dtype=np.int64)
+    return copies if copies.any() else None
+
+
 def snapshot_of(instance: Instance) -> Snapshot:
     """Return the snapshot of an instance at time 0, before any job runs."""
     cluster, jobs = instance.cluster, instance.jobs
@@ -207,7 +226,7 @@ def snapshot_of(instance: Instance) -> Snapshot:
         weight=np.array([job.weight for job in jobs], dtype=np.float64),
         tenant=np.array([tenant[job.tenant] for job in jobs], dtype=np.int64),
         workload=[job.workload for job in jobs],
-        gangs=gangs_by_accelerator(jobs, accelerators) if any(job.gangs for job in jobs) else None,
+        gangs=uneven_gangs(jobs, accelerators),
     )
     return Snapshot(
         at=0.0,

@@ -1,6 +1,7 @@
 """A scheduler restored from a saved state continues exactly as the one that saved it."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from fairlead.model.events import (
     JobChanged,
     JobHeld,
     JobReleased,
+    JobsRemoved,
     JobSubmitted,
     NodeAdded,
     NodeLost,
@@ -46,8 +48,8 @@ SPEEDS = SpeedTable(
 )
 
 
-def scheduler() -> Scheduler[object]:
-    return Scheduler(CLUSTER, SPEEDS, Shares(MaxMin(), round_s=100.0))  # type: ignore[arg-type]
+def scheduler() -> Scheduler[Any]:
+    return Scheduler(CLUSTER, SPEEDS, Shares(MaxMin(), round_s=100.0))
 
 
 def history_of(seed: int) -> list[Event]:
@@ -97,6 +99,29 @@ def test_restored_scheduler_continues_from_any_event(seed: int) -> None:
         assert [type(command) for command in commands] == [type(command) for command in expected]
     assert state_bytes(restored) == state_bytes(whole)
     assert save_state(restored) == save_state(whole)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_removed_jobs_change_no_decision_and_no_number(seed: int) -> None:
+    plain, removing = scheduler(), scheduler()
+    memory_type, removed = type(plain.memory), 0
+    for line in [encode_event(event) for event in history_of(seed)]:
+        expected = plain.handle(decode_event(line, memory_type))
+        commands = removing.handle(decode_event(line, memory_type))
+        assert [type(command) for command in commands] == [type(command) for command in expected]
+        jobs = removing.jobs
+        ended = tuple(name for name, n in jobs.number.items() if jobs.has_ended(n))
+        removal = decode_event(encode_event(JobsRemoved(0.0, ended)), memory_type)
+        assert removing.handle(removal) == []
+        removed += len(ended)
+    assert removed == len(plain.jobs) == len(removing.jobs)
+    for name, column in plain.jobs.columns().items():
+        assert np.array_equal(removing.jobs.columns()[name], column, equal_nan=True)
+    assert plain.leases.saved().keys() == removing.leases.saved().keys()
+    restored = scheduler()
+    load_state(restored, save_state(removing))
+    assert state_bytes(restored) == state_bytes(removing)
+    assert restored.jobs.ids == [""] * removed
 
 
 @pytest.mark.parametrize("name", ["planned_from", "planned_epoch", "version", "changes"])

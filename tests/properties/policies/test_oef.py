@@ -11,6 +11,7 @@ from tests.support.tenant_instances import (
     tenants,
 )
 
+from fairlead.policies.base import WarmStart
 from fairlead.policies.oef import Oef
 from fairlead.policies.oef_cooperative import OefCooperative
 from fairlead.policies.tenant_max_min import TenantMaxMin
@@ -220,6 +221,19 @@ def test_tenants_that_cannot_use_exhausted_accelerators_keep_rising() -> None:
         np.testing.assert_allclose(level, slow, rtol=1e-7)
         checked += level.max() > level.min() * 1.01
     assert checked > 50
+
+
+def test_warm_starts_change_nothing() -> None:
+    """Instances come twice in turn, with one solver state for all of them."""
+    instances = [tenants(*draw(seed)[:2], draw(seed)[2].tolist()) for seed in (1, 2, 3, 1, 2, 3)]
+    for policy in (Oef(), OefCooperative(), TenantMaxMin(), TenantMaxMin(capped=True), Trading()):
+        warm = WarmStart()
+        for snap in instances:
+            cold, result = policy.allocate(snap), policy.allocate_warm(snap, warm)
+            np.testing.assert_array_equal(result.share, cold.share)
+            assert result.objective == cold.objective
+            if cold.prove is not None and result.prove is not None:
+                assert result.prove().gap == cold.prove().gap
 
 
 def water_filling(gain: Any, weight: Any, capacity: Any) -> Any:

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from fairlead.mechanisms.shares import Shares
+from fairlead.mechanisms.units import Units
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob, Pair
+from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.policies.makespan import Makespan
@@ -273,6 +276,34 @@ def test_packed_makespan_agrees_with_the_pair_program() -> None:
         np.testing.assert_allclose(np.sort(allocation.speed / snap.steps_left), exact, rtol=1e-5)
         assert allocation.objective == pytest.approx(1.0 / exact[0], rel=1e-6)
         check_feasible(snap, allocation)
+
+
+def test_makespan_packs_gangs_only_where_that_lowers_it() -> None:
+    """Else rounds are those of jobs alone, so that packing cannot end later."""
+    packs = alone = 0
+    for seed in range(25):
+        snap = random_snapshot(seed, most=9)
+        packed, unpacked = (Makespan(packed=p).allocate(snap).objective for p in (True, False))
+        assert packed is not None
+        assert unpacked is not None
+        units, shares = Units(Makespan(packed=True)), Shares(Makespan())
+        plan, memory = units.plan(snap, units.initial())
+        if snap.profiles.single or packed < unpacked * 0.98:
+            packs += len(memory.packed) > 0 and not snap.profiles.single
+            continue
+        wanted, _ = shares.plan(snap, shares.initial())
+        assert not len(memory.packed)
+        assert started_on(snap, plan) == started_on(snap, wanted), seed
+        alone += 1
+    assert packs > 1
+    assert alone > 5
+    empty = snap.subset(np.zeros(0, np.int64), snap.devices)
+    assert not started_on(empty, units.plan(empty, memory)[0])
+
+
+def started_on(snap: Snapshot, plan: Plan) -> dict[int, set[int]]:
+    """Return jobs that start → accelerators of their devices."""
+    return {p.job: set(snap.cluster.accelerator_of[list(p.devices)].tolist()) for p in plan.start}
 
 
 def test_packed_throughput_agrees_with_the_pair_program() -> None:

@@ -79,7 +79,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             id=f"j{i}",
             workload=draw(st.sampled_from(list(SOLO))),
             gang=draw(st.sampled_from([1, 1, 2])),
-            total_steps=draw(st.integers(1, 20_000)),
+            total_steps=draw(st.integers(1, 6_000)),
             arrival_at=float(draw(st.integers(0, 2000))),
         )
         for i in range(draw(st.integers(2, 9)))

@@ -42,7 +42,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             id=f"j{i}",
             workload=draw(st.sampled_from(list(WORKLOADS))),
             gang=draw(st.sampled_from([g for g in (1, 1, 2, 4) if g <= max_gang])),
-            total_steps=draw(st.integers(1, 20_000)),
+            total_steps=draw(st.integers(1, 6_000)),
             arrival_at=float(draw(st.integers(0, 3000))),
             weight=draw(st.sampled_from([1.0, 1.0, 2.0])),
             tenant=draw(st.sampled_from(["red", "blue"])),

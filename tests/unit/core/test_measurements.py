@@ -15,6 +15,7 @@ from fairlead.model.commands import ComputePlan, Launch
 from fairlead.model.errors import ProtocolError
 from fairlead.model.events import (
     Event,
+    JobsMeasured,
     JobSubmitted,
     Measured,
     PlanDue,
@@ -144,7 +145,7 @@ def test_jobs_without_a_workload_have_own_profiles_after_a_restart_too() -> None
 def test_simulation_reports_only_to_mechanisms_that_read(mechanism: Srtf, reported: bool) -> None:
     seen: list[Event] = []
     simulate(replace(mixed_gangs(mechanism), on_event=seen.append))
-    assert any(isinstance(event, Measured) for event in seen) == reported
+    assert any(isinstance(event, JobsMeasured) for event in seen) == reported
 
 
 def test_elastic_gangs_are_in_the_snapshot_and_fixed_ones_cost_nothing() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fairlead.core import Scheduler, encode_event
+from fairlead.core.device_use import tenant_holdings
 from fairlead.core.event_log import decode_event
 from fairlead.core.queries import JobState, Queries
 from fairlead.mechanisms.srtf import Srtf
@@ -121,3 +122,4 @@ def test_tenants_show_their_devices_and_usage(scheduler: Scheduler[None]) -> Non
     assert (x.tenant.id, x.jobs, x.devices, x.device_s) == ("x", 2, 3, 30.0)
     assert (y.tenant.id, y.jobs, y.devices, y.device_s) == ("y", 2, 1, 10.0)
     assert (x.entitled, y.entitled) == (0.5, 0.5)
+    assert tenant_holdings(scheduler) == [(2, {"v100": 2, "k80": 1}, 3.0), (1, {"k80": 1}, 1.0)]

@@ -19,6 +19,7 @@ from tests.unit.core.scripted_plans import (
 )
 
 from fairlead.core import Scheduler
+from fairlead.core.event_log import decode_event, encode_event
 from fairlead.core.jobs import JobState
 from fairlead.model import events as ev
 from fairlead.model.cluster import Accelerator, Cluster
@@ -127,6 +128,27 @@ def test_steps_never_go_back_below_the_checkpoint() -> None:
     lease = np.array([lease_of(made, 0)])
     made.handle(ev.LeasesEnded(20.0, lease, np.array([20.0]), "lost"))
     assert made.jobs.saved_steps[0] == 30.0
+
+
+def test_steps_of_a_parked_process_count_as_made_and_as_saved_once_they_are() -> None:
+    made = scheduler()
+    ready(made, 0.0, plan(0, 1, -1, -1))
+    leases = [np.array([lease_of(made, job)]) for job in (0, 1)]
+    for lease in leases:
+        made.handle(ev.Progress(5.0, lease, np.array([40.0])))
+        left = ev.LeasesEnded(6.0, lease, np.array([10.0]), "left", np.array([42.0]))
+        again = decode_event(encode_event(left), type(made.memory))
+        assert isinstance(again, ev.LeasesEnded)
+        assert again.unsaved is not None
+        made.handle(again)
+    assert made.jobs.steps[:2].tolist() == [42.0, 42.0]
+    assert made.jobs.saved_steps[:2].tolist() == [10.0, 10.0]
+    ready(made, 7.0, plan(0, 1, -1, -1))
+    made.handle(ev.Progress(8.0, np.array([lease_of(made, 0)]), np.array([45.0])))
+    made.handle(ev.StepsSaved(9.0, "a", 42.0))  # its next lease has reported later steps
+    made.handle(ev.StepsSaved(9.0, "b", 10.0, lost=True))  # its process died before
+    assert made.jobs.steps[:2].tolist() == [45.0, 10.0]
+    assert made.jobs.saved_steps[:2].tolist() == [42.0, 10.0]
 
 
 def test_time_received_is_counted_in_seconds_per_accelerator() -> None:

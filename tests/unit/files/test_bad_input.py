@@ -109,6 +109,8 @@ def test_bad_trace_is_one_error(
         ("accelerators", "v100;;k80"),
         ("accelerators", "v 100"),
         ("duration_s", "nan"),
+        ("speeds", "v100"),
+        ("speeds", "v100=0"),
     ],
 )
 def test_bad_optional_cell_names_its_column(tmp_path: Path, column: str, value: str) -> None:

@@ -63,6 +63,10 @@ def test_prices_and_memory_of_the_papers_accelerators() -> None:
 
 
 # Accelerator → round, name in the submissions' system descriptions, devices of the node.
+MLPERF_2020 = {
+    "v100": ("v0.7", "NVIDIA V100($|-SXM2-16GB)", 8),
+    "a100": ("v0.7", "NVIDIA A100($|-SXM4-40GB)", 8),
+}
 MLPERF_2023 = {
     "l4": ("v3.1", "NVIDIA L4$", 6),
     "a30": ("v3.1", "NVIDIA A30$", 8),
@@ -80,6 +84,11 @@ BENCHMARKS = {
     "BERT": ("bert",),
     "ResNet-50": ("resnet",),
     "RNN-T": ("rnnt",),
+    "GNMT": ("gnmt",),
+    "Mask-R-CNN": ("maskrcnn",),
+    "Minigo": ("minigo",),
+    "SSD": ("ssd",),
+    "Transformer": ("transformer",),
     "RetinaNet": ("ssd", "retinanet"),
     "DLRM-DCNv2": ("dlrm_dcnv2",),
     "Llama-2-70B-LoRA": ("llama2_70b_lora",),
@@ -90,7 +99,12 @@ BENCHMARKS = {
 
 @needs_shared
 @pytest.mark.parametrize(
-    ("name", "accelerators"), [("mlperf-2023", MLPERF_2023), ("mlperf-2025", MLPERF_2025)]
+    ("name", "accelerators"),
+    [
+        ("mlperf-2020", MLPERF_2020),
+        ("mlperf-2023", MLPERF_2023),
+        ("mlperf-2025", MLPERF_2025),
+    ],
 )
 def test_speeds_of_newer_accelerators_are_medians_of_mlperf_logs(
     name: str, accelerators: dict[str, tuple[str, str, int]]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.files import read_cluster, read_instance, read_speeds, read_tenants, read_trace
+from fairlead.files.recorded_curves import read_curves
 from fairlead.files.speeds.table import HEADER
 from fairlead.files.traces.trace import COLUMNS
 
@@ -17,6 +18,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "Trace": read_trace,
     "Instance": read_instance,
     "Tenants": read_tenants,
+    "Learning curves": read_curves,
 }
 
 

@@ -29,6 +29,7 @@ accelerators: v100, p100
 memory_gib: 16
 directory: runs
 environment: {OMP_NUM_THREADS: 1}
+speeds: {v100: 3.2, k80: 1}
 retries: 2
 grace_s: 10
 host_memory_gib: 64
@@ -52,6 +53,7 @@ def test_a_file_sets_every_field_of_a_job_and_its_sweep() -> None:
     assert (job.gang, job.priority, job.weight, job.steps) == (2, -1, 2.0, 5000)
     assert job.accelerators == ("v100", "p100")
     assert job.environment == {"OMP_NUM_THREADS": "1"}
+    assert job.speeds == {"v100": 3.2, "k80": 1.0}
     assert job_file.array == {"lr": ("0.1", "0.01"), "seed": ("0", "1", "2")}
     assert (job.after, job.after_any, job_file.snapshot) == (("j1", "prepare"), ("j2",), True)
 
@@ -88,6 +90,7 @@ def test_a_command_is_split_as_a_shell_would() -> None:
         ("- x", 1, None, "not a mapping"),
         ("command: x\ncommand: y", 2, None, "duplicate field 'command'"),
         ("command: x\nenvironment: [A]", 2, "environment", "not a mapping"),
+        ("command: x\nspeeds: {v100: fast}", 2, "speeds", "not a number"),
         ("command: x\narray: {1x: [1]}", 2, "array", "not the name of a variable: '1x'"),
         ("command: x\narray: 9-0", 2, "array", "not a range: '9-0'"),
         ("command: x\narray: {lr: []}", 2, "array", "no values of 'lr': expected a list"),

@@ -3,6 +3,7 @@
 import gzip
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.shared_data import needs_shared, shared
@@ -30,6 +31,7 @@ FULL = Job(
     utilization=0.5,
     multijob="search",
     duration_s=1e-9,
+    declared_speeds={"v100": 3.2, "k80": 1.0},
 )
 PLAIN = Job(id="0", workload="GAN", total_steps=10.0)
 
@@ -48,9 +50,11 @@ def test_the_same_jobs_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_every_field_of_a_job_has_its_column() -> None:
     named = {c: c for c in COLUMNS} | {"job_id": "id", "arrival_s": "arrival_at"}
+    named["speeds"] = "declared_speeds"
     # Devices per accelerator are in the column of accelerators: v100;k80=2.
     # Only a server tells numbers that an admin chose from others.
-    assert {*named.values(), "gangs", "across_tenants"} == set(Job.__dataclass_fields__)
+    outside = {"gangs", "across_tenants"}
+    assert {*named.values(), *outside} == set(Job.__dataclass_fields__)
 
 
 def test_only_used_columns_are_written() -> None:
@@ -118,7 +122,8 @@ def test_an_elastic_job_needs_devices_for_its_whole_gang() -> None:
 
 
 def test_fifty_thousand_rows_read_in_time(tmp_path: Path) -> None:
-    base = replace(FULL, workload="ResNet-50 (batch size 64)", multijob=None, accelerators=None)
+    rare: dict[str, Any] = {"multijob": None, "accelerators": None, "declared_speeds": {}}
+    base = replace(FULL, workload="ResNet-50 (batch size 64)", **rare)
     jobs = [replace(base, id=f"job-{i}", arrival_at=i * 1.37) for i in range(50_000)]
     path = tmp_path / "t.csv"
     write_trace(jobs, path)

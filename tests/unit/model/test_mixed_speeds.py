@@ -2,6 +2,7 @@
 
 import pytest
 
+from fairlead.model.speeds.elastic import speed_of_size
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
 TABLE = SpeedTable(
@@ -45,3 +46,11 @@ def test_a_gang_with_measured_speed_0_does_not_run_mixed_either() -> None:
 def test_a_gang_on_one_accelerator_has_measured_speeds_only() -> None:
     assert TABLE.speed("m", ["v100"] * 4) == 0.0
     assert TABLE.speed("m", ["v100"] * 2) == 7.0
+
+
+def test_an_elastic_gang_of_a_size_without_a_row_runs_in_proportion_to_its_declared_gang() -> None:
+    table = SpeedTable({SpeedKey("m", gang, "v100"): speed for gang, speed in ((1, 5), (2, 8))})
+    speeds = [speed_of_size(table, "m", ("v100",) * size, gang=2) for size in (1, 2, 3, 4)]
+    assert speeds == [5.0, 8.0, 12.0, 16.0]
+    assert speed_of_size(TABLE, "m", ("t4",) * 3, gang=1) == 3.0
+    assert speed_of_size(TABLE, "m", ("t4",) * 4, gang=1) == 0.0  # as the table has it

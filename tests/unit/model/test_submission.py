@@ -29,6 +29,7 @@ EVERY_FIELD: dict[str, Any] = {
     "gang": 2,
     "min_gang": 1,
     "max_gang": 4,
+    "max_copies": 1,
     "multijob": "search",
     "steps": 5000,
     "weight": 2.0,
@@ -36,12 +37,15 @@ EVERY_FIELD: dict[str, Any] = {
     "deadline_s": 3600.0,
     "after": ("j1", "prepare"),
     "after_any": ("j2",),
+    "start_from": "j3",
     "accelerators": ("v100", "p100"),
     "memory_gib": 16.0,
+    "speeds": {"v100": 3.2},
     "directory": "/runs",
     "environment": {"OMP_NUM_THREADS": "1"},
     "secrets": ("WANDB_API_KEY", "hub=HF_TOKEN"),
     "preempt": "no",
+    "switch": "exit",
     "allow_short": True,
     "retries": 2,
     "grace_s": 10.0,
@@ -51,13 +55,17 @@ EVERY_FIELD: dict[str, Any] = {
     "container": "docker://pytorch/pytorch:2.5.1",
     "notify": "https://hooks.example.org/jobs/",
     "notify_preemptions": True,
+    "hyperparameters": {"lr": "0.1"},
     "code_snapshot": "0123456789abcdef" * 4,
     "code_commit": "89abcdef" * 5,
     "code_dirty": True,
+    "idempotency_key": "search/7",
 }
 LIVE_ONLY = {
     *("name", "retries", "preempt", "allow_short", "after", "after_any"),
+    *("start_from", "hyperparameters"),
     *("notify", "notify_preemptions", "code_commit", "code_dirty"),
+    "idempotency_key",
 }
 """fields that neither the scheduler nor an engine reads"""
 DECLARED = [item.name for item in declared_fields(NewJob)]
@@ -75,7 +83,9 @@ def test_every_interface_has_every_declared_field() -> None:
     assert [item.name for item in dataclasses.fields(NewJob)] == DECLARED
     assert list(EVERY_FIELD) == DECLARED
     assert set(FIELDS) - {"array", "snapshot"} == by_users
-    assert {*DECLARED} - by_users == {"code_snapshot", "code_commit", "code_dirty"}
+    by_clients = {"code_snapshot", "code_commit", "code_dirty", "idempotency_key"}
+    by_clients |= {"hyperparameters"}
+    assert {*DECLARED} - by_users == by_clients
     assert set(schema["properties"]) == set(DECLARED)
     assert options - own == by_users
     assert {item.name for item in dataclasses.fields(JobSpec)} - {"id"} == set(DECLARED)
@@ -128,6 +138,10 @@ def test_an_empty_list_of_accelerators_means_all() -> None:
         ("command", (), "command: empty: expected a program and its arguments"),
         ("steps", 0, "steps: out of range: 0: expected at least 1 and at most 1,000,000,000"),
         ("grace_s", float("nan"), "grace_s: out of range: nan: expected at least 0.001"),
+        ("speeds", {"v100": 0.0}, "speeds: out of range: v100=0.0: expected steps per second"),
+        ("speeds", dict.fromkeys(map(str, range(65)), 1.0), "speeds: 65 entries: expected at"),
+        ("max_copies", 0, "max_copies: out of range: 0: expected at least 1"),
+        ("max_copies", 2, "max_copies: steps are missing, which copies divide: expected"),
         ("retries", -1, "retries: out of range: -1: expected at least 0"),
         ("container", "--privileged", "container: not the name of an image: '--privileged'"),
         ("container", "a b", "container: not the name of an image: 'a b': expected one such as"),
@@ -152,6 +166,8 @@ def test_a_value_outside_its_limits_names_field_and_limit(
         {"name": "a\x1b[2J"},
         {"tenant": ""},
         {"environment": {"": "x"}},
+        {"speeds": {"v100": -1}},
+        {"speeds": {"v100": "fast"}},
         {"command": []},
         {"command": ["x" * 4097]},
         {"after": [""]},

@@ -1,13 +1,18 @@
 """Unmeasured speeds are unknown: estimated and marked as assumed, never 0."""
 
 import json
+import math
+import statistics
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from fairlead.cli.main import app
-from fairlead.files import parse_cluster
+from fairlead.estimate.learned import DataSheetLearner
+from fairlead.files import parse_cluster, read_speeds
+from fairlead.files.bundled import data_sheets
+from fairlead.files.speeds.prior import simulated_speeds
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
@@ -77,4 +82,37 @@ def test_bundled_workloads_run_on_an_accelerator_that_the_table_lacks(tmp_path: 
     )
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["unfinished"] == 0
-    assert "no speeds on h100: assumed" in " ".join(done.stderr.split())
+    note = " ".join(done.stderr.split())
+    assert "no speeds on h100: assumed" in note
+    assert "and the data sheets" in note
+
+
+def test_simulated_accelerators_differ_as_their_data_sheets_do() -> None:
+    newer = simulated_speeds("gandiva-fair", ("t4", "v100", "a10g", "a100", "h100"))
+    for workload in newer.workloads:
+        t4, a10g, a100, h100 = (newer.speed(workload, [n]) for n in ("t4", "a10g", "a100", "h100"))
+        assert t4 < a10g < a100 < h100
+        assert newer.source_of(workload, 1, "t4") == "assumed"
+        assert newer.speed(workload, ["t4"] * 3) == pytest.approx(3 * t4)
+    known = read_speeds("gandiva-fair")
+    assert simulated_speeds("gandiva-fair", known.accelerators) == known
+    unsheeted = simulated_speeds("gandiva-fair", ("v100", "no-such-gpu"))
+    assert unsheeted == known, "means are estimated where there is no data sheet"
+
+
+@pytest.mark.parametrize("name", ["gandiva-fair", "mlperf-2020", "mlperf-2023", "mlperf-2025"])
+def test_speeds_left_out_of_a_table_are_estimated_within_a_factor(name: str) -> None:
+    table, learner = read_speeds(name), DataSheetLearner.of(data_sheets())
+    off = [
+        abs(math.log(without(table, a, learner).speed(workload, [a]) / table.speed(workload, [a])))
+        for a in table.accelerators
+        for workload in table.workloads
+    ]
+    assert math.exp(statistics.median(off)) < 1.35
+    assert math.exp(max(off)) < 2.5
+
+
+def without(table: SpeedTable, accelerator: str, learner: DataSheetLearner) -> SpeedTable:
+    speeds = table.steps_per_s.items()
+    kept = {key: speed for key, speed in speeds if key.accelerator != accelerator}
+    return SpeedTable(kept, learner=learner)

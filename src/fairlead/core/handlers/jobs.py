@@ -49,7 +49,9 @@ def _deactivate(
 
 def job_released(state: SchedulerState[Any], event: ev.JobReleased) -> list[Command]:
     """Schedule a held job again."""
-    state.jobs.release(state.jobs.find(event.job_id))
+    number = state.jobs.find(event.job_id)
+    state.jobs.continue_from(number, event.steps)
+    state.jobs.release(number)
     state.changes += 1
     return plan_or_refill(state, event.at)
 
@@ -58,6 +60,12 @@ def job_changed(state: SchedulerState[Any], event: ev.JobChanged) -> list[Comman
     """Replace a job's description; the next plan uses it."""
     state.jobs.change(event.job)
     state.changes += 1
+    return []
+
+
+def jobs_removed(state: SchedulerState[Any], event: ev.JobsRemoved) -> list[Command]:
+    """Drop the descriptions of ended jobs; no decision changes."""
+    state.jobs.remove(event.job_ids)
     return []
 
 

@@ -13,6 +13,7 @@ from fairlead.model import events as ev
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.commands import Command, MergeCopies
 from fairlead.model.speeds.key import SpeedKey, scope_of
+from fairlead.model.speeds.measured import Selection
 
 
 def progress(state: SchedulerState[Any], event: ev.Progress) -> list[Command]:
@@ -31,29 +32,44 @@ def progress(state: SchedulerState[Any], event: ev.Progress) -> list[Command]:
 
 def measured(state: SchedulerState[Any], event: ev.Measured) -> list[Command]:
     """Keep a job's measurements for mechanisms that read them; beliefs stay as they are."""
-    slot = int(state.leases.slots(np.array([event.lease]))[0])
-    if state.capabilities.reads_measured:
-        missing = math.nan
-        utilization, memory = event.utilization, event.memory_gib
-        report = (
-            event.at,
-            float(event.lease),
-            event.steps_per_s,
-            missing if utilization is None else utilization,
-            missing if memory is None else memory,
-        )
-        state.jobs.store_measurement(int(state.leases.job[slot]), report)
+    missing = math.nan
+    utilization, memory = event.utilization, event.memory_gib
+    report = ev.JobsMeasured(
+        event.at,
+        np.array([event.lease]),
+        np.array([event.steps_per_s]),
+        np.array([missing if utilization is None else utilization]),
+        np.array([missing if memory is None else memory]),
+    )
+    return jobs_measured(state, report)
+
+
+def jobs_measured(state: SchedulerState[Any], event: ev.JobsMeasured) -> list[Command]:
+    """Keep jobs' measurements for mechanisms that read them; beliefs stay as they are."""
+    slots = state.leases.slots(event.lease)
+    if state.capabilities.reads_measured and len(slots):
+        columns = event.lease, event.steps_per_s, event.utilization, event.memory_gib
+        reports = np.column_stack([np.full(len(slots), event.at), *columns])
+        state.jobs.store_measurements(state.leases.job[slots], reports)
     return []
 
 
 def speed_measured(state: SchedulerState[Any], event: ev.SpeedMeasured) -> list[Command]:
     """Believe the measured speed from the next plan on."""
-    key = SpeedKey(event.workload, event.gang, event.accelerator)
+    key = SpeedKey(event.workload, event.gang, event.accelerator, partner=event.partner)
     state.measured_speeds.record(key, event.steps_per_s, event.at)
     state.use_measured_speeds()
     scope = scope_of(event.workload)
     if scope is not None and scope.job is not None:
         state.jobs.separate_profile(scope.job)
+    state.changes += 1
+    return []
+
+
+def speeds_forgotten(state: SchedulerState[Any], event: ev.SpeedsForgotten) -> list[Command]:
+    """Believe the table and the estimates again, from the next plan on."""
+    state.measured_speeds.forget(Selection(event.tenant, event.workload, event.accelerator))
+    state.use_measured_speeds()
     state.changes += 1
     return []
 
@@ -83,7 +99,7 @@ def leases_ended(state: SchedulerState[Any], event: ev.LeasesEnded) -> list[Comm
         commands += _close_copies(state, slots, event.steps)
     else:
         leases.close(slots)
-        _store_checkpointed_steps(state, job, event.steps)
+        _store_checkpointed_steps(state, job, event.steps, event.unsaved)
     if event.outcome == "finished":
         for number in job.tolist():
             # A job cancelled during its last step, or finished by another copy, has ended already.
@@ -101,14 +117,24 @@ def leases_ended(state: SchedulerState[Any], event: ev.LeasesEnded) -> list[Comm
     return commands
 
 
+def steps_saved(state: SchedulerState[Any], event: ev.StepsSaved) -> list[Command]:
+    """Record the steps in the checkpoint of a job whose process stayed; take the others back."""
+    job, steps = np.array([state.jobs.find(event.job_id)]), np.array([event.steps])
+    # A lease that has begun meanwhile may have reported later steps.
+    _store_checkpointed_steps(state, job, steps, None if event.lost else state.jobs.steps[job])
+    return []
+
+
 def _store_checkpointed_steps(
-    state: SchedulerState[Any], job: IntArray, steps: FloatArray
+    state: SchedulerState[Any], job: IntArray, steps: FloatArray, unsaved: FloatArray | None = None
 ) -> None:
-    """Record the total steps in the checkpoints that jobs wrote as they left."""
+    """Record the total steps in jobs' checkpoints, and those that are made but not saved yet."""
     saved = np.maximum(state.jobs.saved_steps[job], steps)
+    made = saved if unsaved is None else np.maximum(saved, unsaved)
     if state.capabilities.reads_progress:
-        state.jobs.advance(job, saved, state.nodes.capacity)
-    state.jobs.saved_steps[job] = state.jobs.steps[job] = saved
+        state.jobs.advance(job, made, state.nodes.capacity)
+    state.jobs.saved_steps[job] = saved
+    state.jobs.steps[job] = made
 
 
 def _close_copies(state: SchedulerState[Any], slots: IntArray, steps: FloatArray) -> list[Command]:

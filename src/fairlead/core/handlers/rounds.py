@@ -3,13 +3,18 @@
 import math
 from typing import Any
 
+from fairlead.core.handlers.trials import update_trials
 from fairlead.core.launches import launch_ready, plan_or_refill, preempt, refill, renew
 from fairlead.core.plan_fitting import fit_late_plan
 from fairlead.core.scheduler_state import SchedulerState
+from fairlead.mechanisms.base import HasRounds
 from fairlead.model import events as ev
 from fairlead.model.commands import Command, ComputePlan, SetTimer
 from fairlead.model.lease import NO_PLACEMENTS, SLOT_LIMIT
 from fairlead.model.plan import Plan
+
+_PIN_CHECK_S = 60.0
+"""seconds after which a mechanism without rounds plans again beside pinned leases"""
 
 
 def plan_due(state: SchedulerState[Any], event: ev.PlanDue) -> list[Command]:
@@ -19,18 +24,26 @@ def plan_due(state: SchedulerState[Any], event: ev.PlanDue) -> list[Command]:
     elif state.pending is not None:
         return []  # the next plan is requested once the pending one applies
     if len(state.jobs.active) == len(state.nodes.pinned_jobs(state.leases)[0]):
-        # Only jobs that stay in place are active; they run until they end.
+        # Only jobs that stay in place are active; they run until they end. A pin may end before.
         state.round_end_at = None
-        return [*renew(state, math.inf), SetTimer("RoundEnd", None)]
+        again = [SetTimer("PlanDue", event.at + _round_s(state))] if state.leases.pinned else []
+        return [*renew(state, math.inf), SetTimer("RoundEnd", None), *again]
     if state.usage.due(event.at):
         used = state.snapshot_builder.used(event.at, state.usage)
         state.changes += state.usage.count(event.at, used, state.jobs.tenants)
+    if state.beliefs.trials is not None:
+        update_trials(state, _round_s(state))
     state.version += 1
     state.planning = True
     state.planned_from = state.changes
     state.planned_epoch = state.leases.next_epoch
     starts_at = max(event.at, state.round_end_at or event.at)
     return [ComputePlan(state.version, state.snapshot(event.at, starts_at), state.memory)]
+
+
+def _round_s(state: SchedulerState[Any]) -> float:
+    mechanism = state.mechanism
+    return mechanism.round_s if isinstance(mechanism, HasRounds) else _PIN_CHECK_S
 
 
 def plan_ready(state: SchedulerState[Any], event: ev.PlanReady) -> list[Command]:

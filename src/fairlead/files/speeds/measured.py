@@ -21,6 +21,9 @@ class MeasuredSpeed:
     steps_per_s: float
     low: float
     high: float
+    partner: str = ""
+    """workload on the same device; empty for none"""
+    partner_steps_per_s: float = 0.0
 
 
 def check_target(path: Path) -> None:
@@ -31,17 +34,19 @@ def check_target(path: Path) -> None:
 
 def add_speeds(path: Path, measured: Sequence[MeasuredSpeed]) -> None:
     """Write measured speeds to a CSV table; its other rows stay as they are."""
-    own = {(one.workload, str(one.gang), one.accelerator) for one in measured}
+    own = {(one.workload, str(one.gang), one.accelerator, one.partner) for one in measured}
     rows = [
         row
         for row in (_rows(path) if path.exists() else [])
-        if row["placement"] or row["partner"] or _key(row) not in own
+        if row["placement"] or _key(row) not in own
     ]
     rows += [
         {
             "workload": one.workload,
             "gang": str(one.gang),
             "accelerator": one.accelerator,
+            "partner": one.partner,
+            "partner_steps_per_s": f"{one.partner_steps_per_s:.6g}" if one.partner else "",
             "steps_per_s": f"{one.steps_per_s:.6g}",
             INTERVAL[0]: f"{one.low:.6g}",
             INTERVAL[1]: f"{one.high:.6g}",
@@ -52,8 +57,8 @@ def add_speeds(path: Path, measured: Sequence[MeasuredSpeed]) -> None:
     write_text(path, format_table(_HEADER, cells))
 
 
-def _key(row: dict[str, str]) -> tuple[str, str, str]:
-    return row["workload"], row["gang"], row["accelerator"]
+def _key(row: dict[str, str]) -> tuple[str, str, str, str]:
+    return row["workload"], row["gang"], row["accelerator"], row["partner"]
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -13,6 +13,7 @@ from fairlead.files.parsing.fields import (
     name,
     number,
     seconds,
+    speed,
     steps,
     unknown_name_error,
     weight,
@@ -40,6 +41,14 @@ def _accelerator(entry: object) -> str:
     return f"{accelerator(label)}{equals}{count}"
 
 
+def _declared_speeds(value: object) -> dict[str, float]:
+    """Return accelerator → steps per second of ``v100=3.2;k80=0.8``, or of an object."""
+    if isinstance(value, str):
+        value = dict(entry.partition("=")[::2] for entry in value.replace(",", ";").split(";"))
+    declared = strict_json.mapping(value)
+    return {accelerator(label): speed(steps_per_s) for label, steps_per_s in declared.items()}
+
+
 # column → field of Job, and the reader of its value
 _COLUMNS: Mapping[str, tuple[str, Callable[[object], object]]] = {
     "job_id": ("id", name),
@@ -53,11 +62,13 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[object], object]]] = {
     "deadline_s": ("deadline_s", seconds),
     "min_gang": ("min_gang", whole_number),
     "max_gang": ("max_gang", whole_number),
+    "max_copies": ("max_copies", whole_number),
     "accelerators": ("accelerators", _accelerators),
     "memory_gib": ("memory_gib", gibibytes),
     "utilization": ("utilization", number),
     "multijob": ("multijob", name),
     "duration_s": ("duration_s", number),
+    "speeds": ("declared_speeds", _declared_speeds),
 }
 COLUMNS = tuple(_COLUMNS)
 REQUIRED = COLUMNS[:5]
@@ -169,7 +180,7 @@ def _file_value(job: Job, field: str) -> object:
 
 
 def _default(field: str) -> object:
-    return Job.__dataclass_fields__[field].default
+    return {} if field == "declared_speeds" else Job.__dataclass_fields__[field].default
 
 
 def _cell(value: object) -> str:
@@ -177,6 +188,8 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, tuple):
         return ";".join(value)
+    if isinstance(value, Mapping):
+        return ";".join(f"{label}={format_number(held)}" for label, held in value.items())
     return format_number(value) if isinstance(value, float) else str(value)
 
 

@@ -15,6 +15,7 @@ from fairlead.core.queries import Queries
 from fairlead.live.accounting import JobCounters
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.scheduling_config import SchedulingConfig
+from fairlead.model.speeds.elastic import speed_of_size
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.speeds.text import speed_text
 
@@ -166,17 +167,17 @@ class ClaimChecker:
         )
         return ClaimLimits(
             steps=math.inf if spec.steps is None else float(spec.steps),
-            steps_per_s=self._lease_limit(spec.workload, accelerators) or job_limit,
+            steps_per_s=self._lease_limit(spec, accelerators) or job_limit,
             saved_steps=self._queries.saved_steps(self._queries.job_number(job_id)),
             job_steps_per_s=job_limit,
             job_started_at=-math.inf if started_at is None else started_at,
         )
 
-    def _lease_limit(self, workload: str, accelerators: list[str]) -> float | None:
+    def _lease_limit(self, spec: JobSpec, accelerators: list[str]) -> float | None:
         """Return the limit on these accelerators; None if the job's own limit applies."""
         if self._emulated is None or not accelerators:
             return None
-        speed = self._emulated.speed(workload, accelerators)
+        speed = speed_of_size(self._emulated, spec.workload, accelerators, spec.gang)
         return min(speed * _EMULATED_TOLERANCE, _MAX_STEPS_PER_S) if speed > 0 else None
 
     def _job_limit(self, workload: str, devices: int) -> float:
@@ -184,6 +185,8 @@ class ClaimChecker:
         speed = self._fastest.get(workload, math.inf)
         if not table.has_gang_speeds:
             speed *= devices
+        elif gangs := table.gangs.get(workload):
+            speed *= max(devices / gangs[-1], 1.0)  # an elastic job may grow beyond the table
         tolerance = _EMULATED_TOLERANCE if self._emulated else _BELIEVED_TOLERANCE
         return min(speed * tolerance, _MAX_STEPS_PER_S)
 

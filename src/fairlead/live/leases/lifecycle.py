@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any
 
 from fairlead.core import Scheduler
+from fairlead.core.copies import shares_of_copies
 from fairlead.engines.base import Ended, Engine, SupportsKill
 from fairlead.live.clock import Clock
+from fairlead.live.copies.merges import CopyMerges
 from fairlead.live.event_stream import EventStream
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
@@ -34,13 +36,14 @@ class LeaseLauncher:
         orders: LaunchOrderBuilder,
         specs: Mapping[str, JobSpec],
         registry: LeaseRegistry,
+        merges: CopyMerges,
         *,
         clock: Clock,
         stream: EventStream,
         on_launch_failed: Callable[[Ended], None],
     ) -> None:
         self._scheduler, self._engine, self._orders = scheduler, engine, orders
-        self._specs, self._registry = specs, registry
+        self._specs, self._registry, self._merges = specs, registry, merges
         self._clock, self._stream = clock, stream
         self._on_launch_failed = on_launch_failed
         self._outbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
@@ -57,6 +60,7 @@ class LeaseLauncher:
         for lease, placement in zip(command.lease.tolist(), command.on, strict=True):
             job_id = self._scheduler.jobs.ids[placement.job]
             opened = OpenLease(lease, job_id, len(placement.devices), command.until)
+            opened.copy, opened.max_steps = placement.copy, placement.max_steps
             opened.launched_at = self._clock.now()
             self._registry.add(opened)
             self._outbox.put_nowait(partial(self._launch_on_engine, opened, placement))
@@ -94,7 +98,12 @@ class LeaseLauncher:
         self._stream.log_and_publish("lease.started", job=lease.job, lease=lease.number)
         try:
             spec, cluster = self._specs[lease.job], self._scheduler.cluster
-            order = self._orders.build(lease.number, spec, placement, cluster)
+            if spec.may_fork:
+                await self._merges.merge(lease.job)
+                if lease.number not in self._registry.open:
+                    return
+            shares = shares_of_copies(self._scheduler, placement.job) if placement.copy else None
+            order = self._orders.build(lease.number, spec, placement, cluster, shares)
             await self._engine.launch(order)
         except (FairleadError, OSError) as error:
             message = f"it could not be started: {error}"

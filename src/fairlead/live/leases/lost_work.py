@@ -6,7 +6,6 @@ import structlog
 
 from fairlead.live.accounting import JobCounters
 from fairlead.live.event_stream import EventStream
-from fairlead.live.leases.open_leases import OpenLease
 
 log = structlog.get_logger("fairlead.live")
 
@@ -22,19 +21,20 @@ class LostWorkWarnings:
     ) -> None:
         self._counters, self._messages, self._stream = counters, messages, stream
         self._before: dict[int, float] = {}
-        """lease that is about to end → seconds that its job had lost before"""
+        """lease whose end or save is about to be handled → seconds that its job had lost before"""
 
-    def begin(self, lease: OpenLease) -> None:
-        """Note the work lost so far, before the end of a lease is handled."""
-        self._before[lease.number] = self._counters.of(lease.job).lost_s
+    def begin(self, job: str, lease: int) -> None:
+        """Note the work lost so far, before the end of a lease or its save is handled."""
+        self._before[lease] = self._counters.of(job).lost_s
 
-    def warn(self, lease: OpenLease) -> None:
-        """Warn if the end of a lease, which has been handled, has lost work."""
-        lost_s = self._counters.of(lease.job).lost_s - self._before.pop(lease.number, 0.0)
+    def warn(self, job: str, lease: int) -> None:
+        """Warn if the end of a lease, or its save, has lost work; it has been handled."""
+        before = self._before.pop(lease, None)
+        lost_s = 0.0 if before is None else self._counters.of(job).lost_s - before
         if lost_s < _MIN_LOST_S:
             return
-        details = {"job": lease.job, "lease": lease.number, "lost_s": round(lost_s, 1)}
+        details = {"job": job, "lease": lease, "lost_s": round(lost_s, 1)}
         log.warning("job.work_lost", **details)
         self._stream.publish("job.work_lost", **details)
-        if not self._messages.get(lease.job):
-            self._messages[lease.job] = f"{lost_s:.0f} s of work lost: no checkpoint holds them"
+        if not self._messages.get(job):
+            self._messages[job] = f"{lost_s:.0f} s of work lost: no checkpoint holds them"

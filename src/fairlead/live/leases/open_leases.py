@@ -1,13 +1,12 @@
 """Open leases as their members see them: end, renewal interval and joint exit of a gang."""
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import median
 
 from fairlead.live.leases.claims import Claims
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
+from fairlead.live.leases.reported_speeds import Company, ReportedSpeeds
 from fairlead.model.errors import InputError
 
 _MAX_VALID_S = 60.0
@@ -16,10 +15,6 @@ _MIN_INTERVAL_S, _MAX_INTERVAL_S = 0.05, 5.0
 _RENEWALS_PER_S = 200.0
 """renewals of all members together above which they are asked to renew less often"""
 _LEAVING_PER_S, _MAX_LEAVE_POLL_S = 500.0, 1.0
-_SPEED_REPORTS = 5
-"""last reported speeds of a lease that are kept"""
-_MIN_SPEED_REPORTS = 3
-"""reports, each after further steps, before a lease's speed counts as measured"""
 _MAX_METRICS = 100
 """metrics kept per lease; further names are dropped"""
 
@@ -40,6 +35,10 @@ class OpenLease:
     steps: float = 0.0
     steps_per_s: float = 0.0
     last_heartbeat_at: float | None = None
+    copy: int = 0
+    """number of the copy that holds it; 0: the job itself. A copy reports its own steps"""
+    max_steps: float = math.inf
+    """steps after which a copy leaves"""
     claims: Claims = field(default_factory=Claims)
     metrics: dict[str, float | None] = field(default_factory=dict)
     """newest value of each metric"""
@@ -47,15 +46,17 @@ class OpenLease:
     """whether metrics were reported since ``sampled_at``"""
     sampled_at: float = -math.inf
     """time at which its metrics last entered the job's history"""
-    _speeds: deque[float] = field(default_factory=lambda: deque(maxlen=_SPEED_REPORTS))
-    """last reported speeds, each after further steps"""
-    _speed_at_steps: float = 0.0
-    """steps when the last of them was reported"""
+    speeds: ReportedSpeeds = field(default_factory=ReportedSpeeds)
     _final_steps: dict[int, int] = field(default_factory=dict)
     """rank → steps that it has started, once it starts no further step"""
 
-    def renew(self, at: float, renewal: Renewal, load: "RenewalLoad") -> RenewalAnswer:
-        """Record a member's report and return the answer to it."""
+    def renew(
+        self, at: float, renewal: Renewal, load: "RenewalLoad", company: Company | None = None
+    ) -> RenewalAnswer:
+        """Record a member's report and return the answer to it.
+
+        ``company``: the leases on the same devices; None as long as no jobs share devices.
+        """
         rank, leaving = renewal.rank, renewal.leaving
         if rank >= self.ranks:
             fix = f"expected less than {self.ranks}, the members of the gang"
@@ -63,7 +64,8 @@ class OpenLease:
         self.last_heartbeat_at = at
         self.record_steps(at, renewal.steps)
         if rank == 0:
-            self._record_speed(renewal)
+            self.steps_per_s = renewal.steps_per_s
+            self.speeds.record(renewal, company)
             self.claims.check_speed(renewal.steps_per_s)
             self._record_step_times(at, renewal.first_step_s, renewal.last_step_s)
         if renewal.metrics:
@@ -87,17 +89,6 @@ class OpenLease:
     def has_progressed(self, before: float) -> bool:
         """Return whether its job has made steps under it, beyond ``before``."""
         return self.first_step_at is not None or self.steps > before
-
-    @property
-    def measured_steps_per_s(self) -> float | None:
-        """Median of the last reported speeds; None until the job has made some steps."""
-        return median(self._speeds) if len(self._speeds) >= _MIN_SPEED_REPORTS else None
-
-    def _record_speed(self, renewal: Renewal) -> None:
-        self.steps_per_s = renewal.steps_per_s
-        if renewal.steps_per_s > 0 and renewal.steps > self._speed_at_steps:
-            self._speed_at_steps = renewal.steps
-            self._speeds.append(renewal.steps_per_s)
 
     def _record_metrics(self, metrics: Mapping[str, float]) -> None:
         self.has_new_metrics = True

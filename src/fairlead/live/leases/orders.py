@@ -1,11 +1,13 @@
 """Builds launch orders: all that an engine needs to start one lease."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.code_snapshot.location import code_dir, snapshot_path
 from fairlead.engines.base import LaunchOrder
+from fairlead.job.copies.part import CopyPart
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease import Placement
@@ -27,9 +29,17 @@ class LaunchOrderBuilder:
     """job → seconds for which it has held devices, under its ended leases"""
 
     def build(
-        self, lease: int, spec: JobSpec, placement: Placement, cluster: Cluster
+        self,
+        lease: int,
+        spec: JobSpec,
+        placement: Placement,
+        cluster: Cluster,
+        shares: Mapping[int, float] | None = None,
     ) -> LaunchOrder:
-        """Return the order for a job's lease on its devices of a cluster."""
+        """Return the order for a job's lease on its devices of a cluster.
+
+        ``shares``: copy → share of the steps, of a job that has copies.
+        """
         job_dir = self.job_dir(spec.id)
         accelerators = tuple(
             cluster.accelerators[cluster.accelerator_of[device]] for device in placement.devices
@@ -42,22 +52,49 @@ class LaunchOrderBuilder:
             directory=self._directory(spec),
             code_snapshot=self._code_snapshot(spec),
             container=spec.container,
-            environment={**spec.environment, **self.environment(lease, spec, accelerators)},
+            environment={
+                **spec.environment,
+                **self.environment(lease, spec, accelerators),
+                **self._copy_environment(spec.id, placement, shares or {}),
+            },
             secrets=parse_secrets(spec.secrets),
             devices=tuple(cluster.addresses[device] for device in placement.devices),
             accelerators=accelerators,
-            checkpoint_dir=str(job_dir / "checkpoint"),
+            checkpoint_dir=os.path.join(self.copies_dir(spec.id), str(lease))
+            if placement.copy
+            else self.checkpoint_dir(spec.id),
             log_dir=str(job_dir / "logs"),
             total_steps=spec.steps,
             grace_s=spec.grace_s,
             memory_gib=spec.host_memory_gib,
             time_limit_s=self._time_left_s(spec),
             progress_pattern=spec.progress_pattern,
+            # A process that stays would not have the average of the copies that run meanwhile.
+            may_stay=spec.switch == "auto" and not spec.may_fork,
         )
 
     def job_dir(self, job_id: str) -> Path:
         """Return the directory of a job's checkpoints, logs and code."""
         return self.data / "jobs" / job_id
+
+    def checkpoint_dir(self, job_id: str) -> str:
+        """Return the directory of a job's checkpoints."""
+        return str(self.job_dir(job_id) / "checkpoint")
+
+    def copies_dir(self, job_id: str) -> str:
+        """Return the directory of the checkpoints of a job's copies, by lease."""
+        return str(self.job_dir(job_id) / "copies")
+
+    def _copy_environment(
+        self, job_id: str, placement: Placement, shares: Mapping[int, float]
+    ) -> dict[str, str]:
+        if not placement.copy:
+            return {}
+        low = sum(share for copy, share in shares.items() if copy < placement.copy)
+        is_last = placement.copy == max(shares)
+        high = 1.0 if is_last else low + shares[placement.copy]
+        base, steps = self.checkpoint_dir(job_id), int(placement.max_steps)
+        return CopyPart(placement.copy, steps, (low, high), base).environment()
 
     def _directory(self, spec: JobSpec) -> str:
         return str(code_dir(self.job_dir(spec.id))) if spec.code_snapshot else spec.directory

@@ -1,13 +1,14 @@
 """Outcomes of leases: their events, the retries of failed jobs, and the notices to users."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fairlead.core.queries import JobState, Queries
-from fairlead.engines.base import Ended
+from fairlead.engines.base import Ended, Saved
+from fairlead.job import checkpoint
 from fairlead.live.accounting import JobCounters
 from fairlead.live.clock import Clock
 from fairlead.live.event_stream import EventStream
@@ -22,6 +23,7 @@ from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.overheads import LeaseOverheads
 from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.model import events as ev
+from fairlead.model.arrays import FloatArray
 from fairlead.model.lease_outcome import logged_outcome
 from fairlead.store import Change
 
@@ -47,6 +49,7 @@ class LeaseOutcomes:
         history: HistoryRecorder,
         *,
         notified_urls: AllowedUrls,
+        checkpoint_dir: Callable[[str], str],
         clock: Clock,
         inbox: Inbox,
         stream: EventStream,
@@ -67,22 +70,24 @@ class LeaseOutcomes:
             counters,
             history,
             notified_urls=notified_urls,
+            checkpoint_dir=checkpoint_dir,
             clock=clock,
             inbox=inbox,
         )
         self._timers: dict[str, asyncio.TimerHandle] = {}
         """jobs in backoff → the timer of their retry"""
 
-    def lease_ended(self, ended: Ended) -> None:
-        """Post the end of a lease that the engine reports."""
+    def lease_ended(self, ended: Ended, ended_at: float | None = None) -> None:
+        """Post the end of a lease, now or at the earlier time that is known."""
         changes: list[Change] = []
         closed: list[OpenLease] = []
 
-        def close(at: float) -> Sequence[ev.Event]:
+        def close(now: float) -> Sequence[ev.Event]:
+            at = now if ended_at is None else min(ended_at, now)
             lease = self._registry.open.get(ended.lease)
             if lease is not None:
                 closed.append(lease)
-                self._lost_work.begin(lease)
+                self._lost_work.begin(lease.job, lease.number)
             events = self._close(at, ended)
             has_failed = any(isinstance(event, ev.JobFailed) for event in events)
             if lease is not None and (has_failed or ended.ending in ("finished", "failed")):
@@ -92,10 +97,33 @@ class LeaseOutcomes:
 
         def handled() -> Sequence[Change]:
             for lease in closed:
-                self._lost_work.warn(lease)
+                self._lost_work.warn(lease.job, lease.number)
             return changes
 
         self._inbox.post(close, handled)
+
+    def steps_saved(self, saved: Saved) -> None:
+        """Post the steps that a process has saved after its lease, or the loss of some."""
+
+        def make(at: float) -> Sequence[ev.Event]:
+            ended = self._counters.unsaved.get(saved.job)
+            if ended is None or ended.record.lease != saved.lease:
+                return []
+            self._lost_work.begin(saved.job, saved.lease)
+            steps = min(saved.steps or 0.0, ended.unsaved)
+            return [ev.StepsSaved(at, saved.job, steps, lost=steps < ended.unsaved)]
+
+        def handled() -> Sequence[Change]:
+            self._lost_work.warn(saved.job, saved.lease)
+            return ()
+
+        self._inbox.post(make, handled)
+
+    def count_saved_steps(self, checkpoint_dir: Callable[[str], str]) -> None:
+        """Post the steps that parked processes of an earlier server have saved or lost."""
+        for job_id, ended in self._counters.unsaved.items():
+            steps = checkpoint.saved_steps(checkpoint_dir(job_id))
+            self.steps_saved(Saved(ended.record.lease, job_id, steps))
 
     def launch_failed(self, ended: Ended) -> None:
         """Post the end of a lease that could not be launched.
@@ -115,7 +143,8 @@ class LeaseOutcomes:
         self._announce(at, lease, ended)
         events = self.events_for(at, lease, ended, retry_s=retry_s)
         if ended.steps is not None and ended.ending != "finished":
-            lease.claims.accept_steps(at, ended.steps)  # counts a checkpoint that cannot be true
+            # Counts a checkpoint that cannot be true.
+            lease.claims.accept_steps(at, max(ended.steps, ended.unsaved or 0.0))
         return events
 
     def events_for(
@@ -127,8 +156,11 @@ class LeaseOutcomes:
         """
         spec, number = self._specs[lease.job], self._queries.job_number(lease.job)
         outcome, steps = logged_outcome(ended.ending), self.steps(at, lease, ended)
-        ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome)
+        unsaved = self._unsaved(at, lease, ended, steps)
+        ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome, unsaved)
         claimed = max(steps, ended.steps or 0.0)
+        if lease.copy:
+            claimed += self._queries.saved_steps(number)
         if ended.ending == "finished" and _is_short(spec, lease, claimed):
             self.messages[lease.job] = (
                 f"exited with 0 after {claimed:.10g} of {spec.steps} steps: expected all of them;"
@@ -144,6 +176,9 @@ class LeaseOutcomes:
         active = not self._queries.has_ended(number)
         if not active or (outcome != "failed" and retry_s is None):
             return [ends]
+        if lease.copy and self._queries.job_state(number) == JobState.HELD:
+            # Another copy failed just before: a round of copies counts as one failure.
+            return [replace(ends, outcome="left")]
         # Held before its lease ends, so that it is not started again at once.
         if retry_s is None:
             failures = self._counters.of(spec.id).failures + 1
@@ -167,14 +202,23 @@ class LeaseOutcomes:
     def steps(self, at: float, lease: OpenLease, ended: Ended) -> float:
         """Return the steps of a job after a lease: those in its checkpoint, if they are possible.
 
-        A finished job without the library has made the steps that it printed. The steps of a
-        finished job enter no decision.
+        A copy has its own steps only. A finished job without the library has made the steps that
+        it printed. The steps of a finished job enter no decision.
         """
         saved, steps = self._queries.saved_steps(self._queries.job_number(lease.job)), ended.steps
+        if lease.copy:
+            saved = 0.0
         if ended.ending != "finished":
             return max(saved, min(steps or 0.0, lease.claims.possible_steps(at)))
         steps = lease.steps if steps is None else steps
         return max(saved, min(steps, lease.claims.limits.steps))
+
+    def _unsaved(
+        self, at: float, lease: OpenLease, ended: Ended, steps: float
+    ) -> FloatArray | None:
+        """Return the steps that the process of an ended lease is saving, if they are possible."""
+        unsaved = min(ended.unsaved or 0.0, lease.claims.possible_steps(at))
+        return np.array([unsaved]) if unsaved > steps else None
 
     def _announce(self, at: float, lease: OpenLease, ended: Ended) -> None:
         if ended.ending in ("finished", "left"):

@@ -1,6 +1,7 @@
 """Registry of open leases: answers renewals and reports progress."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from fairlead.live.clock import Clock
 from fairlead.live.leases.claims import ClaimChecker
 from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
+from fairlead.live.leases.reported_speeds import Company
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model import events as ev
 
@@ -24,6 +26,9 @@ class LeaseRegistry:
     def add(self, lease: OpenLease) -> None:
         """Add a lease whose processes are about to start, or run already."""
         lease.claims = self._checker.claims_of(lease.number, lease.job)
+        if lease.copy:
+            limits = lease.claims.limits
+            lease.claims.limits = replace(limits, steps=lease.max_steps, saved_steps=0.0)
         self.open[lease.number] = lease
         self._load.members += lease.ranks
 
@@ -31,7 +36,9 @@ class LeaseRegistry:
         """Add the leases that an earlier server left open; their round ends at ``until``."""
         end = math.inf if until is None else until
         for lease in self._queries.open_leases():
-            self.add(OpenLease(lease.number, lease.job_id, lease.devices, end, lease.leaving))
+            opened = OpenLease(lease.number, lease.job_id, lease.devices, end, lease.leaving)
+            opened.copy, opened.max_steps = lease.copy, lease.max_steps
+            self.add(opened)
 
     def use_config(self, config: SchedulingConfig) -> None:
         """Compare the claims of all leases with the speeds of another config."""
@@ -52,7 +59,18 @@ class LeaseRegistry:
         if opened is None:
             return None
         self._load.leaving = self._queries.leaving_count
-        return opened.renew(self._clock.now(), renewal, self._load)
+        company = self._company(lease) if self._queries.has_packed else None
+        return opened.renew(self._clock.now(), renewal, self._load, company)
+
+    def _company(self, lease: int) -> Company:
+        """Return the leases that share the devices of a lease."""
+        shared = self._queries.shared_devices(lease)
+        partners = () if shared is None else shared.leases
+        opened = [self.open.get(partner) for partner in partners]
+        return Company(
+            partners,
+            all(p is not None and p.first_step_at is not None and not p.leaving for p in opened),
+        )
 
     def record_printed_steps(self, lease: int, steps: float) -> None:
         """Record the progress that a job without the library prints."""

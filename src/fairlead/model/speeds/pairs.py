@@ -40,7 +40,8 @@ class PairSpeeds:
         """Return workloads × partners × accelerators → steps per second of the workload.
 
         As for a job alone, an unmeasured spread pair is as fast as the consolidated one, and a
-        table without gangs above 1 scales by the gang. Other unmeasured pairs have speed 0.
+        table without gangs above 1 scales by the gang. Other unmeasured pairs have speed 0, and
+        so has the last row and column, which stands for workloads that the table lacks.
         """
         block = self._blocks.get((gang, placement))
         if block is None:
@@ -51,6 +52,6 @@ class PairSpeeds:
             if gang > 1 and not self._has_gang_speeds:
                 single = gang * self._measured.get((1, "consolidated"), self._missing)
                 block = np.where(np.isnan(block), single, block)
-            block = np.nan_to_num(block, nan=0.0)
+            block = np.pad(np.nan_to_num(block, nan=0.0), ((0, 1), (0, 1), (0, 0)))
             self._blocks[gang, placement] = block
         return block

@@ -1,6 +1,6 @@
 """Speed tables: the speed of a job by workload, devices, placement and partner."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -9,15 +9,24 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.job import Job
-from fairlead.model.speeds.estimates import DEFAULT_SPEED, Estimator, Learner, SpeedEstimates
+from fairlead.model.speeds.estimates import (
+    DEFAULT_SPEED,
+    DeclaredSpeed,
+    Estimator,
+    Learner,
+    SpeedEstimates,
+    declared_speeds,
+)
 from fairlead.model.speeds.key import (
     Consolidation,
     SpeedKey,
     SpeedSource,
     plain_workload,
+    scope_of,
     scoped_workload,
 )
 from fairlead.model.speeds.pairs import PairSpeeds
+from fairlead.model.speeds.planned import Trials, planned_factor
 
 __all__ = ["Consolidation", "SpeedKey", "SpeedSource", "SpeedTable"]
 
@@ -38,11 +47,18 @@ class SpeedTable:
     """speed of one device for unknown workloads; None: these are rejected"""
     measured: Mapping[SpeedKey, float] = field(default_factory=dict)
     """speeds that running jobs have measured; these replace the entries of the table"""
+    measured_pairs: Mapping[SpeedKey, float] = field(default_factory=dict)
+    """speeds that packed jobs have measured, by scoped workload and scoped partner"""
     estimates: bool = True
     """False: a workload of the table runs only where it has an entry, as in earlier versions,
     whose logs are replayed so"""
     learner: Learner | None = None
     """makes the estimates; None: they are means, as in earlier versions"""
+    quantile: float = 0.5
+    """quantile of an estimate that decisions use: above 0.5, jobs try accelerators that may be
+    fast; below, they stay where their speed is known"""
+    trials: Trials | None = None
+    """weighs trials of accelerators that may be fast; None: nothing is tried to learn from it"""
     _rows: dict[tuple[str, int, tuple[str, ...]], FloatArray] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -108,8 +124,9 @@ class SpeedTable:
         devices of it, is scaled from the nearest smaller measured gang: as that gang scales on
         the other accelerators, or in proportion to the gang where none was measured.
         """
+        key = SpeedKey(workload, gang, accelerator)
         speed = self._lookup(workload, gang, accelerator, placement, partner)
-        if speed > 0.0 or SpeedKey(workload, gang, accelerator) in self.steps_per_s:
+        if speed > 0.0 or key in self.steps_per_s or key in self.measured:
             return speed
         gangs = self.gangs.get(plain_workload(workload), ())
         smaller = (g for g in reversed(gangs) if g < gang)
@@ -160,7 +177,7 @@ class SpeedTable:
         workload = self.workload_of(job)
         row = self.row(workload, job.gang, accelerators)
         if not job.gangs:
-            return row
+            return self.with_declared(job, accelerators, row)
         row = row.copy()
         for j, accelerator in enumerate(accelerators):
             if accelerator in job.gangs:
@@ -170,33 +187,91 @@ class SpeedTable:
                 except InputError as error:
                     raise InputError(error.problem, fix=error.fix, field="accelerators") from None
                 row[j] = self.speed(workload, (accelerator,) * gang)
+        return self.with_declared(job, accelerators, row)
+
+    def with_declared(self, job: Job, accelerators: Sequence[str], row: FloatArray) -> FloatArray:
+        """Return accelerators → steps per second, with estimates that heed the declared speeds.
+
+        Measured speeds and those of the table stay: what a tenant declares is a prior.
+        """
+        if not job.declared_speeds:
+            return row
+        workload, row = self.workload_of(job), row.copy()
+        for j, accelerator in enumerate(accelerators):
+            gang = job.gang_on(accelerator)
+            if self.source_of(workload, gang, accelerator) == "assumed":
+                row[j] = self.job_speed(job, gang, accelerator)
         return row
 
+    def job_speed(self, job: Job, gang: int, accelerator: str) -> float:
+        """Return the steps per second of a job if it had this many devices."""
+        workload = self.workload_of(job)
+        if job.declared_speeds and self.source_of(workload, gang, accelerator) == "assumed":
+            return self._planned(workload, gang, accelerator, declared_speeds(job))
+        return self.speed(workload, (accelerator,) * gang)
+
     def workload_of(self, job: Job) -> str:
-        """Return the workload by which a job's speed is looked up: scoped once it was measured."""
+        """Return the workload by which a job's speed is looked up.
+
+        It is scoped once it was measured, or once its tenant has measured other workloads from
+        which its speed may be estimated.
+        """
         if not self.measured:
             return job.workload
         scoped = scoped_workload(job.tenant, job.workload, job.id)
-        return scoped if scoped in self._measured_workloads else job.workload
+        if scoped in self._measured_workloads:
+            return scoped
+        learns = self.learner is not None and self.learner.process and bool(job.workload)
+        return scoped if learns and job.tenant in self._measuring_tenants else job.workload
 
-    def with_measured(self, measured: Mapping[SpeedKey, float]) -> "SpeedTable":
-        """Return the table with these measured speeds."""
-        return replace(self, measured=measured) if measured or self.measured else self
+    def with_measured(
+        self, measured: Mapping[SpeedKey, float], pairs: Mapping[SpeedKey, float] | None = None
+    ) -> "SpeedTable":
+        """Return the table with these measured speeds, of jobs alone and of packed ones."""
+        if not (measured or self.measured or pairs or self.measured_pairs):
+            return self
+        return replace(self, measured=measured, measured_pairs=pairs or {})
+
+    def listed_speed(self, workload: str, gang: int, accelerator: str) -> float | None:
+        """Return the table's own speed of a gang; None if it has none."""
+        return self._entry(workload, gang, accelerator, "consolidated", None)
 
     def source_of(self, workload: str, gang: int, accelerator: str) -> SpeedSource:
         """Return whether a gang's speed was measured, is of the table, or is an estimate."""
         if SpeedKey(workload, gang, accelerator) in self.measured:
             return "measured"
         workload = plain_workload(workload)
-        if self._entry(workload, gang, accelerator, "consolidated", None) is not None:
+        if self.listed_speed(workload, gang, accelerator) is not None:
             return "table"
         return "assumed" if self._is_unknown(workload, accelerator) else "table"
 
-    def doubt(self, workload: str, gang: int, accelerator: str) -> float | None:
-        """Return the standard deviation of the logarithm of an estimate; None: not stated."""
+    def doubt(
+        self, workload: str, gang: int, accelerator: str, job: Job | None = None
+    ) -> float | None:
+        """Return the standard deviation of the logarithm of an estimate; None: not stated.
+
+        ``job``: the job whose declared speeds count.
+        """
         if self.source_of(workload, gang, accelerator) != "assumed":
             return None
-        return self._estimator.doubt(workload, gang, accelerator)
+        declared = () if job is None else declared_speeds(job)
+        return self._estimator.doubt(workload, gang, accelerator, declared)
+
+    @cached_property
+    def medians(self) -> "SpeedTable":
+        """The same speeds with the medians of estimates, whatever decisions use."""
+        if self.quantile == 0.5 and self.trials is None:
+            return self
+        return self._with_same_estimates(0.5, None)
+
+    def with_trials(self, trials: Trials) -> "SpeedTable":
+        """Return the table with the current state of exploration, if it explores at all."""
+        return self if self.trials is None else self._with_same_estimates(self.quantile, trials)
+
+    def _with_same_estimates(self, quantile: float, trials: Trials | None) -> "SpeedTable":
+        table = replace(self, quantile=quantile, trials=trials)
+        vars(table)["_estimator"] = self._estimator  # so that nothing is estimated twice
+        return table
 
     def lacking(self, accelerators: Iterable[str]) -> list[str]:
         """Return those of the accelerators for which the table has no speeds at all."""
@@ -250,8 +325,25 @@ class SpeedTable:
         if speed is not None:
             return speed
         if partner is None and self._is_unknown(plain, accelerator):
-            return self._estimator.estimate(workload, gang, accelerator)
+            if self.assumed is None and not self.has_gang_speeds:
+                return gang * self._planned(workload, 1, accelerator)
+            return self._planned(workload, gang, accelerator)
         return 0.0
+
+    def _planned(
+        self, workload: str, gang: int, accelerator: str, declared: tuple[DeclaredSpeed, ...] = ()
+    ) -> float:
+        """Return the speed that decisions use for an estimate, rounded: the same everywhere."""
+        speed = self._estimator.estimate(workload, gang, accelerator, declared)
+        if self.quantile == 0.5 and self.trials is None:
+            return speed
+        doubt = self._estimator.doubt(workload, gang, accelerator, declared)
+        if doubt is None:
+            return speed
+        # A trial pays only against a known speed elsewhere.
+        known = workload in self._measured_workloads or plain_workload(workload) in self.gangs
+        key, trials = SpeedKey(workload, gang, accelerator), self.trials if known else None
+        return float(f"{speed * planned_factor(key, doubt, self.quantile, trials):.6g}")
 
     def _entry(
         self,
@@ -279,12 +371,24 @@ class SpeedTable:
         return listed and self.estimates and bool(self.lacking((accelerator,)))
 
     @cached_property
+    def measured_in_pairs(self) -> frozenset[str]:
+        """The scoped workloads of which a speed beside a partner was measured."""
+        return frozenset(
+            name for key in self.measured_pairs for name in (key.workload, key.partner or "")
+        )
+
+    @cached_property
     def _accelerator_names(self) -> frozenset[str]:
         return frozenset(self.accelerators)
 
     @cached_property
     def _measured_workloads(self) -> frozenset[str]:
         return frozenset(key.workload for key in self.measured)
+
+    @cached_property
+    def _measuring_tenants(self) -> frozenset[str]:
+        scopes = (scope_of(key.workload) for key in self.measured)
+        return frozenset(scope.tenant for scope in scopes if scope is not None)
 
     @cached_property
     def _estimator(self) -> Estimator:

@@ -76,6 +76,17 @@ class Admission:
                     field="accelerators",
                 )
 
+    def check_declared_speeds(self, job: Job) -> None:
+        """Raise InputError if a job declares speeds for none of the cluster's accelerators."""
+        names = self._cluster.accelerators
+        if job.declared_speeds and not any(name in job.declared_speeds for name in names):
+            declared = ", ".join(job.declared_speeds)
+            raise InputError(
+                f"none on an accelerator of the cluster: {declared}",
+                fix=f"expected some of {', '.join(names)}",
+                field="speeds",
+            )
+
     def speeds(self, job: Job) -> FloatArray:
         """Return accelerators → believed speed; 0 for a workload that the speeds do not have."""
         try:
@@ -87,7 +98,8 @@ class Admission:
         """Return accelerators → believed speed of a gang whose slowest member is on it."""
         accelerators = self._cluster.accelerators
         workload = self._beliefs.workload_of(job)
-        speed = [self._beliefs.member_speed(workload, job.gang, name) for name in accelerators]
+        members = [self._beliefs.member_speed(workload, job.gang, name) for name in accelerators]
+        speed = self._beliefs.with_declared(job, accelerators, np.array(members))
         return np.where(self._usable_accelerators(job), speed, 0.0)
 
     def workload_of(self, job: Job) -> str:

@@ -26,14 +26,20 @@ Seconds = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_SECONDS
 Grace = Annotated[float, Interval(ge=bounds.MIN_SECONDS, le=bounds.MAX_GRACE_S)]
 Gibibytes = Annotated[float, Interval(ge=bounds.MIN_GIB, le=bounds.MAX_GIB)]
 Gang = Annotated[int, Interval(ge=1, le=100_000)]
+Copies = Annotated[int, Interval(ge=1, le=1000)]
 Steps = Annotated[int, Interval(ge=1, le=bounds.MAX_STEPS)]
 Weight = Annotated[float, Interval(ge=bounds.MIN_WEIGHT, le=bounds.MAX_WEIGHT)]
+Speed = Annotated[float, Interval(ge=bounds.MIN_SPEED, le=bounds.MAX_SPEED)]
 Priority = Annotated[int, Interval(ge=-(10**6), le=10**6)]
 Retries = Annotated[int, Interval(ge=0, le=1000)]
 Text = Annotated[str, Len(0, 4096)]
 Digest = Annotated[str, Len(0, 64), Matches(r"^([0-9a-f]{64})?$")]
 Preemption = Literal["auto", "yes", "no"]
+Switch = Literal["auto", "exit"]
 MAX_DEPENDENCIES = 100
+MAX_HYPERPARAMETERS = 100
+MAX_SPEEDS = 64
+"""accelerators with an expected speed"""
 
 _RESOURCES, _SCHEDULING, _EXECUTION = "Resources", "Scheduling", "Execution"
 
@@ -52,7 +58,11 @@ class NewJob:
         Name | None, About("Tenant that the job belongs to.", default="the token's tenant")
     ] = None
     workload: Annotated[
-        Label, About("Workload, the key of the speed table: model and batch size.")
+        Label,
+        About(
+            "Workload, such as model and batch size: its jobs share their speeds.",
+            default="script and arguments",
+        ),
     ] = ""
     gang: Annotated[Gang, About("Devices needed at once.", _RESOURCES)] = 1
     min_gang: Annotated[Gang | None, About("Minimum devices of an elastic job.", _RESOURCES)] = (
@@ -61,10 +71,21 @@ class NewJob:
     max_gang: Annotated[Gang | None, About("Maximum devices of an elastic job.", _RESOURCES)] = (
         None
     )
+    max_copies: Annotated[
+        Copies | None,
+        About(
+            "Number of copies that may train at once on nodes of different speed under the"
+            " policy hadare, which averages their parameters after every round.",
+            _RESOURCES,
+        ),
+    ] = None
     multijob: Annotated[
         Name | None, About("Name of the hyperparameter search the job is part of.", _SCHEDULING)
     ] = None
-    steps: Annotated[Steps | None, About("Number of training steps.")] = None
+    steps: Annotated[
+        Steps | None,
+        About("Total training steps; without it, the job has finished when it exits with 0."),
+    ] = None
     weight: Annotated[Weight, About("Entitlement relative to other jobs.", _SCHEDULING)] = 1.0
     priority: Annotated[
         Priority, About("Jobs with a higher priority are served first.", _SCHEDULING)
@@ -92,6 +113,13 @@ class NewJob:
             is_repeatable=True,
         ),
     ] = ()
+    start_from: Annotated[
+        Name | None,
+        About(
+            "Id or name of a job of the same tenant whose last checkpoint this one starts from.",
+            _SCHEDULING,
+        ),
+    ] = None
     accelerators: Annotated[
         tuple[Name, ...] | None,
         About(
@@ -103,6 +131,16 @@ class NewJob:
     memory_gib: Annotated[
         Gibibytes | None, About("Memory a device must have, in GiB.", _RESOURCES, "--memory")
     ] = None
+    speeds: Annotated[
+        Mapping[Name, Speed],
+        Len(0, MAX_SPEEDS),
+        About(
+            "Expected steps per second on an accelerator, such as v100=3.2; counts until the job"
+            " has measured its own, unless the server's table has one.",
+            _SCHEDULING,
+            "--speed",
+        ),
+    ] = field(default_factory=dict)
     directory: Annotated[
         Text, About("Working directory.", _EXECUTION, default="here", is_path=True)
     ] = ""
@@ -125,6 +163,14 @@ class NewJob:
         About(
             "Whether a running job may be preempted: yes, no, or auto, which spares programs"
             " that do not checkpoint with fairlead.job.",
+            _EXECUTION,
+        ),
+    ] = "auto"
+    switch: Annotated[
+        Switch,
+        About(
+            "Way to give up a device: auto, which keeps the process in host memory where the"
+            " server offers that, or exit.",
             _EXECUTION,
         ),
     ] = "auto"
@@ -179,6 +225,11 @@ class NewJob:
     notify_preemptions: Annotated[
         bool, About("Post to the URL of --notify at every preemption, too.", _EXECUTION)
     ] = False
+    hyperparameters: Annotated[
+        Mapping[Name, Annotated[str, Len(0, 256)]],
+        Len(0, MAX_HYPERPARAMETERS),
+        About("Hyperparameters of a trial, to be shown beside its metrics.", is_option=False),
+    ] = field(default_factory=dict)
     code_snapshot: Annotated[
         Digest,
         About("SHA-256 of the uploaded code snapshot that the job runs in.", is_option=False),
@@ -189,6 +240,14 @@ class NewJob:
     code_dirty: Annotated[
         bool, About("Whether the code snapshot differs from its commit.", is_option=False)
     ] = False
+    idempotency_key: Annotated[
+        Label,
+        About(
+            "Text by which the server recognises a repeated submission: the second one of a"
+            " tenant returns the job of the first.",
+            is_option=False,
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
         if not self.command:
@@ -197,6 +256,8 @@ class NewJob:
             item.check(getattr(self, item.name))
         self.check_pattern()
         self._check_secrets()
+        self._check_speeds()
+        self._check_copies()
         check_image(self.container)
 
     def check_pattern(self) -> None:
@@ -209,6 +270,32 @@ class NewJob:
         if both := sorted(parse_secrets(self.secrets).keys() & self.environment.keys()):
             fix = "expected the variable in one of the two"
             raise InputError(f"{both[0]!r} is also in environment", fix=fix, field="secrets")
+
+    def _check_speeds(self) -> None:
+        """Raise InputError unless every expected speed is within its limits."""
+        if len(self.speeds) > MAX_SPEEDS:
+            fix = f"expected at most {MAX_SPEEDS} accelerators"
+            raise InputError(f"{len(self.speeds)} entries", fix=fix, field="speeds")
+        for accelerator, speed in self.speeds.items():
+            if not bounds.MIN_SPEED <= speed <= bounds.MAX_SPEED:
+                raise InputError(
+                    f"out of range: {accelerator}={speed!r}",
+                    fix=f"expected steps per second from {bounds.MIN_SPEED:g} to"
+                    f" {bounds.MAX_SPEED:g}",
+                    field="speeds",
+                )
+
+    def _check_copies(self) -> None:
+        """Raise InputError if the job cannot be divided into copies."""
+        if self.max_copies is None or self.max_copies == 1:
+            return
+        fix = "expected it with --steps, a gang of 1 and no container"
+        if self.steps is None:
+            raise InputError("steps are missing, which copies divide", fix=fix, field="max_copies")
+        if (self.gang, self.max_gang or 1) != (1, 1):
+            raise InputError("a gang of several devices", fix=fix, field="max_copies")
+        if self.container:
+            raise InputError("a container", fix=fix, field="max_copies")
 
     def message(self) -> dict[str, Any]:
         """Return the body of the REST request: the fields that differ from their defaults."""

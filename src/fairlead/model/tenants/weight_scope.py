@@ -7,6 +7,8 @@ from typing import Literal
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.job import Job
+from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
@@ -18,6 +20,47 @@ WeightScope = Literal["cluster", "tenant", "entitlement"]
 a tenant weigh no more than with weight 1 each. ``entitlement``: the same, and together they weigh
 the entitlement of the tenant, however many they are.
 """
+
+
+def across_tenants(jobs: Sequence[Job]) -> BoolArray | None:
+    """Return jobs → whether its numbers count against all tenants; None if none's do."""
+    across = np.array([job.across_tenants for job in jobs], dtype=bool)
+    return across if across.any() else None
+
+
+def number_searches(jobs: Sequence[Job]) -> IntArray | None:
+    """Return jobs → number of the search it is part of, ABSENT for none; None if none is."""
+    if all(job.multijob is None for job in jobs):
+        return None
+    known: dict[tuple[str, str], int] = {}
+    return np.array(
+        [
+            ABSENT
+            if job.multijob is None
+            else known.setdefault((job.tenant, job.multijob), len(known))
+            for job in jobs
+        ]
+    )
+
+
+def searches_as_one_job(profiles: Profiles, count: IntArray) -> Profiles:
+    """Return the profiles with weights at which a hyperparameter search weighs as one job.
+
+    ``count`` is profiles → active jobs. The trials of a search divide the greatest weight among
+    them in proportion to their weights. Returns the same object if no weight changes.
+    """
+    if profiles.search is None:
+        return profiles
+    rows = ((profiles.search != ABSENT) & (count > 0)).nonzero()[0]
+    search, weight = profiles.search[rows], profiles.weight[rows]
+    greatest = np.zeros(int(profiles.search.max()) + 1)
+    np.maximum.at(greatest, search, weight)
+    total = np.bincount(search, count[rows] * weight, len(greatest))
+    if (total == greatest).all():
+        return profiles
+    divided = profiles.weight.copy()
+    divided[rows] = weight * (greatest[search] / total[search])
+    return replace(profiles, weight=divided)
 
 
 def scoped_profiles(

@@ -6,7 +6,10 @@ from statistics import median
 from fairlead.core.queries import Queries
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
+from fairlead.live.leases.renewal import RenewalAnswer
+from fairlead.live.leases.reported_speeds import Company
 from fairlead.model import events as ev
+from fairlead.model.speeds.elastic import speed_of_size
 from fairlead.model.speeds.key import SpeedKey
 from fairlead.model.speeds.table import SpeedTable
 
@@ -17,7 +20,8 @@ _SAME = 0.05
 def measured(leases: Iterable[OpenLease], at: float) -> list[ev.Event]:
     """Return the reported speeds of running jobs, with utilisation and memory if reported.
 
-    Leaves out speeds that are not possible.
+    Leaves out speeds that are not possible, and those of packed jobs that were measured before
+    their partner came or left.
 
     Jobs report these as the metrics ``utilization`` (0 to 1) and ``memory_gib`` (of one device).
     """
@@ -30,7 +34,7 @@ def measured(leases: Iterable[OpenLease], at: float) -> list[ev.Event]:
             _within(lease.metrics.get("memory_gib"), 1e6),
         )
         for lease in leases
-        if lease.steps_per_s > 0 and not lease.leaving
+        if lease.steps_per_s > 0 and not lease.leaving and lease.speeds.current
         if lease.claims.is_possible_speed(lease.steps_per_s)
     ]
 
@@ -40,53 +44,51 @@ class SpeedMeasurements:
 
     A speed counts once its job has reported it several times, after further steps each time. The
     median of the last reports is used, over all jobs of a workload with the same gang on the same
-    accelerator. Speeds of jobs that share devices or hold several accelerators are left out, and
-    so are impossible claims. Emulated accelerators run at the speeds of the table, which nothing
-    replaces.
+    accelerator. The speed of a packed job counts for the pair of workloads, never for the job
+    alone. Left out are speeds on devices of several accelerators, beside several partners, and
+    impossible claims. Where emulated accelerators run at the believed speeds, nothing is measured
+    (not ``enabled``).
     """
 
     def __init__(
-        self, queries: Queries, leases: Mapping[int, OpenLease], *, emulated: bool
+        self, queries: Queries, leases: Mapping[int, OpenLease], *, enabled: bool
     ) -> None:
-        self._queries, self._leases, self._emulated = queries, leases, emulated
-        self._counted: set[int] = set()
-        """open leases whose speed has been used"""
+        self._queries, self._leases, self._enabled = queries, leases, enabled
+        self._counted: dict[int, Company | None] = {}
+        """open leases whose speed has been used, and their company then"""
 
     def is_new(self, lease: int) -> bool:
         """Return whether a lease has its first measured speed, which no event has used yet."""
         opened = self._leases.get(lease)
-        if self._emulated or opened is None or lease in self._counted:
+        if not self._enabled or opened is None or opened.speeds.measured is None:
             return False
-        return opened.measured_steps_per_s is not None
+        return lease not in self._counted or self._counted[lease] != opened.speeds.company
 
     def events(self, at: float) -> list[ev.Event]:
         """Return the measured speeds that differ from those believed so far."""
-        if self._emulated:
+        if not self._enabled:
             return []
-        self._counted.intersection_update(self._leases)
+        self._counted = {n: seen for n, seen in self._counted.items() if n in self._leases}
         reports: dict[SpeedKey, list[float]] = {}
         for lease in self._leases.values():
-            speed = lease.measured_steps_per_s
-            if speed is None or lease.leaving:
+            speed = lease.speeds.measured
+            if speed is None or lease.leaving or self._has_changed_company(lease):
                 continue
-            self._counted.add(lease.number)
-            key = self._key(lease)
+            self._counted[lease.number] = lease.speeds.company
+            key = self._queries.speed_key(lease.number)
             if key is not None and lease.claims.is_possible_speed(speed):
                 reports.setdefault(key, []).append(speed)
         changes = ((key, self._changed(key, median(speeds))) for key, speeds in reports.items())
         return [
-            ev.SpeedMeasured(at, key.workload, key.gang, key.accelerator, speed)
+            ev.SpeedMeasured(at, key.workload, key.gang, key.accelerator, speed, key.partner)
             for key, speed in changes
             if speed is not None
         ]
 
-    def _key(self, lease: OpenLease) -> SpeedKey | None:
-        """Return the workload, gang and accelerator of a lease; None unless it runs alone."""
-        shared = self._queries.shared_devices(lease.number)
-        if shared is None or shared.partners or len(set(shared.accelerators)) != 1:
-            return None
-        workload = self._queries.measured_workload(self._queries.job_number(lease.job))
-        return SpeedKey(workload, len(shared.accelerators), shared.accelerators[0])
+    def _has_changed_company(self, lease: OpenLease) -> bool:
+        """Return whether a partner has come or left since a lease last reported its speed."""
+        company, shared = lease.speeds.company, self._queries.shared_devices(lease.number)
+        return company is not None and shared is not None and company.partners != shared.leases
 
     def _changed(self, key: SpeedKey, speed: float) -> float | None:
         """Return the speed to believe from now on; None if the belief stays.
@@ -94,6 +96,9 @@ class SpeedMeasurements:
         A speed that is the same as on another accelerator takes that value: jobs need not change
         places between accelerators that differ by noise alone.
         """
+        if key.partner is not None:
+            beside = self._queries.believed_pair_speed(key)
+            return None if beside is not None and _is_same(speed, beside) else speed
         believed = self._queries.believed_speed(key)
         if believed.source != "assumed" and _is_same(speed, believed.steps_per_s):
             return None
@@ -107,6 +112,19 @@ def _is_same(speed: float, other: float) -> bool:
 
 def _within(value: float | None, maximum: float) -> float | None:
     return value if value is not None and 0.0 <= value <= maximum else None
+
+
+def with_emulated_speed(
+    answer: RenewalAnswer | None,
+    speeds: SpeedTable | None,
+    queries: Queries,
+    specs: Mapping[str, JobSpec],
+    lease: int,
+) -> RenewalAnswer | None:
+    """Return the answer to a renewal, with the emulated speed where jobs may share devices."""
+    if answer is not None and speeds is not None and queries.has_packed:
+        answer["emulated_steps_per_s"] = emulated_speed(speeds, queries, specs, lease)
+    return answer
 
 
 def emulated_speed(
@@ -125,4 +143,5 @@ def emulated_speed(
         beside = speeds.speed(workload, accelerators, partner=partners[0])
         if beside > 0:
             return beside
-    return speeds.speed(workload, accelerators) / (1 + len(partners))
+    alone = speed_of_size(speeds, workload, accelerators, specs[shared.job_id].gang)
+    return alone / (1 + len(partners))

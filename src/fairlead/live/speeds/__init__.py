@@ -1,0 +1,1 @@
+"""Measured speeds on a live cluster: reports of jobs, and requests of operators."""
