@@ -37,6 +37,9 @@ def with_jobs(
         tenant=np.concatenate([old.tenant, old.tenant[changed]]),
         workload=workload,
         gangs=_gangs(old, changed, gang),
+        memory_gib=old.memory_gib
+        if old.memory_gib is None
+        else np.concatenate([old.memory_gib, old.memory_gib[changed]]),
     )
     return replace(snap, profiles=profiles, profile=profile)
 

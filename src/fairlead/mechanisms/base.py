@@ -50,6 +50,15 @@ class HasRounds(Protocol):
 
 
 @runtime_checkable
+class ForksDeclaredJobs(Protocol):
+    """A mechanism that starts several copies of a job, and can leave out unprepared jobs."""
+
+    def forking_declared_jobs(self) -> "Mechanism[Any]":
+        """Return the same mechanism, forking only jobs that declare ``max_copies``."""
+        ...
+
+
+@runtime_checkable
 class WarmMechanism(Protocol):
     """A mechanism that asks a policy, whose solver may start from its last answer."""
 
@@ -64,6 +73,15 @@ class SupportsRefill(Protocol):
 
     def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
         """Return waiting jobs to start on some of the idle devices; solves nothing."""
+        ...
+
+
+@runtime_checkable
+class ResizesGangs(Protocol):
+    """A mechanism that lets elastic jobs grow and shrink, and can name the reason."""
+
+    def gang_reason(self, snap: Snapshot, memory: Any, job: int) -> str:
+        """Return why a running elastic job has its present size; empty for all other jobs."""
         ...
 
 

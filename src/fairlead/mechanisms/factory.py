@@ -7,7 +7,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from fairlead.mechanisms.base import FluidMechanism, Mechanism
+from fairlead.mechanisms.base import FluidMechanism, ForksDeclaredJobs, Mechanism
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import UsageError
 from fairlead.policies.rules.priority import create_policy
@@ -43,10 +43,10 @@ def create_live_mechanism(
     made = create_mechanism(policy, mechanism, round_s)
     if isinstance(made, FluidMechanism):
         raise UsageError("a fluid mechanism gives fractions of devices: for simulation only")
-    if capabilities_of(made).forks:
-        raise UsageError(
-            "it forks jobs into copies, which only the simulator can merge: for simulation only"
-        )
+    if isinstance(made, ForksDeclaredJobs):
+        made = made.forking_declared_jobs()
+    elif capabilities_of(made).forks:
+        raise UsageError("it forks jobs that are not made for it into copies: for simulation only")
     _check_initial_memory(made, plug_ins(policy, mechanism)[-1])
     return made
 
@@ -74,16 +74,17 @@ def _check_initial_memory(made: Mechanism[Any], described: PlugIn) -> None:
 
 
 def _mechanism_takes_no_policy(name: str) -> UsageError:
-    known = sorted({*available("policies"), *_mechanisms_without_policy()})
+    known = sorted({*available("policies"), *mechanisms_without_policy()})
     near = get_close_matches(name, known, n=1)
     if near:
         return UsageError(f"policy: unknown name {name!r}: did you mean {near[0]!r}?")
     return UsageError(f"policy: unknown name {name!r}: expected one of {', '.join(known)}")
 
 
-def _mechanisms_without_policy() -> Iterator[str]:
+def mechanisms_without_policy() -> Iterator[str]:
+    """Yield the names of mechanisms that realise no policy; broken plug-ins are left out."""
     for name in available("mechanisms"):
-        with suppress(UsageError):  # a broken plug-in
+        with suppress(UsageError):
             if "policy" not in _options(name):
                 yield name
 

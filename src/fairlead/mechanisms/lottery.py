@@ -72,7 +72,7 @@ class Lottery:
             table.draw_without_queue()
         else:
             at = np.searchsorted(snap.job, memory.queue)
-            alive = np.isin(memory.queue, snap.job)
+            alive = np.append(snap.job, -1)[at] == memory.queue
             queue = table.draw_with_queue(at[alive].tolist())
         until = snap.starts_at + self.round_s
         plan = Plan(*plan_moves(snap, table.wanted), until, until)
@@ -90,8 +90,8 @@ class _Draws:
         # Where a job runs already it stays, if there is room.
         order = (-(speed + speed * (snap.on[:, None] == np.arange(speed.shape[1])))).argsort(1)
         self._accelerators = [
-            [k for k in accelerators if speed[row, k] > 0]
-            for row, accelerators in enumerate(order.tolist())
+            [k for k in accelerators if runs[k]]
+            for accelerators, runs in zip(order.tolist(), (speed > 0).tolist(), strict=True)
         ]
         fits: BoolArray = (speed > 0) & (snap.gang_on <= snap.capacity)
         self._usable = [row.tobytes() for row in fits]

@@ -27,10 +27,14 @@ class Tenants:
     """seconds after which an allocation is renewed although only the progress of jobs changed"""
     stay: float = 0.5
     """extra urgency of running jobs over new ones: fewer preemptions, up to about 1"""
+    restart_s: float = 0.0
+    """believed cost of a restart to a job; the greater, the longer jobs run before others take
+    their turn, so that restarts cost little of the time"""
     _rounds: JobShareRounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        rounds = JobShareRounds(job_rows(self.policy), self.round_s, self.reallocate_s, self.stay)
+        options = self.round_s, self.reallocate_s, self.stay, self.restart_s
+        rounds = JobShareRounds(job_rows(self.policy), *options)
         object.__setattr__(self, "_rounds", rounds)
 
     @property

@@ -13,6 +13,7 @@ from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import plan_moves
 from fairlead.policies.base import mean_speed
+from fairlead.policies.isolated import isolated_elapsed_s
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,6 @@ def finish_time_fairness(snap: Snapshot) -> FloatArray:
     due = weight / weight.sum() * len(snap.cluster.node_of)
     left_s = snap.steps_left / speed
     shared_s = snap.starts_at - snap.arrival_at + left_s
-    isolated_s = snap.isolated_elapsed_s + left_s / np.minimum(due / snap.gang, 1.0)
+    isolated_s = isolated_elapsed_s(snap) + left_s / np.minimum(due / snap.gang, 1.0)
     rho: FloatArray = shared_s / isolated_s
     return rho

@@ -1,21 +1,26 @@
 """Rounds that realise the shares of units of one or more jobs (Gavel §3.2, §5, Algorithm 1)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.selection import RoundSelection
-from fairlead.mechanisms._rounds.share_rounds import ShareMechanism
+from fairlead.mechanisms._rounds.share_rounds import ShareMechanism, runs_ahead, time_left_s
 from fairlead.mechanisms._rounds.unit_deficits import UnitAccount
 from fairlead.mechanisms._rounds.unit_selection import UnitSelection, rows_of_units
-from fairlead.mechanisms._rounds.urgency import full_time_first, urgent_entries
+from fairlead.mechanisms._rounds.unpacked import without_packing
+from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first, urgent_entries
+from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import plan_unit_moves
-from fairlead.policies.base import WarmStart, allocate
+from fairlead.policies.base import Policy, WarmStart, allocate
+
+_MIN_PACKING_GAIN = 0.02
+"""least part of the makespan that packing has to save"""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,14 @@ class Units(ShareMechanism):
     (``shares``), for every unit on its own. Devices that no share claims, or that fall idle in
     mid-round, go to waiting jobs alone, unless the policy leaves them idle on purpose.
     """
+
+    _unpacked: Policy | None = field(init=False, repr=False, compare=False)
+    """the policy without packing, where its shares are compared with those of packed units"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        compares = self.capabilities.ends_early
+        object.__setattr__(self, "_unpacked", without_packing(self.policy) if compares else None)
 
     def initial(self) -> UnitAccount:
         """Return an account without jobs."""
@@ -42,8 +55,9 @@ class Units(ShareMechanism):
         account = memory.advanced_to(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
-            allocation = allocate(self.policy, snap, warm)
-            account = account.with_new_shares(allocation, snap, carry_s=self.round_s)
+            account = account.with_new_shares(
+                self._allocate(snap, warm), snap, carry_s=self.turn_s
+            )
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
         units = members[list(wanted)].tolist()
@@ -51,11 +65,35 @@ class Units(ShareMechanism):
         stop, start = plan_unit_moves(snap, units, list(wanted.values()))
         return Plan(stop, start, until, until, stale), replace(account, ran=ran)
 
+    def _allocate(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the policy's shares; of jobs alone where gangs are packed for little gain.
+
+        Rounds realise the shares of gangs better than those of units with gangs, which can cost
+        more of the makespan than packing saves.
+        """
+        packed = allocate(self.policy, snap, warm)
+        packed_s = packed.objective
+        if self._unpacked is None or snap.profiles.single or packed_s is None:
+            return packed
+        alone = allocate(self._unpacked, snap, warm)
+        alone_s = alone.objective
+        assert alone_s is not None
+        return packed if packed_s < alone_s * (1 - _MIN_PACKING_GAIN) else alone
+
+    def _runs_gangs_alone(self, snap: Snapshot, account: UnitAccount) -> bool:
+        """Return whether rounds are those of jobs alone, because packing gangs did not pay."""
+        compares = self._unpacked is not None and not snap.profiles.single
+        return compares and not len(account.packed)
+
     def refill(self, snap: Snapshot, memory: UnitAccount, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
         account = memory.advanced_to(snap)
         choice = RoundSelection.for_waiting(snap, idle)
-        choice.assign(urgent_entries(account.tables[:, : len(snap.job)], self.round_s))
+        if self._runs_gangs_alone(snap, account):
+            entries = self._entries_of_jobs(snap, account.tables)
+            self._choose_jobs(snap, account.owed_s, choice, entries)
+            return choice.placed(snap, idle)
+        choice.assign(urgent_entries(account.tables[:, : len(snap.job)], self.turn_s))
         if any(choice.free) and self.capabilities.fills_idle:
             choice.fill(snap.speed, _sums_of_jobs(account, account.owed_s))
         return choice.placed(snap, idle)
@@ -65,16 +103,16 @@ class Units(ShareMechanism):
     ) -> tuple[dict[int, int], IntArray]:
         """Return units → accelerator of those that run, and jobs → unit it runs in."""
         n = len(snap.job)
-        unit, column, weight = urgent_entries(account.tables, self.round_s)
-        inside = members[unit]
-        there = (inside >= 0) & (snap.on[inside] == column[:, None])
-        weight += self.stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
-        entries = CandidateEntries(unit, column, weight)
-        if self.capabilities.full_time_first and not snap.profiles.single:
-            total = _sums_of_jobs(account, account.share).sum(axis=1)[members]
-            total = np.where(members >= 0, total, 0.0).max(axis=1)
-            entries = full_time_first(entries, account.share, total)
-        gang = snap.gang_sizes(inside[:, 0], column)
+        if self._runs_gangs_alone(snap, account):
+            entries = self._entries_of_jobs(snap, account.tables, snap.on)
+            jobs = RoundSelection.for_jobs(snap, snap.capacity.tolist())
+            self._choose_jobs(snap, account.owed_s, jobs, entries)
+            return _chosen_alone(jobs)
+        entries = self._entries(snap, account, members)
+        inside = members[entries.row]
+        there = (inside >= 0) & (snap.on[inside] == entries.column[:, None])
+        entries.weight[:] += self.stay_in_turn * there.sum(axis=1) / (inside >= 0).sum(axis=1)
+        gang = snap.gang_sizes(inside[:, 0], entries.column)
         choice = UnitSelection(members, gang, entries, snap.capacity.tolist(), n)
         choice.assign()
         wanted = choice.wanted
@@ -82,10 +120,34 @@ class Units(ShareMechanism):
         if any(choice.free) and self.capabilities.fills_idle:
             alone = RoundSelection.for_jobs(snap, choice.free, ran >= 0)
             alone.fill(snap.speed, _sums_of_jobs(account, account.owed_s))
-            rows = (alone.wanted >= 0).nonzero()[0]
-            ran[rows] = rows
-            wanted |= dict(zip(rows.tolist(), alone.wanted[rows].tolist(), strict=True))
+            added, ran_alone = _chosen_alone(alone)
+            wanted |= added
+            ran = np.where(ran_alone >= 0, ran_alone, ran)
         return wanted, ran
+
+    def _entries(
+        self, snap: Snapshot, account: UnitAccount, members: IntArray
+    ) -> CandidateEntries:
+        """Return the entries of units that may run."""
+        if not self.capabilities.ends_early:
+            return urgent_entries(account.tables, self.turn_s)
+        total = _sums_of_jobs(account, account.share).sum(axis=1)[members]
+        total = np.where(members >= 0, total, 0.0).max(axis=1)
+        if runs_ahead(self.capabilities, snap):
+            left_s = np.where(members >= 0, time_left_s(snap)[members], np.inf).min(axis=1)
+            return shortest_first(account.tables, self.round_s, left_s, total)
+        entries = urgent_entries(account.tables, self.turn_s)
+        if snap.profiles.single:
+            return entries
+        return full_time_first(entries, account.share, total)
+
+
+def _chosen_alone(choice: RoundSelection) -> tuple[dict[int, int], IntArray]:
+    """Return units → accelerator of jobs that run alone, and jobs → unit it runs in."""
+    rows = (choice.wanted >= 0).nonzero()[0]
+    ran = np.full(len(choice.wanted), ABSENT)
+    ran[rows] = rows
+    return dict(zip(rows.tolist(), choice.wanted[rows].tolist(), strict=True)), ran
 
 
 def _sums_of_jobs(account: UnitAccount, values: FloatArray) -> FloatArray:

@@ -16,25 +16,29 @@ def plan_transition(snap: Snapshot, wanted: Iterable[Placement]) -> tuple[IntArr
     every other placement starts.
     """
     missing = {(p.job, p.copy, tuple(sorted(p.devices))): p for p in wanted}
+    copies: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for job, copy, devices in missing:
+        copies.setdefault((job, devices), []).append(copy)
     stop = []
-    for lease, (job, devices) in _running(snap).items():
-        same = [key for key in missing if key[0] == job and key[2] == devices]
+    for lease, (job, devices) in running_leases(snap).items():
+        same = copies.get((job, devices))
         if same:
-            del missing[same[0]]
+            del missing[job, same.pop(0), devices]
         else:
             stop.append(lease)
     return np.array(stop, dtype=np.int64), Placements.of(list(missing.values()))
 
 
-def _running(snap: Snapshot) -> dict[int, tuple[int, tuple[int, ...]]]:
+def running_leases(snap: Snapshot) -> dict[int, tuple[int, tuple[int, ...]]]:
     """Return lease → job and devices, of all leases that are not being preempted."""
     held: dict[int, tuple[int, list[int]]] = {}
     lane, device = (snap.holds >= 0).nonzero()
-    for where in zip(lane.tolist(), device.tolist(), strict=True):
-        row = int(snap.holds[where])
-        lease = int(snap.lease[row] if snap.holds_lease is None else snap.holds_lease[where])
+    rows = snap.holds[lane, device]
+    leases = snap.lease[rows] if snap.holds_lease is None else snap.holds_lease[lane, device]
+    columns = leases.tolist(), snap.job[rows].tolist(), device.tolist()
+    for lease, job, here in zip(*columns, strict=True):
         if lease >= 0:
-            held.setdefault(lease, (int(snap.job[row]), []))[1].append(where[1])
+            held.setdefault(lease, (job, []))[1].append(here)
     return {lease: (job, tuple(sorted(devices))) for lease, (job, devices) in held.items()}
 
 

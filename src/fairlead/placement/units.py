@@ -23,22 +23,23 @@ def plan_unit_moves(
     most jobs there, first those that fewest units claim; a unit's other jobs join it. Other
     units are placed like jobs alone.
     """
-    held = held_devices(snap)
+    held, on = held_devices(snap), snap.on.tolist()
     claims = [
         (-sum(held.get(row) == devices for row in unit), u, devices)
         for u, unit in enumerate(units)
-        for devices in {held[row] for row in unit if row in held and snap.on[row] == wanted[u]}
+        for devices in {held[row] for row in unit if row in held and on[row] == wanted[u]}
     ]
     place_of: dict[int, tuple[int, ...]] = {}
-    free = np.zeros(len(snap.cluster.node_of), dtype=bool)
-    free[snap.usable] = True
+    open_ = set(snap.usable.tolist())
     rivals = Counter(devices for _, _, devices in claims)
-    for _, _, u, devices in sorted((much, rivals[on], u, on) for much, u, on in claims):
-        if u not in place_of and free[list(devices)].all():
+    for _, _, u, devices in sorted((much, rivals[at], u, at) for much, u, at in claims):
+        if u not in place_of and open_.issuperset(devices):
             place_of[u] = devices
-            free[list(devices)] = False
+            open_.difference_update(devices)
     elsewhere = [u for u in range(len(units)) if u not in place_of]
     if elsewhere:
+        free = np.zeros(len(snap.cluster.node_of), dtype=bool)
+        free[list(open_)] = True
         first = np.array([units[u][0] for u in elsewhere], dtype=np.int64)
         placed = place_gangs(snap, free, first, np.array([wanted[u] for u in elsewhere]))
         unit_of = {int(snap.job[units[u][0]]): u for u in elsewhere}

@@ -11,7 +11,7 @@ from fairlead.policies._levels.paths import path_allocation
 from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import empty_allocation, mean_speed
-from fairlead.policies.isolated import equal_split
+from fairlead.policies.isolated import entitled_split, isolated_elapsed_s
 from fairlead.solve import Classes, MaxMinProblem, OptionProblem
 
 
@@ -45,8 +45,9 @@ class FinishTime(UnitPolicy):
         # Levels are relative to a job's greatest speed, so that they are all of order 1.
         gain = speed / safe[:, None]
         alone_s = snap.steps_left / safe
-        isolated = (speed * equal_split(snap, snap.capacity.astype(np.float64))).sum(axis=1) / safe
-        isolated_s = snap.isolated_elapsed_s + alone_s / np.where(runs, isolated, 1.0)
+        split = entitled_split(snap, snap.capacity.astype(np.float64))
+        isolated = (speed * split).sum(axis=1) / safe
+        isolated_s = isolated_elapsed_s(snap) + alone_s / np.where(runs, isolated, 1.0)
         path = RatioPath(alone_s, snap.elapsed_s, isolated_s, runs.astype(float))
         if self._needs_unit_program(snap):
             return self._units(snap, path, 1.0 / safe, speed)

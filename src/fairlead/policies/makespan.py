@@ -6,13 +6,14 @@ from typing import ClassVar
 import numpy as np
 
 from fairlead.model.allocation import Allocation, Certificate
+from fairlead.model.arrays import IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
 from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
-from fairlead.policies.base import empty_allocation, mean_speed
-from fairlead.solve import solve_max_min
+from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
+from fairlead.solve import MaxMinProblem, MaxMinSolution, solve_max_min
 
 _NEGLIGIBLE = 1e-7
 
@@ -27,10 +28,14 @@ class Makespan(UnitPolicy):
     devices where that pays; ``placement`` distinguishes gangs on one node from spread gangs.
     """
 
-    alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True, full_time_first=True)
+    alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True, ends_early=True)
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that finish the snapshot's jobs earliest."""
+        return self.allocate_warm(snap, WarmStart())
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same; the last makespan is where the search for the next one begins."""
         if not len(snap.job):
             return empty_allocation(snap)
         speed = snap.speed
@@ -50,14 +55,29 @@ class Makespan(UnitPolicy):
             return _levels_to_seconds(max_min_units(snap, scale, rules, speed), unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = JobClassTable.of(rate, snap.gang, snap.capacity)
-        allocation = max_min_allocation(
-            snap,
-            table,
-            table.class_of,
-            lambda problem, _: solve_max_min(problem),
-            pooled=self.agnostic,
-        )
+        last = warm.state(self, _LastStages)
+
+        def solve(problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
+            del keys
+            solution = solve_max_min(problem, last.levels(unit_s))
+            last.ends_s = tuple(
+                unit_s / stage.level for stage in solution.stages if stage.level > 0
+            )
+            return solution
+
+        allocation = max_min_allocation(snap, table, table.class_of, solve, pooled=self.agnostic)
         return _levels_to_seconds(allocation, unit_s)
+
+
+@dataclass
+class _LastStages:
+    """Times at which the stages of the last solution end."""
+
+    ends_s: tuple[float, ...] = ()
+
+    def levels(self, unit_s: float) -> tuple[float, ...]:
+        """Return them as levels: fractions done in ``unit_s``."""
+        return tuple(unit_s / end_s for end_s in self.ends_s)
 
 
 def _levels_to_seconds(allocation: Allocation, unit_s: float) -> Allocation:

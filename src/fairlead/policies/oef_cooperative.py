@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import WarmStart
 from fairlead.policies.rules.tenant_rows import (
     TenantDivision,
     TenantPolicy,
     tenant_table,
     within_quotas,
 )
-from fairlead.solve import solve_envy_free
+from fairlead.solve import RecentSolutions, solve_envy_free
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,13 @@ class OefCooperative(TenantPolicy):
 
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
+        return self.divide_warm(snap, WarmStart())
+
+    def divide_warm(self, snap: Snapshot, warm: WarmStart) -> TenantDivision:
+        """Return the same; an input that comes again is not solved again."""
         table = tenant_table(snap)
-        solution = solve_envy_free(table.gain, table.weight, table.capacity)
+        recent = warm.state(self, lambda: RecentSolutions(solve_envy_free))
+        solution = recent.solve(table.gain, table.weight, table.capacity)
 
         def prove() -> Certificate:
             return solution.certificate

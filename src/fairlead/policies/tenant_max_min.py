@@ -6,6 +6,7 @@ import numpy as np
 
 from fairlead.model.allocation import Certificate
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import WarmStart
 from fairlead.policies.rules.tenant_rows import (
     TenantDivision,
     TenantPolicy,
@@ -13,7 +14,7 @@ from fairlead.policies.rules.tenant_rows import (
     tenant_table,
     within_quotas,
 )
-from fairlead.solve import MaxMinProblem, solve_equal, solve_max_min
+from fairlead.solve import MaxMinProblem, RecentSolutions, solve_equal, solve_max_min
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class TenantMaxMin(TenantPolicy):
 
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
+        return self.divide_warm(snap, WarmStart())
+
+    def divide_warm(self, snap: Snapshot, warm: WarmStart) -> TenantDivision:
+        """Return the same; an input that comes again is not solved again."""
         table = tenant_table(snap)
         split = table.capacity / max(float(table.weight.sum()), 1e-300)
         whole = (table.gain * split).sum(axis=1, keepdims=True)
@@ -35,7 +40,8 @@ class TenantMaxMin(TenantPolicy):
         if self.capped:
             problem = MaxMinProblem(gain, table.weight**0, table.weight, table.capacity)
             return within_quotas(snap, _capped(table, problem))
-        solution = solve_equal(gain, table.weight, table.capacity)
+        recent = warm.state(self, lambda: RecentSolutions(solve_equal))
+        solution = recent.solve(gain, table.weight, table.capacity)
 
         def prove() -> Certificate:
             return solution.certificate

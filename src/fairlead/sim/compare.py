@@ -1,12 +1,8 @@
 """Comparison of policies on the same traces: one run per policy, seed and load, in parallel."""
 
-import multiprocessing
 import random
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +12,7 @@ from fairlead.mechanisms.base import FluidMechanism, HasRounds
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import FairleadError, UsageError
+from fairlead.model.errors import UsageError
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.skipped_job import SkippedJob
@@ -25,15 +21,10 @@ from fairlead.sim.driver import simulate
 from fairlead.sim.generate import Recipe, generate
 from fairlead.sim.metrics import Result, finish_time_fairness, summarise
 from fairlead.sim.occupancy import Timeline, TimelineRecorder
+from fairlead.sim.parallel_runs import run_all
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
-
-
-class RunError(FairleadError):
-    """A failed run of a comparison; the message names the run and the reason."""
-
-    code = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,46 +159,7 @@ def compare(
     The result does not depend on the number of workers. The first failed run ends the comparison.
     """
     runs = list(comparison.runs())
-    if workers <= 1 or len(runs) == 1:
-        outcomes = []
-        for run in runs:
-            outcomes.append(_run_named(comparison, run))
-            on_done()
-        return outcomes
-    # Spawned, not forked: a fork would copy the locks of the solver's and rich's threads.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(runs)), context, _exit_on_interrupt) as pool:
-        pending = [pool.submit(_run_named, comparison, run) for run in runs]
-        try:
-            _wait(pending, on_done)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [future.result() for future in pending]
-
-
-def _exit_on_interrupt() -> None:
-    """Make Ctrl-C end a worker at once and silently; the parent reports the interruption."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _wait(pending: Sequence["Future[Outcome]"], on_done: Callable[[], None]) -> None:
-    try:
-        for future in as_completed(pending):
-            future.result()
-            on_done()
-    except BrokenProcessPool:
-        raise RunError(
-            "a worker process died, possibly out of memory; use fewer --workers"
-        ) from None
-
-
-def _run_named(comparison: Comparison, run: Run) -> Outcome:
-    try:
-        return run_one(comparison, run)
-    except FairleadError as error:
-        # Errors with extra attributes cannot be unpickled from another process.
-        raise RunError(f"{run}: {error} ({error.code})") from None
+    return run_all(run_one, comparison, runs, workers=workers, on_done=on_done)
 
 
 def run_one(comparison: Comparison, run: Run) -> Outcome:

@@ -9,7 +9,7 @@ from fairlead.core import Scheduler
 from fairlead.core.queries import Queries
 from fairlead.mechanisms.base import FluidMechanism, Mechanism
 from fairlead.mechanisms.planner import Planner
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.commands import (
     ComputePlan,
@@ -22,6 +22,7 @@ from fairlead.model.commands import (
 from fairlead.model.events import (
     Event,
     HistoryChanged,
+    JobsMeasured,
     JobSubmitted,
     LeasesPinned,
     NodeLost,
@@ -32,6 +33,7 @@ from fairlead.model.events import (
     TenantChanged,
 )
 from fairlead.model.lease_outcome import LoggedOutcome
+from fairlead.placement import exchange_devices
 from fairlead.sim.cluster.virtual_cluster import VirtualCluster
 from fairlead.sim.fluid import run_fluid
 from fairlead.sim.gc_tuning import infrequent_gc
@@ -58,6 +60,8 @@ def simulate(scenario: Scenario) -> tuple[Record, "Scheduler[Any] | None"]:
     with infrequent_gc():
         run.run_to_end()
     run.credit_running()
+    if scenario.reviewer is not None:
+        scenario.reviewer.review(record.ended_at, run.steps(record.ended_at))
     return record, run.scheduler
 
 
@@ -88,7 +92,10 @@ class _Run:
             restore_cost_s=scenario.restore_cost_s,
             checkpoint_s=scenario.checkpoint_s,
         )
-        self._timers = {"PlanDue": math.inf, "RoundEnd": math.inf}
+        reviewer = scenario.reviewer
+        review_at = math.inf if reviewer is None else 0.0
+        self._timers = {"PlanDue": math.inf, "RoundEnd": math.inf, "Review": review_at}
+        self._held = frozenset(() if reviewer is None else reviewer.held)
         self._departures: list[tuple[float, int, IntArray]] = []
         """heap of (time, first lease, leases): leases that free their devices at this time"""
         self._on_event = scenario.on_event
@@ -129,11 +136,13 @@ class _Run:
             elif leave_at == at:
                 self._send(virtual.end_leases(heapq.heappop(departures)[2], at, "left"))
             elif arrivals[arrived] == at:
-                self._send(JobSubmitted(at, jobs[arrived]))
+                self._send(JobSubmitted(at, jobs[arrived], held=jobs[arrived].id in self._held))
                 arrived += 1
             elif nodes[changed] == at:
                 self._send(node_events[changed])
                 changed += 1
+            elif timers["Review"] == at:
+                self._review(at)
             elif timers["PlanDue"] == at:
                 timers["PlanDue"] = math.inf
                 self._plan(at)
@@ -152,6 +161,23 @@ class _Run:
         """Credit running jobs with their steps and device time so far."""
         self._virtual.credit_running(self._record.ended_at)
 
+    def steps(self, at: float) -> FloatArray:
+        """Return jobs → steps that it has made."""
+        return self._virtual.steps(at)
+
+    def _review(self, at: float) -> None:
+        """Send the reviewer's changes of jobs, or end the simulation."""
+        reviewer = self._scenario.reviewer
+        assert reviewer is not None
+        changes = reviewer.review(at, self.steps(at))
+        if changes is None:
+            self._record.ended_at = at
+            self._left = 0
+            return
+        for change in changes:
+            self._send(change)
+        self._timers["Review"] = at + reviewer.period_s
+
     def _job_finished(self, at: float) -> None:
         job, ended = self._virtual.finish(at)
         if job is None:  # a copy has made its steps while other copies still run
@@ -168,13 +194,17 @@ class _Run:
         progress = self._virtual.progress(at) if self._reads_progress else None
         if progress is not None:
             self._send(progress)
-        reports = self._virtual.measured(at) if self._reads_measured or self._learning else []
-        for report in reports if self._reads_measured else ():
-            self._send(report)
-        for change in self._learning.events(reports) if self._learning else ():
-            self._send(change)
+        if self._reads_measured or self._learning:
+            self._report(self._virtual.measured(at))
         self._protect_starts(at)
         self._send(PlanDue(at))
+
+    def _report(self, measured: JobsMeasured) -> None:
+        """Send the measurements of running jobs, and the speeds learned from them."""
+        if self._reads_measured and len(measured.lease):
+            self._send(measured)
+        for change in self._learning.events(measured) if self._learning else ():
+            self._send(change)
 
     def _protect_starts(self, at: float) -> None:
         if not self._scenario.protect_starts:
@@ -217,6 +247,9 @@ class _Run:
 
     def _compute_plan(self, command: ComputePlan, event: Event) -> None:
         plan, memory = self._planner.plan(command.snapshot, command.memory)
+        if self._scenario.parks:
+            left = self._virtual.left_devices(plan.start.job)
+            plan = exchange_devices(plan, self.scheduler.cluster, left)
         self._record.rounds += 1
         self._record.solves += plan.reallocated
         self._send(PlanReady(event.at, command.version, plan, memory))

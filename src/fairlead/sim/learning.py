@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fairlead.core.queries import Queries
-from fairlead.model.events import Measured, SpeedMeasured
+from fairlead.model.events import JobsMeasured, SpeedMeasured
 from fairlead.model.speeds.key import SpeedKey
 
 _SAME = 0.05
@@ -16,30 +16,34 @@ class SpeedLearning:
     """Turns the speeds of running jobs into measured speeds of their workloads.
 
     A lease is measured once, when it has run for a while; the mean over all leases of a workload
-    with the same gang and accelerator is believed. Packed jobs and mixed gangs are left out.
+    with the same gang and accelerator is believed. A packed job measures the speed of the pair.
+    Mixed gangs and devices with more than two jobs are left out.
     """
 
     def __init__(self, queries: Queries, noise: float, seed: int) -> None:
         self._queries, self._noise = queries, noise
         self._rng = np.random.default_rng(seed)
-        self._counted: set[int] = set()
+        self._counted: set[tuple[int, str | None]] = set()
+        """leases that were measured, each with its partner's workload"""
         self._sums: dict[SpeedKey, tuple[float, int]] = {}
         """sum of the logarithms of measured speeds, and their number"""
 
-    def events(self, reports: list[Measured]) -> list[SpeedMeasured]:
-        """Return the speeds that the reports change."""
-        running = {report.lease for report in reports}
-        self._counted &= running
+    def events(self, measured: JobsMeasured) -> list[SpeedMeasured]:
+        """Return the speeds that the measurements change."""
+        leases = measured.lease.tolist()
+        running = set(leases)
+        self._counted = {one for one in self._counted if one[0] in running}
         changed: dict[SpeedKey, float] = {}
-        for report in reports:
-            if report.lease in self._counted or report.steps_per_s <= 0.0:
+        never_packed = not self._queries.has_packed
+        for lease, steps_per_s in zip(leases, measured.steps_per_s.tolist(), strict=True):
+            if steps_per_s <= 0.0 or (never_packed and (lease, None) in self._counted):
                 continue
-            self._counted.add(report.lease)
-            key = self._key(report.lease)
-            if key is not None:
-                changed[key] = self._average(key, report.steps_per_s)
+            key = self._queries.speed_key(lease)
+            if key is not None and (lease, key.partner) not in self._counted:
+                self._counted.add((lease, key.partner))
+                changed[key] = self._average(key, steps_per_s)
         return [
-            SpeedMeasured(reports[0].at, key.workload, key.gang, key.accelerator, speed)
+            SpeedMeasured(measured.at, key.workload, key.gang, key.accelerator, speed, key.partner)
             for key, speed in changed.items()
             if self._differs(key, speed)
         ]
@@ -53,15 +57,10 @@ class SpeedLearning:
         self._sums[key] = total, count + 1
         return math.exp(total / (count + 1))
 
-    def _key(self, lease: int) -> SpeedKey | None:
-        """Return the workload, gang and accelerator of a lease; None unless it runs alone."""
-        shared = self._queries.shared_devices(lease)
-        if shared is None or shared.partners or len(set(shared.accelerators)) != 1:
-            return None
-        workload = self._queries.measured_workload(self._queries.job_number(shared.job_id))
-        return SpeedKey(workload, len(shared.accelerators), shared.accelerators[0])
-
     def _differs(self, key: SpeedKey, speed: float) -> bool:
+        if key.partner is not None:
+            beside = self._queries.believed_pair_speed(key)
+            return beside is None or abs(speed - beside) > _SAME * beside
         believed = self._queries.believed_speed(key)
         if believed.source == "assumed":
             return True

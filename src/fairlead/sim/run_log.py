@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fairlead.core import Scheduler, encode_event, replay, state_bytes
-from fairlead.estimate.learned import DataSheetLearner
+from fairlead.estimate.learned import stored_learner
 from fairlead.mechanisms.base import FluidMechanism
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.cluster import Accelerator, Cluster, Node
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Event
+from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
 VERSION = 1
@@ -46,6 +47,9 @@ class EventLog:
         }
         if beliefs.learner is not None:
             header["strengths"] = beliefs.learner.document()
+            header["process"] = beliefs.learner.process
+            header["quantile"] = beliefs.quantile
+            header["explores"] = beliefs.trials is not None
         self._line(json.dumps(header, separators=(",", ":"), allow_nan=False))
 
     def write(self, event: Event) -> None:
@@ -136,9 +140,13 @@ def _scheduler(header: dict[str, Any]) -> Scheduler[Any]:
     steps_per_s = {SpeedKey(*key): speed for *key, speed in header["speeds"]}
     # Earlier versions did not estimate the speeds that a table lacks.
     estimates = bool(header.get("estimates", False))
-    learner = DataSheetLearner(header["strengths"]) if "strengths" in header else None
     beliefs = SpeedTable(
-        steps_per_s, assumed=header.get("assumed"), estimates=estimates, learner=learner
+        steps_per_s,
+        assumed=header.get("assumed"),
+        estimates=estimates,
+        learner=stored_learner(header),
+        quantile=header.get("quantile", 0.5),
+        trials=Trials() if header.get("explores") else None,
     )
     mechanism = create_mechanism(header["policy"], header["mechanism"], header["round_s"])
     if isinstance(mechanism, FluidMechanism):

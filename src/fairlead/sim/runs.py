@@ -6,26 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.core import Scheduler
-from fairlead.estimate.learned import DataSheetLearner
 from fairlead.files import (
     TenantsFile,
     Trace,
     check_trace,
     read_cluster,
     read_node_events,
-    read_speeds,
     read_tenants,
     read_trace,
     skip_impossible,
 )
-from fairlead.files.bundled import data_sheets
 from fairlead.files.parsing.fields import whole_number
+from fairlead.files.speeds.prior import (
+    GUESSED_SPEEDS,
+    NO_SPEEDS,
+    prior_speeds,
+    simulated_speeds,
+)
 from fairlead.mechanisms.base import FluidMechanism, SupportsTrades
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance
-from fairlead.model.speeds.estimates import DEFAULT_SPEED
+from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.skipped_job import SkippedJob
 from fairlead.sim.driver import simulate
@@ -35,9 +38,6 @@ from fairlead.sim.physics.reader import read_physics
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Learning, Scenario
-
-NO_SPEEDS, GUESSED_SPEEDS = "none", "guess"
-"""prior beliefs without a table: all accelerators are equal, or as their data sheets say"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,10 @@ class SimulationOptions:
     """true speeds; ``speeds`` is then the prior belief, which jobs' measurements change"""
     noise: float = 0.0
     """standard deviation of the logarithm of a measured speed"""
+    plan_on: float = 0.5
+    """quantile of estimated speeds that decisions use"""
+    explore: bool = False
+    """whether jobs try accelerators where that is expected to be worth more than it costs"""
     failures: Path | None = None
     window: str | None = None
     tenants_file: Path | None = None
@@ -73,7 +77,7 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
     if physics is not None and isinstance(mechanism, FluidMechanism):
         raise UsageError("--physics: not supported by fluid mechanisms: expected none")
     cluster = read_cluster(setup.cluster)
-    speeds, believed = _speeds(setup)
+    speeds, believed = _speeds(setup, cluster.accelerators)
     if setup.truth is not None and isinstance(mechanism, FluidMechanism):
         raise UsageError("--truth: not supported by fluid mechanisms, which measure nothing")
     trace = read_trace(setup.trace) if setup.trace else _default_trace(setup, speeds)
@@ -103,7 +107,9 @@ def scenario_of(setup: SimulationOptions) -> Scenario:
     )
 
 
-def _speeds(setup: SimulationOptions) -> tuple[SpeedTable, SpeedTable | None]:
+def _speeds(
+    setup: SimulationOptions, accelerators: tuple[str, ...]
+) -> tuple[SpeedTable, SpeedTable | None]:
     """Return the true speeds, and the believed ones where these differ."""
     if setup.truth is None:
         if setup.speeds in (NO_SPEEDS, GUESSED_SPEEDS):
@@ -113,16 +119,25 @@ def _speeds(setup: SimulationOptions) -> tuple[SpeedTable, SpeedTable | None]:
             )
         if setup.noise:
             raise UsageError("--noise: nothing is measured without --truth: expected both")
-        believed = read_speeds(setup.believed) if setup.believed else None
-        return read_speeds(setup.speeds), believed
+        if setup.plan_on != 0.5:
+            raise UsageError("--plan-on: nothing is estimated without --truth: expected both")
+        if setup.explore:
+            raise UsageError("--explore: nothing is measured without --truth: expected both")
+        believed = simulated_speeds(setup.believed, accelerators) if setup.believed else None
+        return simulated_speeds(setup.speeds, accelerators), believed
     if setup.believed is not None:
         raise UsageError("--believed: not with --truth: expected the prior belief as --speeds")
-    truth = read_speeds(setup.truth)
-    if setup.speeds == NO_SPEEDS:
-        return truth, SpeedTable({}, assumed=DEFAULT_SPEED)
-    prior = {} if setup.speeds == GUESSED_SPEEDS else read_speeds(setup.speeds).steps_per_s
-    learner = DataSheetLearner.of(data_sheets())
-    return truth, SpeedTable(prior, assumed=DEFAULT_SPEED, learner=learner)
+    prior = prior_speeds(setup.speeds)
+    if setup.plan_on != 0.5 and prior.learner is None:
+        raise UsageError("--plan-on: --speeds none states no doubt: expected guess or a table")
+    if setup.explore and (setup.plan_on != 0.5 or prior.learner is None):
+        raise UsageError(
+            "--explore: weighs trials by the doubt of estimates: expected --speeds guess or a"
+            " table, and no --plan-on"
+        )
+    trials = Trials() if setup.explore else None
+    truth = simulated_speeds(setup.truth, accelerators)
+    return truth, replace(prior, quantile=setup.plan_on, trials=trials)
 
 
 def _default_trace(setup: SimulationOptions, speeds: SpeedTable) -> Trace:

@@ -1,10 +1,11 @@
 """Scenario: the complete input of a simulation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fairlead.mechanisms.base import FluidMechanism, Mechanism
+from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, NodeAdded, NodeEvent
 from fairlead.model.job import Job
@@ -22,6 +23,19 @@ class Learning:
     noise: float = 0.0
     """standard deviation of the logarithm of a measured speed"""
     seed: int = 0
+
+
+class Reviewer(Protocol):
+    """Changes jobs during a simulation, as users and searches do on a live cluster."""
+
+    period_s: float
+    """seconds between two reviews"""
+    held: Collection[str]
+    """ids of jobs that arrive held"""
+
+    def review(self, at: float, steps: FloatArray) -> Sequence[Event] | None:
+        """Return changes of jobs in view of the steps of all jobs; None ends the simulation."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +61,9 @@ class Scenario:
     protect_starts: bool = False
     """whether leases keep their devices, as on a live cluster, until they have trained for as
     long as their start took"""
+    parks: bool = False
+    """whether preempted jobs get the devices back that they left if equal ones are due to them, as
+    parked processes do on a live cluster"""
     restore_cost_s: float = 0.0
     checkpoint_s: float = 3600.0
     physics: Physics | None = None
@@ -56,6 +73,8 @@ class Scenario:
     """indices (first, last + 1) of the jobs whose completion ends the simulation"""
     intervals: bool = False
     """whether to record every lease, for timelines"""
+    reviewer: Reviewer | None = None
+    """changes jobs while the simulation runs; its last review comes at the end"""
     on_event: Callable[[Event], None] | None = field(default=None, compare=False)
     """called with every event before the scheduler handles it"""
     on_progress: Callable[[float, int], None] | None = field(default=None, compare=False)

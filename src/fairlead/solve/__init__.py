@@ -28,6 +28,7 @@ from fairlead.solve.paths.filling import (
     path_bound,
 )
 from fairlead.solve.paths.path import Path
+from fairlead.solve.recent import RecentSolutions
 from fairlead.solve.solver import MaxMinSolver, solve_least_level, solve_max_min
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "OptionSolution",
     "OptionStage",
     "Path",
+    "RecentSolutions",
     "Stage",
     "best_ratio",
     "best_ratio_above",

@@ -32,15 +32,16 @@ _MAX_UNUSED_SLOTS = 4
 _GUESSED_CLASSES = 40
 
 
-def solve_max_min(problem: MaxMinProblem) -> MaxMinSolution:
+def solve_max_min(problem: MaxMinProblem, guess: tuple[float, ...] = ()) -> MaxMinSolution:
     """Return the lexicographic max-min levels and, of the shares that reach them, the tie rule's.
 
     The tie rule: the shares that hold the least device time; equal classes get equal shares;
     what is still tied is decided by a fixed generic perturbation of each class's device times
     that depends on its gains and size only. So neither the order of classes nor an earlier
-    solve matters.
+    solve matters. ``guess`` holds levels at which classes may stop; it decides only how many
+    programs are solved.
     """
-    return MaxMinSolver().solve(problem, range(len(problem.size)))
+    return MaxMinSolver(guess).solve(problem, range(len(problem.size)))
 
 
 def solve_least_level(problem: MaxMinProblem) -> MaxMinSolution:
@@ -71,8 +72,10 @@ class MaxMinSolver:
     guess of the levels.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, guess: tuple[float, ...] = ()) -> None:
+        """Begin with a guess of the levels, which decides only how many programs are solved."""
         self._warm: _WarmProgram | None = None
+        self._guess = guess
 
     def solve(self, problem: MaxMinProblem, keys: Sequence[int]) -> MaxMinSolution:
         """Return the answer to ``problem``, whose class k is known across calls as ``keys[k]``."""
@@ -80,14 +83,16 @@ class MaxMinSolver:
             return solve_many(problem)
         if self._warm is None or not self._warm.accepts(problem, keys):
             problem.check()
-            self._warm = _WarmProgram(problem, keys)
+            self._warm = _WarmProgram(problem, keys, self._guess)
         return self._warm.solve(problem)
 
 
 class _WarmProgram:
     """Classes by key in slots of one persistent program; equal classes share a slot."""
 
-    def __init__(self, problem: MaxMinProblem, keys: Sequence[int]) -> None:
+    def __init__(
+        self, problem: MaxMinProblem, keys: Sequence[int], guess: tuple[float, ...]
+    ) -> None:
         self._open = problem.capacity > 0
         self._capacity = problem.capacity.tobytes()
         self._program = StageProgram(problem.capacity)
@@ -95,7 +100,7 @@ class _WarmProgram:
         self._slot_of_class: dict[bytes, int] = {}
         self._gain = np.zeros((0, len(self._open)))
         self._size = np.zeros(0)
-        self._guess: tuple[float, ...] = ()
+        self._guess = guess
         self._warm_start: WarmStage | None = (
             None  # the last answer, if a warm start from it is possible
         )

@@ -53,8 +53,9 @@ def test_static_trace_takes_as_long_as_under_gavels_gandiva() -> None:
 
 @pytest.mark.slow
 def test_other_partners_change_the_makespan_little() -> None:
-    """Random pairs are no accident of one seed: three more stay within 8 %."""
-    spans = [_run(f"gavel-gandiva:seed={seed}")[0].finished_at.max() for seed in (0, 1, 2, 3)]
+    """Random pairs are no accident of the default seed: two others stay within 8 %."""
+    specs = "gavel-gandiva", "gavel-gandiva:seed=1", "gavel-gandiva:seed=2"
+    spans = [_run(spec)[0].finished_at.max() for spec in specs]
     assert max(spans) < 1.08 * min(spans)
 
 

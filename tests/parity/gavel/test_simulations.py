@@ -45,7 +45,12 @@ def _gavel(trace: str, policy: str) -> dict[str, Any]:
 
 
 def _run(
-    case: tuple[str, str], speeds: SpeedTable, policy: str, mechanism: str | None = None
+    case: tuple[str, str],
+    speeds: SpeedTable,
+    policy: str,
+    mechanism: str | None = None,
+    *,
+    restore_cost_s: float = 0.0,
 ) -> tuple[float, float, Record]:
     assert SHARED is not None
     jobs = read_trace(SHARED / "reference/gavel" / case[0]).jobs
@@ -55,6 +60,7 @@ def _run(
             speeds=speeds,
             jobs=jobs,
             mechanism=create_mechanism(policy, mechanism, 360.0),
+            restore_cost_s=restore_cost_s,
         )
     )
     jct = record.finished_at - np.array([job.arrival_at for job in jobs])
@@ -76,9 +82,25 @@ def test_continuous_trace_completes_as_fast_as_gavel(
     assert average <= bar * _gavel(CONTINUOUS[0], gavels)["avg_jct_s"]
 
 
-def test_static_trace_has_gavels_makespan_under_makespan(speeds: SpeedTable) -> None:
-    _, makespan, _ = _run(STATIC, speeds, "makespan")
-    assert makespan <= 1.02 * _gavel(STATIC[0], "min_total_duration_perf")["makespan_s"]
+def test_static_trace_has_gavels_makespan_under_makespan_and_jobs_end_in_half_its_time(
+    speeds: SpeedTable,
+) -> None:
+    """Measured: the makespan of the fluid ideal, average completion 30 h; Gavel's 67 h."""
+    average, makespan, _ = _run(STATIC, speeds, "makespan")
+    gavel = _gavel(STATIC[0], "min_total_duration_perf")
+    assert makespan <= 1.02 * gavel["makespan_s"]
+    assert average <= 0.5 * gavel["avg_jct_s"]
+
+
+def test_rounds_that_know_the_cost_of_restarts_lose_at_most_2_percent_by_them(
+    speeds: SpeedTable,
+) -> None:
+    """Measured: 0.5 % and 962 preemptions; 6.6 % and 14,275 where the cost is not known."""
+    free, _, _ = _run(CONTINUOUS, speeds, "max-min")
+    mechanism = "shares:restart-s=60"
+    costly, _, record = _run(CONTINUOUS, speeds, "max-min", mechanism, restore_cost_s=60.0)
+    assert costly <= 1.02 * free
+    assert record.preemptions.sum() <= 2000
 
 
 def test_static_trace_completes_as_fast_as_gavel_under_max_min(speeds: SpeedTable) -> None:

@@ -58,11 +58,14 @@ def test_assumed_speeds_are_not_stated_as_facts() -> None:
         "steps_per_s": 4.0,
         "source": "assumed",
         "doubt": None,
+        "planned_steps_per_s": None,
     }
     doubted = explained("max-min", snap, "j1", believed={"v100": JobSpeed(4.0, "assumed", 0.5)})
     assert (
         "(assumed, not measured yet; 2.1 to 7.6 with 80 % probability)" in paragraphs(doubted)[1]
     )
+    tried = explained("max-min", snap, "j1", believed={"v100": JobSpeed(4.0, "assumed", 0.5, 6)})
+    assert "with 80 % probability; decisions use 6 until it was tried)" in paragraphs(tried)[1]
     assert not explained("max-min", snap, "j1").believed  # an instance's speeds are given
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.selection import RoundSelection
-from fairlead.mechanisms._rounds.urgency import full_time_first
+from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first
 
 weights = st.integers(1, 4).flatmap(
     lambda columns: st.lists(
@@ -100,6 +100,26 @@ def test_rows_that_need_all_of_the_time_come_first() -> None:
     share = np.array([[0.5, 0.0], [0.95, 0.05], [0.5, 0.5]])
     first = full_time_first(entries, share, share.sum(axis=1))
     assert (-first.weight).argsort().tolist() == [1, 2, 0]
+
+
+def test_rows_that_run_ahead_of_their_shares_are_those_with_the_least_time_left() -> None:
+    """The third needs all of the time; the first has two accelerators and is ahead on one."""
+    share = np.array([[0.2, 0.2], [0.4, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    owed = np.array([[-3600.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    tables = np.stack([share, owed, np.zeros_like(share), np.zeros_like(share)])
+    entries = shortest_first(tables, 360.0, np.array([1.0, 2.0, 9.0, 0.5]), share.sum(axis=1))
+    order = entries.by_falling_weight()
+    assert list(zip(order.row.tolist(), order.column.tolist(), strict=True)) == [
+        (2, 1),
+        (0, 1),
+        (0, 0),
+        (1, 0),
+    ]
+    on = np.array([0, -1, -1, -1])
+    staying = shortest_first(
+        tables, 360.0, np.array([1.0, 2.0, 9.0, 0.5]), share.sum(axis=1), on
+    ).by_falling_weight()
+    assert staying.column.tolist()[1:3] == [0, 1]
 
 
 def test_pick_passes_over_jobs_taken_and_gangs_too_large() -> None:

@@ -1,13 +1,15 @@
 """HadarE's copies in the scheduler and in the simulator."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.unit.mechanisms.hadar_inputs import scenario, snapshot
 
-from fairlead.core import Scheduler
+from fairlead.core import Scheduler, load_state, save_state
+from fairlead.core.copies import limit_copies
 from fairlead.core.jobs import JobState
 from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.model import events as ev
@@ -33,14 +35,25 @@ class Scripted:
         raise AssertionError(snap, memory)
 
 
-def forked(total_steps: float = 100.0) -> tuple[Scheduler[int], list[int]]:
+def forked(
+    total_steps: float = 100.0, max_copies: int | None = None
+) -> tuple[Scheduler[int], list[int]]:
     """Return a scheduler of one job with three copies, and their leases."""
+    made = unforked(total_steps, max_copies)
+    return made, launched(start_copies(made, 0.0)).lease.tolist()
+
+
+def unforked(total_steps: float, max_copies: int | None) -> Scheduler[int]:
     table = SpeedTable({SpeedKey("m", 1, "v100"): 1.0})
     made = Scheduler(Cluster.of({"v100": 3}, per_node=1), table, Scripted())
-    made.handle(ev.JobSubmitted(0.0, Job(id="a", workload="m", total_steps=total_steps)))
-    commands = start_copies(made, 0.0)
+    job = Job(id="a", workload="m", total_steps=total_steps, max_copies=max_copies)
+    made.handle(ev.JobSubmitted(0.0, job))
+    return made
+
+
+def launched(commands: list[Any]) -> Launch:
     (launch,) = (c for c in commands if isinstance(c, Launch))
-    return made, launch.lease.tolist()
+    return launch
 
 
 def start_copies(made: Scheduler[int], at: float, stop: tuple[int, ...] = ()) -> list[Any]:
@@ -96,6 +109,37 @@ def test_a_job_is_done_when_its_copies_have_made_all_its_steps() -> None:
     assert made.jobs.state[0] == JobState.FINISHED
 
 
+def parts(launch: Launch) -> list[tuple[int, float]]:
+    return [(unit.copy, unit.max_steps) for unit in launch.on]
+
+
+def test_copies_of_a_job_that_declares_them_leave_the_last_step_to_the_job_itself() -> None:
+    made = unforked(90.0, 3)
+    first = launched(start_copies(made, 0.0))
+    assert parts(first) == [(1, 30.0), (2, 30.0), (3, 29.0)]
+    leases, steps = first.lease, np.array([30.0, 30.0, 29.0])
+    again = start_copies(made, 60.0, tuple(leases.tolist()))  # planned before their steps count
+    assert not any(isinstance(command, Launch) for command in again)
+    for i in range(3):
+        again = made.handle(ev.LeasesEnded(61.0, leases[i : i + 1], steps[i : i + 1], "left"))
+    assert made.jobs.state[0] == JobState.ACTIVE
+    assert parts(launched(again)) == [(0, math.inf)]
+
+
+def test_copies_that_start_later_have_only_steps_that_no_other_copy_makes() -> None:
+    made, (a, b, c) = forked(total_steps=100.0, max_copies=3)
+    for lease, steps in ((a, 25.0), (b, 33.0)):
+        made.handle(ev.LeasesEnded(50.0, np.array([lease]), np.array([steps]), "left"))
+    # 58 steps are saved, the third copy is to make 33: two thirds of the other 8 are for copy 1.
+    twin = Scheduler(made.cluster, made.beliefs, Scripted())
+    load_state(twin, save_state(made))
+    for each in (made, twin):
+        one, other = (Placements.of([Placement(0, i, (i - 1,), 30.0 / i)]) for i in (1, 2))
+        limited = limit_copies(each.jobs, each.leases, one, other)
+        assert [unit.max_steps for unit in limited] == [6.0]
+    assert c in made.leases.lease
+
+
 # -- copies in the simulator ----------------------------------------------------------------------
 
 
@@ -127,6 +171,18 @@ def test_as_many_copies_as_told() -> None:
         assert len(plan.start) == expected
         parts = [unit.max_steps for unit in plan.start]
         assert sum(parts) == pytest.approx(16_000 if expected > 1 else math.inf)
+
+
+def test_live_only_declared_jobs_are_forked_up_to_their_number() -> None:
+    cluster = Cluster.of({"v100": 4}, per_node=1)
+    mechanism = HadarE(restart_s=10.0).forking_declared_jobs()
+    undeclared = snapshot(cluster, (1, (8.0,), 16_000))
+    for copies, steps, expected in ((0, 16_000, 1), (2, 16_000, 2), (9, 16_000, 4), (9, 80, 1)):
+        snap = snapshot(cluster, (1, (8.0,), steps))
+        profiles = replace(undeclared.profiles, max_copies=np.array([copies]))
+        for seen in (replace(snap, profiles=profiles), *([] if copies else [undeclared])):
+            plan, _ = mechanism.plan(seen, mechanism.initial())
+            assert len(plan.start) == expected
 
 
 def test_a_spread_gang_is_not_forked() -> None:

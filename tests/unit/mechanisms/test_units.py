@@ -208,15 +208,30 @@ def test_choice_is_feasible_maximal_and_near_the_best() -> None:
         assert _feasible(chosen, listed, units, gang)
         more = [i for i in range(len(listed)) if i not in chosen]
         assert not any(_feasible([*chosen, i], listed, units, gang) for i in more)
+        worth = weight * gang[row]  # an entry counts for every device
         best = max(
-            sum(weight[list(some)])
+            sum(worth[list(some)])
             for size in range(4)
             for some in itertools.combinations(range(len(listed)), size)
             if _feasible(some, listed, units, gang)
         )
-        ratios.append(sum(weight[chosen]) / best)
+        ratios.append(sum(worth[chosen]) / best)
     assert min(ratios) > 0.5
     assert np.mean(ratios) > 0.97
+
+
+def test_a_gang_replaces_smaller_units_to_which_less_is_owed_together() -> None:
+    """Two devices: a pair of gangs against a job that alone is more urgent than they are."""
+    members = np.array([[0, 1], [2, -1], [3, -1]])
+    entries = CandidateEntries(np.arange(3), np.zeros(3, dtype=np.int64), np.array([8.0, 9, 4]))
+    choice = UnitSelection(members, np.array([2, 1, 1]), entries, [2], 4)
+    choice.assign()
+    assert choice.wanted == {0: 0}
+    assert choice.free == [0]
+    urgent = entries._replace(weight=np.array([8.0, 9.0, 9.0]))
+    choice = UnitSelection(members, np.array([2, 1, 1]), urgent, [2], 4)
+    choice.assign()
+    assert choice.wanted == {1: 0, 2: 0}
 
 
 def _feasible(

@@ -9,13 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 from fairlead.cli.main import app
+from fairlead.mechanisms.gandiva.packing import unfit_pairs
 from fairlead.model.allocation import Column
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.cluster import Accelerator, Cluster
 from fairlead.model.errors import InputError, UsageError
 from fairlead.model.instance import Instance, InstanceJob, Pair
 from fairlead.model.snapshot import Snapshot, snapshot_of
+from fairlead.model.speeds.key import scoped_workload
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
+from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies._packing.shares import pair_two_classes, pair_within_class
 from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.policies.max_min import MaxMin
@@ -41,6 +44,12 @@ def _snapshot(
 
 
 ONE = Cluster.of({"v100": 2})
+ALIKE = {
+    SpeedKey(name, 1, "v100", partner=partner): speed
+    for name in "ab"
+    for partner, speed in ((None, 4.0), ("a", 3.0), ("b", 3.0))
+}
+"""two workloads that lose a quarter of their speed beside each other"""
 
 
 def test_alike_jobs_are_one_class_and_pair_with_each_other_only_if_there_are_two() -> None:
@@ -76,6 +85,54 @@ def test_a_pair_is_an_option_only_if_relative_speeds_sum_to_more_than_one(
         InstanceJob(id="b", workload="b", speeds={"v100": 10.0}),
     ]
     assert ((0, 1, Column(0)) in _options(_table(_snapshot(jobs, ONE, speeds)))) is pays
+
+
+def test_measured_speeds_of_a_pair_overrule_the_table_for_the_tenants_that_measured_them() -> None:
+    tenants = ("x", "x", "y", "z", "z")
+    jobs = [
+        InstanceJob(id=str(i), tenant=tenant, workload=workload, speeds={"v100": 4.0})
+        for i, (tenant, workload) in enumerate(zip(tenants, "aabbc", strict=True))
+    ]
+    owners = tuple(Tenant(name) for name in "xyz")
+    snap = snapshot_of(Instance(ONE, tuple(jobs), owners))
+    snap = replace(snap, speeds=SpeedTable(ALIKE))
+    xa, yb, zc = (scoped_workload(*scope, "") for scope in (("x", "a"), ("y", "b"), ("z", "c")))
+
+    def pairs(*rows: tuple[str, str, float]) -> set[tuple[str, ...]]:
+        measured = {SpeedKey(own, 1, "v100", partner=other): speed for own, other, speed in rows}
+        assert snap.speeds is not None
+        table = _table(replace(snap, speeds=snap.speeds.with_measured({}, measured)))
+        job_of = [jobs[row] for row in table.classes.representative.tolist()]
+        return {
+            tuple(sorted(job_of[k].tenant + job_of[k].workload for k in pair))
+            for pair in zip(table.first.tolist(), table.second.tolist(), strict=True)
+            if pair[1] != NO_PARTNER
+        }
+
+    # Jobs of all tenants are alike until one of them has measured a pair.
+    assert pairs() == {("xa", "xa"), ("xa", "yb"), ("yb", "yb")}
+    everything = {("xa", "xa"), ("xa", "yb"), ("xa", "zb"), ("yb", "zb")}
+    assert pairs((xa, yb, 3.1)) == everything
+    assert pairs((xa, yb, 0.9)) == everything - {("xa", "yb")}
+    assert pairs((xa, yb, 0.0)) == everything - {("xa", "yb")}
+    # A workload that the table lacks is packed as soon as the pair was measured.
+    assert pairs((zc, xa, 2.5), (xa, zc, 2.0)) == pairs((zc, xa, 2.5)) | {("xa", "zc")}
+    assert ("xa", "zc") not in pairs((zc, xa, 2.5))
+    memory = SpeedTable(ALIKE).with_measured({}, {SpeedKey(xa, 1, "v100", partner=yb): 0.0})
+    assert unfit_pairs(replace(snap, speeds=memory)) == {(0, 2), (1, 2)}
+    assert unfit_pairs(snap) == set()
+
+
+@pytest.mark.parametrize(("needs", "fits"), [((6.0, 10.0), True), ((6.1, 10.0), False)])
+def test_a_pair_that_exceeds_the_memory_of_a_device_is_no_option(
+    needs: tuple[float, float], fits: bool
+) -> None:
+    cluster = Cluster.of({"v100": 2}, details={"v100": Accelerator("v100", 16.0)})
+    jobs = [InstanceJob(id=name, workload=name, speeds={"v100": 4.0}) for name in "ab"]
+    snap = _snapshot(jobs, cluster, ALIKE)
+    assert (0, 1, Column(0)) in _options(_table(snap))
+    declared = replace(snap.profiles, memory_gib=np.array(needs))
+    assert ((0, 1, Column(0)) in _options(_table(replace(snap, profiles=declared)))) is fits
 
 
 def test_gangs_pack_only_with_equal_gangs() -> None:

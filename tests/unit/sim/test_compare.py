@@ -7,8 +7,9 @@ import pytest
 
 from fairlead.files import parse_cluster, read_speeds
 from fairlead.model.errors import UsageError
-from fairlead.sim.compare import Comparison, RunError, compare, run_one, split_policies
+from fairlead.sim.compare import Comparison, compare, run_one, split_policies
 from fairlead.sim.generate import Recipe
+from fairlead.sim.parallel_runs import RunError
 from fairlead.sim.report.tables import jobs_csv, results_csv
 
 

@@ -234,9 +234,9 @@ class Alternating:
         return Plan(stop, Placements.of(here), until, until), memory
 
 
-@pytest.mark.parametrize(("device", "cost"), [(0, 1.0), (1, 1.0), (4, 4.0)])
+@pytest.mark.parametrize(("device", "cost"), [(0, 1.0), (1, 3.0), (4, 4.0)])
 def test_resume_and_migration_costs_delay_completion(device: int, cost: float) -> None:
-    costs = replace(COSTS, preload_s=0.0, checkpoint_s=0.0)
+    costs = replace(COSTS, move_s=2.0, preload_s=0.0, checkpoint_s=0.0)
     record, _ = simulate(
         Scenario(
             cluster=CLUSTER,
@@ -247,6 +247,37 @@ def test_resume_and_migration_costs_delay_completion(device: int, cost: float) -
         )
     )
     assert record.finished_at == pytest.approx([25.0 + cost])
+
+
+@dataclass(frozen=True)
+class Swapping:
+    """Gives two jobs a device each, none in the second round, and then each other's."""
+
+    def initial(self) -> None:
+        return None
+
+    def plan(self, snap: Snapshot, memory: None) -> tuple[Plan, None]:
+        turn = round(snap.starts_at / 10.0)
+        here = [Placement(job, 0, ((job + turn // 2) % 2,)) for job in snap.job.tolist()]
+        until = snap.starts_at + (100.0 if turn == 2 else 10.0)
+        stop = snap.lease[snap.lease >= 0]
+        return Plan(stop, Placements.of([] if turn == 1 else here), until, until), memory
+
+
+@pytest.mark.parametrize(("parks", "cost"), [(True, 1.0), (False, 3.0)])
+def test_parked_jobs_return_to_their_devices(parks: bool, cost: float) -> None:
+    costs = TransitionCosts(resume_s=1.0, move_s=2.0)
+    record, _ = simulate(
+        Scenario(
+            cluster=CLUSTER,
+            speeds=SPEEDS,
+            jobs=[job("VAE", steps=150.0), job("VAE", steps=150.0, name=1)],
+            mechanism=Swapping(),
+            parks=parks,
+            physics=Physics(by_workload={"*": WorkloadPhysics(costs=costs)}),
+        )
+    )
+    assert record.finished_at == pytest.approx([25.0 + cost] * 2)
 
 
 def test_preload_and_checkpoint_costs_delay_completion() -> None:

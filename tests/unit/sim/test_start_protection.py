@@ -7,12 +7,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
-from fairlead.sim.physics.effects import (
-    OTHER_WORKLOADS,
-    Physics,
-    TransitionCosts,
-    WorkloadPhysics,
-)
+from fairlead.sim.physics.effects import Physics, TransitionCosts
 from fairlead.sim.scenario import Scenario
 
 START_S, ROUND_S = 20.0, 100.0
@@ -32,10 +27,7 @@ def shortest_preempted_s(*, protect_starts: bool) -> float:
         jobs=(other, first, second, third),
         mechanism=create_mechanism("max-min", None, ROUND_S),
         protect_starts=protect_starts,
-        physics=Physics(
-            effects=frozenset({"costs"}),
-            by_workload={OTHER_WORKLOADS: WorkloadPhysics(costs=costs)},
-        ),
+        physics=Physics.with_costs(costs),
         intervals=True,
     )
     record, _ = simulate(scenario)

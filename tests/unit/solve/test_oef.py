@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from fairlead.model.arrays import FloatArray
 from fairlead.solve import (
     Columns,
     LinearProgram,
+    RecentSolutions,
     equal_bound,
     solve_envy_free,
     solve_equal,
@@ -101,3 +103,21 @@ def test_lazily_found_envy_is_all_envy() -> None:
     )
     assert solution.total == pytest.approx(-solve_lp(program).objective, rel=1e-8)
     assert abs(solution.certificate.gap) < 1e-8
+
+
+def test_an_input_that_comes_again_is_not_solved_again() -> None:
+    solved: list[float] = []
+
+    def solve(gain: FloatArray, weight: FloatArray, capacity: FloatArray) -> FloatArray:
+        solved.append(float(weight[0]))
+        return solve_equal(gain, weight, capacity).amount
+
+    recent = RecentSolutions(solve)
+    gain, capacity = np.array([[1.0, 2.0], [1.0, 3.0]]), np.array([2.0, 1.0])
+    for weight in (1.0, 2.0, 1.0, *range(3, 18), 1.0, 2.0):
+        shares = recent.solve(gain, np.full(2, weight), capacity)
+        expected = solve_equal(gain, np.full(2, weight), capacity).amount
+        np.testing.assert_array_equal(shares, expected)
+    # Of the 17 inputs the 16 most recent are kept.
+    assert solved == [1.0, 2.0, *range(3, 18), 2.0]
+    assert len(recent.solve(gain[:1], np.ones(1), capacity)) == 1

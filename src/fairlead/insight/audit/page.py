@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 from fairlead.insight.audit.audit import Audit
 from fairlead.insight.audit.misreport import SIDES, Misreport
@@ -13,10 +12,9 @@ from fairlead.insight.audit.summary import LABELS, details, worst_rows
 from fairlead.insight.audit.witnesses import percent, witness
 from fairlead.model.arrays import IntArray
 from fairlead.model.errors import SolveError
-from fairlead.sim.report.page import figure_html, figures_json, page_head, resource
+from fairlead.sim.report.page import figure_html, page_end, page_head, table_html
 from fairlead.sim.report.style import Figure, Palette, View, axis, picture
 from fairlead.sim.report.summary import join_with_and
-from fairlead.version import __version__
 
 _SHOWN = 40
 """participants in a figure; if there are more, the worst off"""
@@ -37,10 +35,7 @@ def audit_page(audits: Sequence[Audit]) -> str:
         *([_worst(audits)] if len(audits) > 1 else []),
         *map(_details, audits),
         *map(figure_html, figures),
-        f"<footer>Made by fairlead {__version__}.</footer></main>",
-        f"<script>{get_plotlyjs()}</script>",
-        f"<script type='application/json' id='figures'>{figures_json(figures)}</script>",
-        f"<script>{resource('page.js')}</script></body></html>\n",
+        page_end(figures),
     ]
     return "\n".join(parts)
 
@@ -126,36 +121,13 @@ def _setting(audit: Audit) -> str:
 
 
 def _worst(audits: Sequence[Audit]) -> str:
-    return _table("Worst values", ["policy", *LABELS.values()], worst_rows(audits))
+    headings = ["policy", *LABELS.values()]
+    return table_html(headings, worst_rows(audits), caption="Worst values")
 
 
 def _details(audit: Audit) -> str:
     name = f"{audit.policy} on {audit.where}" if audit.where else audit.policy
-    return _table(name, ["figure", "", "witness"], details(audit), words=True)
-
-
-def _table(
-    caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False
-) -> str:
-    """Return an HTML table; with ``words``, the last column holds text."""
-    looks = [""] * (len(headings) - 1) + [" style='text-align:left;white-space:normal'" * words]
-    head = "".join(
-        f"<th{look}>{html.escape(heading)}</th>"
-        for heading, look in zip(headings, looks, strict=True)
-    )
-    body = "".join(
-        f"<tr><th>{html.escape(first)}</th>"
-        + "".join(
-            f"<td{look}>{html.escape(cell)}</td>"
-            for cell, look in zip(rest, looks[1:], strict=True)
-        )
-        + "</tr>"
-        for first, *rest in rows
-    )
-    return (
-        f"<div class='wide'><table><caption>{html.escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return table_html(["figure", "", "witness"], details(audit), caption=name, words=True)
 
 
 def _chosen(audit: Audit) -> IntArray:

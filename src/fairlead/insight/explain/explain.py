@@ -43,6 +43,8 @@ class JobSpeed(NamedTuple):
     source: SpeedSource
     doubt: float | None = None
     """standard deviation of the logarithm of an assumed speed; None: not stated"""
+    planned_steps_per_s: float | None = None
+    """speed that decisions use in its place, so that the job is tried there; None: the same"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,19 +58,22 @@ def _believed_speeds(explanation: Explanation) -> list[str]:
     if not explanation.believed:
         return []
     speeds = [
-        f"{speed_text(speed.steps_per_s)} on {name} ({_SOURCES[speed.source]}{_interval(speed)})"
+        f"{speed_text(speed.steps_per_s)} on {name} ({_SOURCES[speed.source]}{_doubt(speed)})"
         for name, speed in explanation.believed.items()
     ]
     job = explanation.subject.of_job or explanation.subject.name
     return [f"Believed speed of {job}: {join_with_and(speeds)}."]
 
 
-def _interval(speed: JobSpeed) -> str:
-    """Return the bounds of an assumed speed; empty if its doubt is not stated."""
+def _doubt(speed: JobSpeed) -> str:
+    """Return the bounds of an assumed speed and the one that decisions use; empty if unknown."""
     if speed.doubt is None:
         return ""
     low, high = interval_80(speed.steps_per_s, speed.doubt)
-    return f"; {low:.2g} to {high:.2g} with 80 % probability"
+    text = f"; {low:.2g} to {high:.2g} with 80 % probability"
+    if speed.planned_steps_per_s is not None:
+        text += f"; decisions use {speed.planned_steps_per_s:.4g} until it was tried"
+    return text
 
 
 def _binding(explanation: Explanation) -> str:

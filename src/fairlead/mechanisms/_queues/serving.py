@@ -1,14 +1,35 @@
 """Serves jobs in an order: whole gangs, each on one accelerator, running jobs kept in place."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import ABSENT
+from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import place_gangs
+
+
+@lru_cache(maxsize=4)
+def _runs_on(profiles: Profiles, *, fastest: bool) -> list[list[int]]:
+    """Return profiles → accelerators on which its jobs can run, the fastest first if wanted."""
+    order = np.argsort(-profiles.speed, axis=1, kind="stable").tolist()
+    runs_on = [
+        [accelerator for accelerator in accelerators if speed[accelerator] > 0]
+        for accelerators, speed in zip(order, profiles.speed.tolist(), strict=True)
+    ]
+    # A scheduler that knows no speeds must not prefer by them, not even to break ties.
+    return runs_on if fastest else [sorted(accelerators) for accelerators in runs_on]
+
+
+@lru_cache(maxsize=4)
+def _gangs(profiles: Profiles) -> list[list[int]]:
+    """Return profiles → accelerators → devices needed at once there."""
+    gangs: list[list[int]] = np.broadcast_to(profiles.gang_on, profiles.speed.shape).tolist()
+    return gangs
 
 
 class FreeDevicesByAccelerator:
@@ -18,18 +39,8 @@ class FreeDevicesByAccelerator:
         """Offer these devices: to each job its fastest accelerator, or the one with most left."""
         self.free = list(free)
         self._fastest = fastest
-        profiles = snap.profiles
-        order = np.argsort(-profiles.speed, axis=1, kind="stable").tolist()
-        self._runs_on = [
-            [accelerator for accelerator in accelerators if speed[accelerator] > 0]
-            for accelerators, speed in zip(order, profiles.speed.tolist(), strict=True)
-        ]
-        if not fastest:
-            # A scheduler that knows no speeds must not prefer by them, not even to break ties.
-            self._runs_on = [sorted(accelerators) for accelerators in self._runs_on]
-        self._gang: list[list[int]] = np.broadcast_to(
-            profiles.gang_on, profiles.speed.shape
-        ).tolist()
+        self._runs_on = _runs_on(snap.profiles, fastest=fastest)
+        self._gang = _gangs(snap.profiles)
         self._profile: list[int] = snap.profile.tolist()
 
     def gang(self, row: int, accelerator: int) -> int:

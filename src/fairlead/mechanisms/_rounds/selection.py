@@ -141,7 +141,8 @@ class RoundSelection:
         """
         gang = np.ones(len(speed), dtype=np.int64) if self.gang is None else self.gang
         rows = (self.wanted >= 0).nonzero()[0]
-        needs = np.broadcast_to(gang.reshape(len(gang), -1), speed.shape)[rows]
+        gang = gang[:, None] if gang.ndim == 1 else gang
+        needs = np.broadcast_to(gang, speed.shape)[rows]
         now = speed[rows, self.wanted[rows]][:, None]
         gain = np.divide(speed[rows], now, out=np.zeros(needs.shape), where=now > 0)
         gain[(gain < _MIN_SPEED_UP) | (needs > np.array(self.free))] = 0.0

@@ -1,18 +1,28 @@
 """Rounds that realise time shares, shared by the mechanisms for jobs, units and tenants."""
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
-from fairlead.mechanisms._rounds.deficits import Account
+from fairlead.mechanisms._rounds.deficits import SHARE, Account
 from fairlead.mechanisms._rounds.selection import RoundSelection
-from fairlead.mechanisms._rounds.urgency import full_time_first, urgent_entries
-from fairlead.model.arrays import IntArray
+from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first, urgent_entries
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
+from fairlead.model.errors import UsageError
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import plan_moves
 from fairlead.policies.base import Policy, WarmStart
+from fairlead.policies.rules.priority import has_priorities
+from fairlead.policies.rules.quotas import any_quota
+
+_TURN_OVER_RESTART = 120.0
+"""length of a turn over the cost of a restart: two hours for a minute"""
+_STAY_IN_LONG_TURN = 1.0
 
 
 @dataclass(frozen=True)
@@ -25,17 +35,63 @@ class ShareMechanism:
     """seconds after which an allocation is renewed although only the progress of jobs changed"""
     stay: float = 0.5
     """extra urgency of running jobs over new ones: fewer preemptions, up to about 1"""
+    restart_s: float = 0.0
+    """believed cost of a restart to a job; the greater, the longer jobs run before others take
+    their turn, so that restarts cost little of the time"""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.restart_s) and self.restart_s >= 0):
+            raise UsageError(f"restart-s: {self.restart_s} not allowed: expected 0 or more")
 
     @property
     def capabilities(self) -> Capabilities:
         """The capabilities of the policy."""
         return capabilities_of(self.policy)
 
+    @property
+    def turn_s(self) -> float:
+        """Time by which a job may be ahead or behind: a round, or longer where restarts cost."""
+        return max(self.round_s, _TURN_OVER_RESTART * self.restart_s)
+
+    @property
+    def stay_in_turn(self) -> float:
+        """Extra urgency of running jobs, more where restarts cost."""
+        return self.stay if self.turn_s <= self.round_s else max(self.stay, _STAY_IN_LONG_TURN)
+
     def _is_stale(self, snap: Snapshot, changes: int, solved_at: float) -> bool:
         """Return whether an allocation made at that time and count of changes is out of date."""
         return changes != snap.changes or (
             snap.starts_at - solved_at >= self.reallocate_s and self.capabilities.reads_progress
         )
+
+    def _entries_of_jobs(
+        self, snap: Snapshot, tables: FloatArray, on: IntArray | None = None
+    ) -> CandidateEntries:
+        """Return the entries of jobs that may run; ``on``: jobs → accelerator on which it runs.
+
+        ``tables`` are those of an account.
+        """
+        share: FloatArray = tables[SHARE]
+        if runs_ahead(self.capabilities, snap):
+            total = share.sum(axis=1)
+            return shortest_first(tables, self.round_s, time_left_s(snap), total, on)
+        entries = urgent_entries(tables, self.turn_s, on, self.stay_in_turn)
+        if self.capabilities.ends_early and not snap.profiles.single:
+            entries = full_time_first(entries, share, share.sum(axis=1))
+        return entries
+
+    def _choose_jobs(
+        self, snap: Snapshot, owed_s: FloatArray, choice: RoundSelection, entries: CandidateEntries
+    ) -> None:
+        """Select among the entries; devices that they leave free go to other jobs."""
+        capabilities = self.capabilities
+        choice.assign(entries)
+        if not any(choice.free) or not capabilities.fills_idle:
+            return
+        choice.fill(snap.speed, owed_s)
+        # Where gangs take turns, devices can be idle that are faster than others in use.
+        if any(choice.free) and choice.gang is not None and choice.move_to_faster(snap.speed):
+            choice.fill(snap.speed, owed_s)
 
 
 @dataclass(frozen=True)
@@ -55,10 +111,10 @@ class JobShareRounds(ShareMechanism):
         account = memory.advanced_to(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
-            account = account.with_new_shares(self.policy, snap, warm, carry_s=self.round_s)
-        entries = urgent_entries(account.tables, self.round_s, snap.on, self.stay)
+            account = account.with_new_shares(self.policy, snap, warm, carry_s=self.turn_s)
+        entries = self._entries_of_jobs(snap, account.tables, snap.on)
         choice = RoundSelection.for_jobs(snap, snap.capacity.tolist())
-        self._choose(snap, account, choice, entries)
+        self._choose_jobs(snap, account.owed_s, choice, entries)
         until = snap.starts_at + self.round_s
         return Plan(*plan_moves(snap, choice.wanted), until, until, stale), account
 
@@ -66,21 +122,20 @@ class JobShareRounds(ShareMechanism):
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
         account = memory.advanced_to(snap)
         choice = RoundSelection.for_waiting(snap, idle)
-        self._choose(snap, account, choice, urgent_entries(account.tables, self.round_s))
+        entries = self._entries_of_jobs(snap, account.tables)
+        self._choose_jobs(snap, account.owed_s, choice, entries)
         return choice.placed(snap, idle)
 
-    def _choose(
-        self, snap: Snapshot, account: Account, choice: RoundSelection, entries: CandidateEntries
-    ) -> None:
-        """Select among the entries; devices that they leave free go to other jobs."""
-        capabilities = self.capabilities
-        if capabilities.full_time_first and choice.gang is not None:
-            share = account.share
-            entries = full_time_first(entries, share, share.sum(axis=1))
-        choice.assign(entries)
-        if not any(choice.free) or not capabilities.fills_idle:
-            return
-        choice.fill(snap.speed, account.owed_s)
-        # Where gangs take turns, devices can be idle that are faster than others in use.
-        if any(choice.free) and choice.gang is not None and choice.move_to_faster(snap.speed):
-            choice.fill(snap.speed, account.owed_s)
+
+def runs_ahead(capabilities: Capabilities, snap: Snapshot) -> bool:
+    """Return whether jobs may run ahead of their shares, as the policy asks.
+
+    Quotas and priorities are part of the shares only, so with these the shares decide when.
+    """
+    return capabilities.ends_early and not any_quota(snap) and not has_priorities(snap)
+
+
+def time_left_s(snap: Snapshot) -> FloatArray:
+    """Return jobs → seconds left on its fastest accelerator."""
+    left_s: FloatArray = snap.steps_left / np.maximum(snap.speed.max(axis=1), 1e-300)
+    return left_s

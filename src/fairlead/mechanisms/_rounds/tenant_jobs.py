@@ -10,8 +10,8 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.model.errors import UsageError
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.base import Policy, job_allocation
-from fairlead.policies.rules.tenant_rows import SupportsDivision, TenantTable
+from fairlead.policies.base import Policy, WarmStart, job_allocation
+from fairlead.policies.rules.tenant_rows import SupportsDivision, TenantTable, divide_warm
 
 _MAX_OFFERS = 100
 _TINY = 1e-9
@@ -51,7 +51,11 @@ class TenantJobShares:
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the jobs' shares of time on each accelerator."""
-        division = self.policy.divide(snap)
+        return self.allocate_warm(snap, WarmStart())
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same, using and updating the caller's solver state."""
+        division = divide_warm(self.policy, snap, warm)
         table = division.table
         row, gang = table.row_of_job, snap.gang
         runs = row >= 0

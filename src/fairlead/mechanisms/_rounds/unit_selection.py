@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
+from fairlead.mechanisms._rounds.gang_exchange import entries_to_replace
 from fairlead.model.arrays import IntArray
 from fairlead.model.plan import ABSENT
 
@@ -55,6 +56,8 @@ class UnitSelection:
         self._pick(entries)
         if any(self.free) and len(self._entry) < len(self._unit):
             self._improve(entries)
+        if self._gang and max(self._gang) > 1 and self._make_room_for_gangs():
+            self._pick(entries)
 
     def _take(self, i: int) -> None:
         unit = self._unit[i]
@@ -98,6 +101,24 @@ class UnitSelection:
             self._exchange(i, entries)
             if trials == _MAX_TRIALS or not any(self.free):
                 return
+
+    def _make_room_for_gangs(self) -> bool:
+        """Run waiting gangs in place of units that count less together, as for jobs alone."""
+        gang, weight, column = self._gang, self._weight, self._column
+        larger = [i for i, size in enumerate(gang) if size > 1]
+        moved = False
+        for i in sorted(larger, key=lambda e: -weight[e] * gang[e]):
+            if any(self.unit_of[row] >= 0 for row in self._members[i]):
+                continue
+            there = [entry for entry in self._entry.values() if column[entry] == column[i]]
+            out = entries_to_replace(i, self.free[column[i]], there, gang, weight)
+            if out is None:
+                continue
+            for entry in out:
+                self._drop(entry)
+            self._take(i)
+            moved = True
+        return moved
 
     def _exchange(self, i: int, entries: range) -> None:
         out = {self.unit_of[row] for row in self._members[i]} - {ABSENT}

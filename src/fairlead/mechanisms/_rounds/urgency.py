@@ -26,14 +26,49 @@ def full_time_first(
 ) -> CandidateEntries:
     """Return the entries with rows that need all of the time before others.
 
-    ``share`` is rows × accelerators → share, ``total`` rows → share of all its jobs' time. A
-    policy asks for this (``Capabilities.full_time_first``) where the last job to end counts:
-    others can make up for a round without devices later, but not these.
+    ``share`` is rows × accelerators → share, ``total`` rows → share of all its jobs' time.
+    Where the last job to end counts, others can make up for a round without devices later, but
+    not these.
     """
     weight = entries.weight.copy()
     weight[share[entries.row, entries.column] >= _WHOLE_SHARE] += _KEEPS
     weight[total[entries.row] >= _WHOLE_TIME] += _HURRIES
     return entries._replace(weight=weight)
+
+
+_SHORTEST = 4.0
+"""extra urgency of the row with the least time left over the one with the most"""
+_TURN = 0.001
+"""urgency of a round owed where rows run ahead of their shares: it decides only on which
+accelerator of several a row runs next"""
+_STAYS = 0.2
+"""extra urgency there of a row on the accelerator on which it runs"""
+
+
+def shortest_first(
+    tables: FloatArray,
+    round_s: float,
+    left_s: FloatArray,
+    total: FloatArray,
+    on: IntArray | None = None,
+) -> CandidateEntries:
+    """Return every (row, accelerator) entry with a share, the least time left first.
+
+    For policies whose shares divide the devices until all jobs are done, at no particular time
+    (``Capabilities.ends_early``): a row may run ahead of its share without bound, and the next
+    allocation gives more to those that have waited. ``left_s`` is rows → time left, ``total``
+    rows → share of all its jobs' time; rows that need all of the time come first.
+    """
+    share, owed = tables[SHARE], tables[OWED]
+    row, column = share.nonzero()
+    rank = np.empty(len(left_s))
+    rank[left_s.argsort(kind="stable")] = np.arange(len(left_s))
+    weight = 1.0 + _SHORTEST * (1.0 - rank[row] / max(len(left_s), 1))
+    due = owed[row, column] / round_s + share[row, column]
+    weight += _TURN * np.clip(due, -100.0, 100.0)
+    if on is not None:
+        weight[on[row] == column] += _STAYS
+    return full_time_first(CandidateEntries(row, column, weight), share, total)
 
 
 def urgent_entries(

@@ -6,13 +6,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from fairlead.mechanisms.gandiva.gang_reason import gang_reason
 from fairlead.mechanisms.gandiva.grow_shrink import learn, resize
 from fairlead.mechanisms.gandiva.memory import (
     GandivaJob,
     GandivaMemory,
     GandivaUnit,
+    has_room,
     new_measurements,
     tasks_of,
+    waiting_units,
 )
 from fairlead.mechanisms.gandiva.migration import (
     consolidate_units,
@@ -20,7 +23,14 @@ from fairlead.mechanisms.gandiva.migration import (
     move_from_neighbours,
     move_to_vacated,
 )
-from fairlead.mechanisms.gandiva.packing import Measurements, conclude_trials, start_trials, unpack
+from fairlead.mechanisms.gandiva.packing import (
+    Measurements,
+    conclude_trials,
+    start_trials,
+    unfit_pairs,
+    unpack,
+)
+from fairlead.mechanisms.gandiva.quiet_slices import Thresholds, quiet_slice
 from fairlead.mechanisms.gandiva.servers import Servers, home_of
 from fairlead.mechanisms.gandiva.time_slices import (
     held_devices,
@@ -28,12 +38,12 @@ from fairlead.mechanisms.gandiva.time_slices import (
     record_unit_weight,
     select_units,
 )
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import plan_transition
+from fairlead.placement import running_leases
 
 
 @dataclass(frozen=True)
@@ -74,12 +84,16 @@ class Gandiva:
     def plan(self, snap: Snapshot, memory: GandivaMemory) -> tuple[Plan, GandivaMemory]:
         """Return this slice: new jobs get homes, trials are concluded, all units take turns."""
         at, until = snap.starts_at, snap.starts_at + self.round_s
-        tasks, news = tasks_of(snap, memory), new_measurements(snap, memory)
-        held = held_devices(snap)
         servers = Servers(snap)
+        same = quiet_slice(snap, memory, servers, self._thresholds)
+        if same is not None:
+            return Plan(NO_INTS, NO_PLACEMENTS, until, until), same
+        tasks, news = tasks_of(snap, memory), new_measurements(snap, memory)
+        running = running_leases(snap)
+        held = held_devices(running)
         units = self._restored_units(servers, memory, tasks, held)
         self._learn(servers, units, news)
-        failed = set(memory.failed)
+        failed = set(memory.failed) | unfit_pairs(snap)
         homeless = [GandivaUnit([task]) for task in self._without(units, tasks)]
         homeless += conclude_trials(units, news, failed)
         waiting = self._place(servers, homeless)
@@ -91,43 +105,78 @@ class Gandiva:
             unpack(servers, news, loss=self.loss)
         changed_at = np.full(len(servers.load), at)
         known = len(memory.load)  # servers that joined since come last
-        same = servers.load[:known] == memory.load
-        changed_at[:known][same] = memory.changed_at[same]
+        stable = servers.load[:known] == memory.load
+        changed_at[:known][stable] = memory.changed_at[stable]
         idle = self.growth and not waiting and not servers.overload
         resize(servers, changed_at, at, grow_after_s=self.grow_after_s, idle=idle)
         units = list(servers.all_units())
         chosen = select_units(servers, units)
         record_unit_weight(units)
-        stop, start = plan_transition(snap, on_devices(servers, chosen, held))
+        continuing, start = on_devices(servers, chosen, held)
+        stop = [
+            lease for lease, (job, devices) in running.items() if continuing.get(job) != devices
+        ]
         after = GandivaMemory.of(snap, [*units, *waiting], failed, servers.load, changed_at)
-        return Plan(stop, start, until, until), after
+        ending = np.array(stop, dtype=np.int64)
+        return Plan(ending, Placements.of(start), until, until), after.with_hidden(memory)
 
     def refill(self, snap: Snapshot, memory: GandivaMemory, idle: IntArray) -> Placements:
         """Return jobs for devices that fall idle: next in turn there, then new ones."""
-        tasks, held = tasks_of(snap, memory), held_devices(snap)
         servers = Servers(snap)
-        units = self._restored_units(servers, memory, tasks, held)
+        jobs = snap.job.tolist()
+        room = np.bincount(servers.of_device[idle], minlength=len(servers.size))
         holding = set(snap.job[snap.holds[snap.holds >= 0]].tolist())
-        servers.by_devices = [idle[servers.of_device[idle] == s] for s in range(len(servers.size))]
-        new = [
-            GandivaUnit([task]) for task in self._without(units, tasks) if task.job not in holding
+        waiting = waiting_units(memory, servers.size.tolist(), room.tolist(), holding, set(jobs))
+        ready = {job for members, _ in waiting.ready for job in members}
+        known = waiting.homed | holding
+        rows = [row for row, job in enumerate(jobs) if job in ready or job not in known]
+        tasks = tasks_of(snap, memory, np.array(rows, dtype=np.int64))
+        units = [
+            GandivaUnit([tasks[job] for job in members if job in tasks], dict(home))
+            for members, home in waiting.ready
         ]
-        # New jobs take spare devices only; no job is moved or shrunk in mid-slice.
-        for unit in sorted(new, key=lambda u: (tuple(-r for r in u.rank), u.job)):
+        new = [GandivaUnit([task]) for job, task in tasks.items() if job not in waiting.homed]
+        spare = np.bincount(servers.accelerator, np.maximum(servers.size - waiting.load, 0))
+        if any(unit.need <= spare.max() for unit in new):
+            units += self._place_in_mid_slice(snap, memory, new)
+        for unit in units:
+            unit.tasks[0].size = float(unit.need)
+        servers.size, servers.usable = room, idle
+        _, placements = on_devices(servers, select_units(servers, units), {})
+        return Placements.of(placements) if placements else NO_PLACEMENTS
+
+    def _place_in_mid_slice(
+        self, snap: Snapshot, memory: GandivaMemory, new: list[GandivaUnit]
+    ) -> list[GandivaUnit]:
+        """Assign homes on spare devices; no job is moved or shrunk. Return the units with one."""
+        servers = Servers(snap)
+        held = held_devices(running_leases(snap))
+        self._restored_units(servers, memory, tasks_of(snap, memory), held)
+        for unit in sorted(new, key=_by_rank):
             home = servers.get_nodes(unit)
             taken = servers.load + servers.extra
             if home and all(taken[s] + count <= servers.size[s] for s, count in home.items()):
                 servers.assign_home(unit, home)
-        waits = [
-            unit
-            for unit in servers.all_units()
-            if not any(task.job in holding for task in unit.tasks)
-        ]
-        servers.size = np.array([len(devices) for devices in servers.by_devices])
-        for unit in waits:
-            unit.tasks[0].size = float(unit.need)
-        placements = on_devices(servers, select_units(servers, waits), {})
-        return Placements.of(placements) if placements else NO_PLACEMENTS
+        return [unit for unit in new if unit.home]
+
+    def gang_reason(self, snap: Snapshot, memory: GandivaMemory, job: int) -> str:
+        """Return why a running elastic job has its present size; empty for all other jobs."""
+        return gang_reason(snap, memory, job, growth=self.growth, grow_after_s=self.grow_after_s)
+
+    @property
+    def _thresholds(self) -> Thresholds:
+        kept = 1.0 - self.loss
+        return Thresholds(
+            slow=kept if self.packing else None,
+            disturbed=kept if self.migration else None,
+            fragmented=self.fragmented,
+            settle_s=self._settle_s,
+        )
+
+    @property
+    def _settle_s(self) -> float:
+        """Seconds after a move away from neighbours before a job moves again."""
+        return 10 * self.round_s
 
     # -- from plan to plan ----------------------------------------------------------------------
 
@@ -142,22 +191,26 @@ class Gandiva:
 
         Jobs that were started in between belong where they are.
         """
+        size = servers.size.tolist()
         units = []
         for jobs, home, (total, joined, bar) in zip(
             memory.units, memory.homes, memory.trials.tolist(), strict=True
         ):
             mine = [tasks[job] for job in jobs if job in tasks]
-            if not mine or any(servers.size[server] < count for server, count in home):
+            if not mine or not has_room(size, home):
                 continue
             # A job that has lost a partner is measured again, and its trial ends.
             whole = len(mine) == len(jobs)
-            unit = GandivaUnit(mine, {}, total, int(joined), bar) if whole else GandivaUnit(mine)
-            servers.assign_home(unit, dict(home))
-            units.append(unit)
+            trial = (total, int(joined), bar) if whole else ()
+            units.append(GandivaUnit(mine, dict(home), *trial))
+        servers.restore_homes(units)
         known = {task.job for unit in units for task in unit.tasks}
         for job, devices in held.items():
             if job not in known:
-                unit = GandivaUnit([tasks[job]])
+                task = tasks[job]
+                unit = GandivaUnit([task])
+                if len(devices) > task.gang:  # it grew under an earlier config
+                    task.size = float(len(devices))
                 servers.join_home(unit, home_of(servers, unit, devices))
                 units.append(unit)
         for unit in units:
@@ -174,15 +227,17 @@ class Gandiva:
 
     def _learn(self, servers: Servers, units: list[GandivaUnit], news: Measurements) -> None:
         """Record the jobs' measurements: their best speed alone and their current speed."""
+        accelerators = servers.accelerator.tolist()
         for unit in units:
             for task in unit.tasks:
-                if task.job not in news:
+                measured = news.get(task.job)
+                if measured is None:
                     continue
-                task.current_speed, utilization, memory_gib = news[task.job]
+                task.current_speed, utilization, memory_gib = measured
                 if task.elastic:
                     learn(task, task.current_speed, least_gain=0.02)
                 elif len(unit.tasks) == 1:
-                    accelerator = float(servers.accelerator[next(iter(unit.home))])
+                    accelerator = float(accelerators[next(iter(unit.home))])
                     if (
                         task.accelerator != accelerator
                         or not task.best_speed >= task.current_speed
@@ -193,7 +248,7 @@ class Gandiva:
     def _place(self, servers: Servers, homeless: list[GandivaUnit]) -> list[GandivaUnit]:
         """Assign homes by Algorithm 1, higher ranks first; return the units that have to wait."""
         waiting = []
-        for unit in sorted(homeless, key=lambda u: (tuple(-r for r in u.rank), u.job)):
+        for unit in sorted(homeless, key=_by_rank):
             home = servers.get_nodes(unit)
             if home is None:
                 waiting.append(unit)
@@ -217,7 +272,12 @@ class Gandiva:
         if snap.changes != memory.changes:
             move_to_vacated(servers, set(held))
             consolidate_units(servers)
-        settle_s = 10 * self.round_s
-        move_from_neighbours(servers, at, loss=self.loss, settle_s=settle_s)
+        move_from_neighbours(servers, at, loss=self.loss, settle_s=self._settle_s)
         if not servers.overload:
             defragment(servers, part=self.fragmented)
+
+
+def _by_rank(unit: GandivaUnit) -> tuple[float, float, int]:
+    """Return a key that sorts units by rank, the highest first, then by their first job."""
+    tenant, own = unit.rank
+    return -tenant, -own, unit.job

@@ -1,10 +1,10 @@
 """Facts about jobs that Gandiva measures or remembers from plan to plan."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ Rank = tuple[float, float]
 """a tenant's priority and a job's own; the greater one comes first"""
 Home = dict[int, int]
 """server → devices of it; empty while a job has no home"""
+HomeItems = tuple[tuple[int, int], ...]
+"""the same as pairs"""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,9 +71,16 @@ class GandivaJob:
 
 
 _FIELDS = [part.name for part in fields(GandivaJob)]
-_KEPT = tuple(_FIELDS[_FIELDS.index("pass_s") :])
+KEPT = tuple(_FIELDS[_FIELDS.index("pass_s") :])
 """fields of a task that a memory keeps, in order"""
-_GIVEN = attrgetter(*_KEPT)
+_GIVEN = attrgetter(*KEPT)
+_JOB = attrgetter("job")
+_NEW = np.array([part.default for part in fields(GandivaJob) if part.name in KEPT])
+"""the kept fields of a new job"""
+_PASS, _RECEIVED, _WEIGHT = map(KEPT.index, ("pass_s", "received_s", "shared_weight"))
+_ENOUGH, _GROWN_FROM = map(KEPT.index, ("enough", "grown_from"))
+_MAX_HIDDEN = 256
+"""jobs without a row in the snapshot whose growth is remembered: those that ended do not return"""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +109,8 @@ class GandivaUnit:
     @property
     def rank(self) -> Rank:
         """The highest rank of its jobs."""
+        if len(self.tasks) == 1:
+            return self.tasks[0].rank
         return max(task.rank for task in self.tasks)
 
     @property
@@ -110,6 +121,8 @@ class GandivaUnit:
     @property
     def pass_s(self) -> float:
         """The mean pass of its jobs."""
+        if len(self.tasks) == 1:
+            return self.tasks[0].pass_s
         return sum(task.pass_s for task in self.tasks) / len(self.tasks)
 
     @property
@@ -137,7 +150,7 @@ class GandivaMemory:
     """jobs × kept fields"""
     units: tuple[tuple[int, ...], ...]
     """the jobs of every unit that has a home"""
-    homes: tuple[tuple[tuple[int, int], ...], ...]
+    homes: tuple[HomeItems, ...]
     """units → servers and how many devices of each"""
     trials: FloatArray
     """units × (total speed, jobs on trial, total speed to exceed)"""
@@ -151,7 +164,7 @@ class GandivaMemory:
     @classmethod
     def empty(cls) -> "GandivaMemory":
         """Return the memory before the first plan."""
-        none = np.zeros((0, len(_KEPT)))
+        none = np.zeros((0, len(KEPT)))
         return cls(-math.inf, -1, NO_INTS, none, (), (), np.zeros((0, 3)), (), NO_INTS, none[:, 0])
 
     @classmethod
@@ -164,8 +177,9 @@ class GandivaMemory:
         changed_at: FloatArray,
     ) -> "GandivaMemory":
         """Return the memory after a plan."""
-        tasks = sorted((task for unit in units for task in unit.tasks), key=lambda task: task.job)
-        facts = [_GIVEN(task) for task in tasks]
+        tasks = [task for unit in units for task in unit.tasks]
+        tasks.sort(key=_JOB)
+        facts = list(map(_GIVEN, tasks))
         homed = [unit for unit in units if unit.home]
         trials = [(unit.total, unit.joined, unit.minimum_speed) for unit in homed]
         there = set(snap.job.tolist())
@@ -173,45 +187,72 @@ class GandivaMemory:
             snap.starts_at,
             snap.changes,
             np.array([task.job for task in tasks], dtype=np.int64),
-            np.array(facts, dtype=np.float64).reshape(len(tasks), len(_KEPT)),
-            tuple(tuple(task.job for task in unit.tasks) for unit in homed),
-            tuple(tuple(sorted(unit.home.items())) for unit in homed),
+            np.array(facts, dtype=np.float64).reshape(len(tasks), len(KEPT)),
+            tuple([tuple([task.job for task in unit.tasks]) for unit in homed]),
+            tuple([tuple(sorted(unit.home.items())) for unit in homed]),
             np.array(trials, dtype=np.float64).reshape(len(homed), 3),
-            tuple(sorted(pair for pair in failed if set(pair) <= there)),
+            tuple(sorted([pair for pair in failed if pair[0] in there and pair[1] in there])),
             load,
             changed_at,
         )
 
+    def with_hidden(self, before: "GandivaMemory") -> "GandivaMemory":
+        """Return the memory with the facts of jobs that have grown and that a plan did not see.
 
-def tasks_of(snap: Snapshot, memory: GandivaMemory) -> dict[int, GandivaJob]:
-    """Return job → task for all jobs of the snapshot, with remembered and measured facts."""
+        A pinned lease hides its job, as that of a job that starts on more devices.
+        """
+        if not len(before.job):
+            return self
+        grew = (before.facts[:, _GROWN_FROM] > 0) | np.isfinite(before.facts[:, _ENOUGH])
+        hidden = (grew & ~np.isin(before.job, self.job)).nonzero()[0][-_MAX_HIDDEN:]
+        if not len(hidden):
+            return self
+        job = np.concatenate([self.job, before.job[hidden]])
+        order = job.argsort()
+        facts = np.concatenate([self.facts, before.facts[hidden]])[order]
+        return replace(self, job=job[order], facts=facts)
+
+    def facts_of(self, jobs: IntArray, received_s: FloatArray) -> FloatArray:
+        """Return jobs × kept fields, up to date with the time that each has received by now."""
+        facts = np.tile(_NEW, (len(jobs), 1))
+        if len(self.job):
+            place = np.minimum(self.job.searchsorted(jobs), len(self.job) - 1)
+            known = self.job[place] == jobs
+            facts[known] = self.facts[place[known]]
+            # A delayed suspend counts like any other time held (§4.1).
+            since = np.maximum(received_s[known] - facts[known, _RECEIVED], 0.0)
+            facts[known, _PASS] += since / facts[known, _WEIGHT]
+        facts[:, _RECEIVED] = received_s
+        return facts
+
+
+def tasks_of(
+    snap: Snapshot, memory: GandivaMemory, rows: IntArray | None = None
+) -> dict[int, GandivaJob]:
+    """Return job → task for the snapshot's jobs, or those of ``rows``, with remembered facts."""
     profiles = snap.profiles
     gang, weight = profiles.gang.tolist(), profiles.weight.tolist()
     least = gang if profiles.min_gang is None else profiles.min_gang.tolist()
     most = gang if profiles.max_gang is None else profiles.max_gang.tolist()
     of_tenant = [tenant.priority for tenant in snap.tenants]
     tenant = profiles.tenant.tolist()
-    kept = dict(zip(memory.job.tolist(), memory.facts.tolist(), strict=True))
-    received = snap.received_s.sum(axis=1).tolist()
-    rows = zip(
-        snap.job.tolist(),
-        snap.profile.tolist(),
-        snap.precedence.tolist(),
-        snap.lease.tolist(),
+    rows = np.arange(len(snap.job)) if rows is None else rows
+    columns = zip(
+        rows.tolist(),
+        snap.job[rows].tolist(),
+        snap.profile[rows].tolist(),
+        snap.precedence[rows].tolist(),
+        snap.lease[rows].tolist(),
+        memory.facts_of(snap.job[rows], snap.received_s.sum(axis=1)[rows]).tolist(),
         strict=True,
     )
-    tasks: dict[int, GandivaJob] = {}
-    for row, (job, p, priority, lease) in enumerate(rows):
-        rank = of_tenant[tenant[p]], priority
-        task = GandivaJob(
-            *(row, job, least[p], gang[p], most[p], weight[p], rank, lease), *kept.get(job, ())
+    return {
+        job: GandivaJob(
+            *(row, job, least[p], gang[p], most[p], weight[p]),
+            *((of_tenant[tenant[p]], precedence), lease, *facts),
         )
-        if job in kept:
-            # A delayed suspend counts like any other time held (§4.1).
-            task.pass_s += max(received[row] - task.received_s, 0.0) / task.shared_weight
-        task.received_s = received[row]
-        tasks[job] = task
-    return tasks
+        for row, job, p, precedence, lease, facts in columns
+    }
 
 
 def new_measurements(
@@ -226,3 +267,46 @@ def new_measurements(
     columns = (measured.steps_per_s, measured.utilization, measured.memory_gib)
     values = zip(*(column[rows].tolist() for column in columns), strict=True)
     return dict(zip(snap.job[rows].tolist(), values, strict=True))
+
+
+class Waiting(NamedTuple):
+    """The units of a memory as they stand in mid-slice."""
+
+    ready: list[tuple[tuple[int, ...], HomeItems]]
+    """jobs and home of those that wait where enough devices are idle"""
+    homed: set[int]
+    """jobs of all units that have a home"""
+    load: list[int]
+    """servers → devices that units with unfinished jobs need there"""
+
+
+def waiting_units(
+    memory: GandivaMemory,
+    size: Sequence[int],
+    idle: Sequence[int],
+    holding: Set[int],
+    unfinished: Set[int],
+) -> Waiting:
+    """Return the units that can start on idle devices, and those that have homes.
+
+    Units of which a job holds devices do not wait. ``size`` is the devices of each server that
+    are up: units whose servers have become too small have no home.
+    """
+    waiting = Waiting([], set(), [0] * len(size))
+    for jobs, home in zip(memory.units, memory.homes, strict=True):
+        if not has_room(size, home) or unfinished.isdisjoint(jobs):
+            continue
+        waiting.homed.update(jobs)
+        for server, count in home:
+            waiting.load[server] += count
+        if has_room(idle, home) and holding.isdisjoint(jobs):
+            waiting.ready.append((jobs, home))
+    return waiting
+
+
+def has_room(room: Sequence[int], home: Collection[tuple[int, int]]) -> bool:
+    """Return whether each server has room for as many devices as a home has there."""
+    if len(home) == 1:
+        ((server, count),) = home
+        return room[server] >= count
+    return all(room[server] >= count for server, count in home)

@@ -30,12 +30,17 @@ def _move_one(servers: Servers, source: int, running: set[int]) -> bool:
     before = servers.load[source] / servers.size[source]
     there = [unit for unit in servers.units[source].values() if not unit.joined]
     there.sort(key=lambda u: (any(t.job in running for t in u.tasks), u.pass_s, u.job))
+    tried: set[tuple[int, int]] = set()
     for unit in there:
         need = unit.need
+        demand = need, servers.accelerators(unit)
+        if len(unit.home) > 1 or demand in tried:
+            continue
+        tried.add(demand)
         after = (servers.load + need) / np.maximum(servers.size, 1)
         good = servers.runs(unit) & (servers.size >= need) & (after < before - 1e-9)
         good[source] = False
-        if len(unit.home) == 1 and good.any():
+        if good.any():
             servers.move(unit, {int(np.where(good, after, np.inf).argmin()): need})
             return True
     return False
@@ -79,14 +84,13 @@ def move_from_neighbours(servers: Servers, at: float, *, loss: float, settle_s: 
     """
     for unit in list(servers.all_units()):
         task = unit.tasks[0]
-        if len(unit.tasks) > 1 or len(unit.home) > 1 or task.elastic:
+        suffers = task.current_speed < (1.0 - loss) * task.best_speed
+        if not suffers or len(unit.tasks) > 1 or len(unit.home) > 1 or task.elastic:
             continue
         (server,) = unit.home
-        suffers = (
-            task.current_speed < (1.0 - loss) * task.best_speed
-            and servers.accelerator[server] == task.accelerator
-        )
-        if not suffers or len(servers.units[server]) < 2 or at - task.moved_at < settle_s:
+        if servers.accelerator[server] != task.accelerator:
+            continue
+        if len(servers.units[server]) < 2 or at - task.moved_at < settle_s:
             continue
         others = servers.load[server] - unit.need
         good = (servers.accelerator == servers.accelerator[server]) & (servers.load < others)

@@ -1,10 +1,13 @@
 """Gandiva's packing: tried in overload, kept where measured to pay, else undone (§4.2.2)."""
 
 import math
+from collections.abc import Sequence, Set
 
-from fairlead.mechanisms.gandiva.memory import GandivaJob, GandivaUnit
+from fairlead.mechanisms.gandiva.memory import GandivaJob, GandivaUnit, Rank
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import FloatArray
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies._packing.measured_pairs import pair_workloads
 
 Measurements = dict[int, tuple[float, float, float]]
 """job → speed, utilisation and memory as measured since the last plan"""
@@ -22,9 +25,14 @@ def conclude_trials(
     """
     undone = []
     for unit in units:
-        if not all(task.job in fresh and task.best_speed > 0 for task in unit.tasks):
+        speeds = [
+            fresh[task.job][0] / task.best_speed
+            for task in unit.tasks
+            if task.job in fresh and task.best_speed > 0
+        ]
+        if len(speeds) < len(unit.tasks):
             continue
-        unit.total = sum(fresh[task.job][0] / task.best_speed for task in unit.tasks)
+        unit.total = sum(speeds)
         if not unit.joined:
             continue
         if unit.total <= unit.minimum_speed:
@@ -37,6 +45,25 @@ def conclude_trials(
             undone.append(GandivaUnit(came))
         unit.joined = 0
     return undone
+
+
+def unfit_pairs(snap: Snapshot) -> Failed:
+    """Return the pairs of jobs whose workloads have run out of memory beside each other."""
+    if snap.speeds is None:
+        return set()
+    unfit = [key for key, speed in snap.speeds.measured_pairs.items() if speed == 0.0]
+    if not unfit:
+        return set()
+    names, jobs = pair_workloads(snap), dict[str, list[int]]()
+    for job, profile in zip(snap.job.tolist(), snap.profile.tolist(), strict=True):
+        jobs.setdefault(names[profile], []).append(job)
+    return {
+        _pair(one, other)
+        for key in unfit
+        for one in jobs.get(key.workload, ())
+        for other in jobs.get(key.partner or "", ())
+        if one != other
+    }
 
 
 def start_trials(servers: Servers, memory_gib: FloatArray, failed: Failed, *, tries: int) -> None:
@@ -53,15 +80,20 @@ def start_trials(servers: Servers, memory_gib: FloatArray, failed: Failed, *, tr
     wanted = servers.overload
     if not wanted:
         return
-    ready = [unit for unit in servers.all_units() if _ready(servers, unit)]
+    accelerators = servers.accelerator.tolist()
+    ready = [unit for unit in servers.all_units() if _ready(accelerators, unit)]
     ready.sort(key=lambda unit: (unit.utilization, unit.job))
+    alike: dict[tuple[int, Rank, int], list[GandivaUnit]] = {}
+    for unit in ready:
+        alike.setdefault(_group(accelerators, unit), []).append(unit)
     busy: set[int] = set()
     for unit in ready:
         if wanted <= 0:
             return
         if unit.job in busy or any(task.failures >= tries for task in unit.tasks):
             continue
-        other = _target(servers, unit, ready, busy, memory_gib, failed)
+        group = _group(accelerators, unit)
+        other = _target(unit, alike[group], busy, memory_gib[group[-1]], failed)
         if other is not None:
             busy |= {unit.job, other.job}
             wanted -= unit.need
@@ -72,14 +104,17 @@ def start_trials(servers: Servers, memory_gib: FloatArray, failed: Failed, *, tr
             other.joined = n
 
 
-def _ready(servers: Servers, unit: GandivaUnit) -> bool:
+def _ready(accelerators: Sequence[int], unit: GandivaUnit) -> bool:
     """Return whether all jobs of a unit have been profiled where it is, and none is on trial."""
-    accelerator = servers.accelerator[next(iter(unit.home))]
-    return (
-        not unit.joined
-        and not math.isnan(unit.total)
-        and all(_profiled(task, accelerator) for task in unit.tasks)
-    )
+    if unit.joined or math.isnan(unit.total):
+        return False
+    accelerator = accelerators[next(iter(unit.home))]
+    return all(_profiled(task, accelerator) for task in unit.tasks)
+
+
+def _group(accelerators: Sequence[int], unit: GandivaUnit) -> tuple[int, Rank, int]:
+    """Return what units that may be packed have in common: gang, rank and accelerator."""
+    return unit.need, unit.rank, accelerators[next(iter(unit.home))]
 
 
 def _profiled(task: GandivaJob, accelerator: int) -> bool:
@@ -89,23 +124,19 @@ def _profiled(task: GandivaJob, accelerator: int) -> bool:
 
 
 def _target(
-    servers: Servers,
     unit: GandivaUnit,
-    ready: list[GandivaUnit],
-    busy: set[int],
-    memory_gib: FloatArray,
+    alike: Sequence[GandivaUnit],
+    busy: Set[int],
+    memory_gib: float,
     failed: Failed,
 ) -> GandivaUnit | None:
     """Return the least utilised unit that this one may join."""
-    accelerator = servers.accelerator[next(iter(unit.home))]
-    for other in ready:
+    own_gib = unit.memory_gib
+    for other in alike:
         if (
             other is not unit
             and other.job not in busy
-            and other.need == unit.need
-            and other.rank == unit.rank
-            and servers.accelerator[next(iter(other.home))] == accelerator
-            and other.memory_gib + unit.memory_gib <= memory_gib[accelerator]
+            and other.memory_gib + own_gib <= memory_gib
             and not any(_pair(a.job, b.job) in failed for a in unit.tasks for b in other.tasks)
         ):
             return other

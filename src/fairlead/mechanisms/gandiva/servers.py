@@ -1,6 +1,6 @@
 """Gandiva's servers, their load, and Algorithm 1, which assigns homes to jobs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import numpy as np
 
@@ -17,35 +17,53 @@ class Servers:
         n_accelerators = len(cluster.accelerators)
         key = cluster.node_of * n_accelerators + cluster.accelerator_of
         code, self.of_device = np.unique(key, return_inverse=True)
+        self.server_of: list[int] = self.of_device.tolist()
+        """devices → server"""
         self.accelerator: IntArray = code % n_accelerators
         n = len(code)
         self.size: IntArray = np.bincount(self.of_device[snap.usable], minlength=n)
         """servers → devices that are up"""
+        self.usable = snap.usable
+        """these devices, ascending"""
         self.load: IntArray = np.zeros(n, dtype=np.int64)
         """servers → devices that units need there: M of the paper"""
         self.extra: IntArray = np.zeros(n, dtype=np.int64)
         """servers → devices that grown jobs hold beyond their need"""
         self.units: list[dict[int, GandivaUnit]] = [{} for _ in range(n)]
         """servers → units with a home there, by their first job"""
-        self.by_devices: list[IntArray] = [
-            snap.usable[self.of_device[snap.usable] == s] for s in range(n)
-        ]
         self._affinity: IntArray = np.zeros(n, dtype=np.int64)
-        self._runs = snap.profiles.speed[snap.profile] > 0
+        runs = snap.profiles.speed > 0
+        self._runs = (runs @ (1 << np.arange(runs.shape[1])))[snap.profile].tolist()
+        """rows → accelerators that the job may use, as bits"""
+        self._allowed: dict[int, BoolArray] = {}
+        """accelerators as bits → servers of these"""
         self._by_rank: dict[Rank, IntArray] = {}
         """rank → servers → devices that its units need there"""
         self._rank_of: dict[int, Rank] = {}
 
+    def accelerators(self, unit: GandivaUnit) -> int:
+        """Return the accelerators that all jobs of the unit may use, as bits."""
+        bits = -1
+        for task in unit.tasks:
+            bits &= self._runs[task.row]
+        return bits
+
     def runs(self, unit: GandivaUnit) -> BoolArray:
         """Return servers → all jobs of the unit may run on its accelerator."""
-        rows = [task.row for task in unit.tasks]
-        allowed: BoolArray = np.logical_and.reduce(self._runs[rows], axis=0)
-        return allowed[self.accelerator]
+        bits = self.accelerators(unit)
+        if bits not in self._allowed:
+            self._allowed[bits] = (bits >> self.accelerator) % 2 == 1
+        return self._allowed[bits]
 
     @property
     def overload(self) -> int:
         """Devices that are wanted beyond those there are: 0 unless some height exceeds 1."""
         return int(np.maximum(self.load - self.size, 0).sum())
+
+    def free_devices(self, servers: Iterable[int], used: Set[int]) -> dict[int, set[int]]:
+        """Return server → usable devices of it that are not used, for these servers."""
+        at = self.of_device[self.usable]
+        return {s: set(self.usable[at == s].tolist()) - used for s in servers}
 
     # -- homes ----------------------------------------------------------------------------------
 
@@ -62,6 +80,27 @@ class Servers:
             if not self.units[server]:
                 self._affinity[server] = unit.need
             self.units[server][unit.job] = unit
+
+    def restore_homes(self, units: Iterable[GandivaUnit]) -> None:
+        """Enter the homes of all units of the last plan; no other unit has a home yet."""
+        n = len(self.size)
+        load, affinity = [0] * n, [0] * n
+        by_rank: dict[Rank, list[int]] = {}
+        for unit in units:
+            first, rank = unit.tasks[0], unit.rank
+            self._rank_of[first.job] = rank
+            wanted = by_rank.get(rank)
+            if wanted is None:
+                wanted = by_rank[rank] = [0] * n
+            for server, count in unit.home.items():
+                load[server] += count
+                wanted[server] += count
+                there = self.units[server]
+                if not there:
+                    affinity[server] = first.floor
+                there[first.job] = unit
+        self.load, self._affinity = np.array(load), np.array(affinity)
+        self._by_rank = {rank: np.array(wanted) for rank, wanted in by_rank.items()}
 
     def remove_home(self, unit: GandivaUnit) -> Home:
         """Remove a unit's home and return it."""

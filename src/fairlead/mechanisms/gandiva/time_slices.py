@@ -1,13 +1,13 @@
 """Gandiva's time slices: whose turn it is on each server, and on which of its devices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
-from fairlead.mechanisms.gandiva.memory import GandivaUnit
+from fairlead.mechanisms.gandiva.memory import GandivaUnit, has_room
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.lease import Placement
-from fairlead.model.snapshot import Snapshot
+
+Held = dict[int, tuple[int, ...]]
+"""job → devices on which it runs, ascending"""
 
 
 def select_units(servers: Servers, units: Sequence[GandivaUnit]) -> list[GandivaUnit]:
@@ -18,11 +18,11 @@ def select_units(servers: Servers, units: Sequence[GandivaUnit]) -> list[Gandiva
     room for it; since the unit that has had least is served first, its turn always comes.
     """
     free = servers.size.tolist()
-    order = sorted(units, key=lambda u: (tuple(-r for r in u.rank), round(u.pass_s, 6), u.job))
+    order = sorted(units, key=_turn)
     chosen = []
     waits: set[int] = set()
     for unit in order:
-        if all(free[server] >= count for server, count in unit.home.items()):
+        if has_room(free, unit.home.items()):
             for server, count in unit.home.items():
                 free[server] -= count
             chosen.append(unit)
@@ -31,41 +31,53 @@ def select_units(servers: Servers, units: Sequence[GandivaUnit]) -> list[Gandiva
     for server, there in enumerate(servers.units):
         if there and server not in waits:
             # Nobody had to wait, so nobody is owed anything for it later.
-            latest = max(unit.pass_s for unit in there.values())
+            latest = max([unit.pass_s for unit in there.values()])
             for unit in there.values():
                 for task in unit.tasks:
                     task.pass_s = latest
     return chosen
 
 
-def on_devices(
-    servers: Servers, chosen: Iterable[GandivaUnit], held: dict[int, tuple[int, ...]]
-) -> list[Placement]:
-    """Return the units' jobs on devices of their homes; running units keep their devices.
+def _turn(unit: GandivaUnit) -> tuple[float, float, float, int]:
+    """Return a key that sorts units by their turn on a server."""
+    tenant, own = unit.rank
+    return -tenant, -own, round(unit.pass_s, 6), unit.tasks[0].job
 
-    Larger gangs choose first among the rest, adjacent devices if possible, since these are
-    likely to share a switch.
+
+def on_devices(
+    servers: Servers, chosen: Iterable[GandivaUnit], held: Held
+) -> tuple[dict[int, tuple[int, ...]], list[Placement]]:
+    """Return job → devices of jobs that continue, and the jobs that start on devices.
+
+    Units stay within their homes, and running units keep their devices. Larger gangs choose first
+    among the rest, adjacent devices if possible, since these are likely to share a switch.
     """
-    free = [set(devices.tolist()) for devices in servers.by_devices]
-    placed: list[Placement] = []
-    starts: list[GandivaUnit] = []
+    continuing: dict[int, tuple[int, ...]] = {}
+    starting: list[Placement] = []
+    used: set[int] = set()
+    moved: list[GandivaUnit] = []
     for unit in chosen:
         kept = _devices_kept(servers, unit, held)
         if kept is None:
-            starts.append(unit)
+            moved.append(unit)
             continue
-        for device in kept:
-            free[servers.of_device[device]].discard(device)
-        placed += _placements(unit, kept)
-    for unit in sorted(starts, key=lambda u: -sum(devices_per_server(u).values())):
+        used.update(kept)
+        for task in unit.tasks:
+            if held.get(task.job) == kept:
+                continuing[task.job] = kept
+            else:
+                starting.append(Placement(task.job, 0, kept))
+    free = servers.free_devices({s for unit in moved for s in unit.home}, used)
+    for unit in sorted(moved, key=lambda u: -sum(devices_per_server(u).values())):
         before = {device for task in unit.tasks for device in held.get(task.job, ())}
         devices: list[int] = []
         for server, count in sorted(devices_per_server(unit).items()):
             devices += _adjacent(free[server], count, before)
         for device in devices:
-            free[servers.of_device[device]].discard(device)
-        placed += _placements(unit, devices)
-    return placed
+            free[servers.server_of[device]].discard(device)
+        on = tuple(devices)
+        starting += [Placement(task.job, 0, on) for task in unit.tasks]
+    return continuing, starting
 
 
 def devices_per_server(unit: GandivaUnit) -> dict[int, int]:
@@ -75,29 +87,22 @@ def devices_per_server(unit: GandivaUnit) -> dict[int, int]:
     return unit.home
 
 
-def held_devices(snap: Snapshot) -> dict[int, tuple[int, ...]]:
-    """Return job → devices of all running jobs that are not being preempted."""
-    lane, device = (snap.holds >= 0).nonzero()
-    rows = snap.holds[lane, device]
-    runs = snap.lease[rows] >= 0
-    held: dict[int, list[int]] = {}
-    for job, here in zip(snap.job[rows[runs]].tolist(), device[runs].tolist(), strict=True):
-        held.setdefault(job, []).append(here)
-    return {job: tuple(sorted(devices)) for job, devices in held.items()}
+def held_devices(running: Mapping[int, tuple[int, tuple[int, ...]]]) -> Held:
+    """Return job → devices of all running jobs, given lease → job and devices."""
+    held: Held = {}
+    for job, devices in running.values():
+        held[job] = tuple(sorted((*held[job], *devices))) if job in held else devices
+    return held
 
 
-def _devices_kept(
-    servers: Servers, unit: GandivaUnit, held: dict[int, tuple[int, ...]]
-) -> tuple[int, ...] | None:
+def _devices_kept(servers: Servers, unit: GandivaUnit, held: Held) -> tuple[int, ...] | None:
     """Return the devices on which a job of the unit runs already, where they are what it wants."""
-    want = devices_per_server(unit)
     for task in unit.tasks:
-        devices_held = held.get(task.job)
-        if devices_held is None:
-            continue
-        on, counts = np.unique(servers.of_device[list(devices_held)], return_counts=True)
-        if dict(zip(on.tolist(), counts.tolist(), strict=True)) == want:
-            return devices_held
+        devices = held.get(task.job)
+        if devices is not None:
+            on = [servers.server_of[device] for device in devices]
+            if {server: on.count(server) for server in on} == devices_per_server(unit):
+                return devices
     return None
 
 
@@ -113,14 +118,12 @@ def _adjacent(free: set[int], count: int, before: set[int]) -> list[int]:
     return min(windows, key=cost)
 
 
-def _placements(unit: GandivaUnit, devices: Iterable[int]) -> list[Placement]:
-    on = tuple(devices)
-    return [Placement(task.job, 0, on) for task in unit.tasks]
-
-
 def record_unit_weight(units: Iterable[GandivaUnit]) -> None:
     """Note for every job the weight of the unit in which its next time counts."""
     for unit in units:
+        if len(unit.tasks) == 1:
+            unit.tasks[0].shared_weight = unit.tasks[0].weight
+            continue
         weight = unit.weight
         for task in unit.tasks:
             task.shared_weight = weight

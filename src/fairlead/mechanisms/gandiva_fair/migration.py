@@ -1,5 +1,6 @@
 """Selects jobs to migrate: to even out load or where their tenant gains most (§3.5)."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -200,6 +201,8 @@ def _gain(
     if not known.seen[profile, accelerator]:
         return 1.0 / time - 1.0 if tries else 0.0
     speed = known.speed[profile]
+    if speed[source] == 0.0:
+        return math.inf  # it may no longer run where it is
     own = float(speed[accelerator] * there.time(tenant, gang) / (speed[source] * time)) - 1.0
     if own < -_EQUAL:
         return 0.0

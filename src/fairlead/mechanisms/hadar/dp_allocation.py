@@ -1,6 +1,7 @@
 """Hadar's dynamic programme over the queue (Algorithm 2, DP_allocation), with bounded state."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from fairlead.mechanisms.hadar.find_alloc import (
@@ -27,6 +28,12 @@ class _Partial(NamedTuple):
     trail: _Admitted | None
 
 
+_Choice = DeviceDeal | int | None
+"""the deal at which a job is admitted, the accelerator of its only device, or None: passed over"""
+_Way = tuple[float, int, _Partial, _Choice]
+"""payoff and key of the state after one more job; the way before, and the choice"""
+
+
 def allocate_queue(
     market: DeviceMarket, opening: MarketState, queue: Sequence[Bid], *, width: int
 ) -> list[tuple[int, DeviceDeal]]:
@@ -40,35 +47,67 @@ def allocate_queue(
     """
     front = [_Partial(0.0, opening, None)]
     for place, bid in enumerate(queue):
-        ways: list[tuple[float, _Partial, DeviceDeal | None]] = [
-            (p.payoff, p, None) for p in front
-        ]
-        for partial in front:
-            deal = market.find(partial.state, bid)
-            if deal is not None:
-                ways.append((partial.payoff + deal.payoff, partial, deal))
+        ways: list[_Way] = [(p.payoff, p.state.key, p, None) for p in front]
+        ways += (
+            _one_device_ways(market, front, bid) if bid.gang == 1 else _ways(market, front, bid)
+        )
         if len(ways) > len(front):
-            front = _best(market, ways, place, width)
+            front = _best(market, ways, place, bid, width)
         elif not any(partial.state.total for partial in front):
             break
     return _admitted_list(front[0].trail)
 
 
+def _ways(market: DeviceMarket, front: list[_Partial], bid: Bid) -> list[_Way]:
+    """Return the ways in which the job is admitted."""
+    ways: list[_Way] = []
+    for partial in front:
+        deal = market.find(partial.state, bid)
+        if deal is not None:
+            key = market.key_after(partial.state, deal)
+            ways.append((partial.payoff + deal.payoff, key, partial, deal))
+    return ways
+
+
+def _one_device_ways(market: DeviceMarket, front: list[_Partial], bid: Bid) -> list[_Way]:
+    """Return the ways in which the job is admitted on its only device.
+
+    This loop takes most of Hadar's time, so deals are made of the few best ways only.
+    """
+    ways: list[_Way] = []
+    units = market.units
+    offered = len(market.cells.ranges)
+    worths = [(k, worth) for k, worth in enumerate(bid.together[:offered]) if worth > 0.0]
+    for partial in front:
+        payoff, state, _ = partial
+        best, choice = 0.0, -1
+        cheapest = state.cheapest
+        for accelerator, worth in worths:
+            gain = worth - cheapest[accelerator][0]
+            if gain > best:
+                best, choice = gain, accelerator
+        if choice >= 0:
+            key = state.key - units[cheapest[choice][1]]
+            ways.append((payoff + best, key, partial, choice))
+    return ways
+
+
 def _best(
-    market: DeviceMarket,
-    ways: list[tuple[float, _Partial, DeviceDeal | None]],
-    place: int,
-    width: int,
+    market: DeviceMarket, ways: list[_Way], place: int, bid: Bid, width: int
 ) -> list[_Partial]:
     """Return the best ways, one for each set of devices left free."""
-    ways.sort(key=lambda way: -way[0])
-    kept: dict[tuple[int, ...], _Partial] = {}
-    for payoff, before, deal in ways:
-        partial = before
-        if deal is not None:
-            state = market.sell(before.state, deal)
-            partial = _Partial(payoff, state, _Admitted(before.trail, place, deal))
-        kept.setdefault(partial.state.free, partial)
+    ways.sort(key=itemgetter(0), reverse=True)
+    kept: dict[int, _Partial] = {}
+    for payoff, key, before, choice in ways:
+        if key in kept:
+            continue
+        if choice is None:
+            kept[key] = before
+        else:
+            state = before.state
+            deal = market.one_device(state, bid, choice) if isinstance(choice, int) else choice
+            trail = _Admitted(before.trail, place, deal)
+            kept[key] = _Partial(payoff, market.sell(state, deal), trail)
         if len(kept) == width:
             break
     return list(kept.values())

@@ -42,9 +42,13 @@ class DeviceDeal(NamedTuple):
 class MarketState(NamedTuple):
     """The free devices of each cell, and the price of one."""
 
-    free: tuple[int, ...]
+    free: list[int]
     price: list[float]
     total: int
+    key: int
+    """the free devices of all cells in one number; states are the same if it is"""
+    cheapest: list[tuple[float, int]]
+    """accelerators → least price of a device, and the first cell with that price"""
 
 
 @dataclass(frozen=True)
@@ -105,20 +109,40 @@ class DeviceMarket:
 
     def opening(self, free: Sequence[int]) -> MarketState:
         """Return the state in which these devices of each cell are free."""
-        price = [self._price(cell, left) for cell, left in enumerate(free)]
-        return MarketState(tuple(free), price, sum(free))
+        price = [prices[left] for prices, left in zip(self._price_list, free, strict=True)]
+        key = sum(unit * left for unit, left in zip(self.units, free, strict=True))
+        cheapest = [self._cheapest(price, k) for k in range(len(self.cells.ranges))]
+        return MarketState(list(free), price, sum(free), key, cheapest)
 
     def sell(self, state: MarketState, deal: DeviceDeal) -> MarketState:
         """Return the state after a deal: fewer devices free, dearer (lines 10-12)."""
-        free, price, total = list(state.free), state.price.copy(), state.total
+        free, price, cheapest = state.free.copy(), state.price.copy(), state.cheapest.copy()
+        total = state.total
+        accelerator = self.cells.accelerator
         for cell, count in deal.take:
-            left = free[cell] = free[cell] - count
-            price[cell] = self._price(cell, left)
+            free[cell] -= count
+            price[cell] = self._price_list[cell][free[cell]]
             total -= count
-        return MarketState(tuple(free), price, total)
+            cheapest[accelerator[cell]] = self._cheapest(price, accelerator[cell])
+        return MarketState(free, price, total, self.key_after(state, deal), cheapest)
 
-    def _price(self, cell: int, left: int) -> float:
-        return self._price_list[cell][left]
+    def key_after(self, state: MarketState, deal: DeviceDeal) -> int:
+        """Return the key of the state after a deal."""
+        key, units = state.key, self.units
+        for cell, count in deal.take:
+            key -= count * units[cell]
+        return key
+
+    def _cheapest(self, price: list[float], accelerator: int) -> tuple[float, int]:
+        first, last = self.cells.ranges[accelerator]
+        least = min(price[first:last], default=UNAFFORDABLE)
+        return least, price.index(least, first) if first < last else first
+
+    @cached_property
+    def units(self) -> Sequence[int]:
+        """cells → part of a state's key that stands for one free device."""
+        bits = max(self.capacity, default=0).bit_length()
+        return [1 << bits * cell for cell in range(len(self.capacity))]
 
     @cached_property
     def _price_list(self) -> Sequence[Sequence[float]]:
@@ -143,24 +167,23 @@ class DeviceMarket:
         if state.total < bid.gang:
             return None
         if bid.gang == 1:
-            return self._one_device(state, bid)
+            return self._best_device(state, bid)
         best = self._together(state, bid)
         for deal in self._spread(state, bid, best.payoff if best else 0.0):
             if best is None or deal.payoff > best.payoff:
                 best = deal
         return best
 
-    def _one_device(self, state: MarketState, bid: Bid) -> DeviceDeal | None:
-        price, best, choice = state.price, 0.0, None
-        for worth, (first, last) in zip(bid.together, self.cells.ranges, strict=False):
-            if worth > best:
-                least = min(price[first:last], default=UNAFFORDABLE)
-                if worth - least > best:
-                    best, choice = worth - least, (first, worth, least)
-        if choice is None:
-            return None
-        first, worth, least = choice
-        return DeviceDeal(((price.index(least, first), 1),), worth, least)
+    def one_device(self, state: MarketState, bid: Bid, accelerator: int) -> DeviceDeal:
+        """Return the deal for the cheapest device of an accelerator."""
+        least, cell = state.cheapest[accelerator]
+        return DeviceDeal(((cell, 1),), bid.together[accelerator], least)
+
+    def _best_device(self, state: MarketState, bid: Bid) -> DeviceDeal | None:
+        offered = range(len(self.cells.ranges))
+        deals = [self.one_device(state, bid, accelerator) for accelerator in offered]
+        best = max(deals, key=lambda deal: deal.payoff)
+        return best if best.payoff > 0.0 else None
 
     def _together(self, state: MarketState, bid: Bid) -> DeviceDeal | None:
         """Return the best deal for which the gang stays on one node (line 24)."""

@@ -11,20 +11,21 @@ from fairlead.model.snapshot import Snapshot
 
 
 def fork(
-    snap: Snapshot, auction: Auction, first: Mapping[int, Devices], most: int
+    snap: Snapshot, auction: Auction, first: Mapping[int, Devices], most: Mapping[int, int]
 ) -> dict[int, list[Devices]]:
     """Return job → its copies' devices: the first one's and those that idle nodes can take.
 
     One after another, the copy is added that is worth most per device: the utility that the
     job gains by the speed of one more node, less the restart that forking costs a running job.
-    A copy is a whole gang on one node, at most one per node and ``most`` per job; a gang spread
-    over nodes is not forked.
+    A copy is a whole gang on one node, at most one per node and ``most`` of each job; a gang
+    spread over nodes is not forked.
     """
     running = {row: [devices] for row, devices in first.items()}
     taken = {device for devices in first.values() for device in devices}
     free = [[d for d in devices if d not in taken] for devices in auction.cells.devices]
-    offers = _CopyOffers(snap, auction, first)
-    while any(free) and most > 1:
+    forked = {row: devices for row, devices in first.items() if most[row] > 1}
+    offers = _CopyOffers(snap, auction, forked)
+    while any(free) and forked:
         best = offers.best([len(here) for here in free])
         if best is None:
             break
@@ -32,7 +33,7 @@ def fork(
         gang = auction.worth.gang[row]
         running[row].append(tuple(free[cell][:gang]))
         del free[cell][:gang]
-        offers.add(row, cell, full=len(running[row]) >= most)
+        offers.add(row, cell, full=len(running[row]) >= most[row])
     return running
 
 

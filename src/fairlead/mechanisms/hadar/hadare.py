@@ -46,6 +46,8 @@ class HadarE(HadarOptions):
 
     copies: int = 0
     """greatest number of copies of a job; 0: the number of nodes"""
+    declared: bool = False
+    """fork only jobs that declare ``max_copies``, as live servers do"""
 
     def __post_init__(self) -> None:
         HadarOptions.__post_init__(self)
@@ -56,6 +58,10 @@ class HadarE(HadarOptions):
     def capabilities(self) -> Capabilities:
         """Those of Hadar, and copies of jobs."""
         return replace(super().capabilities, forks=True)
+
+    def forking_declared_jobs(self) -> "HadarE":
+        """Return this mechanism for real devices: a job must be made for being forked."""
+        return replace(self, declared=True)
 
     def initial(self) -> Tracker:
         """Return a tracker of nothing."""
@@ -72,7 +78,7 @@ class HadarE(HadarOptions):
         )
         first = auction.decide(again=stale)
         most = self.copies or len(set(snap.cluster.node_of[snap.usable].tolist()))
-        running = fork(snap, auction, first, most)
+        running = fork(snap, auction, first, self._most_copies(snap, auction, first, most))
         running |= pinned
         stop, start, copies = _difference(snap, auction, running, plain)
         tracker = Tracker(
@@ -83,6 +89,26 @@ class HadarE(HadarOptions):
         )
         until = snap.starts_at + self.round_s
         return Plan(stop, start, until, until, stale), tracker
+
+    def _most_copies(
+        self, snap: Snapshot, auction: Auction, first: Mapping[int, Devices], most: int
+    ) -> dict[int, int]:
+        """Return job → its greatest number of copies.
+
+        A job that declares it keeps to that, and is not forked for less work than a restart.
+        """
+        declared = snap.profiles.max_copies
+        if declared is None:
+            return dict.fromkeys(first, 1 if self.declared else most)
+        limits = declared[snap.profile].tolist()
+        copies = {}
+        for row, devices in first.items():
+            speed = _speed(snap, auction, row, devices)
+            is_short = snap.steps_left[row] <= self.restart_s * speed
+            own = 1 if is_short else min(limits[row], most)
+            undeclared = 1 if self.declared else most
+            copies[row] = own if limits[row] else undeclared
+        return copies
 
     def _auction(
         self, snap: Snapshot, plain: Mapping[int, Devices], pinned: Mapping[int, list[Devices]]

@@ -12,8 +12,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.base import Policy, WarmStart, allocate
 from fairlead.policies.rules.tenant_rows import tenant_table
 
-_DIGITS = 10
-"""digits to which equal speedups agree"""
 _FADES = 0.95
 """part of what was missed that is still remembered a round later"""
 
@@ -130,7 +128,7 @@ class Deviations:
 
         ``shares`` gives time shares of jobs; a virtual tenant's devices are the sum over its own.
         """
-        name = virtual_tenant_of_profile(snap)[snap.profile]
+        name = snap.profiles.alike[snap.profile]
         names, member = np.unique(name, return_inverse=True)
         count = len(names)
         share = keep_in_place(snap, allocate(shares, snap, warm).share) * snap.gang[:, None]
@@ -182,10 +180,16 @@ class Deviations:
         tenant = self.tenant[self.member]
         actual = np.zeros_like(self.present_s)
         hit = 0
-        for row, devices in goal.items():
-            rate, waits = _placed(snap, row, devices, self.gain[self.member[row]])
-            actual[tenant[row]] += rate
-            hit += waits
+        if snap.profiles.single:
+            rows = np.fromiter(goal, np.int64, len(goal))
+            device = np.fromiter((devices[0] for devices in goal.values()), np.int64, len(goal))
+            rates = self.gain[self.member[rows], snap.cluster.accelerator_of[device]]
+            np.add.at(actual, tenant[rows], rates)
+        else:
+            for row, devices in goal.items():
+                rate, waits = _placed(snap, row, devices, self.gain[self.member[row]])
+                actual[tenant[row]] += rate
+                hit += waits
         return replace(
             self,
             real=self.dev + self.ideal - due,
@@ -208,16 +212,6 @@ class Deviations:
         holder = snap.tenant[snap.holds[lane, device]]
         np.subtract.at(lacks, (holder, snap.cluster.accelerator_of[device]), 1.0)
         return lacks, owed
-
-
-def virtual_tenant_of_profile(snap: Snapshot) -> IntArray:
-    """Return profiles → the first of the same tenant and gang that gains alike."""
-    profiles = snap.profiles
-    best = profiles.speed.max(axis=1, keepdims=True)
-    shape = np.divide(profiles.speed, best, out=np.zeros_like(profiles.speed), where=best > 0)
-    rows = np.column_stack([profiles.tenant, profiles.gang, shape.round(_DIGITS)])
-    _, first, accelerator = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first[accelerator.ravel()]
 
 
 def _placed(

@@ -22,11 +22,11 @@ def place_round(
     accelerator keeps them, unless a larger gang can sit on one node only if it moves.
     """
     held = held_devices(snap)
-    goal = {row: held[row] for row in held if wanted[row] >= 0 and wanted[row] == snap.on[row]}
+    stays = ((wanted >= 0) & (wanted == snap.on)).tolist()
+    goal = {row: devices for row, devices in held.items() if stays[row]}
     free = np.zeros(len(snap.cluster.node_of), dtype=bool)
     free[snap.usable] = True
-    for devices in goal.values():
-        free[list(devices)] = False
+    free[[device for devices in goal.values() for device in devices]] = False
     starting = [row for row in (wanted >= 0).nonzero()[0].tolist() if row not in goal]
     if not snap.cluster.has_one_node_per_accelerator:
         starting = _gangs_on_nodes(snap, wanted, starting, goal, free)

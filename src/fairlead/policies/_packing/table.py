@@ -14,7 +14,14 @@ from fairlead.model.allocation import Column
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.key import plain_workload
 from fairlead.model.speeds.table import Consolidation
+from fairlead.policies._packing.measured_pairs import (
+    measured_block,
+    memory_of_jobs,
+    overrule,
+    pair_workloads,
+)
 from fairlead.policies.base import accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve import NO_PARTNER, Classes, ExtraRows, OptionProblem, merge
@@ -124,12 +131,13 @@ class _Builder:
         speed: FloatArray | None,
     ) -> None:
         self._snap, self._rules = snap, rules
-        workloads = dict.fromkeys(snap.profiles.workload)
+        by_profile = pair_workloads(snap) if rules.packed else snap.profiles.workload
+        workloads = dict.fromkeys(by_profile)
         self._workload = [*workloads] or [""]
         code = {name: i for i, name in enumerate(workloads)}
         of_profile = np.zeros(len(snap.profiles.gang), dtype=np.int64)
         if workloads:
-            of_profile[:] = [code[name] for name in snap.profiles.workload]
+            of_profile[:] = [code[name] for name in by_profile]
         workload = of_profile[snap.profile]
         mark, names = self._explicit_pair_marks()
         properties = np.column_stack(
@@ -137,6 +145,9 @@ class _Builder:
         )
         if snap.profiles.gangs is not None:
             properties = np.column_stack([properties, snap.gang_on])
+        memory_gib = memory_of_jobs(snap) if rules.packed else None
+        if memory_gib is not None:
+            properties = np.column_stack([properties, memory_gib])
         self._classes = merge(properties, workload.astype(float), mark)
         first = self._classes.representative
         width = len(snap.capacity)
@@ -144,6 +155,7 @@ class _Builder:
         """classes × accelerators → devices needed at once"""
         self._speed = properties[first, :width] * (self._gang <= snap.capacity)
         self._workload_of = workload[first]
+        self._memory_gib = None if memory_gib is None else memory_gib[first]
         # Ties must not depend on the order of jobs or workloads, so names are hashed, nor on the
         # last bits of a speed.
         texts = np.array([crc32(name.encode()) for name in self._workload], dtype=float)
@@ -208,7 +220,8 @@ class _Builder:
         if table is None:
             return speed
         for k in np.flatnonzero((self._gang > 1).any(axis=1)).tolist():
-            workload, gang = self._workload[self._workload_of[k]], self._gang[k].tolist()
+            workload = plain_workload(self._workload[self._workload_of[k]])
+            gang = self._gang[k].tolist()
             spread = [
                 table.speed(workload, (a,) * g, placement="spread")
                 for a, g in zip(accelerators, gang, strict=True)
@@ -235,17 +248,29 @@ class _Builder:
             none = np.zeros(0, dtype=np.int64)
             return none, none, np.zeros((0, len(snap.capacity))), np.zeros((0, len(snap.capacity)))
         known = snap.speeds.pairs(snap.cluster.accelerators)
-        name = np.array([known.index.get(w, -1) for w in self._workload])[self._workload_of]
+        listed = [known.index.get(plain_workload(w), -1) for w in self._workload]
+        packed = [w in snap.speeds.measured_in_pairs for w in self._workload]
+        name = np.array(listed)[self._workload_of]
+        may_pair = (name >= 0) | np.array(packed)[self._workload_of]
         parts = []
         for gang in np.unique(self._gang).tolist():
             same = self._gang == gang
-            k = (same.any(axis=1) & (name >= 0)).nonzero()[0]
+            k = (same.any(axis=1) & may_pair).nonzero()[0]
             x, y = np.triu_indices(len(k))
             a, b = k[x], k[y]
             enough = (a != b) | (self._classes.count[a] > 1)
             a, b = a[enough], b[enough]
             block = known.block(gang, placement)
             own, other = block[name[a], name[b]], block[name[b], name[a]]
+            if snap.speeds.measured_pairs:
+                names = [self._workload[w] for w in self._workload_of[k].tolist()]
+                measured = measured_block(snap.speeds, snap.cluster.accelerators, names, gang)
+                x, y = x[enough], y[enough]
+                own = overrule(own, measured[x, y])
+                other = overrule(other, measured[y, x])
+            if self._memory_gib is not None:
+                together = self._memory_gib[a] + self._memory_gib[b]
+                own = np.where(together[:, None] <= snap.cluster.memory_gib, own, 0.0)
             if snap.profiles.gangs is not None:
                 both = same[a] & same[b]
                 own, other = np.where(both, own, 0.0), np.where(both, other, 0.0)

@@ -93,14 +93,21 @@ class PriorityPolicy:
         return allocation
 
 
+def has_priorities(snap: Snapshot) -> bool:
+    """Return whether some tenant or job has a priority."""
+    return any(tenant.priority for tenant in snap.tenants) or bool(
+        np.count_nonzero(snap.precedence)
+    )
+
+
 def _rows_by_priority(snap: Snapshot) -> list[IntArray]:
     """Return the rows of each rank, highest first, each in the snapshot's order.
 
     The list is empty if there are no priorities.
     """
-    by_tenant = [tenant.priority for tenant in snap.tenants]
-    if not any(by_tenant) and not np.count_nonzero(snap.precedence):
+    if not has_priorities(snap):
         return []
+    by_tenant = [tenant.priority for tenant in snap.tenants]
     key = np.column_stack([np.array(by_tenant or [0])[snap.tenant], snap.precedence])
     distinct, rank = np.unique(-key, axis=0, return_inverse=True)
     return [(rank.ravel() == r).nonzero()[0] for r in range(len(distinct))]

@@ -17,7 +17,7 @@ from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
-from fairlead.policies.base import accelerator_columns
+from fairlead.policies.base import WarmStart, accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve.classes import merge
 
@@ -115,9 +115,18 @@ class TenantPolicy(ABC):
         """Return the tenants' devices of each accelerator."""
         return self.divide(snap).allocation()
 
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same, using and updating the caller's solver state."""
+        return self.divide_warm(snap, warm).allocation()
+
     @abstractmethod
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
+
+    def divide_warm(self, snap: Snapshot, warm: WarmStart) -> TenantDivision:
+        """Return the same, using and updating the caller's solver state if there is a solver."""
+        del warm
+        return self.divide(snap)
 
 
 @runtime_checkable
@@ -127,6 +136,13 @@ class SupportsDivision(Protocol):
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
         ...
+
+
+def divide_warm(policy: SupportsDivision, snap: Snapshot, warm: WarmStart) -> TenantDivision:
+    """Return the policy's division, from a warm start where the policy supports one."""
+    if isinstance(policy, TenantPolicy):
+        return policy.divide_warm(snap, warm)
+    return policy.divide(snap)
 
 
 def tenant_table(snap: Snapshot) -> TenantTable:

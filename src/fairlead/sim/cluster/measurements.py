@@ -1,7 +1,9 @@
 """Measurements that jobs in the virtual cluster report: speed, utilization and memory."""
 
+import numpy as np
+
 from fairlead.model.arrays import IntArray
-from fairlead.model.events import Measured
+from fairlead.model.events import JobsMeasured
 from fairlead.sim.cluster.progress import JobProgress
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record
@@ -16,18 +18,19 @@ class SelfMeasurement:
         self._progress = progress
         self._record = record
 
-    def measured(self, at: float) -> list[Measured]:
+    def measured(self, at: float) -> JobsMeasured:
         """Return the measurements of all running jobs."""
         job = self._progress.running()
         job = job[self._progress.progress_from[job] < at]
-        return [self._report(at, number) for number in job.tolist()]
-
-    def _report(self, at: float, job: int) -> Measured:
-        lease, rate = int(self._progress.lease[job]), float(self._progress.rate[job])
         if self._physics is None:
-            own = self._record.jobs[job]
-            return Measured(at, lease, rate, own.utilization, own.memory_gib)
-        return Measured(at, lease, rate, self._busy(job), self._physics.memory_gib(job))
+            own = [self._record.jobs[number] for number in job.tolist()]
+            known = [(each.utilization, each.memory_gib) for each in own]
+        else:
+            memory_gib = self._physics.memory_gib
+            known = [(self._busy(number), memory_gib(number)) for number in job.tolist()]
+        utilization, memory = np.array(known, dtype=np.float64).reshape(-1, 2).T
+        lease, rate = self._progress.lease[job], self._progress.rate[job]
+        return JobsMeasured(at, lease, rate, utilization, memory)
 
     def record_utilization(self, job: IntArray, at: float) -> None:
         """Log the utilization of the jobs' devices since their speed last changed."""

@@ -5,7 +5,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch, Renew
-from fairlead.model.events import LeasesEnded, Measured, Progress
+from fairlead.model.events import JobsMeasured, LeasesEnded, Progress
 from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.sim.cluster.accounting import ProgressLedger
 from fairlead.sim.cluster.copies import CopyLeases
@@ -126,6 +126,11 @@ class VirtualCluster:
             progress_from += self._physics.start_s(job, before, first)
         return progress_from
 
+    def left_devices(self, jobs: IntArray) -> dict[int, int]:
+        """Return job → first device of its last lease, of those jobs that have had one."""
+        first = self._progress.first[jobs]
+        return dict(zip(jobs[first >= 0].tolist(), first[first >= 0].tolist(), strict=True))
+
     def renew(self, command: Renew) -> None:
         """Renew leases."""
         lease = command.lease
@@ -210,6 +215,12 @@ class VirtualCluster:
             lease, steps = np.concatenate([lease, copies]), np.concatenate([steps, made])
         return Progress(at, lease, steps)
 
+    def steps(self, at: float) -> FloatArray:
+        """Return jobs → steps that it has made; those of copies count once their leases end."""
+        steps, running = self._progress.done.copy(), self._progress.running()
+        steps[running] = self._progress.steps_at(running, at)
+        return steps
+
     def starting_leases(self, at: float, applied_at: float) -> IntArray:
         """Return the leases that a plan of now must leave in place when it is applied.
 
@@ -218,6 +229,6 @@ class VirtualCluster:
         """
         return self._progress.starting(at, applied_at)
 
-    def measured(self, at: float) -> list[Measured]:
+    def measured(self, at: float) -> JobsMeasured:
         """Return the measurements of all running jobs."""
         return self._measurement.measured(at)

@@ -8,6 +8,7 @@ Without physics, the table alone determines speeds.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Self
 
 from fairlead.model.errors import UsageError
 
@@ -32,6 +33,8 @@ class TransitionCosts:
 
     resume_s: float = 0.0
     """to be preempted and restarted on the same node"""
+    move_s: float = 0.0
+    """in addition to ``resume_s``, if the restart is on another device of the node"""
     migrate_s: float = 0.0
     """to be restarted on another node"""
     preload_s: float = 0.0
@@ -114,6 +117,12 @@ class Physics:
             raise UsageError(
                 f"effects: unknown: {unknown[0]!r}: expected some of {', '.join(EFFECTS)}"
             )
+
+    @classmethod
+    def with_costs(cls, costs: TransitionCosts) -> Self:
+        """Return physics in which leases of all workloads have these costs, and nothing else."""
+        by_workload = {OTHER_WORKLOADS: WorkloadPhysics(costs=costs)}
+        return cls(effects=frozenset({"costs"}), by_workload=by_workload)
 
     def of(self, workload: str) -> WorkloadPhysics:
         """Return the parameters of a workload."""

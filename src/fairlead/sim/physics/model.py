@@ -113,7 +113,7 @@ class PhysicsModel:
             if was < 0:
                 seconds.append(costs.preload_s)
             elif self._node[was] == self._node[now]:
-                seconds.append(costs.resume_s)
+                seconds.append(costs.resume_s + (costs.move_s if was != now else 0.0))
             else:
                 seconds.append(costs.migrate_s)
         return np.array(seconds)

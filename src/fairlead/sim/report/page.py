@@ -2,7 +2,7 @@
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
@@ -32,16 +32,13 @@ def report(comparison: Comparison, outcomes: Sequence[Outcome], options: Compari
     parts = [
         page_head(_title(comparison.policies)),
         f"<p class='lead'>{html.escape(summary(comparison, outcomes))}</p>",
-        _setting(options),
+        setting_html(options.descriptions(), options.command()),
         _skipped(comparison.skipped),
         "<h2>Key figures</h2>",
         _tables(comparison, outcomes),
         *map(figure_html, figures),
         "" if any(o.timeline for o in outcomes) else _NO_TIMELINES,
-        f"<footer>Made by fairlead {__version__}.</footer></main>",
-        f"<script>{get_plotlyjs()}</script>",
-        f"<script type='application/json' id='figures'>{figures_json(figures)}</script>",
-        f"<script>{resource('page.js')}</script></body></html>\n",
+        page_end(figures),
     ]
     return "\n".join(parts)
 
@@ -106,14 +103,26 @@ def page_head(title: str) -> str:
     )
 
 
-def _setting(options: ComparisonOptions) -> str:
+def page_end(figures: Sequence[Figure]) -> str:
+    """Return the closing HTML of a Fairlead page, with the scripts that draw its figures."""
+    parts = [
+        f"<footer>Made by fairlead {__version__}.</footer></main>",
+        f"<script>{get_plotlyjs()}</script>",
+        f"<script type='application/json' id='figures'>{figures_json(figures)}</script>",
+        f"<script>{resource('page.js')}</script></body></html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def setting_html(descriptions: Mapping[str, str], command: str) -> str:
+    """Return the section with the parameters and the command that made a page."""
     rows = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
-        for name, text in options.descriptions().items()
+        for name, text in descriptions.items()
     )
     return (
         f"<section class='setting'><h2>Parameters</h2><dl>{rows}</dl><p>Command:</p>"
-        f"<pre><code>{html.escape(options.command())}</code></pre></section>"
+        f"<pre><code>{html.escape(command)}</code></pre></section>"
     )
 
 
@@ -173,6 +182,35 @@ def _row(row: Row, unfinished: bool, *, base: bool) -> str:
         mark = " class='bad'" if row.unfinished else ""
         cells.append(f"<td{mark}>{row.unfinished} of {row.jobs}</td>")
     return f"<tr><th>{html.escape(row.policy)}</th>{''.join(cells)}</tr>"
+
+
+def table_html(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    caption: str = "",
+    words: bool = False,
+) -> str:
+    """Return an HTML table; with ``words``, the last column holds text."""
+    looks = [""] * (len(headings) - 1) + [" style='text-align:left;white-space:normal'" * words]
+    head = "".join(
+        f"<th{look}>{html.escape(heading)}</th>"
+        for heading, look in zip(headings, looks, strict=True)
+    )
+    body = "".join(
+        f"<tr><th>{html.escape(first)}</th>"
+        + "".join(
+            f"<td{look}>{html.escape(cell)}</td>"
+            for cell, look in zip(rest, looks[1:], strict=True)
+        )
+        + "</tr>"
+        for first, *rest in rows
+    )
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return (
+        f"<div class='wide'><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        "</table></div>"
+    )
 
 
 def figure_html(figure: Figure) -> str:

@@ -37,8 +37,9 @@ def best_sum(problem: OptionProblem, value: FloatArray) -> BestTimes:
         return BestTimes(value, 0.0)
     program = _Program(problem, np.zeros(problem.classes))
     first = program.maximise(value)
-    program.settle(first)
-    time = problem.feasible(program.least_device_time())
+    is_unique = program.settle(first)
+    # Where no other vertex is as good, there is no tie to break.
+    time = problem.feasible(program.times(first) if is_unique else program.least_device_time())
     reached = float((value * time).sum())
     return BestTimes(time, reached, _certificate(problem, value, first, reached))
 
@@ -141,8 +142,8 @@ class _Program:
         cost = np.append(self._problem.device_time, np.zeros(len(self._late)))
         return self.times(self._solve(cost))
 
-    def settle(self, vertex: LinearSolution) -> None:
-        """Admit from now on only what is as good as this vertex.
+    def settle(self, vertex: LinearSolution) -> bool:
+        """Admit from now on only what is as good as this vertex; return whether nothing else is.
 
         By complementary slackness, that is all that leaves at its bound whatever has a price. A
         row's price counts as what it adds to the column that uses most of it, so that it and the
@@ -157,6 +158,9 @@ class _Program:
         self._row_lower, self._row_upper = _fix_priced_bounds(
             self._row_lower, self._row_upper, row_worth, least
         )
+        # A vertex has as many nonbasic columns and rows as there are columns. If each of these
+        # has a price, they are fixed, and with them the basic ones.
+        return int(np.count_nonzero(np.abs(worth) > least)) >= len(self._lower)
 
     def times(self, vertex: LinearSolution) -> FloatArray:
         """Return options → total time."""

@@ -1,0 +1,193 @@
+"""Slices without a decision: all units continue where they are, and measurements are recorded."""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from fairlead.mechanisms.gandiva.memory import KEPT, GandivaMemory
+from fairlead.mechanisms.gandiva.packing import unfit_pairs
+from fairlead.mechanisms.gandiva.servers import Servers
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.snapshot import Snapshot
+
+_PASS, _WEIGHT, _ACCELERATOR, _BEST, _CURRENT, _UTILIZATION, _MEMORY, _MOVED_AT = (
+    KEPT.index(name)
+    for name in (
+        *("pass_s", "shared_weight", "accelerator", "best_speed", "current_speed"),
+        *("utilization", "memory_gib", "moved_at"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Thresholds:
+    """Measurements beyond which Gandiva moves or separates jobs; None where it never does."""
+
+    slow: float | None
+    """part of its best speed below which a packed job gets devices of its own"""
+    disturbed: float | None
+    """part of its best speed below which a job alone moves away from neighbours"""
+    fragmented: float
+    """free part of a server from which on it is emptied"""
+    settle_s: float
+    """seconds after such a move before the next"""
+
+
+def quiet_slice(
+    snap: Snapshot, memory: GandivaMemory, servers: Servers, limits: Thresholds
+) -> GandivaMemory | None:
+    """Return the memory after a slice in which all units continue; None if there is more to do.
+
+    It equals the one that Gandiva's own steps would give, at a fraction of their time.
+    """
+    if (
+        snap.changes != memory.changes
+        or snap.holds_lease is not None
+        or snap.profiles.min_gang is not None
+        or memory.trials[:, 1].any()
+        or max(map(len, memory.homes), default=2) > 1
+        or not np.array_equal(snap.job, memory.job)
+        or not unfit_pairs(snap) <= set(memory.failed)
+    ):
+        return None
+    members = _Members.of(snap, memory, servers)
+    if (memory.load > servers.size).any() or not members.all_run():
+        return None
+    facts = memory.facts_of(snap.job, snap.received_s.sum(axis=1))
+    fresh = _record_measurements(snap, memory, members, facts)
+    if members.would_change(facts, fresh, snap.starts_at, limits):
+        return None
+    members.share_passes(facts)
+    return GandivaMemory(
+        *(snap.starts_at, snap.changes, memory.job, facts, memory.units, memory.homes),
+        *(members.trials(memory, facts, fresh), memory.failed, memory.load, memory.changed_at),
+    )
+
+
+def _record_measurements(
+    snap: Snapshot, memory: GandivaMemory, members: "_Members", facts: FloatArray
+) -> BoolArray:
+    """Enter new measurements into the facts; return rows → it was measured."""
+    measured = snap.measured
+    if measured is None:
+        return np.zeros(len(snap.job), dtype=bool)
+    fresh: BoolArray = (measured.lease == snap.lease) & (measured.at > memory.at)
+    facts[fresh, _CURRENT] = measured.steps_per_s[fresh]
+    alone = fresh & ~members.packed
+    current = facts[:, _CURRENT]
+    better = alone & (
+        (facts[:, _ACCELERATOR] != members.accelerator) | ~(facts[:, _BEST] >= current)
+    )
+    facts[better, _ACCELERATOR] = members.accelerator[better]
+    facts[better, _BEST] = current[better]
+    facts[alone, _UTILIZATION] = measured.utilization[alone]
+    facts[alone, _MEMORY] = measured.memory_gib[alone]
+    return fresh
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Members:
+    """The jobs of all units, with the one server on which each unit has its home."""
+
+    snap: Snapshot
+    servers: Servers
+    load: IntArray
+    """servers → devices that units need there"""
+    row: IntArray
+    """members → row of the job, the members of a unit one after the other"""
+    unit: IntArray
+    """members → unit"""
+    size: IntArray
+    """units → number of its jobs"""
+    home: IntArray
+    """units → server"""
+    need: IntArray
+    """units → devices"""
+    unit_of: IntArray
+    """rows → unit"""
+    packed: BoolArray
+    """rows → other jobs are in its unit"""
+    accelerator: IntArray
+    """rows → accelerator of its server"""
+
+    @classmethod
+    def of(cls, snap: Snapshot, memory: GandivaMemory, servers: Servers) -> "_Members":
+        """Return the units of a memory whose jobs are exactly those of the snapshot."""
+        size = np.array(list(map(len, memory.units)))
+        row = snap.job.searchsorted(list(chain.from_iterable(memory.units)))
+        unit = np.arange(len(size)).repeat(size)
+        home, need = np.array(list(chain.from_iterable(memory.homes))).T
+        unit_of = np.full(len(snap.job), -1)
+        unit_of[row] = unit
+        accelerator = servers.accelerator[home[unit_of]]
+        packed = size[unit_of] > 1
+        load = memory.load
+        return cls(snap, servers, load, row, unit, size, home, need, unit_of, packed, accelerator)
+
+    def all_run(self) -> bool:
+        """Return whether every job has a unit and runs on the unit's devices, at home."""
+        snap = self.snap
+        if len(self.row) < len(snap.job) or (snap.lease < 0).any():
+            return False
+        lane, device = (snap.holds >= 0).nonzero()
+        unit = self.unit_of[snap.holds[lane, device]]
+        if (self.servers.of_device[device] != self.home[unit]).any():
+            return False
+        jobs_there = np.bincount(unit, minlength=len(self.size))
+        used = np.bincount(
+            np.unique(unit * len(self.servers.of_device) + device) // len(self.servers.of_device),
+            minlength=len(self.size),
+        )
+        return bool(((used == self.need) & (jobs_there == self.need * self.size)).all())
+
+    def would_change(
+        self, facts: FloatArray, fresh: BoolArray, at: float, limits: Thresholds
+    ) -> bool:
+        """Return whether a job would be moved or separated from its partner."""
+        speed, best = facts[:, _CURRENT], facts[:, _BEST]
+        if limits.disturbed is not None:
+            disturbed = ~self.packed & (speed < limits.disturbed * best)
+            disturbed &= at - facts[:, _MOVED_AT] >= limits.settle_s
+            if disturbed.any() or self._could_empty_a_server(limits.fragmented):
+                return True
+        if limits.slow is None or not self.packed.any():
+            return False
+        last = self.row[self.size.cumsum() - 1]
+        slow = fresh[last] & (speed[last] < limits.slow * best[last]) & (self.size > 1)
+        most_free = np.zeros(len(self.snap.capacity), dtype=np.int64)
+        np.maximum.at(most_free, self.servers.accelerator, self.servers.size - self.load)
+        return bool((slow & (most_free[self.accelerator[last]] >= self.need)).any())
+
+    def _could_empty_a_server(self, fragmented: float) -> bool:
+        """Return whether a mostly free server and one to which its units may move exist."""
+        size, accelerator = self.servers.size, self.servers.accelerator
+        free, used = size - self.load, self.load > 0
+        source = (used & (free >= fragmented * size) & (size > 1)).nonzero()[0]
+        if not len(source):
+            return False
+        alike = accelerator == accelerator[source, None]
+        alike &= used & (free > 0) & (free <= free[source, None])
+        alike[np.arange(len(source)), source] = False
+        return bool(alike.any())
+
+    def trials(self, memory: GandivaMemory, facts: FloatArray, fresh: BoolArray) -> FloatArray:
+        """Return units × (total speed, 0, total speed to exceed) as measured now."""
+        speed, best = facts[self.row, _CURRENT], facts[self.row, _BEST]
+        known = fresh[self.row] & (best > 0)
+        ratio = np.divide(speed, best, out=np.zeros(len(speed)), where=known)
+        n = len(self.size)
+        whole = np.bincount(self.unit, known, minlength=n) == self.size
+        trials = memory.trials.copy()
+        trials[whole, 0] = np.bincount(self.unit, ratio, minlength=n)[whole]
+        return trials
+
+    def share_passes(self, facts: FloatArray) -> None:
+        """Set all passes on a server to the latest, as nobody waited; note the units' weights."""
+        n = len(self.size)
+        passes = np.bincount(self.unit, facts[self.row, _PASS], minlength=n) / self.size
+        latest = np.full(len(self.servers.size), -np.inf)
+        np.maximum.at(latest, self.home, passes)
+        facts[:, _PASS] = latest[self.home[self.unit_of]]
+        weight = np.bincount(self.unit, self.snap.weight[self.row], minlength=n)
+        facts[:, _WEIGHT] = weight[self.unit_of]
