@@ -1,0 +1,156 @@
+"""Run the planned jobs on a real server, and record their leases."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.live.__main__ import free_port
+from benchmarks.physical.record import JobRecord, Lease, RunRecord
+from benchmarks.physical.scenario import TENANTS, PlannedJob
+
+from fairlead.cli.demo import demo
+from fairlead.client import Client
+from fairlead.model.errors import InputError
+from fairlead.submitted_job import SubmittedJob
+
+_POLL_S = 0.5
+_INHERITED = "PYTHONPYCACHEPREFIX,PYTHONWARNINGS"
+"""variables of Python that jobs get besides the usual ones"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of the server."""
+
+    policy: str
+    speeds: str
+    round_s: float = 15.0
+    offload_gib: float = 64.0
+    emulate: str | None = None
+    """devices to emulate; None: the machine's GPUs"""
+
+    def options(self) -> list[str]:
+        """Return the options of ``fairlead serve``."""
+        options = ["--policy", self.policy, "--speeds", self.speeds, "--trust-jobs"]
+        options += ["--round", str(self.round_s), "--offload-memory", str(self.offload_gib)]
+        options += ["--job-environment", _INHERITED]
+        return options if self.emulate is None else [*options, "--emulate", self.emulate]
+
+
+@contextmanager
+def server(settings: Settings) -> Iterator[Client]:
+    """Run a server with an empty data directory; yield a client of it."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-physical-") as name:
+        data, port = Path(name) / "data", free_port()
+        data.mkdir()
+        command = [sys.executable, "-m", "fairlead", "serve", "--data", str(data)]
+        command += ["--port", str(port), *settings.options()]
+        with (data / "server.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield demo.connect(data, port, process)
+        except BaseException:
+            print((data / "server.log").read_text(encoding="utf-8")[-3000:], file=sys.stderr)
+            raise
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def run(settings: Settings, jobs: Sequence[PlannedJob], *, timeout_s: float) -> RunRecord:
+    """Submit the jobs at their times, wait for their ends, and return the record."""
+    with server(settings) as client:
+        for tenant in TENANTS:
+            body = {"id": tenant.id, "weight": tenant.weight}
+            client.ask("PUT", f"/v1/tenants/{tenant.id}", body)
+        devices = _devices(client)
+        ids = _submit(client, jobs)
+        ended = _wait(client, ids, timeout_s)
+        leases = [client.get(f"/v1/jobs/{job_id}/leases")["ended"] for job_id in ids]
+    first_at = min(job["submitted_at"] for job in ended)
+    return RunRecord(
+        policy=settings.policy,
+        round_s=settings.round_s,
+        devices=devices,
+        speeds=settings.speeds,
+        jobs=[
+            JobRecord(
+                workload=planned.workload,
+                tenant=planned.tenant,
+                steps=planned.steps,
+                arrival_s=round(job["submitted_at"] - first_at, 3),
+                ended_s=round(job["ended_at"] - first_at, 3),
+                leases=[_lease(lease, first=i == 0) for i, lease in enumerate(listed)],
+            )
+            for planned, job, listed in zip(jobs, ended, leases, strict=True)
+        ],
+    )
+
+
+def _devices(client: Client) -> list[str]:
+    return [
+        accelerator
+        for node in client.get("/v1/nodes")
+        for accelerator, count in node["devices"].items()
+        for _ in range(count)
+    ]
+
+
+def _submit(client: Client, jobs: Sequence[PlannedJob]) -> list[str]:
+    ids, began = [], time.monotonic()
+    for job in jobs:
+        time.sleep(max(began + job.arrival_s - time.monotonic(), 0.0))
+        model, _, batch_size = job.workload.rpartition("-")
+        command = [sys.executable, "-m", "benchmarks.physical.train", model]
+        command += ["--batch-size", batch_size, "--steps", str(job.steps)]
+        submitted = client.submit(
+            command,
+            tenant=job.tenant,
+            workload=job.workload,
+            steps=job.steps,
+            directory=os.getcwd(),
+            environment={"OMP_NUM_THREADS": "2"},
+        )
+        ids.append(submitted.id)
+    return ids
+
+
+def _wait(client: Client, ids: Sequence[str], timeout_s: float) -> list[SubmittedJob]:
+    """Return the jobs once all have finished; raise InputError if one has not."""
+    until = time.monotonic() + timeout_s
+    while True:
+        jobs = [client.job(job_id) for job_id in ids]
+        for job in jobs:
+            if job.has_ended and not job.has_succeeded:
+                _, log = client.text("GET", f"/v1/jobs/{job.id}/logs")
+                raise InputError(f"{job.id} {job.state}", fix=log[-2000:].decode(), field="jobs")
+        if all(job.has_ended for job in jobs):
+            return jobs
+        if time.monotonic() > until:
+            left = ", ".join(
+                f"{job.id} {job.state} {job.steps_done:g}" for job in jobs if not job.has_ended
+            )
+            raise InputError(f"not ended: {left}", fix="expected a longer --timeout")
+        time.sleep(_POLL_S)
+
+
+def _lease(view: dict[str, Any], *, first: bool) -> Lease:
+    (accelerator,) = view["accelerators"]
+    start_s, end_s = view["start_s"], view["end_s"]
+    return Lease(
+        accelerator=accelerator,
+        is_first=first,
+        began=view["began"],
+        left=view["left"],
+        held_s=round(view["ended_at"] - view["started_at"], 3),
+        steps=view["steps"],
+        start_s=None if start_s is None else round(start_s, 3),
+        end_s=None if end_s is None else round(end_s, 3),
+    )

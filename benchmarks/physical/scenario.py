@@ -1,0 +1,74 @@
+"""The experiment's jobs: random workloads with Poisson arrivals, of three tenants."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.speeds.table import SpeedTable
+from fairlead.model.tenants.tenant import Tenant
+
+TENANTS = (Tenant("vision"), Tenant("language"), Tenant("ranking"))
+_TENANT_OF = {
+    "cnn": "vision",
+    "vit": "vision",
+    "gan": "vision",
+    "encoder": "language",
+    "decoder": "language",
+    "lstm": "language",
+    "recommender": "ranking",
+    "policy": "ranking",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """One job to submit."""
+
+    workload: str
+    steps: int
+    arrival_s: float
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that trains models of this kind."""
+        return _TENANT_OF[self.workload.rpartition("-")[0]]
+
+
+def planned_jobs(
+    speeds: SpeedTable,
+    accelerators: tuple[str, ...],
+    *,
+    count: int,
+    alone_s: tuple[float, float],
+    interarrival_s: float,
+    seed: int,
+) -> list[PlannedJob]:
+    """Return jobs of all models at their smallest and their largest batch size.
+
+    Alone on its fastest accelerator a job would take between the two ``alone_s``, without its
+    start. Arrivals are Poisson, with ``interarrival_s`` between them on average.
+    """
+    rng = np.random.default_rng(seed)
+    each = _smallest_and_largest(speeds.workloads)
+    rounds = [rng.permutation(each) for _ in range(-(-count // len(each)))]
+    order = rng.permutation(np.concatenate(rounds)[:count])
+    arrivals = np.cumsum(rng.exponential(interarrival_s, count))
+    seconds = rng.uniform(*alone_s, count)
+    return [
+        PlannedJob(
+            workload=str(workload),
+            steps=max(int(alone * speeds.row(str(workload), 1, accelerators).max()), 1),
+            arrival_s=float(arrival),
+        )
+        for workload, alone, arrival in zip(order, seconds, arrivals - arrivals[0], strict=True)
+    ]
+
+
+def _smallest_and_largest(workloads: Iterable[str]) -> list[str]:
+    """Return each model's workloads with the smallest and the largest batch size."""
+    sizes: dict[str, list[int]] = {}
+    for workload in workloads:
+        model, _, batch_size = workload.rpartition("-")
+        sizes.setdefault(model, []).append(int(batch_size))
+    return [f"{model}-{size}" for model, each in sizes.items() for size in (min(each), max(each))]
