@@ -13,12 +13,14 @@ from fairlead.server.access.oidc import OidcLogin, looks_signed
 from fairlead.server.access.rate_limits import RateLimiters
 from fairlead.server.access.secrets import JobSecrets
 from fairlead.server.access.tokens import Principal, Tokens
+from fairlead.server.api.job_list import RecentPages
 from fairlead.server.code_snapshots import CodeSnapshots
+from fairlead.server.simulations.runs import SimulationRuns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ServerInfo:
-    """Settings that users of the server may see."""
+    """Settings that users of the server may see; a reload may change them."""
 
     separates_tenants: bool = True
     """jobs of several tenants may run here"""
@@ -42,6 +44,12 @@ class ServerContext:
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
     """one check of the audit trail at a time"""
     snapshot_limits: SnapshotLimits = field(default_factory=SnapshotLimits)
+    recent_pages: RecentPages = field(default_factory=RecentPages)
+    simulations: SimulationRuns = field(init=False)
+
+    def __post_init__(self) -> None:
+        simulations = SimulationRuns(self.live.config.data)
+        object.__setattr__(self, "simulations", simulations)  # depends on another field
 
     @property
     def live_limits(self) -> LiveLimits:

@@ -18,12 +18,28 @@ _SIGNED_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*")
 _PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^@\s/]+@")
 _UNLOGGED_PATHS = ("/v1/leases/", "/healthz", "/readyz", "/metrics", "/web/")
 """prefixes of frequent requests, which are logged at level debug only"""
+_NUMBERS = logging.getLevelNamesMapping()
 Fields = MutableMapping[str, Any]
+
+
+class _LevelFilter:
+    """Drops events below a level, which may change while the server runs."""
+
+    def __init__(self) -> None:
+        self.least = logging.INFO
+
+    def __call__(self, _: object, method: str, fields: Fields) -> Fields:
+        """Return the fields of an event that is logged."""
+        if _NUMBERS[method.upper()] < self.least:
+            raise structlog.DropEvent
+        return fields
+
+
+_LEVEL = _LevelFilter()
 
 
 def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
     """Send all logs, those of libraries included, to stderr in one format."""
-    threshold: int = getattr(logging, level.upper())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -35,8 +51,8 @@ def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
         structlog.processors.JSONRenderer(default=str) if form == "json" else format_text_line
     )
     structlog.configure(
-        processors=[*shared, render],
-        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        processors=[_LEVEL, *shared, render],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -47,7 +63,14 @@ def set_up(form: Literal["text", "json"] = "text", level: str = "info") -> None:
             foreign_pre_chain=shared,
         )
     )
-    logging.basicConfig(handlers=[handler], level=max(threshold, logging.WARNING), force=True)
+    logging.basicConfig(handlers=[handler], force=True)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Log events of this level and above; those of libraries from level warning on."""
+    _LEVEL.least = _NUMBERS[level.upper()]
+    logging.getLogger().setLevel(max(_LEVEL.least, logging.WARNING))
 
 
 def redact_secrets(_: object, __: str, fields: Fields) -> Fields:
@@ -100,12 +123,13 @@ def _quote(value: object) -> str:
 class AccessLogMiddleware:
     """Logs each request with its principal, status and duration."""
 
-    def __init__(self, app: ASGIApp, *, all_paths: bool = False) -> None:
-        self._app, self._all_paths = app, all_paths
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on and log it when it has been answered."""
-        quiet = not self._all_paths and scope.get("path", "").startswith(_UNLOGGED_PATHS)
+        frequent = scope.get("path", "").startswith(_UNLOGGED_PATHS)
+        quiet = frequent and _LEVEL.least > logging.DEBUG
         if scope["type"] != "http" or quiet:
             await self._app(scope, receive, send)
             return

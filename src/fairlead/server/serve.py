@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
 import secrets
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -18,16 +19,16 @@ import uvicorn
 from fairlead.atomic_file import replace_text
 from fairlead.data import DEFAULT_SPEEDS
 from fairlead.engines.plugin import OpenedEngine, engine_plugin
-from fairlead.estimate.learned import DataSheetLearner
-from fairlead.files import read_speeds
-from fairlead.files.bundled import data_sheets
+from fairlead.files.speeds.prior import prior_speeds
 from fairlead.live.config import LiveConfig
 from fairlead.live.driver import Live
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.orders import Environment
 from fairlead.live.retention.cleaner import RetentionCleaner
 from fairlead.live.scheduling_config import SchedulingConfig
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.speeds.elastic import speed_of_size
+from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.server.access.hosts import AllowedHosts
 from fairlead.server.access.oidc import OidcLogin
@@ -51,6 +52,7 @@ from fairlead.server.data_dir import (
     readable_documents,
 )
 from fairlead.server.logs import set_up
+from fairlead.server.reload import SettingsReload
 from fairlead.store import Change, Put, Store, StoreUnavailableError
 
 log = structlog.get_logger("fairlead.serve")
@@ -65,16 +67,19 @@ class AlreadyRunningError(FairleadError):
     code = "taken"
 
 
-def serve(settings: ServeSettings, *, log_until: int | None = None) -> None:
-    """Run until a signal stops the server; jobs keep running.
+def serve(read: Callable[[], ServeSettings], *, log_until: int | None = None) -> None:
+    """Run with the settings that ``read`` returns until a signal stops the server.
 
-    ``log_until``: number of the last event to accept of a damaged event log.
+    Jobs keep running. ``log_until``: number of the last event to accept of a damaged event log.
     """
+    settings = read()
     set_up(settings.log_format, settings.log_level)
-    asyncio.run(_serve(settings, log_until))
+    asyncio.run(_serve(settings, read, log_until))
 
 
-async def _serve(settings: ServeSettings, log_until: int | None) -> None:
+async def _serve(
+    settings: ServeSettings, read: Callable[[], ServeSettings], log_until: int | None
+) -> None:
     store = open_store(settings)
     owner = f"{os.uname().nodename}:{os.getpid()}"
     token = store.acquire(owner)
@@ -99,9 +104,11 @@ async def _serve(settings: ServeSettings, log_until: int | None) -> None:
     policy = live.policy.config.policy
     log.info("server.started", url=settings.url, admin_token_in=token_file, policy=policy)
     checking = asyncio.create_task(_check_audit_trail(store))
-    live.tasks.spawn(RetentionCleaner(live, settings.retention).run())
+    cleaner = RetentionCleaner(live, settings.retention)
+    live.tasks.spawn(cleaner.run())
+    info = ServerInfo(_may_share(settings, opened), settings.create_tenants)
+    SettingsReload(read, settings, live, cleaner, info).install()
     try:
-        info = ServerInfo(_may_share(settings, opened), settings.create_tenants)
         await _listen(settings, live, tokens, listening_socket, info)
     finally:
         await checking
@@ -157,8 +164,11 @@ async def _listen(
         limits=_limits(settings),
         hosts=_hosts(settings),
         oidc=None if settings.oidc is None else OidcLogin(settings.oidc),
-        log_all=settings.log_level == "debug",
     )
+    # Modules and schemas stay: collections that scan them delay requests by 200 ms. A page of
+    # jobs makes some 8,000 objects without cycles: no reason for a dozen collections.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -249,12 +259,14 @@ def _may_share(settings: ServeSettings, opened: OpenedEngine) -> bool:
 async def _live_config(
     settings: ServeSettings, tokens: Tokens, opened: OpenedEngine
 ) -> LiveConfig:
-    engine, emulated = opened.engine, opened.emulated
-    cluster = await engine.inventory()
-    speeds = read_speeds(settings.speeds or DEFAULT_SPEEDS)
-    if not emulated:
-        # Real devices are as fast as their data sheets suggest until jobs have measured them.
-        speeds = replace(speeds, assumed=1.0, learner=DataSheetLearner.of(data_sheets()))
+    cluster = await opened.engine.inventory()
+    speeds = _believed_speeds(settings)
+    emulated, hidden = speeds if opened.emulated else None, settings.emulated_speeds
+    if hidden is not None:
+        if not opened.emulated:
+            fix = "expected emulated devices, such as --emulate v100=2, or no such setting"
+            raise InputError("the devices are real", fix=fix, field="emulated_speeds")
+        emulated = prior_speeds(hidden)
     scheduling = build_scheduling_config(
         settings.policy, settings.mechanism, settings.round_s, speeds, settings.weight_scope
     )
@@ -265,17 +277,34 @@ async def _live_config(
         load_scheduling=load_scheduling_config,
         start_settings=_start_settings(settings, scheduling),
         data=settings.data.absolute(),
-        environment=_environment(settings, tokens, speeds if emulated else None, round_s),
-        emulated=speeds if emulated else None,
+        environment=_environment(settings, tokens, emulated, round_s),
+        emulated=emulated,
+        learns_speeds=emulated is not speeds,
         notified_urls=settings.notified_urls,
     )
+
+
+def _believed_speeds(settings: ServeSettings) -> SpeedTable:
+    """Return the speeds that decisions start from."""
+    speeds = prior_speeds(settings.speeds or DEFAULT_SPEEDS)
+    if settings.plan_on != 0.5 and speeds.learner is None:
+        fix = "expected speeds = guess or a table, or no such setting"
+        raise InputError("speeds = none states no doubt", fix=fix, field="plan_on")
+    if settings.explore and (speeds.learner is None or settings.plan_on != 0.5):
+        fix = "expected speeds = guess or a table, and no plan_on, or no such setting"
+        raise InputError("weighs trials by the doubt of estimates", fix=fix, field="explore")
+    trials = Trials() if settings.explore else None
+    return replace(speeds, quantile=settings.plan_on, trials=trials)
 
 
 def _start_settings(settings: ServeSettings, scheduling: SchedulingConfig) -> str:
     """Return the settings of the scheduling config; a later version's bundled speeds are equal."""
     speeds = None if settings.speeds is None else scheduling.speeds_label
     values = (settings.policy, settings.mechanism, settings.round_s, settings.weight_scope)
-    return json.dumps([*values, speeds])
+    # Changes that an earlier version stored lack the quantile and exploration.
+    planned = () if settings.plan_on == 0.5 else (settings.plan_on,)
+    explores = ("explore",) if settings.explore else ()
+    return json.dumps([*values, speeds, *planned, *explores])
 
 
 def _environment(
@@ -290,7 +319,7 @@ def _environment(
             "FAIRLEAD_LEASE_S": f"{2 * round_s:g}",
         }
         if emulated is not None:
-            speed = emulated.speed(spec.workload, accelerators)
+            speed = speed_of_size(emulated, spec.workload, accelerators, spec.gang)
             variables["FAIRLEAD_EMULATED_STEPS_PER_S"] = f"{speed:.17g}"
         return variables
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
+Scheme = Literal["light", "dark"]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS = (
     "--disable-gpu",
@@ -44,7 +45,7 @@ class Visitor:
         browser: Browser,
         url: str,
         *,
-        scheme: Literal["light", "dark"] = "light",
+        scheme: Scheme = "light",
         width: int = 1280,
     ) -> None:
         self._context = browser.new_context(
@@ -55,7 +56,7 @@ class Visitor:
         )
         self._url = url
         self.page: Page = self._context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
         self.errors: list[str] = []
         """errors of the console and of scripts"""
         self.foreign: list[str] = []
@@ -79,6 +80,16 @@ class Visitor:
         self.page.get_by_role("button", name="Log in").click()
         self.page.get_by_role("navigation").wait_for()
         return self
+
+    def log_out(self) -> None:
+        """Log out as a user does."""
+        self.page.get_by_role("button", name="Log out").click()
+        self.page.get_by_label("Token").wait_for()
+
+    def look(self, scheme: Scheme, width: int) -> None:
+        """Use another colour scheme and width, as when a phone shows the same page."""
+        self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        self.page.set_viewport_size({"width": width, "height": 900})
 
     def open(self, address: str) -> Page:
         """Open a page by its address, such as jobs/j1, and wait until it has its data."""

@@ -17,8 +17,10 @@ from fairlead.server.config.declaration import NAMES, default_text, flag_of, var
 from fairlead.server.config.loading import load_settings, unknown_variables
 from fairlead.server.config.settings import ServeSettings
 from fairlead.server.config.validation import verify
+from fairlead.server.reload import RELOADED
 
 GUIDE = Path(__file__).parents[3] / "docs/guide/serve.md"
+LIVE_CHANGES = GUIDE.parents[1] / "operate/policy.md"
 
 
 def write_settings(folder: Path, text: str) -> Path:
@@ -87,7 +89,6 @@ def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
         ('policy = "maxmin"', 1, "policy", "max-min"),
         ('mechanism = "ideal"', 1, "mechanism", "simulation only"),
         ('engine = "slum"', 1, "engine", "slurm"),
-        ('policy = "hadare"', 1, "policy", "copies"),
         ('emulate = "v100=x"', 1, "emulate", "number"),
         ("[server]\nport = 3", 1, "server", "unknown setting"),
         ('database = "nowhere"', 1, "database", "postgresql"),
@@ -194,6 +195,15 @@ def test_the_help_of_every_command_gives_an_example_and_explains_every_option() 
         if option.name != "help" and not getattr(option, "help", None)
     ]
     assert undocumented == []
+
+
+def test_the_table_of_live_changes_names_every_setting_once() -> None:
+    _, _, section = LIVE_CHANGES.read_text().partition("## Other settings")
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")]
+    named = [(name, way) for names, way in rows for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(name for name, _ in named if name in NAMES) == sorted(NAMES)
+    reloaded = {name for name, way in named if "SIGHUP" in way}
+    assert reloaded == RELOADED
 
 
 def test_the_command_line_starts_without_pydantic_and_numpy() -> None:

@@ -26,7 +26,7 @@ def test_a_silent_stream_ends_when_its_token_expires(
     monkeypatch.setattr(service, "_SILENCE_S", 0.02)
 
     async def scene() -> list[str]:
-        async with scripted_live(tmp_path) as site, asyncio.timeout(10):
+        async with scripted_live(tmp_path) as site, asyncio.timeout(90):
             tokens, at = Tokens({}, b"secret"), site.live.clock.now()
             text, _, _ = tokens.make("short", "viewer", at=at, lasts_s=0.3)
             lines = [
@@ -42,7 +42,7 @@ def test_a_silent_stream_ends_when_its_token_expires(
 
 def test_an_event_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with scripted_live(tmp_path) as site, asyncio.timeout(10):
+        async with scripted_live(tmp_path) as site, asyncio.timeout(90):
             tokens = Tokens({}, b"secret")
             text, token, _ = tokens.make("follower", "viewer", at=site.live.clock.now())
             stream = service.follow(site.live, owner_of(site.live, tokens, text))
@@ -58,12 +58,12 @@ def test_an_event_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
 
 def test_changes_of_nodes_and_tenants_reach_every_tenant_without_a_name(tmp_path: Path) -> None:
     async def scene() -> list[dict[str, object]]:
-        async with scripted_live(tmp_path) as site, asyncio.timeout(10):
+        async with scripted_live(tmp_path) as site, asyncio.timeout(90):
             live, notices = site.live, asyncio.Queue[dict[str, object]]()
             live.stream.subscribers.add(notices)
             node = live.scheduler.cluster.nodes[0].id
             await live.nodes.cordon(node, "operator")
-            await live.set_tenant(Tenant("rival"), "operator")
+            await live.tenants.set(Tenant("rival"), "operator")
             return [notices.get_nowait(), notices.get_nowait()]
 
     seen = [{**notice, "at": 0} for notice in asyncio.run(scene())]

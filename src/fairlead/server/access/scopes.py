@@ -9,13 +9,18 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _AREAS = {
     "jobs": "jobs",
+    "searches": "jobs",
     "events": "jobs",
     "code-snapshots": "jobs",
     "secrets": "jobs",
     "tenants": "cluster",
     "shares": "cluster",
     "usage": "cluster",
+    "timeline": "cluster",
+    "what-if": "cluster",
+    "simulations": "jobs",
     "nodes": "cluster",
+    "round": "cluster",
     "speeds": "cluster",
     "policy": "cluster",
     "limits": "cluster",

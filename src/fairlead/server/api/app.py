@@ -24,7 +24,9 @@ from fairlead.server.access.rate_limits import (
 from fairlead.server.access.secrets import JobSecrets
 from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api import schemas as msg
+from fairlead.server.api.policy_room.routes import policy_room
 from fairlead.server.api.renewals import RenewalMiddleware
+from fairlead.server.api.rounds.routes import rounds
 from fairlead.server.api.routes.access import access
 from fairlead.server.api.routes.code_snapshots import code_snapshots
 from fairlead.server.api.routes.history import history
@@ -37,7 +39,11 @@ from fairlead.server.api.routes.policy import policy
 from fairlead.server.api.routes.secrets import secrets as secret_routes
 from fairlead.server.api.routes.service import service
 from fairlead.server.api.routes.session import session
+from fairlead.server.api.routes.speeds import speeds
 from fairlead.server.api.routes.tenants import tenants
+from fairlead.server.api.searches.routes import searches
+from fairlead.server.api.simulations.routes import simulations
+from fairlead.server.api.timeline.routes import timeline
 from fairlead.server.context import ServerContext, ServerInfo, context_of
 from fairlead.server.logs import AccessLogMiddleware
 from fairlead.server.web.routes import web
@@ -54,14 +60,16 @@ _STATUS = {
     "busy": 429,
 }
 ROUTERS = (
-    *(leases, jobs, tenants, nodes, access, secret_routes, insights, history, policy),
-    *(code_snapshots, limits_routes, session, service, web),
+    *(leases, jobs, tenants, nodes, access, secret_routes, insights, speeds, history, policy),
+    searches,
+    *(rounds, timeline, policy_room, simulations, code_snapshots, limits_routes),
+    *(session, service, web),
 )
 """ordered by request rate: the first match answers"""
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 421, 422, 429)
 }
-_NO_INFO, _DEFAULT_LIMITS, _SNAPSHOT_LIMITS = ServerInfo(), RateLimits(), SnapshotLimits()
+_DEFAULT_LIMITS, _SNAPSHOT_LIMITS = RateLimits(), SnapshotLimits()
 
 
 def make_app(
@@ -69,18 +77,16 @@ def make_app(
     tokens: Tokens,
     *,
     secrets: JobSecrets | None = None,
-    info: ServerInfo = _NO_INFO,
+    info: ServerInfo | None = None,
     snapshot_limits: SnapshotLimits = _SNAPSHOT_LIMITS,
     limits: RateLimits = _DEFAULT_LIMITS,
     hosts: AllowedHosts | None = None,
     oidc: OidcLogin | None = None,
-    log_all: bool = False,
 ) -> ASGIApp:
     """Return the application that serves a live scheduler.
 
     Without ``secrets`` the application has none and keeps new ones in memory only. ``hosts`` are
-    the names that requests may have in their header Host; None: any. ``log_all`` logs renewals
-    and health checks too.
+    the names that requests may have in their header Host; None: any.
     """
     app = FastAPI(
         title="Fairlead", version=__version__, responses=_ERROR_RESPONSES, redirect_slashes=False
@@ -89,7 +95,7 @@ def make_app(
         live,
         tokens,
         RateLimiters(limits),
-        info,
+        info or ServerInfo(),
         secrets or JobSecrets.empty(),
         denied_attempts=DeniedAttempts(live),
         oidc=oidc,
@@ -105,7 +111,7 @@ def make_app(
     inner: ASGIApp = BodyLimitMiddleware(RenewalMiddleware(app, context), limits.body_bytes)
     if hosts is not None:
         inner = HostMiddleware(inner, hosts)
-    return AccessLogMiddleware(inner, all_paths=log_all)
+    return AccessLogMiddleware(inner)
 
 
 def status_of(code: str) -> int:

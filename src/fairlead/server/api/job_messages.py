@@ -24,6 +24,9 @@ class JobView(_Message):
     state: State
     workload: str
     gang: int
+    min_gang: int | None
+    max_gang: int | None
+    """bounds of an elastic gang"""
     weight: float
     priority: int
     multijob: str | None
@@ -32,6 +35,10 @@ class JobView(_Message):
     accelerator: str | None
     devices: int
     """devices that it holds now"""
+    shares_with: list[str]
+    """jobs of its tenant that are packed onto the same devices"""
+    partners: int
+    """jobs of all tenants that are packed onto the same devices"""
     accelerators_used: list[str]
     leases: int
     preemptions: int
@@ -40,6 +47,10 @@ class JobView(_Message):
     """jobs that must finish before it starts"""
     after_any: list[str]
     """jobs that must end before it starts"""
+    hyperparameters: dict[str, str]
+    """of a trial of a hyperparameter search"""
+    start_from: str | None
+    """job whose checkpoint it starts from"""
     waits_for: list[str]
     """those of them that have not ended"""
     time_limit_s: float | None

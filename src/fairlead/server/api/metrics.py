@@ -74,6 +74,9 @@ def _set_device_gauges(live: Live, gauge: Callable[..., Gauge]) -> None:
     for name, (total, held) in live.queries.device_counts().items():
         busy.labels(name).set(held)
         devices.labels(name).set(total)
+    shared = gauge("devices_shared", "Devices held by several leases.", "accelerator")
+    for name, count in live.queries.shared_device_counts().items():
+        shared.labels(name).set(count)
     share = gauge("tenant_share", "Fraction of all devices.", "tenant", "kind")
     labels = live.counters.tenants.labels()
     for view in share_views(live):

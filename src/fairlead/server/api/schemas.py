@@ -309,6 +309,13 @@ class ShareView(_Message):
     received: float
     device_hours: float
     jobs: int
+    """jobs that run or wait for devices"""
+    running: int
+    """those of them that hold devices"""
+    devices: dict[str, int]
+    """accelerator → devices that its jobs hold now"""
+    speed: float
+    """speed of its running jobs, in devices of average speed of the cluster for these jobs"""
 
 
 class SpeedView(_Message):
@@ -331,6 +338,10 @@ class SpeedView(_Message):
     """an assumed speed is above this with 90 % probability; none: not assumed, or not stated"""
     high: float | None = None
     """an assumed speed is below this with 90 % probability"""
+    planned_steps_per_s: float | None = None
+    """speed that decisions use instead of an assumed one; none: the same"""
+    declared_steps_per_s: float | None = None
+    """speed that the tenant has declared, on which an assumed one rests; none: not declared"""
 
 
 class AboutView(_Message):
@@ -348,6 +359,8 @@ class AboutView(_Message):
     """recent average time from the start of a lease to its first step"""
     end_s: float | None = None
     """recent average time from the last step of a lease to its end"""
+    usd_per_hour: dict[str, float] = {}
+    """accelerator → price of one device for an hour, where known"""
 
 
 class Problem(BaseModel):

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fairlead.core.device_use import device_use
+from fairlead.core.device_use import device_use, tenant_holdings
 from fairlead.core.queries import JobState, JobStatus
+from fairlead.live.copies.reports import reported_progress
 from fairlead.live.driver import Live
 from fairlead.live.history.exits import failed_rank, log_tail, signal_of
 from fairlead.live.job_ends.urls import site_of
@@ -50,11 +51,13 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
     job, job_id = status.job, status.id
     spec, counts = live.specs[job_id], live.counters.of(job_id)
     lease = None if status.lease is None else live.leases.get(status.lease)
-    steps = max(status.steps, lease.steps if lease else 0.0)
+    steps, steps_per_s = reported_progress(status, live.leases)
     suspicion = live.suspicious_reports.by_job.get(job_id)
     result, now = live.history.results.of(job_id), live.clock.now()
     codes = result.exit_codes
     progresses = lease is not None and lease.has_progressed(status.saved_steps)
+    waits_for = live.ends.dependencies.unended(job_id)
+    partners = job_partners(live, status)
     return {
         "id": job_id,
         "name": spec.name,
@@ -62,6 +65,8 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "state": _state(status, job_id in live.suspended_jobs),
         "workload": job.workload,
         "gang": job.gang,
+        "min_gang": job.min_gang,
+        "max_gang": job.max_gang,
         "weight": job.weight,
         "priority": job.priority,
         "multijob": job.multijob,
@@ -69,13 +74,17 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "total_steps": spec.steps,
         "accelerator": status.accelerator,
         "devices": status.devices,
+        "shares_with": [other for other in partners if live.specs[other].tenant == job.tenant],
+        "partners": len(partners),
         "accelerators_used": [*counts.accelerators],
         "leases": counts.leases,
         "preemptions": counts.preemptions,
         "failures": counts.failures,
         "after": [*spec.after],
         "after_any": [*spec.after_any],
-        "waits_for": live.ends.dependencies.unended(job_id),
+        "hyperparameters": dict(spec.hyperparameters),
+        "start_from": spec.start_from,
+        "waits_for": waits_for,
         "time_limit_s": spec.time_limit_s,
         "held_s": live.counters.held_s_until(job_id, status.lease, now),
         "code_snapshot": spec.code_snapshot,
@@ -89,7 +98,7 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "submitted_at": job.arrival_at,
         "started_at": counts.started_at,
         "ended_at": counts.ended_at,
-        "steps_per_s": lease.steps_per_s if lease else None,
+        "steps_per_s": steps_per_s,
         "device_hours": live.counters.device_s_until(job_id, status.lease, now) / 3600.0,
         "metrics": {**result.metrics, **(lease.metrics if lease else {})},
         "exit_codes": [*codes],
@@ -97,15 +106,25 @@ def job_row(live: Live, number: int) -> dict[str, Any]:
         "log_tail": [],
         "suspicious_reports": suspicion.reports if suspicion else 0,
         "suspicion": suspicion.problem if suspicion else "",
-        "message": _message(live, number, job_id, progresses),
+        "message": _message(live, number, job_id, waits_for, progresses),
         "command": [*spec.command],
     }
 
 
-def _message(live: Live, number: int, job_id: str, progresses: bool) -> str:
+def job_partners(live: Live, status: JobStatus) -> list[str]:
+    """Return the jobs of all tenants on a job's devices."""
+    if status.lease is None or not live.queries.has_packed:
+        return []
+    shared = live.queries.shared_devices(status.lease)
+    return [] if shared is None else shared.partners
+
+
+def _message(
+    live: Live, number: int, job_id: str, waits_for: Sequence[str], progresses: bool
+) -> str:
     if live.queries.is_left_out(number):
         return LEFT_OUT
-    if waits_for := live.ends.dependencies.unended(job_id):
+    if waits_for:
         return f"waits for {', '.join(waits_for[:_MAX_NAMED_JOBS])}"
     # The message of an earlier lease is outdated once this one has made a step; an ended job
     # keeps its message while its last lease leaves.
@@ -191,6 +210,13 @@ def share_views(live: Live) -> list[ShareView]:
             received=status.devices / devices,
             device_hours=status.device_s / 3600.0,
             jobs=status.jobs,
+            running=holding.running,
+            devices=holding.devices,
+            speed=holding.speed,
         )
-        for status in queries.tenant_statuses(live.clock.now())
+        for status, holding in zip(
+            queries.tenant_statuses(live.clock.now()),
+            tenant_holdings(live.scheduler),
+            strict=True,
+        )
     ]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from fairlead.server.config.jobs import JobSettings
 from fairlead.server.config.option import Option
 from fairlead.server.config.retention import RetentionSettings
+from fairlead.server.config.speeds import SpeedSettings
 
 PREFIX = "FAIRLEAD_"
 """prefix of the environment variables"""
@@ -141,7 +142,7 @@ class _CoreSettings:
     emulate: Annotated[
         str | None,
         Option(
-            help="Devices to emulate at their speed in the table: v100=2,k80=4, or a YAML file.",
+            help="Devices to emulate at the believed speeds: v100=2,k80=4, or a YAML file.",
             expected="devices to emulate, such as v100=2,k80=4, or a YAML file",
             default="this machine's GPUs",
             may_be_file=True,
@@ -165,15 +166,6 @@ class _CoreSettings:
             panel=_ACCESS,
         ),
     ] = False
-    speeds: Annotated[
-        str | None,
-        Option(
-            help="Steps per second of workloads: CSV or Gavel JSON.",
-            expected="a speeds table, CSV or Gavel JSON",
-            default="a bundled table",
-            may_be_file=True,
-        ),
-    ] = None
     database: Annotated[
         str | None,
         Option(
@@ -352,7 +344,7 @@ class _CoreSettings:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)
-class Settings(JobSettings, RetentionSettings, _CoreSettings):
+class Settings(JobSettings, RetentionSettings, SpeedSettings, _CoreSettings):
     """All settings of ``fairlead serve``, in the order of its help."""
 
 

@@ -4,12 +4,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from fairlead.estimate.learned import DataSheetLearner
+from fairlead.estimate.learned import stored_learner
 from fairlead.files.parsing.text import SourceText
 from fairlead.files.speeds.table import parse_speeds
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms.base import HasRounds, Mechanism
 from fairlead.mechanisms.factory import create_live_mechanism, plug_ins
+from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.model.tenants.weight_scope import WeightScope
 
@@ -39,6 +40,12 @@ def build_scheduling_config(
         text["estimates"] = True
     if speeds.learner is not None:
         text["strengths"] = speeds.learner.document()
+        if speeds.learner.process:
+            text["process"] = True
+    if speeds.quantile != 0.5:
+        text["quantile"] = speeds.quantile
+    if speeds.trials is not None:
+        text["explores"] = True
     if weight_scope != "cluster":
         text["weight_scope"] = weight_scope
     if guaranteed_refills:
@@ -74,13 +81,37 @@ def changed_scheduling_config(
     table = before.beliefs
     if speeds is not None:
         parsed = parse_speeds(SourceText("speeds", speeds))
-        table = replace(parsed, assumed=table.assumed, learner=table.learner)
+        table = replace(
+            parsed,
+            assumed=table.assumed,
+            learner=table.learner,
+            quantile=table.quantile,
+            trials=table.trials,
+        )
     return build_scheduling_config(
         before.policy if policy is None else policy,
         before.mechanism_name if policy is None and mechanism is None else mechanism,
         before.round_s if round_s is None else round_s,
         table,
         before.weight_scope if weight_scope is None else weight_scope,
+    )
+
+
+def imported_scheduling_config(
+    before: SchedulingConfig, speeds: str, *, replaces: bool
+) -> tuple[int, SchedulingConfig]:
+    """Return the entries of a table, and the configuration with these in its own table.
+
+    ``speeds``: content of a speed table. It replaces the whole table if ``replaces`` is set.
+    """
+    new = parse_speeds(SourceText("speeds", speeds)).steps_per_s
+    kept = {} if replaces else before.beliefs.steps_per_s
+    return len(new), build_scheduling_config(
+        before.policy,
+        before.mechanism_name,
+        before.round_s,
+        replace(before.beliefs, steps_per_s={**kept, **new}),
+        before.weight_scope,
     )
 
 
@@ -91,7 +122,9 @@ def load_scheduling_config(text: str) -> SchedulingConfig:
         {SpeedKey(*key): speed for *key, speed in document["speeds"]},
         assumed=document["assumed"],
         estimates=document.get("estimates", False),
-        learner=DataSheetLearner(document["strengths"]) if "strengths" in document else None,
+        learner=stored_learner(document),
+        quantile=document.get("quantile", 0.5),
+        trials=Trials() if document.get("explores") else None,
     )
     return build_scheduling_config(
         document["policy"],

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from fairlead.engines.plugin import engine_plugin
-from fairlead.files import read_cluster, read_speeds
+from fairlead.files import read_cluster
+from fairlead.files.speeds.prior import prior_speeds
 from fairlead.mechanisms.factory import create_live_mechanism
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.server.config.loading import EffectiveSettings, with_origin
@@ -17,7 +18,8 @@ def verify(effective: EffectiveSettings) -> None:
         "mechanism": lambda s: create_live_mechanism(s.policy, s.mechanism, s.round_s),
         "engine": lambda s: engine_plugin(s.engine),
         "emulate": lambda s: s.emulate and read_cluster(s.emulate),
-        "speeds": lambda s: s.speeds and read_speeds(s.speeds),
+        "speeds": lambda s: s.speeds and prior_speeds(s.speeds),
+        "emulated_speeds": lambda s: s.emulated_speeds and prior_speeds(s.emulated_speeds),
     }
     for name, attempt in attempts.items():
         try:

@@ -2,32 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import structlog
 from fastapi import APIRouter
 
-from fairlead.core.queries import BelievedSpeed, JobState
+from fairlead.core.queries import JobState
 from fairlead.files import format_instance
 from fairlead.insight.advice import advise
 from fairlead.insight.explain.explain import JobSpeed, explain
-from fairlead.insight.explain.starvation import devices_now, starvation_causes
+from fairlead.insight.explain.starvation import CanSee, devices_now, starvation_causes
 from fairlead.insight.explain.text import paragraphs
 from fairlead.live.driver import Live
-from fairlead.live.planning.left_out import without
-from fairlead.mechanisms.base import HasRounds, RealisesPolicy
+from fairlead.mechanisms.base import HasRounds, RealisesPolicy, ResizesGangs
 from fairlead.model.capabilities import capabilities_of
-from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError, ProtocolError, SolveError, UsageError
-from fairlead.model.instance import Instance, InstanceJob
-from fairlead.model.snapshot import Snapshot
-from fairlead.model.speeds.interval import interval_80
-from fairlead.model.speeds.key import WorkloadScope, scope_of
-from fairlead.model.submission.admission import requirements
-from fairlead.model.tenants.tenant import Tenant
 from fairlead.server.access.authorization import (
     ContextDependency,
     CurrentPrincipal,
@@ -35,7 +25,9 @@ from fairlead.server.access.authorization import (
     find_visible_job,
 )
 from fairlead.server.api import schemas as msg
-from fairlead.server.api.views import LEFT_OUT
+from fairlead.server.api.live_instance import current_snapshot, instance_of
+from fairlead.server.api.views import LEFT_OUT, job_partners
+from fairlead.sim.report.summary import join_with_and
 from fairlead.version import __version__
 
 log = structlog.get_logger("fairlead.server")
@@ -58,6 +50,11 @@ async def about(server: ContextDependency, principal: CurrentPrincipal) -> msg.A
         now=live.clock.now(),
         start_s=live.overheads.start_s,
         end_s=live.overheads.end_s,
+        usd_per_hour={
+            name: detail.usd_per_hour
+            for name, detail in live.scheduler.cluster.details.items()
+            if detail.usd_per_hour is not None
+        },
     )
 
 
@@ -76,12 +73,18 @@ async def explain_job(
     if live.queries.is_left_out(number):
         raise ProtocolError(f"job {job_id!r} is not being scheduled: {LEFT_OUT}")
     mechanism, policy = live.scheduler.mechanism, live.policy.config.policy
-    snap = _snapshot(live)
+    snap = current_snapshot(live)
     believed = {
-        speed.key.accelerator: JobSpeed(speed.steps_per_s, speed.source, speed.doubt)
+        speed.key.accelerator: JobSpeed(
+            speed.steps_per_s, speed.source, speed.doubt, speed.planned_steps_per_s
+        )
         for speed in live.queries.job_speeds(number)
     }
     if not isinstance(mechanism, RealisesPolicy):
+        if isinstance(mechanism, ResizesGangs):
+            reason = mechanism.gang_reason(snap, live.scheduler.memory, number)
+            if reason:
+                return {"policy": policy, "who": job_id, "kind": "job", "text": [reason]}
         row = int(snap.job.searchsorted(number))
         held = devices_now(snap)
         causes = [cause.why for cause in starvation_causes(snap, row, held, principal.can_see)]
@@ -90,6 +93,8 @@ async def explain_job(
             f"{policy or 'the mechanism'} computes no shares, so it has no prices to explain"
             f"{waits}"
         )
+
+    sharing = _sharing(live, number, principal.can_see)
 
     def explanation() -> dict[str, Any]:
         try:
@@ -107,70 +112,32 @@ async def explain_job(
             log.error("explanation.failed", job=job_id, error=repr(error))
             problem = f"the policy failed with {type(error).__name__}; see the server's log"
             raise ProtocolError(f"job {job_id!r} cannot be explained now: {problem}") from error
-        return {**result.as_dict(), "text": paragraphs(result)}
+        return {**result.as_dict(), "text": [*paragraphs(result), *sharing]}
 
     async with server.explaining:
         return await asyncio.to_thread(explanation)
 
 
-@insights.get("/speeds")
-async def speeds(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.SpeedView]:
-    """Return the believed speeds of the active jobs' workloads, each with its source.
-
-    Tenants see those of the jobs that they can see.
-    """
-    queries, now = live.queries, live.clock.now()
-    alike: dict[tuple[object, ...], int] = {}
-    for number in queries.select_jobs((JobState.ACTIVE, JobState.HELD)).tolist():
-        job = queries.job(number)
-        if principal.can_see(job.tenant):
-            alike.setdefault((job.workload or number, job.tenant, *requirements(job)), number)
-    believed = {
-        speed.key: speed for number in alike.values() for speed in queries.job_speeds(number)
-    }
-    return [_speed_view(speed, now) for speed in believed.values()]
-
-
-@insights.get("/jobs/{job_id}/speeds")
-async def job_speeds(
-    job_id: str, live: LiveDependency, principal: CurrentPrincipal
-) -> list[msg.SpeedView]:
-    """Return the believed speeds of a job that has not ended, by accelerator."""
-    number = find_visible_job(live, principal, job_id)
-    if live.queries.has_ended(number):
+def _sharing(live: Live, number: int, can_see: CanSee) -> list[str]:
+    """Return a paragraph on the jobs that share a job's devices; none if it holds its own."""
+    partners = job_partners(live, live.queries.job_status(number))
+    if not partners:
         return []
-    now = live.clock.now()
-    return [_speed_view(speed, now) for speed in live.queries.job_speeds(number)]
-
-
-def _speed_view(speed: BelievedSpeed, now: float) -> msg.SpeedView:
-    key = speed.key
-    scope = scope_of(key.workload) or WorkloadScope("", key.workload)
-    low, high = None, None
-    if speed.doubt is not None:
-        low, high = interval_80(speed.steps_per_s, speed.doubt)
-    return msg.SpeedView(
-        workload=scope.workload,
-        tenant=scope.tenant or None,
-        job=scope.job,
-        gang=key.gang,
-        accelerator=key.accelerator,
-        steps_per_s=speed.steps_per_s,
-        source=speed.source,
-        age_s=None if speed.measured_at is None else max(now - speed.measured_at, 0.0),
-        low=low,
-        high=high,
-    )
+    named = [job_id for job_id in partners if can_see(live.specs[job_id].tenant)]
+    others = len(partners) - len(named)
+    if others:
+        named.append("a job of another tenant" if others == 1 else f"{others} jobs of others")
+    return [f"It shares its devices with {join_with_and(named)} now."]
 
 
 @insights.get("/instance")
 async def instance(live: LiveDependency, principal: CurrentPrincipal) -> msg.AnyJson:
     """Return the current jobs and devices as an instance, which `fairlead audit` reads."""
     principal.require("admin", "viewer")
-    snap = _snapshot(live)
+    snap = current_snapshot(live)
     if not len(snap.usable):
         raise ProtocolError("no node is up")
-    document: msg.AnyJson = json.loads(format_instance(_instance_of(snap)))
+    document: msg.AnyJson = json.loads(format_instance(instance_of(snap)))
     return document
 
 
@@ -181,57 +148,5 @@ async def advice(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.
     mechanism = live.scheduler.mechanism
     if not isinstance(mechanism, RealisesPolicy):
         raise ProtocolError("the mechanism computes no shares, so it has no order to show")
-    entries = await asyncio.to_thread(advise, _snapshot(live), mechanism.policy)
+    entries = await asyncio.to_thread(advise, current_snapshot(live), mechanism.policy)
     return [asdict(entry) for entry in entries]
-
-
-def _snapshot(live: Live) -> Snapshot:
-    """Return the current state without the jobs that the last plan left out."""
-    at = live.clock.now()
-    return without(live.scheduler.snapshot(at, at, pins=False), live.scheduler.left_out)
-
-
-def _instance_of(snap: Snapshot) -> Instance:
-    """Return a snapshot as an instance, without jobs that cannot run on the nodes that are up."""
-    accelerators, speed = snap.cluster.accelerators, snap.speed
-    able = ((speed > 0) & (snap.gang_on <= snap.capacity)).any(axis=1)
-    gangs = np.broadcast_to(snap.gang_on, speed.shape)
-    tenants, workload = snap.tenants, snap.profiles.workload
-    jobs = tuple(
-        InstanceJob(
-            id=snap.ids[int(snap.job[row])],
-            speeds=dict(zip(accelerators, speed[row].tolist(), strict=True)),
-            workload=workload[int(snap.profile[row])],
-            tenant=tenants[int(snap.tenant[row])].id,
-            gang=int(snap.gang[row]),
-            gangs=dict(zip(accelerators, gangs[row].tolist(), strict=True)),
-            weight=float(snap.weight[row]),
-            steps_left=float(snap.steps_left[row]),
-            elapsed_s=max(float(snap.elapsed_s[row]), 0.0),
-            isolated_elapsed_s=float(snap.isolated_elapsed_s[row]),
-            deadline_s=_remaining_s(float(snap.deadline_at[row]) - snap.at),
-            priority=int(snap.precedence[row]),
-        )
-        for row in np.flatnonzero(able).tolist()
-    )
-    counts = dict(zip(accelerators, snap.capacity.tolist(), strict=True))
-    totals = snap.cluster.count_by_name()
-    whole = {name for name, count in totals.items() if counts[name] == count}
-    cluster = Cluster.of(counts, details=snap.cluster.details)
-    return Instance(
-        cluster, jobs, tuple(_without_unavailable_quota(tenant, whole) for tenant in tenants)
-    )
-
-
-def _without_unavailable_quota(tenant: Tenant, whole: Collection[str]) -> Tenant:
-    """Return a tenant without quotas of accelerators that are partly down."""
-    return replace(
-        tenant,
-        guarantee={name: count for name, count in tenant.guarantee.items() if name in whole},
-        limit={name: count for name, count in tenant.limit.items() if name in whole},
-    )
-
-
-def _remaining_s(seconds: float) -> float | None:
-    """Return the time to a deadline, at least 1 ms; None without one."""
-    return None if np.isinf(seconds) else max(seconds, 1e-3)

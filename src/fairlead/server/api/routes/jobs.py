@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Response
 
 from fairlead.core.queries import JobState
-from fairlead.engines.base import SupportsCommandCheck, SupportsTenantCheck
+from fairlead.engines.base import SupportsCommandCheck, SupportsCopies, SupportsTenantCheck
 from fairlead.engines.keeper.container import require_runtime
 from fairlead.engines.keeper.log_file import read_leases
 from fairlead.live.job_spec import JobSpec
@@ -26,7 +26,7 @@ from fairlead.server.access.authorization import (
     require_owned_job,
 )
 from fairlead.server.access.tokens import Principal
-from fairlead.server.api.job_list import JobQuery, Order, list_page
+from fairlead.server.api.job_list import JobQuery, Order
 from fairlead.server.api.job_messages import JobChange, JobView, State
 from fairlead.server.api.schemas import TEXT
 from fairlead.server.api.views import job_view, job_view_with_log
@@ -51,6 +51,9 @@ async def submit(new: NewJob, server: ContextDependency, principal: CurrentPrinc
         await asyncio.to_thread(live.engine.check_tenant, tenant)
     if isinstance(live.engine, SupportsCommandCheck):
         await asyncio.to_thread(_check_command, live.engine, new)
+    if (new.max_copies or 1) > 1 and not isinstance(live.engine, SupportsCopies):
+        problem = "this server's engine cannot merge the checkpoints of copies"
+        raise InputError(problem, fix="expected none, or 1", field="max_copies")
     if new.code_snapshot:
         snapshots = server.code_snapshots
         await asyncio.to_thread(snapshots.require, tenant, new.code_snapshot)
@@ -88,7 +91,7 @@ def _require_known_tenant(server: ServerContext, principal: Principal, tenant: s
 
 @jobs.get("", response_model=list[JobView])
 async def list_jobs(
-    live: LiveDependency,
+    server: ContextDependency,
     principal: CurrentPrincipal,
     state: State | None = None,
     tenant: str | None = None,
@@ -114,6 +117,7 @@ async def list_jobs(
     if newest and (sort is not None or descending):
         fix = "expected sort with descending, or newest alone"
         raise InputError("cannot be combined with another order", fix=fix, field="newest")
+    live = server.live
     query = JobQuery(
         state=state,
         unended=unended,
@@ -130,10 +134,9 @@ async def list_jobs(
     )
     known = live.queries.tenants
     visible = [principal.can_see(t.id) and tenant in (None, t.id) for t in known]
-    rows, total = list_page(live, np.array(visible, dtype=bool), query)
+    body, total = server.recent_pages.page(live, np.array(visible, dtype=bool), query)
     headers = {} if total is None else {"Fairlead-Total": str(total)}
-    # The rows match JobView; validating a thousand of them would take most of the time.
-    return Response(json.dumps(rows), media_type="application/json", headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
 
 @jobs.get("/{job_id}")

@@ -33,7 +33,7 @@ async def set_tenant(
     if new.id != tenant_id:
         problem = f"{new.id!r} differs from the path"
         raise InputError(problem, fix=f"expected {tenant_id!r}", field="id")
-    await live.set_tenant(new.to_tenant(), principal.actor)
+    await live.tenants.set(new.to_tenant(), principal.actor)
     return new
 
 

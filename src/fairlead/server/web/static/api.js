@@ -82,8 +82,10 @@ async function problem(response) {
 
 /**
  * Return the JSON of a resource.
- * @param {string} path
+ * @template {string} Path
+ * @param {Path} path
  * @param {Record<string, unknown>} [query] values that are empty are left out
+ * @returns {Promise<Path extends keyof Api.Resources ? Api.Resources[Path] : any>}
  */
 export async function get(path, query = {}) {
   return (await send("GET", withQuery(path, query))).json();
@@ -112,6 +114,9 @@ export async function logOut() {
     endSession();
   }
 }
+
+/** @param {string} id @returns {string} the path of a tenant, whose id may name the tenants around it */
+export const tenantPath = (id) => `/v1/tenants/${id.split("/").map(encodeURIComponent).join("/")}`;
 
 /** @param {string} id @param {string} [rest] */
 export function jobPath(id, rest = "") {

@@ -3,24 +3,32 @@
 import { get, hasSession, logIn, logOut, whenLoggedOut } from "./api.js";
 import { Failure } from "./components.js";
 import { follow, startStream, stopStream, useConnected } from "./live.js";
-import { html, render, useEffect, useErrorBoundary, useState } from "./dom.js";
+import { html, render, useEffect, useErrorBoundary, useState, withValue } from "./dom.js";
 import { Audit } from "./pages/audit.js";
 import { Cluster } from "./pages/cluster.js";
 import { Job } from "./pages/job.js";
 import { Jobs } from "./pages/jobs.js";
+import { PolicyRoom } from "./pages/policy.js";
+import { Searches } from "./pages/searches.js";
+import { Simulate } from "./pages/simulate.js";
 import { Speeds } from "./pages/speeds.js";
 import { Submit } from "./pages/submit.js";
 import { Tenants } from "./pages/tenants.js";
-
-/** @typedef {{name: string, role: string, tenant: string | null, scopes: string[]}} Session */
+import { Timeline } from "./pages/timeline.js";
+import { Tokens } from "./pages/tokens.js";
 
 /** Pages of the navigation, with the roles that may open them. */
 const PAGES = [
   { path: "jobs", title: "Jobs", page: Jobs },
+  { path: "searches", title: "Searches", page: Searches },
   { path: "cluster", title: "Cluster", page: Cluster },
+  { path: "timeline", title: "Timeline", page: Timeline },
   { path: "tenants", title: "Tenants", page: Tenants },
   { path: "speeds", title: "Speeds", page: Speeds },
   { path: "submit", title: "Submit", page: Submit, roles: ["admin", "tenant"] },
+  { path: "simulate", title: "Simulate", page: Simulate, roles: ["admin", "tenant"] },
+  { path: "policy", title: "Policy room", page: PolicyRoom, roles: ["admin"] },
+  { path: "tokens", title: "Tokens", page: Tokens, roles: ["admin"] },
   { path: "audit", title: "Audit trail", page: Audit, roles: ["admin"] },
 ];
 
@@ -52,7 +60,7 @@ function useRoute() {
 }
 
 function App() {
-  const [session, setSession] = useState(/** @type {Session | null} */ (null));
+  const [session, setSession] = useState(/** @type {Api.SessionView | null} */ (null));
   const [state, setState] = useState(hasSession() ? "loading" : "out");
   const [error, setError] = useState(null);
   const load = async () => {
@@ -81,7 +89,7 @@ function App() {
   return html`<${Shell} session=${session} />`;
 }
 
-/** @param {{session: Session}} props */
+/** @param {{session: Api.SessionView}} props */
 function Shell({ session }) {
   const current = useRoute();
   const pages = PAGES.filter(({ roles }) => roles === undefined || roles.includes(session.role));
@@ -132,7 +140,7 @@ function Stale() {
   </div>`;
 }
 
-/** Shows the error of a page that failed instead of an empty screen. */
+/** Shows the error of a page that failed instead of an empty screen. @param {{children: unknown}} props */
 function Guarded({ children }) {
   const [error, reset] = useErrorBoundary((problem) => console.error(problem));
   return error ? html`<${Failure} error=${error} retry=${reset} />` : children;
@@ -142,6 +150,7 @@ function Guarded({ children }) {
 function Login({ onDone }) {
   const [token, setToken] = useState("");
   const [error, setError] = useState(null);
+  /** @param {SubmitEvent} event */
   const submit = async (event) => {
     event.preventDefault();
     try {
@@ -166,7 +175,7 @@ function Login({ onDone }) {
         autofocus
         aria-describedby="token-help"
         value=${token}
-        onInput=${(event) => setToken(event.target.value)}
+        onInput=${withValue(setToken)}
       />
       <p id="token-help" class="help">
         Ask an admin for a token: <code>fairlead tokens make NAME --tenant TENANT</code>. The first

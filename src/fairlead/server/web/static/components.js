@@ -1,6 +1,6 @@
-/** Parts that several pages share: states of data, badges, bars, tables, charts. */
+/** Parts that several pages share: states of data, badges, bars, tables. */
 
-import { html, useEffect, useRef } from "./dom.js";
+import { html } from "./dom.js";
 import { percent } from "./format.js";
 
 const COLOURS = 10;
@@ -50,18 +50,22 @@ export function Bar({ value, label, mark = null }) {
   >`;
 }
 
+/** Return all tenants in the order of their colours. @param {{id: string}[]} listed @param {string[]} others */
+export const inColourOrder = (listed, others) => [...new Set([...listed.map(({ id }) => id), ...others])].sort();
+
 /** @param {{tenant: string, tenants: string[]}} props */
 export const TenantName = ({ tenant, tenants }) =>
   html`<span class="dot ${colourClass(tenant, tenants)}" aria-hidden="true"></span>${tenant}`;
 
-/** Return the class that colours a tenant. @param {string} tenant @param {string[]} tenants */
+/** Return the class that colours a tenant; null: one that the reader may not see. @param {string | null} tenant @param {string[]} tenants */
 export function colourClass(tenant, tenants) {
-  const index = tenants.indexOf(tenant);
+  const index = tenant === null ? -1 : tenants.indexOf(tenant);
   return index < 0 ? "c-other" : `c${index % COLOURS}`;
 }
 
 /** @param {{caption: string, heads: any[], rows: any[][], figures?: number[]}} props */
 export function Table({ caption, heads, rows, figures = [] }) {
+  /** @param {number} index */
   const look = (index) => (figures.includes(index) ? "figure" : "");
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
     <table>
@@ -87,57 +91,3 @@ export const Facts = ({ facts }) =>
   html`<dl class="facts">
     ${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
-
-/**
- * A curve, drawn by uPlot.
- * @param {{title: string, points: {steps: number, value: number}[]}} props
- */
-export function Curve({ title, points }) {
-  const place = useRef(null);
-  const chart = useRef(null);
-  const data = [points.map((point) => point.steps), points.map((point) => point.value)];
-  const latest = useRef(data);
-  latest.current = data;
-  useEffect(() => {
-    let gone = false;
-    let observer;
-    void import("./vendor/uplot.js").then((module) => {
-      const element = /** @type {HTMLElement | null} */ (place.current);
-      if (gone || element === null) return;
-      const Plot = /** @type {any} */ (module.default);
-      const width = () => Math.max(200, element.clientWidth);
-      const styles = getComputedStyle(element);
-      const stroke = styles.getPropertyValue("--muted");
-      const grid = { stroke: styles.getPropertyValue("--line"), width: 1 };
-      const axis = { stroke, grid, ticks: grid };
-      const options = {
-        width: width(),
-        height: 200,
-        scales: { x: { time: false } },
-        axes: [axis, { ...axis, size: 60 }],
-        series: [
-          { label: "steps" },
-          { label: title, stroke: styles.getPropertyValue("--accent"), width: 1.5 },
-        ],
-      };
-      chart.current = new Plot(options, latest.current, element);
-      observer = new ResizeObserver(() => {
-        if (element.isConnected) chart.current.setSize({ width: width(), height: 200 });
-      });
-      observer.observe(element);
-    });
-    return () => {
-      gone = true;
-      observer?.disconnect();
-      chart.current?.destroy();
-    };
-  }, [title]);
-  useEffect(() => chart.current?.setData(latest.current), [points]);
-  const last = points.at(-1);
-  return html`<div
-    class="curve"
-    ref=${place}
-    role="img"
-    aria-label=${`${title}: ${points.length} values, the last one ${last?.value}`}
-  ></div>`;
-}

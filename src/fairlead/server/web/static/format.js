@@ -20,7 +20,7 @@ export function figure(value) {
 }
 
 /** @param {number} fraction */
-export const percent = (fraction) => `${(100 * fraction).toFixed(fraction < 0.1 ? 1 : 0)} %`;
+export const percent = (fraction) => `${(100 * fraction).toFixed(fraction < 0.1 ? 1 : 0)}\u00a0%`;
 
 /** @param {number | null | undefined} seconds a duration */
 export function duration(seconds) {

@@ -24,7 +24,7 @@ export const FIELDS = [
  */
 export function splitCommand(line) {
   const words = [];
-  let word = null;
+  let word = /** @type {string | null} */ (null);
   let quote = "";
   for (let i = 0; i < line.length; i += 1) {
     const character = line[i];
@@ -61,6 +61,24 @@ export function jobOf(form) {
   }
   return job;
 }
+
+/**
+ * Return the texts of the form for a job like another one.
+ * @param {Api.JobView} view
+ * @returns {Record<string, string>}
+ */
+export function formOf(view) {
+  /** @type {Record<string, string>} */
+  const form = { command: view.command.map(quoted).join(" ") };
+  const { name, tenant, workload, gang, total_steps: steps, priority, weight } = view;
+  for (const [field, value] of Object.entries({ name, tenant, workload, gang, steps, priority, weight })) {
+    if (value && value !== USUAL[field]) form[field] = String(value);
+  }
+  return form;
+}
+
+/** Values that a form leaves out. @type {Record<string, unknown>} */
+const USUAL = { gang: 1, priority: 0, weight: 1 };
 
 /** @type {Record<string, (text: string) => unknown>} */
 const READERS = {

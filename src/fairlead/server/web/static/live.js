@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "./dom.js";
 
 const SILENCE_MS = 25_000; // the server sends a comment after 15 s of silence
 const MAX_WAIT_MS = 5_000;
-const MIN_INTERVAL_MS = 1_500;
+const MIN_INTERVAL_MS = 1_000; // with the spread and the answer, an event shows within 2 s
 const AFTER_EVENT_MS = 150;
 const SPREAD_MS = 300; // so that pages do not all ask at once
 
@@ -133,7 +133,9 @@ export function useConnected() {
  * @returns {Loaded<T>}
  */
 export function useLive(load, keys, { every = 10, wants = () => true } = {}) {
-  const [state, setState] = useState({ data: undefined, error: null });
+  const [state, setState] = useState(
+    /** @type {{data: T | undefined, error: ApiError | null}} */ ({ data: undefined, error: null }),
+  );
   const latest = useRef({ load, wants, refresh: () => {} });
   latest.current.load = load;
   latest.current.wants = wants;
@@ -152,6 +154,7 @@ export function useLive(load, keys, { every = 10, wants = () => true } = {}) {
         if (current && number === sent) setState((old) => ({ data: old.data, error }));
       }
     };
+    /** @param {number} ms */
     const soon = (ms) => {
       const timer = setTimeout(() => {
         timers.delete(timer);
@@ -159,6 +162,7 @@ export function useLive(load, keys, { every = 10, wants = () => true } = {}) {
       }, ms);
       timers.add(timer);
     };
+    /** @param {Notice} notice */
     const onNotice = (notice) => {
       if (timers.size > 0 || (notice.event !== "connected" && !latest.current.wants(notice))) return;
       const wait = Math.max(AFTER_EVENT_MS, startedAt + MIN_INTERVAL_MS - performance.now());

@@ -12,16 +12,18 @@ const FIELDS = ["author", "action", "subject"];
 /** @param {{query: URLSearchParams}} props */
 export function Audit({ query }) {
   const [filter, setFilter] = useState(() => Object.fromEntries(query));
-  const [before, setBefore] = useState(null);
+  const [before, setBefore] = useState(/** @type {number | null} */ (null));
   const trail = useLive(
     () => get("/v1/audit", { ...filter, before, limit: PAGE }),
     [JSON.stringify(filter), before],
     { every: before === null ? 10 : 0, wants: () => before === null },
   );
+  /** @param {import("../dom.js").FormEvent} event */
   const select = (event) => {
     event.preventDefault();
     setBefore(null);
-    const wanted = Object.fromEntries(new FormData(event.target));
+    const form = new FormData(event.currentTarget);
+    const wanted = Object.fromEntries(FIELDS.map((name) => [name, String(form.get(name))]));
     setFilter(wanted);
     history.replaceState(null, "", withQuery("#/audit", wanted));
   };
@@ -32,17 +34,18 @@ export function Audit({ query }) {
     </form>
     <${Verification} />
     <${Loaded} of=${trail}>
-      ${(entries) => html`
+      ${/** @param {Api.AuditEntry[]} entries */ (entries) => html`
         ${entries.length === 0 ? html`<${Empty}>No entry matches.<//>` : html`<${Entries} entries=${entries} />`}
         <p class="pager">
           ${before !== null && html`<button type="button" onClick=${() => setBefore(null)}>Newest</button>`}
           ${entries.length === PAGE &&
-          html`<button type="button" onClick=${() => setBefore(entries.at(-1).seq)}>Older</button>`}
+          html`<button type="button" onClick=${() => setBefore(entries[PAGE - 1].seq)}>Older</button>`}
         </p>
       `}
     <//>`;
 }
 
+/** @param {{entries: Api.AuditEntry[]}} props */
 function Entries({ entries }) {
   return html`<${Table}
     caption="Entries, the newest first"
@@ -63,7 +66,7 @@ function Entries({ entries }) {
 }
 
 function Verification() {
-  const [{ result, error }, setState] = useState({ result: null, error: null });
+  const [{ result, error }, setState] = useState(/** @type {{result: Api.AuditVerification | null, error: any}} */ ({ result: null, error: null }));
   const verify = async () => {
     try {
       setState({ result: await get("/v1/audit/verify"), error: null });

@@ -1,24 +1,30 @@
 /** One job: progress, metrics, speeds, leases, log, explanation, and changes of it. */
 
 import { get, jobPath, send } from "../api.js";
-import { Badge, Bar, Curve, Empty, Facts, Failure, Loaded, Section, Table } from "../components.js";
+import { Curve } from "../charts.js";
+import { Badge, Bar, Empty, Facts, Failure, Loaded, Section, Table } from "../components.js";
 import { count, counts, duration, figure, percent, plural, time } from "../format.js";
 import { useLive } from "../live.js";
-import { html, useEffect, useState } from "../dom.js";
+import { html, useEffect, useState, withValue } from "../dom.js";
 import { Log } from "./log.js";
 
 const ENDED = ["finished", "failed", "cancelled"];
 const SHOWN_LEASES = 20;
 
-/** @param {{id: string, session: any}} props */
+/** @typedef {(notice: import("../live.js").Notice) => boolean} Wants */
+/** @typedef {{text: string[], speed: number}} Explained */
+
+/** @param {{id: string, session: Api.SessionView}} props */
 export function Job({ id, session }) {
+  /** @type {Wants} */
   const wants = (notice) => notice.job === undefined || notice.job === id;
   const job = useLive(() => get(jobPath(id)), [id], { every: 3, wants });
   return html`<${Loaded} of=${job}>
-    ${(data) => html`<${Page} job=${data} session=${session} wants=${wants} refresh=${job.refresh} />`}
+    ${(/** @type {Api.JobView} */ data) => html`<${Page} job=${data} session=${session} wants=${wants} refresh=${job.refresh} />`}
   <//>`;
 }
 
+/** @param {{job: Api.JobView, session: Api.SessionView, wants: Wants, refresh: () => void}} props */
 function Page({ job, session, wants, refresh }) {
   const ended = ENDED.includes(job.state);
   const explanation = useExplanation(job);
@@ -40,12 +46,16 @@ function Page({ job, session, wants, refresh }) {
   `;
 }
 
+/** @param {{job: Api.JobView, session: Api.SessionView, ended: boolean, refresh: () => void}} props */
 function Actions({ job, session, ended, refresh }) {
   const [error, setError] = useState(null);
   const [priority, setPriority] = useState(String(job.priority));
   useEffect(() => setPriority(String(job.priority)), [job.priority]);
   const owns = session.role === "admin" || (session.role === "tenant" && session.tenant === job.tenant);
-  if (!owns || ended) return null;
+  if (!owns) return null;
+  const clone = html`<a class="button" href=${`#/submit?clone=${encodeURIComponent(job.id)}`}>Clone</a>`;
+  if (ended) return html`<span class="actions">${clone}</span>`;
+  /** @param {string} method @param {string} path @param {unknown} [body] */
   const act = async (method, path, body) => {
     try {
       await send(method, path, body);
@@ -55,13 +65,16 @@ function Actions({ job, session, ended, refresh }) {
     }
     refresh();
   };
+  /** @param {string} action */
   const post = (action) => () => void act("POST", jobPath(job.id, action));
   const cancel = () => confirm(`Cancel job ${job.id}?`) && post("cancel")();
+  /** @param {SubmitEvent} event */
   const change = (event) => {
     event.preventDefault();
     void act("PATCH", jobPath(job.id), { priority: Number(priority) });
   };
   return html`<span class="actions">
+      ${clone}
       ${job.state === "suspended"
         ? html`<button type="button" onClick=${post("resume")}>Resume</button>`
         : html`<button type="button" onClick=${post("suspend")}>Suspend</button>`}
@@ -69,13 +82,14 @@ function Actions({ job, session, ended, refresh }) {
       <form onSubmit=${change}>
         <label>Priority <input
           type="number" step="1" required value=${priority}
-          onInput=${(event) => setPriority(event.target.value)} /></label>
+          onInput=${withValue(setPriority)} /></label>
         <button type="submit" disabled=${Number(priority) === job.priority}>Change</button>
       </form>
     </span>
     ${error && html`<${Failure} error=${error} />`}`;
 }
 
+/** @param {{job: Api.JobView, ended: boolean, speed: number | null}} props */
 function Progress({ job, ended, speed }) {
   const done = job.total_steps ? job.steps_done / job.total_steps : null;
   const devices = job.devices ? `${job.devices} ${job.accelerator}` : "none";
@@ -95,24 +109,25 @@ function Progress({ job, ended, speed }) {
 
 /**
  * Return when a job will probably end: from its present speed to its average under the policy.
- * @param {any} job
+ * @param {Api.JobView} job
  * @param {number | null} average steps per second
  */
 function probableEnd(job, average) {
   if (!job.total_steps) return "unknown: it declares no number of steps";
   const left = Math.max(0, job.total_steps - job.steps_done);
-  const ends = [job.steps_per_s, average].filter((speed) => speed > 0).map((speed) => left / speed);
+  const ends = [job.steps_per_s ?? 0, average ?? 0].filter((speed) => speed > 0).map((speed) => left / speed);
   if (ends.length === 0) return "unknown: it has no speed yet";
   const [soonest, latest] = [Math.min(...ends), Math.max(...ends)];
   const range = latest - soonest < 0.05 * latest ? "" : ` to ${duration(latest)}`;
   return `in ${duration(soonest)}${range}`;
 }
 
+/** @param {{job: Api.JobView, wants: Wants}} props */
 function Metrics({ job, wants }) {
   const metrics = useLive(() => get(jobPath(job.id, "metrics")), [job.id], { every: 5, wants });
   return html`<${Section} title="Metrics">
     <${Loaded} of=${metrics}>
-      ${({ history, last }) => {
+      ${(/** @type {Api.JobMetrics} */ { history, last }) => {
         const names = Object.keys(history);
         if (names.length === 0) {
           return html`<${Empty}>The job has reported no metrics: <code>run.report(loss=…)</code>.<//>`;
@@ -128,10 +143,10 @@ function Metrics({ job, wants }) {
   <//>`;
 }
 
-/** Return the explanation of a job, asked for once: it costs the server several solutions. */
+/** Return the explanation of a job, asked for once: it costs the server several solutions. @param {Api.JobView} job */
 function useExplanation(job) {
   const scheduled = ["queued", "running"].includes(job.state) && job.waits_for.length === 0;
-  const [{ data, error }, setState] = useState({ data: null, error: null });
+  const [{ data, error }, setState] = useState(/** @type {{data: Explained | null, error: any}} */ ({ data: null, error: null }));
   const load = async () => {
     try {
       setState({ data: await get(jobPath(job.id, "explain")), error: null });
@@ -145,6 +160,7 @@ function useExplanation(job) {
   return { scheduled, text: data?.text ?? null, speed: data?.speed ?? null, error, load };
 }
 
+/** @param {{text: string[] | null, error: any, load: () => Promise<void>}} props */
 function Explanation({ text, error, load }) {
   const again = html`<button type="button" onClick=${() => void load()}>Explain again</button>`;
   return html`<${Section} title=${"Why it waits, or runs where it runs"} aside=${again}>
@@ -154,18 +170,19 @@ function Explanation({ text, error, load }) {
   <//>`;
 }
 
+/** @param {{job: Api.JobView, wants: Wants}} props */
 function Speeds({ job, wants }) {
   const speeds = useLive(() => get(jobPath(job.id, "speeds")), [job.id], { every: 10, wants });
   return html`<${Section} title="Speeds">
     <${Loaded} of=${speeds}>
-      ${(rows) => html`<${Table}
+      ${(/** @type {Api.SpeedView[]} */ rows) => html`<${Table}
         caption="Believed speeds by accelerator"
         heads=${["accelerator", "gang", "believed", "source", "age", "now"]}
         figures=${[1, 2, 4, 5]}
         rows=${rows.map((speed) => [
           speed.accelerator,
           speed.gang,
-          `${figure(speed.steps_per_s)} steps/s`,
+          `${figure(speed.steps_per_s)}${speed.low === null ? "" : ` (${figure(speed.low)} to ${figure(speed.high)})`} steps/s`,
           speed.source,
           duration(speed.age_s),
           speed.accelerator === job.accelerator ? `${figure(job.steps_per_s)} steps/s` : "",
@@ -175,17 +192,18 @@ function Speeds({ job, wants }) {
   <//>`;
 }
 
+/** @param {{job: Api.JobView, wants: Wants}} props */
 function Leases({ job, wants }) {
   const leases = useLive(() => get(jobPath(job.id, "leases")), [job.id], { every: 10, wants });
   return html`<${Section} title="Leases">
     <${Loaded} of=${leases}>
-      ${({ ended }) =>
+      ${(/** @type {Api.JobLeases} */ { ended }) =>
         ended.length === 0
           ? html`<${Empty}>No lease has ended.<//>`
           : html`<${Table}
               caption="Ended leases, the newest first"
-              heads=${["lease", "devices", "nodes", "started", "held", "end", "steps", "start", "lost"]}
-              figures=${[4, 6, 7, 8]}
+              heads=${["lease", "devices", "nodes", "started", "held", "ended", "steps", "until the first step", "after the last step", "repeated"]}
+              figures=${[4, 6, 7, 8, 9]}
               rows=${ended.toReversed().slice(0, SHOWN_LEASES).map((lease) => [
                 lease.lease,
                 counts(lease.accelerators),
@@ -195,6 +213,7 @@ function Leases({ job, wants }) {
                 lease.ending,
                 count(lease.steps),
                 duration(lease.start_s),
+                duration(lease.end_s),
                 duration(lease.lost_s),
               ])}
             />
@@ -204,6 +223,7 @@ function Leases({ job, wants }) {
   <//>`;
 }
 
+/** @param {{job: Api.JobView}} props */
 function Details({ job }) {
   const facts = [
     ["tenant", job.tenant],
@@ -215,6 +235,7 @@ function Details({ job }) {
     ["started", time(job.started_at)],
     ["ended", time(job.ended_at)],
     ["accelerators used", job.accelerators_used.join(", ") || "–"],
+    ["packed with", job.shares_with.join(", ") || (job.partners ? "jobs of other tenants" : "–")],
     ["failures", job.failures],
     ["exit codes", job.exit_codes.join(" ") + (job.signal ? ` (${job.signal})` : "") || "–"],
     ["waits for", job.waits_for.join(", ") || "–"],

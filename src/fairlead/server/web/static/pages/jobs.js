@@ -4,13 +4,13 @@ import { get, send, withQuery } from "../api.js";
 import { Badge, Bar, Empty, Loaded } from "../components.js";
 import { count, percent, plural, time } from "../format.js";
 import { useLive } from "../live.js";
-import { html, useEffect, useRef, useState } from "../dom.js";
+import { html, useEffect, useRef, useState, withValue } from "../dom.js";
 
 const ROW_PX = 38;
 const STEP = 20;
 const FETCHED = 60;
 const STATES = ["queued", "running", "suspended", "finished", "failed", "cancelled"];
-const TYPING_MS = 120;
+const TYPING_MS = 50;
 const COLUMNS = [
   { name: "job", order: "submitted" },
   { name: "name", order: "name" },
@@ -23,6 +23,10 @@ const COLUMNS = [
   { name: "submitted", order: null },
 ];
 
+/** @typedef {{state: string, tenant: string, search: string, sort: string, descending: boolean}} Filter */
+/** @typedef {(changed: Partial<Filter>) => void} Change */
+/** @typedef {{rows: Api.JobView[], first: number, total: number}} Part of the list */
+
 /** @param {{query: URLSearchParams}} props */
 export function Jobs({ query }) {
   const [filter, setFilter] = useState(() => ({
@@ -34,6 +38,7 @@ export function Jobs({ query }) {
   }));
   const [first, setFirst] = useState(0);
   const latest = useRef(filter);
+  /** @type {Change} */
   const change = (changed) => {
     const next = (latest.current = { ...latest.current, ...changed });
     setFilter(next);
@@ -56,7 +61,7 @@ export function Jobs({ query }) {
     <h1>Jobs</h1>
     <${Filters} filter=${filter} change=${change} />
     <${Loaded} of=${page}>
-      ${(data) =>
+      ${(/** @type {Part} */ data) =>
         data.total === 0
           ? html`<${Empty}>No job matches.<//>`
           : html`<${Rows} page=${data} filter=${filter} change=${change} setFirst=${setFirst} />`}
@@ -64,27 +69,28 @@ export function Jobs({ query }) {
   `;
 }
 
+/** @param {{filter: Filter, change: Change}} props */
 function Filters({ filter, change }) {
   const tenants = useLive(() => get("/v1/tenants"), [], { every: 0 });
   const [typed, setTyped] = useState(filter.search);
   const timer = useRef(0);
-  const search = (event) => {
-    const text = event.target.value;
+  /** @param {string} text */
+  const search = (text) => {
     setTyped(text);
     clearTimeout(timer.current);
     timer.current = setTimeout(() => change({ search: text }), TYPING_MS);
   };
-  return html`<form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-    <label>Search <input type="search" value=${typed} onInput=${search} placeholder="id, name, workload…" /></label>
+  return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <label>Search <input type="search" value=${typed} onInput=${withValue(search)} placeholder="id, name, workload…" /></label>
     <label>State
-      <select value=${filter.state} onChange=${(event) => change({ state: event.target.value })}>
+      <select value=${filter.state} onChange=${withValue((state) => change({ state }))}>
         <option value="">all</option>
         <option value="unended">not ended</option>
         ${STATES.map((state) => html`<option value=${state}>${state}</option>`)}
       </select>
     </label>
     <label>Tenant
-      <select value=${filter.tenant} onChange=${(event) => change({ tenant: event.target.value })}>
+      <select value=${filter.tenant} onChange=${withValue((tenant) => change({ tenant }))}>
         <option value="">all</option>
         ${(tenants.data ?? []).map(({ id }) => html`<option value=${id}>${id}</option>`)}
       </select>
@@ -92,13 +98,14 @@ function Filters({ filter, change }) {
   </form>`;
 }
 
+/** @param {{page: Part, filter: Filter, change: Change, setFirst: (first: number) => void}} props */
 function Rows({ page, filter, change, setFirst }) {
-  const place = useRef(null);
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
   const scroll = () => {
-    const top = Math.floor(place.current.scrollTop / ROW_PX);
+    const top = Math.floor((place.current?.scrollTop ?? 0) / ROW_PX);
     setFirst(Math.max(0, STEP * Math.floor(top / STEP) - STEP));
   };
-  useEffect(() => void (place.current.scrollTop = 0), [JSON.stringify(filter)]);
+  useEffect(() => place.current?.scrollTo(0, 0), [JSON.stringify(filter)]);
   return html`
     <p class="help" role="status">${plural(page.total, "job")}</p>
     <div class="list" role="table" aria-label="Jobs" aria-rowcount=${page.total + 1}>
@@ -118,6 +125,7 @@ function Rows({ page, filter, change, setFirst }) {
   `;
 }
 
+/** @param {{name: string, order: string | null, filter: Filter, change: Change}} props */
 function Head({ name, order, filter, change }) {
   if (order === null) return html`<span class=${name} role="columnheader">${name}</span>`;
   const sorted = filter.sort === order;
@@ -130,6 +138,7 @@ function Head({ name, order, filter, change }) {
   </span>`;
 }
 
+/** @param {{job: Api.JobView, index: number}} props */
 function Row({ job, index }) {
   const done = job.total_steps ? job.steps_done / job.total_steps : null;
   return html`<div class="row" role="row" aria-rowindex=${index + 2}>

@@ -2,7 +2,7 @@
 
 import { jobPath, send, withQuery } from "../api.js";
 import { Empty, Failure, Section } from "../components.js";
-import { html, useEffect, useRef, useState } from "../dom.js";
+import { html, useEffect, useRef, useState, withValue } from "../dom.js";
 
 const INTERVAL_MS = 1500;
 const MAX_SHOWN = 200_000;
@@ -13,16 +13,17 @@ export function Log({ id, gang, ended }) {
   const choice = gang > 1 &&
     html`<label>Rank <input
       type="number" min="0" max=${gang - 1} value=${rank}
-      onChange=${(event) => setRank(Number(event.target.value))} /></label>`;
+      onChange=${withValue((text) => setRank(Number(text)))} /></label>`;
   return html`<${Section} title="Log" aside=${choice}>
     <${Lines} key=${rank} id=${id} rank=${rank} ended=${ended} />
   <//>`;
 }
 
+/** @param {{id: string, rank: number, ended: boolean}} props */
 function Lines({ id, rank, ended }) {
   const [text, setText] = useState("");
   const [error, setError] = useState(null);
-  const place = useRef(null);
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
   const follows = useRef(true);
   useEffect(() => {
     let current = true;
@@ -56,6 +57,7 @@ function Lines({ id, rank, ended }) {
   useEffect(() => {
     if (follows.current && place.current) place.current.scrollTop = place.current.scrollHeight;
   }, [text]);
+  /** @param {Event & {target: HTMLElement}} event */
   const scroll = ({ target }) => {
     follows.current = target.scrollHeight - target.scrollTop - target.clientHeight < 20;
   };

@@ -1,12 +1,15 @@
 /** Speeds: workloads × accelerators as a heat map, with the source and age of each. */
 
 import { get } from "../api.js";
-import { Empty, Loaded } from "../components.js";
-import { duration, figure } from "../format.js";
+import { Empty, Loaded, Section, Table } from "../components.js";
+import { duration, figure, percent } from "../format.js";
 import { useLive } from "../live.js";
 import { html } from "../dom.js";
 
+/** @typedef {{label: string, tenant: string | null, cells: Map<string, Api.SpeedView[]>}} WorkloadRow */
+
 const LEVELS = 5;
+const SHOWN_MEASURED = 200;
 
 export function Speeds() {
   const speeds = useLive(() => get("/v1/speeds"), [], { every: 10 });
@@ -14,25 +17,65 @@ export function Speeds() {
     <p class="help">
       Steps per second that the scheduler believes of the workloads of unended jobs; the
       stronger the colour, the faster in its row. Measured speeds are bold, those of the speed table plain, assumed ones in
-      italics.
+      italics, with the range of 80 % probability where the server states one.
     </p>
     <${Loaded} of=${speeds}>
-      ${(list) =>
+      ${(/** @type {Api.SpeedView[]} */ list) =>
         list.length === 0
           ? html`<${Empty}>No job is active.<//>`
           : html`<${HeatMap} speeds=${list} />`}
-    <//>`;
+    <//>
+    <${Measured} />`;
 }
 
+/** Measured speeds beside those of the speed table. */
+function Measured() {
+  const measured = useLive(() => get("/v1/speeds/measured"), [], { every: 10 });
+  return html`<${Section} title="Measured against the speed table">
+    <${Loaded} of=${measured}>
+      ${(/** @type {Api.MeasuredSpeedView[]} */ list) =>
+        list.length === 0
+          ? html`<${Empty}>No job has measured a speed yet.<//>`
+          : html`<${Table}
+              caption="Measured speeds, in steps per second"
+              heads=${["workload", "tenant", "accelerator", "gang", "measured", "table", "difference", "age"]}
+              figures=${[3, 4, 5, 6, 7]}
+              rows=${list.slice(0, SHOWN_MEASURED).map((speed) => [
+                speed.workload || speed.job,
+                speed.tenant,
+                speed.accelerator,
+                speed.gang,
+                speed.steps_per_s === 0 ? "out of memory" : figure(speed.steps_per_s),
+                figure(speed.table_steps_per_s),
+                difference(speed),
+                duration(speed.age_s),
+              ])}
+            />
+            ${list.length > SHOWN_MEASURED && html`<p class="help">The first ${SHOWN_MEASURED} of ${list.length}.</p>`}`}
+    <//>
+  <//>`;
+}
+
+/** Return by how much a measured speed differs from the table's. @param {Api.MeasuredSpeedView} speed */
+function difference({ steps_per_s: measured, table_steps_per_s: table }) {
+  if (!table || measured === 0) return "–";
+  const part = measured / table - 1;
+  return `${part < 0 ? "−" : "+"}${percent(Math.abs(part))}`;
+}
+
+/** @param {{speeds: Api.SpeedView[]}} props */
 function HeatMap({ speeds }) {
   const accelerators = [...new Set(speeds.map((speed) => speed.accelerator))].sort();
+  /** @type {Map<string, WorkloadRow>} */
   const rows = new Map();
   for (const speed of speeds) {
     const { workload, job, tenant } = speed;
     const label = workload || job || "–";
     const key = JSON.stringify([label, tenant]);
-    if (!rows.has(key)) rows.set(key, { label, tenant, cells: new Map() });
-    rows.get(key).cells.set(speed.accelerator, speed);
+    const row = rows.get(key) ?? { label, tenant, cells: new Map() };
+    rows.set(key, row);
+    const { cells } = row;
+    cells.set(speed.accelerator, [...(cells.get(speed.accelerator) ?? []), speed]); // one per size of gang
   }
   return html`<div class="card scroll" tabindex="0" role="region" aria-label="Believed speeds">
     <table class="heat">
@@ -46,20 +89,27 @@ function HeatMap({ speeds }) {
   </div>`;
 }
 
+/** @param {WorkloadRow & {accelerators: string[]}} props */
 function Row({ label, tenant, cells, accelerators }) {
-  const fastest = Math.max(...[...cells.values()].map((speed) => speed.steps_per_s));
+  const fastest = Math.max(...[...cells.values()].flat().map((speed) => speed.steps_per_s));
   return html`<tr>
     <th scope="row">${label}</th>
     <td>${tenant ?? "all"}</td>
     ${accelerators.map((name) => {
-      const speed = cells.get(name);
-      if (speed === undefined) return html`<td class="figure">–</td>`;
-      const level = Math.max(1, Math.ceil((LEVELS * speed.steps_per_s) / fastest));
-      const age = speed.age_s === null ? "" : `, ${duration(speed.age_s)} ago`;
-      const gang = speed.gang > 1 ? ` ×${speed.gang}` : "";
-      return html`<td class="figure heat${level} ${speed.source}" title=${`${speed.source}${age}`}>
-        ${figure(speed.steps_per_s)}${gang}<span class="hidden">, ${speed.source}${age}</span>
-      </td>`;
+      const speeds = cells.get(name);
+      if (speeds === undefined) return html`<td class="figure">–</td>`;
+      const highest = Math.max(...speeds.map((speed) => speed.steps_per_s));
+      const level = fastest > 0 ? Math.max(1, Math.ceil((LEVELS * highest) / fastest)) : 1;
+      return html`<td class="figure heat${level}">${speeds.map((speed) => html`<${Speed} ...${speed} />`)}</td>`;
     })}
   </tr>`;
+}
+
+/** @param {Api.SpeedView} props */
+function Speed({ steps_per_s: speed, gang, source, age_s: age, low, high }) {
+  const origin = `${source}${age === null ? "" : `, ${duration(age)} ago`}`;
+  return html`<div class=${source} title=${origin}>
+    ${figure(speed)}${gang > 1 && ` ×${gang}`}${low !== null && high !== null &&
+    html` <small>${figure(low)} to ${figure(high)}</small>`}<span class="hidden">, ${origin}</span>
+  </div>`;
 }

@@ -1,0 +1,1 @@
+"""Policy room: consequences of changes, audit and trades of the running policy."""

@@ -1,0 +1,1 @@
+"""Hyperparameter searches: their list, and the learning curves of their trials."""

@@ -1,0 +1,1 @@
+"""Timeline: its routes, messages and views."""
