@@ -7,11 +7,14 @@ from fairlead.version import __version__
 
 if TYPE_CHECKING:  # loaded at first use: training processes import fairlead.job only
     from fairlead.notebook import compare, simulate
+    from fairlead.tuning.api import tune
 
-__all__ = ["__version__", "compare", "simulate"]
+__all__ = ["__version__", "compare", "simulate", "tune"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("compare", "simulate"):
         return getattr(import_module("fairlead.notebook"), name)
+    if name == "tune":
+        return import_module("fairlead.tuning.api").tune
     raise AttributeError(f"module 'fairlead' has no attribute {name!r}")

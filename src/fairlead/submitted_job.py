@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 ENDED_STATES = ("finished", "failed", "cancelled")
-STATES = ("queued", "running", "suspended", *ENDED_STATES)
 """states that a job does not leave"""
+STATES = ("queued", "running", "suspended", *ENDED_STATES)
 
 
 class SubmittedJob(dict[str, Any]):

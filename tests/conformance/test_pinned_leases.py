@@ -12,7 +12,7 @@ from fairlead.core import Scheduler, load_state, replay, save_state, state_bytes
 from fairlead.core.event_log import encode_event
 from fairlead.core.tenant_usage import charge_pinned
 from fairlead.model import events as ev
-from fairlead.model.commands import Command, ComputePlan, Preempt
+from fairlead.model.commands import Command, ComputePlan, Preempt, SetTimer
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
 from fairlead.testing.mechanisms.checked import checked_mechanism
@@ -91,6 +91,8 @@ def test_pins_survive_saving_and_loading_and_end_with_their_lease() -> None:
     load_state(restored, save_state(scheduler))
     assert state_bytes(restored) == state_bytes(scheduler)
     assert len(restored.leases.pinned) == 1
+    # The only job stays in place; a later plan may move it, once its pin has ended.
+    assert SetTimer("PlanDue", 9.0 + 360.0) in scheduler.handle(ev.PlanDue(9.0))
     restored.handle(ev.LeasesEnded(2.0, np.array([lease]), np.array([0.0]), "left"))
     assert not restored.leases.pinned
 

@@ -110,7 +110,7 @@ async def set_tenant(world: FaultContext, server: Server, name: str, weight: flo
     """Set a tenant's weight and limits."""
     world.checks.weights.pop(name, None)
     tenant = Tenant(name, weight=weight, limit=world.plan.limits.get(name, {}))
-    await server.live.set_tenant(tenant, "operator")
+    await server.live.tenants.set(tenant, "operator")
     world.checks.weights[name] = weight
 
 

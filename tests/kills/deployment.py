@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 from tests.kills import shifted_clock, train
 from tests.kills.shifted_clock import ShiftedClock
+from tests.support.ports import free_port
 
 from fairlead import failpoints
 from fairlead.client import TERMINAL_STATES, Client, ServerError
@@ -27,8 +27,8 @@ big,2,v100,,,80,
 big,2,k80,,,30,
 """
 _SERVER = """
-from fairlead.live import driver
-driver._EVENTS_PER_STATE = 40  # so that states are saved every few seconds
+from fairlead.live import journal
+journal._EVENTS_PER_STATE = 40  # so that states are saved every few seconds
 from fairlead.cli.main import run
 run()
 """
@@ -60,9 +60,7 @@ class KillSite:
             (self.home / name).mkdir()
         (self.home / "speeds.csv").write_text(_SPEEDS, encoding="ascii")
         (self.home / "complaints").touch()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         if not shifted_clock.missing():
             self.clock = ShiftedClock(self.home)
         if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""The container example fits the project: its files, extras, settings and commands exist."""
+"""The examples for operators fit the project: their files, extras, settings and commands exist."""
 
 import json
 import os
@@ -27,11 +27,19 @@ def instructions() -> list[tuple[str, str]]:
     """Return the instructions of the Containerfile with their arguments."""
     text = (EXAMPLE / "Containerfile").read_text(encoding="utf-8")
     joined = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.M))
-    return [tuple(line.split(maxsplit=1)) for line in joined.splitlines()]  # type: ignore[misc]
+    parted = (line.partition(" ") for line in joined.splitlines())
+    return [(instruction, arguments.strip()) for instruction, _, arguments in parted]
 
 
 def arguments_of(name: str) -> list[str]:
     return [arguments for instruction, arguments in instructions() if instruction == name]
+
+
+def require_options(name: str, options: list[str]) -> None:
+    """Require that a command has these options."""
+    commands: Any = get_command(app)
+    command = commands.commands[name]
+    command.make_parser(command.context_class(command)).parse_args([*options])
 
 
 def test_the_image_installs_files_and_extras_that_exist() -> None:
@@ -49,8 +57,7 @@ def test_the_image_starts_a_server_with_settings_that_exist() -> None:
     (entry,), (command,) = arguments_of("ENTRYPOINT"), arguments_of("CMD")
     assert json.loads(entry) == ["/opt/fairlead/bin/fairlead"]
     name, *options = json.loads(command)
-    serve: Any = get_command(app).commands[name]  # type: ignore[attr-defined]
-    serve.make_parser(serve.context_class(serve)).parse_args([*options])
+    require_options(name, options)
     settings = tomllib.loads((EXAMPLE / "fairlead.toml").read_text(encoding="utf-8"))
     assert set(settings) <= set(NAMES)
     assert seconds_of(settings["keep_jobs"]) == 90 * 86400.0
@@ -65,6 +72,19 @@ def test_the_image_starts_a_server_with_settings_that_exist() -> None:
     assert set(server["secrets"]) == set(compose["secrets"])
     (user,) = re.findall(r"--uid (\d+)", "\n".join(arguments_of("RUN")))
     assert f"chown {user} " in (EXAMPLE / "compose.yaml").read_text(encoding="utf-8")
+
+
+def test_the_systemd_unit_starts_a_server_and_is_the_one_of_the_checklist() -> None:
+    unit = (ROOT / "examples/systemd/fairlead.service").read_text(encoding="utf-8")
+    settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
+    program, name, *options = settings["ExecStart"].split()
+    assert program == "/opt/fairlead/bin/fairlead"
+    require_options(name, options)
+    assert (settings["KillMode"], settings["Restart"]) == ("process", "always")
+    page = (ROOT / "docs/operate/production.md").read_text(encoding="utf-8")
+    printed = page.partition("```ini\n")[2].partition("```")[0]
+    lines = {line.strip() for line in printed.splitlines()[1:]}
+    assert lines - {""} <= set(unit.splitlines())
 
 
 class _Health(BaseHTTPRequestHandler):

@@ -49,22 +49,33 @@ def schema_of(path: Path) -> str:
     return schema
 
 
-def load_database(source: Path, url: sa.URL) -> None:
-    """Copy a SQLite file into an empty database; raise InputError if it is not empty."""
+def load_database(source: Path, url: sa.URL, keep_in: Path | None = None) -> None:
+    """Copy a SQLite file into a database, instead of all that it holds.
+
+    A database with a server's data is first copied to the new SQLite file ``keep_in``; without
+    that, raises InputError.
+    """
     copied = sa.URL.create("sqlite", database=str(source))
     Store(copied).close()  # migrates it
     store = Store(url)
     try:
-        if store.acquire("restore") is None:
+        token = store.acquire("restore")
+        if token is None:
             problem, fix = "in use by a server", "stop the server first"
             raise InputError(problem, fix=fix, field="database")
-        _require_empty(url)
-        _copy_rows(copied, url)
+        if _is_used(url):
+            if keep_in is None:
+                problem = "holds the data of a server"
+                fix = "expected an empty database, or --force, which keeps a copy of its data"
+                raise InputError(problem, fix=fix, field="database")
+            copy_database(url, keep_in)
+        _copy_rows(copied, url, least_token=token)
     finally:
         store.close()
 
 
-def _require_empty(url: sa.URL) -> None:
+def _is_used(url: sa.URL) -> bool:
+    """Return whether a database holds the data of a server."""
     documents = tables.documents.c
     queries = (
         sa.select(documents.kind).where(documents.kind != "audit"),  # a new one has a head
@@ -74,13 +85,9 @@ def _require_empty(url: sa.URL) -> None:
     engine = sa.create_engine(url)
     try:
         with engine.connect() as connection:
-            is_used = any(connection.execute(query.limit(1)).first() for query in queries)
+            return any(connection.execute(query.limit(1)).first() for query in queries)
     finally:
         engine.dispose()
-    if is_used:
-        problem = "holds the data of a server"
-        fix = "expected an empty database: create one and set `database`"
-        raise InputError(problem, fix=fix, field="database")
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:
@@ -117,8 +124,11 @@ def _copy_tables(url: sa.URL, target: sa.URL) -> None:
         raise StoreError(f"database: cannot be copied ({reason_of(error)})") from None
 
 
-def _copy_rows(source: sa.URL, target: sa.URL) -> None:
-    """Replace all rows of a database by those of another, in one transaction on each side."""
+def _copy_rows(source: sa.URL, target: sa.URL, least_token: int = 0) -> None:
+    """Replace all rows of a database by those of another, in one transaction on each side.
+
+    Its fencing token becomes at least ``least_token``: an earlier server must not write to it.
+    """
     engines = sa.create_engine(source), sa.create_engine(target)
     isolation = "SERIALIZABLE" if source.get_backend_name() == "sqlite" else "REPEATABLE READ"
     try:
@@ -135,6 +145,9 @@ def _copy_rows(source: sa.URL, target: sa.URL) -> None:
                 streamed = old.execution_options(yield_per=_PAGE).execute(sa.select(table))
                 for rows in streamed.mappings().partitions():
                     new.execute(sa.insert(table), [dict(row) for row in rows])
+            token = tables.lock.c.token
+            raised = sa.update(tables.lock).where(token < least_token)
+            new.execute(raised.values(token=least_token))
     finally:
         for engine in engines:
             engine.dispose()

@@ -1,34 +1,25 @@
 """Files of jobs, read by descriptors: tenants own these directories and may change them anytime.
 
 No link is followed, and only regular files of the directory's owner are read. Of a checkpoint the
-committed generation is copied: its files are opened together, and stay readable when a newer one
-replaces them.
+committed generation is copied.
 """
 
-import errno
 import json
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import cache
-from typing import BinaryIO
 
-from fairlead import untrusted_file
 from fairlead.backup.writer import ArchiveWriter
+from fairlead.committed_files import open_committed, open_directory, open_owned
 from fairlead.job import checkpoint
 from fairlead.untrusted_file import UnusableFileError
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_GENERATIONS = 5
-"""checkpoints of a job that are tried, while newer ones replace them"""
 _MAX_COPIES = 2
 """copies made of a file that changes"""
 _MAX_DEPTH, _MAX_FILES = 32, 100_000
 """limits of one job's directory tree"""
-_SPARSE_BYTES, _SPARSE_FACTOR = 64 << 20, 16
-"""a larger file than this, and than so many times its space on disk, would only fill the backup"""
 _RESTORED_LEASE = 0
 """lease that a restored checkpoint names: it comes before every lease of the restored server"""
 
@@ -47,13 +38,13 @@ class JobFiles:
     def add_job(self, name: str, jobs: int, *, logs: bool) -> None:
         """Add the checkpoint of a job and, if wanted, its logs; ``jobs`` is its parent."""
         try:
-            with _opened(name, jobs) as job:
+            with open_directory(name, jobs) as job:
                 present = os.listdir(job)
                 if "checkpoint" in present:
-                    with _opened("checkpoint", job) as directory:
+                    with open_directory("checkpoint", job) as directory:
                         self._add_checkpoint(f"jobs/{name}/checkpoint", directory)
                 if logs and "logs" in present:
-                    with _opened("logs", job) as directory:
+                    with open_directory("logs", job) as directory:
                         self.add_tree(f"jobs/{name}/logs", directory, appended=True)
         except FileNotFoundError:
             return  # the job was removed meanwhile
@@ -88,7 +79,7 @@ class JobFiles:
                     self._warn(member, "left out: too many files, or nested too deeply")
                     return
                 if stat.S_ISDIR(mode):
-                    with _opened(name, directory) as inner:
+                    with open_directory(name, directory) as inner:
                         inside = sorted(os.listdir(inner))
                         self._add_entries(
                             member, inner, inside, appended=appended, depth=depth + 1
@@ -103,7 +94,7 @@ class JobFiles:
     def _add_changing(self, member: str, name: str, directory: int, *, appended: bool) -> None:
         """Add a file that may be written to at this moment."""
         for _ in range(_MAX_COPIES):
-            with _owned(name, directory) as file:
+            with open_owned(name, directory) as file:
                 copied = self._archive.add_file(member, file, owner=_owner(directory))
             if copied == "same" or (copied == "changed" and appended):
                 return
@@ -111,63 +102,24 @@ class JobFiles:
 
     def _add_checkpoint(self, path: str, directory: int) -> None:
         self.add_tree(path, directory, lambda name: not checkpoint.is_managed(name))
-        for _ in range(_MAX_GENERATIONS):
-            try:
-                if self._add_committed(path, directory):
-                    return
-            except UnusableFileError as error:
-                self._warn(path, f"left out ({error})")
-                return
-        self._warn(path, "left out: it is replaced too often")
+        try:
+            self._add_committed(path, directory)
+        except UnusableFileError as error:
+            self._warn(path, f"left out ({error})")
 
-    def _add_committed(self, path: str, directory: int) -> bool:
-        """Add the committed checkpoint, if there is one; return False if it was replaced."""
-        # The descriptor's own path: nobody can exchange the directory behind it.
-        committed = checkpoint.latest(f"/proc/self/fd/{directory}")
-        if committed is None:
-            return True
-        with ExitStack() as opened:
-            try:
-                files = {
-                    name: opened.enter_context(_owned(name, directory))
-                    for name in dict.fromkeys(committed.files)
-                }
-            except FileNotFoundError:
-                return False
-            except OSError as error:
-                if error.errno != errno.EMFILE:
-                    raise
-                raise UnusableFileError("its checkpoint has too many files") from None
+    def _add_committed(self, path: str, directory: int) -> None:
+        """Add the committed checkpoint, if there is one."""
+        with open_committed(directory) as opened:
+            if opened is None:
+                return
             owner = _owner(directory)
-            for name, file in files.items():
+            for name, file in opened.files.items():
                 if self._archive.add_file(f"{path}/{name}", file, owner=owner) != "same":
                     raise UnusableFileError(f"{name}: it changes, unlike all checkpoints")
         # Numbers of leases after the copy of the database mean nothing to the restored server.
-        latest = committed._replace(lease=_RESTORED_LEASE)
+        latest = opened.committed._replace(lease=_RESTORED_LEASE)
         content = json.dumps(latest._asdict()).encode()
         self._archive.add_bytes(f"{path}/latest.json", content, owner=owner)
-        return True
-
-
-@contextmanager
-def _opened(name: str, parent: int) -> Iterator[int]:
-    descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _owned(name: str, directory: int) -> Iterator[BinaryIO]:
-    """Open a regular file of the directory's owner; others may be linked into it."""
-    with open(untrusted_file.open_regular(name, dir_fd=directory), "rb") as file:
-        status, directory_owner = os.fstat(file.fileno()), os.fstat(directory).st_uid
-        if status.st_uid != directory_owner and os.geteuid() in (0, status.st_uid):
-            raise UnusableFileError(f"{name}: not a file of its directory's owner")
-        if status.st_size > max(_SPARSE_BYTES, _SPARSE_FACTOR * status.st_blocks * 512):
-            raise UnusableFileError(f"{name}: a sparse file")
-        yield file
 
 
 def _owner(directory: int) -> str:

@@ -19,7 +19,7 @@ from fairlead.backup.layout import Header
 from fairlead.backup.reader import Member, Verified, members, naming, verify
 from fairlead.engines.keeper import lease_dir
 from fairlead.model.errors import InputError
-from fairlead.store import tables
+from fairlead.store import Restoration, tables
 from fairlead.untrusted_file import remove_tree
 
 _CHUNK = 1 << 20
@@ -54,8 +54,8 @@ def restore_backup(
 ) -> Restored:
     """Restore a backup to a data directory and a database that hold no server's data.
 
-    ``force`` moves the files of an earlier server aside. Leases are not part of a backup: jobs
-    that ran start again from their checkpoints.
+    ``force`` moves the files of an earlier server aside, with a copy of its database if that is
+    no file. Leases are not part of a backup: jobs that ran start again from their checkpoints.
     """
     progress("verifying checksums")
     try:
@@ -79,13 +79,33 @@ def restore_backup(
             progress("copying files")
             with naming(archive):
                 _extract(archive, verified, staging)
+            _note(verified.header).write(staging / layout.DATABASE)
             _give_to_owner(staging, data)
-            if file is None:
-                load_database(staging / layout.DATABASE, database)
-                (staging / layout.DATABASE).unlink()
-            moved_to = _move_aside(data, present)
+            with _aside(data) as aside:
+                if file is None:
+                    kept = aside / layout.DATABASE if force else None
+                    load_database(staging / layout.DATABASE, database, kept)
+                    (staging / layout.DATABASE).unlink()
+                _move_aside(data, present, aside)
+                moved_to = aside if any(aside.iterdir()) else None
             _move_in(staging, data, file)
     return Restored(verified.header, verified.size, moved_to)
+
+
+def _note(header: Header) -> Restoration:
+    """Return the note about the restoration of a backup by this process's user."""
+    uid = os.getuid()
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    return Restoration(
+        made_at=header.made_at,
+        made_on=header.host,
+        restored_at=time.time(),
+        user=user,
+        uid=uid,
+    )
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -204,17 +224,27 @@ def _give_to_owner(staging: Path, data: Path) -> None:
                 os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def _move_aside(data: Path, present: list[Path]) -> Path | None:
-    """Move the files of an earlier server to a new directory in the data directory."""
-    if not present:
-        return None
+@contextmanager
+def _aside(data: Path) -> Iterator[Path]:
+    """Make a directory for an earlier server's files in its data directory, unless none go there.
+
+    It stays after an error, too: it may hold the only copy of a database.
+    """
     aside = data / time.strftime("before-restore-%Y%m%dT%H%M%SZ", time.gmtime())
     aside.mkdir(mode=0o700)
+    try:
+        yield aside
+    finally:
+        with suppress(OSError):  # it is not empty
+            aside.rmdir()
+
+
+def _move_aside(data: Path, present: list[Path], aside: Path) -> None:
+    """Move the files of an earlier server to a directory in the data directory."""
     for path in present:
         # A database elsewhere stays on its disk.
         beside = path.with_name(f"{path.name}.{aside.name}")
         path.rename(aside / path.name if path.parent == data else beside)
-    return aside
 
 
 def _move_in(staging: Path, data: Path, database: Path | None) -> None:

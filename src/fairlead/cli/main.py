@@ -14,6 +14,7 @@ from fairlead.cli.client import (
     speeds,
     submit,
     tenants,
+    tune,
     usage,
 )
 from fairlead.cli.demo import demo
@@ -31,6 +32,7 @@ from fairlead.cli.research import (
     trace,
 )
 from fairlead.cli.shared import errors
+from fairlead.cli.shared.help_texts import Commands
 from fairlead.version import __version__
 
 _ABOUT = """A fair, heterogeneity-aware scheduler for shared GPU clusters.
@@ -41,6 +43,7 @@ First steps: `fairlead demo` runs a small cluster here. `fairlead serve` starts 
 
 app = typer.Typer(
     name="fairlead",
+    cls=Commands,
     help=_ABOUT,
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -53,6 +56,9 @@ _RESEARCH = "Research: simulate and compare policies"
 
 app.command("submit", context_settings={"allow_interspersed_args": False}, rich_help_panel=_TRAIN)(
     submit.submit
+)
+app.command("tune", context_settings={"allow_interspersed_args": False}, rich_help_panel=_TRAIN)(
+    tune.tune
 )
 app.command("jobs", rich_help_panel=_TRAIN)(jobs.jobs)
 app.command("job", rich_help_panel=_TRAIN)(jobs.job)

@@ -10,12 +10,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.job import Job
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.sim.driver import simulate
-from fairlead.sim.physics.effects import (
-    OTHER_WORKLOADS,
-    Physics,
-    TransitionCosts,
-    WorkloadPhysics,
-)
+from fairlead.sim.physics.effects import Physics, TransitionCosts
 from fairlead.sim.scenario import Scenario
 
 DEVICES = "v100=2,p100=2,k80=4"
@@ -103,10 +98,7 @@ def predicted(
             tenants=TENANTS,
             plan_lead_s=plan_lead_s,
             protect_starts=True,
-            physics=Physics(
-                effects=frozenset({"costs"}),
-                by_workload={OTHER_WORKLOADS: WorkloadPhysics(costs=costs)},
-            ),
+            physics=Physics.with_costs(costs),
         )
     )
     return record.finished_at

@@ -9,7 +9,10 @@ from typing import Any, Literal, NamedTuple
 from fairlead.core.queries import HeldPlace, JobState, Queries
 from fairlead.live.history.job_history import LeaseRecord
 from fairlead.live.history.tenant_totals import TenantTotals
+from fairlead.live.history.unsaved_lease import UnsavedLease
 from fairlead.live.history.usage import HeldDevices, UsageLedger
+from fairlead.live.timeline.intervals import HeldInterval
+from fairlead.live.timeline.outages import NodeOutages
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 
@@ -78,12 +81,21 @@ class JobCounters:
         self._steps: dict[int, float] = {}
         """lease → steps last reported"""
         self._places: dict[int, tuple[HeldPlace, ...]] = {}
-        """lease → its devices"""
+        """lease → its devices by node and accelerator"""
+        self._devices: dict[int, tuple[int, ...]] = {}
+        """lease → numbers of its devices"""
+        self._copies: set[int] = set()
+        """leases of copies of jobs, which report their own steps"""
+        self.unsaved: dict[str, UnsavedLease] = {}
+        """job → its last lease, while the process that stayed is saving its steps"""
         self.usage = UsageLedger()
         self.totals = Totals()
         self.tenants = TenantTotals()
         self.ended_leases: deque[tuple[str, LeaseRecord]] = deque()
         """jobs and records of ended leases, for the histories of jobs"""
+        self.ended_intervals: deque[HeldInterval] = deque()
+        """devices and times of ended leases, for the timeline"""
+        self.outages = NodeOutages()
         self.transitions: deque[JobTransition] = deque()
         """ends and preemptions of jobs, for those who wait for them"""
 
@@ -96,6 +108,7 @@ class JobCounters:
 
     def record(self, event: ev.Event) -> None:
         """Count an event that the scheduler has handled."""
+        self.outages.record(event)
         if isinstance(event, ev.JobCancelled | ev.JobFailed):
             cancelled = isinstance(event, ev.JobCancelled)
             state: Literal["cancelled", "failed"] = "cancelled" if cancelled else "failed"
@@ -104,14 +117,19 @@ class JobCounters:
             self.tenants.of(event.job.tenant).submitted += 1
         if isinstance(event, ev.Progress):
             self._steps.update(zip(event.lease.tolist(), event.steps.tolist(), strict=True))
+        if isinstance(event, ev.StepsSaved):
+            self._steps_saved(event.job_id, event.steps)
         if not isinstance(event, ev.LeasesEnded):
             return
-        for lease, kept in zip(event.lease.tolist(), event.steps.tolist(), strict=True):
-            self._lease_ended(lease, kept, event)
+        unsaved = event.steps if event.unsaved is None else event.unsaved
+        ends = zip(event.lease.tolist(), event.steps.tolist(), unsaved.tolist(), strict=True)
+        for lease, kept, in_memory in ends:
+            self._lease_ended(lease, kept, in_memory, event)
 
-    def _lease_ended(self, lease: int, kept: float, event: ev.LeasesEnded) -> None:
+    def _lease_ended(self, lease: int, kept: float, unsaved: float, event: ev.LeasesEnded) -> None:
         began_at, before = self._began.pop(lease, (event.at, 0.0))
         reported, places = self._steps.pop(lease, 0.0), self._places.pop(lease, ())
+        devices = self._devices.pop(lease, ())
         job_id = self._job_of_lease.pop(lease, None)
         if job_id is None:
             return
@@ -121,15 +139,12 @@ class JobCounters:
         counts.failures += event.outcome == "failed"
         of_tenant.lease_failures += event.outcome == "failed"
         # Cancelled, suspended and failed jobs were not preempted.
-        preempted = event.outcome == "left" and state == JobState.ACTIVE
+        is_copy = lease in self._copies  # it left because the round ended, or its part was made
+        self._copies.discard(lease)
+        preempted = event.outcome == "left" and state == JobState.ACTIVE and not is_copy
         lost = event.outcome == "lost" and state in (JobState.ACTIVE, JobState.HELD)
         counts.preemptions += preempted or lost
         of_tenant.preemptions += preempted or lost
-        lost_s = 0.0
-        if state in (JobState.ACTIVE, JobState.HELD):
-            lost_s = _lost_s(began_at, before, reported, kept, event.at)
-            counts.lost_s += lost_s
-            of_tenant.lost_s += lost_s
         if state == JobState.FINISHED:
             self._job_ended(JobTransition(job_id, "finished", event.at))
         if preempted or lost:
@@ -145,10 +160,32 @@ class JobCounters:
             started_at=began_at,
             ended_at=event.at,
             ending=event.outcome,
-            steps=max(kept - before, 0.0),
-            lost_s=lost_s,
+            steps=0.0,
         )
-        self.ended_leases.append((job_id, record))
+        self._steps_saved(job_id, kept)  # of an earlier lease, if that is still open
+        self.unsaved[job_id] = UnsavedLease(record, before, reported, unsaved)
+        if unsaved <= kept:
+            self._steps_saved(job_id, kept)
+        ending = "preempted" if preempted else event.outcome
+        self.ended_intervals.append(
+            HeldInterval(lease, job_id, tenant, devices, began_at, event.at, ending)
+        )
+
+    def _steps_saved(self, job_id: str, kept: float) -> None:
+        """Count the work of a job's last lease, after which a checkpoint has ``kept`` steps."""
+        ended = self.unsaved.pop(job_id, None)
+        if ended is None:
+            return
+        number, lost_s = self._queries.job_number(job_id), 0.0
+        if self._queries.job_state(number) in (JobState.ACTIVE, JobState.HELD):
+            lost_s = ended.lost_s(kept)
+            self._counts_of(job_id).lost_s += lost_s
+            self.tenants.of(self._queries.job(number).tenant).lost_s += lost_s
+        self.ended_leases.append((job_id, ended.counted(kept, lost_s)))
+        lease = self._queries.job_status(number).lease
+        if lease in self._began and lease not in self._copies:  # it continues from these steps
+            at, before = self._began[lease]
+            self._began[lease] = (at, max(before, kept))
 
     def _job_ended(self, end: JobTransition) -> None:
         counts = self._counts_of(end.job_id)
@@ -162,18 +199,25 @@ class JobCounters:
     def forget(self, job_id: str) -> None:
         """Drop the counts of a job that is no longer kept; its share of the totals stays."""
         self.tally.pop(job_id, None)
+        self.unsaved.pop(job_id, None)
 
     def usage_until(self, at: float) -> UsageLedger:
         """Return the usage of all leases, open ones until ``at``."""
         return self.usage.with_open(self._open_usage(at))
 
     def device_s_until(self, job_id: str, lease: int | None, at: float) -> float:
-        """Return the device-seconds of a job, of its open lease until ``at``."""
+        """Return the device-seconds of a job, of its open lease or copies until ``at``."""
         device_s = self.of(job_id).device_s
-        if lease is not None and lease in self._began:
-            devices = sum(place.devices for place in self._places.get(lease, ()))
-            device_s += devices * max(at - self._began[lease][0], 0.0)
+        for one in self._open_leases(job_id, lease):
+            devices = sum(place.devices for place in self._places.get(one, ()))
+            device_s += devices * max(at - self._began[one][0], 0.0)
         return device_s
+
+    def _open_leases(self, job_id: str, lease: int | None) -> list[int]:
+        """Return a job's open lease, or those of all copies if it is the lease of one."""
+        if lease in self._copies:
+            return [one for one in self._copies if self._job_of_lease.get(one) == job_id]
+        return [lease] if lease is not None and lease in self._began else []
 
     def held_s(self, job_id: str) -> float:
         """Return the seconds for which a job has held devices, under its ended leases."""
@@ -185,6 +229,15 @@ class JobCounters:
         if lease is not None and lease in self._began:
             held_s += max(at - self._began[lease][0], 0.0)
         return held_s
+
+    def open_intervals(self, at: float) -> Iterator[HeldInterval]:
+        """Yield the devices that open leases have held until ``at``."""
+        for lease, job_id in self._job_of_lease.items():
+            number = self._queries.find_job(job_id)
+            if number is not None and lease in self._began:
+                tenant, began_at = self._queries.job(number).tenant, self._began[lease][0]
+                devices = self._devices.get(lease, ())
+                yield HeldInterval(lease, job_id, tenant, devices, began_at, max(began_at, at))
 
     def _open_usage(self, at: float) -> Iterator[HeldDevices]:
         for lease, job_id in self._job_of_lease.items():
@@ -203,12 +256,17 @@ class JobCounters:
             if counts.started_at is None:
                 counts.started_at = at
                 self.totals.add_wait(max(at - self._queries.job(job).arrival_at, 0.0))
-            accelerator = self._queries.accelerator_of(job)
+            places = self._queries.places(placement.devices)
+            of_job = self._queries.accelerator_of(job)  # one of its copies' accelerators
+            accelerator = places[0].accelerator if placement.copy else of_job
             if accelerator is not None and accelerator not in counts.accelerators:
                 counts.accelerators = (*counts.accelerators, accelerator)
             self._job_of_lease[lease] = job_id
-            self._began[lease] = (at, self._queries.saved_steps(job))
-            self._places[lease] = self._queries.places(placement.devices)
+            self._began[lease] = (at, 0.0 if placement.copy else self._queries.saved_steps(job))
+            if placement.copy:
+                self._copies.add(lease)
+            self._places[lease] = places
+            self._devices[lease] = tuple(placement.devices)
 
     def _counts_of(self, job_id: str) -> JobCounts:
         return self.tally.setdefault(job_id, JobCounts())
@@ -221,9 +279,12 @@ class JobCounters:
             "began": {str(lease): began for lease, began in self._began.items()},
             "steps": {str(lease): steps for lease, steps in self._steps.items()},
             "places": {str(lease): [*map(list, held)] for lease, held in self._places.items()},
+            "copies": sorted(self._copies),
+            "unsaved": {job_id: ended.saved() for job_id, ended in self.unsaved.items()},
             "usage": self.usage.saved(),
             "totals": asdict(self.totals),
             "tenants": self.tenants.saved(),
+            "outages": self.outages.saved(),
         }
 
     def restore(self, saved: Mapping[str, dict[str, Any]]) -> None:
@@ -235,7 +296,11 @@ class JobCounters:
         began, steps = saved.get("began", {}), saved.get("steps", {})
         self._began = {int(lease): (at, before) for lease, (at, before) in began.items()}
         self._steps = {int(lease): float(made) for lease, made in steps.items()}
+        self._copies = {int(lease) for lease in saved.get("copies", ())}
+        unsaved = saved.get("unsaved", {})
+        self.unsaved = {job_id: UnsavedLease.of(ended) for job_id, ended in unsaved.items()}
         self.usage.restore(saved.get("usage", {}))
+        self.outages.restore(saved.get("outages", {}))
         self.totals = Totals(**saved["totals"]) if "totals" in saved else self._known_totals()
         if "tenants" in saved:
             self.tenants.restore(saved["tenants"])
@@ -243,9 +308,10 @@ class JobCounters:
             self._count_known_jobs()
         places = saved.get("places", {})
         for lease in self._job_of_lease:
+            self._devices[lease] = devices = self._queries.devices_of_lease(lease)
             held = places.get(str(lease))
             self._places[lease] = (
-                self._queries.places_of_lease(lease)  # an earlier version saved none
+                self._queries.places(devices)  # an earlier version saved none
                 if held is None
                 else tuple(HeldPlace(*place) for place in held)
             )
@@ -278,16 +344,6 @@ class JobCounters:
             )
         }
         return Totals({name: count for name, count in ended.items() if count})
-
-
-def _lost_s(began_at: float, before: float, reported: float, kept: float, at: float) -> float:
-    """Return the seconds of a lease that ends now with ``kept`` steps in a checkpoint.
-
-    Time divides like steps: all of it is lost if the job reported no step and saved none.
-    """
-    if reported <= before:
-        return at - began_at if kept <= before else 0.0
-    return (at - began_at) * max(reported - kept, 0.0) / (reported - before)
 
 
 def _held(

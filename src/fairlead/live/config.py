@@ -25,5 +25,8 @@ class LiveConfig:
     environment: Environment
     emulated: SpeedTable | None = None
     """speeds of emulated accelerators"""
+    learns_speeds: bool = True
+    """whether the speeds that jobs report replace the believed ones; False: the emulated speeds
+    are the believed ones"""
     notified_urls: AllowedUrls = field(default_factory=AllowedUrls)
     """URLs to which jobs may have notifications sent"""

@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import structlog
-
 from fairlead import failpoints
-from fairlead.core import encode_event
 from fairlead.core.queries import Queries
 from fairlead.engines.base import (
     DevicesRead,
@@ -19,12 +16,15 @@ from fairlead.engines.base import (
     NodeUp,
     Progressed,
     Report,
+    Saved,
     SupportsForget,
 )
 from fairlead.live.accounting import JobCounters
+from fairlead.live.batches import BatchProcessor
 from fairlead.live.clock import Clock
 from fairlead.live.config import LiveConfig
-from fairlead.live.event_stream import EventStream, notices_of
+from fairlead.live.copies.merges import CopyMerges
+from fairlead.live.event_stream import EventStream
 from fairlead.live.executors import BackgroundTasks, Workers, WorkerThreads
 from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inbox import HandledBatch, Inbox, InboxItem
@@ -35,7 +35,6 @@ from fairlead.live.journal import Journal
 from fairlead.live.leases.claims import ClaimChecker
 from fairlead.live.leases.forced_kills import ForcedKills
 from fairlead.live.leases.lifecycle import LeaseLauncher
-from fairlead.live.leases.measurements import SpeedMeasurements, emulated_speed, measured
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.live.leases.outcomes import LeaseOutcomes
@@ -43,6 +42,7 @@ from fairlead.live.leases.parked_jobs import ParkedJobs
 from fairlead.live.leases.pins import LeasePins
 from fairlead.live.leases.registry import LeaseRegistry
 from fairlead.live.leases.renewal import Renewal, RenewalAnswer
+from fairlead.live.leases.restored import end_restored_leases
 from fairlead.live.nodes.inventory import NodeReconciler, require_matching_nodes
 from fairlead.live.nodes.lifecycle import NodeController
 from fairlead.live.planning.guards import PlugInGuard
@@ -50,14 +50,15 @@ from fairlead.live.reconfiguration.decision import read_decision
 from fairlead.live.reconfiguration.switch import PolicySwitch
 from fairlead.live.rounds import RoundTimers
 from fairlead.live.scheduling_config import SavedState, config_for_state
+from fairlead.live.speeds.controller import SpeedController
+from fairlead.live.speeds.measurements import measured, with_emulated_speed
+from fairlead.live.speeds.memory import DeviceMemory
 from fairlead.live.tenants import TenantController
+from fairlead.live.timeline.reader import TimelineReader
+from fairlead.live.timeline.recorder import TimelineRecorder
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.errors import FairleadError
-from fairlead.model.tenants.tenant import Tenant
-from fairlead.store import Audit, Change, Store, StoreUnavailableError, User
-
-log = structlog.get_logger("fairlead.live")
+from fairlead.store import Audit, Change, Store, User
 
 
 class Live:
@@ -115,6 +116,10 @@ class Live:
         self.history = HistoryRecorder(
             store, token, self.counters, self.leases, clock=self.clock, workers=self._workers
         )
+        self._timeline = TimelineRecorder(
+            store, token, self.counters, self.queries, clock=self.clock, workers=self._workers
+        )
+        self.timeline = TimelineReader(store, self._timeline)
         self._lease_outcomes = LeaseOutcomes(
             self.queries,
             self.specs,
@@ -123,6 +128,7 @@ class Live:
             self._registry,
             self.history,
             notified_urls=config.notified_urls,
+            checkpoint_dir=self.orders.checkpoint_dir,
             clock=self.clock,
             inbox=self.inbox,
             stream=self.stream,
@@ -139,20 +145,23 @@ class Live:
             inbox=self.inbox,
             stream=self.stream,
         )
+        self._merges = CopyMerges(self.orders, self.leases)
         self._launcher = LeaseLauncher(
             self.scheduler,
             engine,
             self.orders,
             self.specs,
             self._registry,
+            self._merges,
             clock=self.clock,
             stream=self.stream,
             on_launch_failed=self._lease_outcomes.launch_failed,
         )
         mechanism = scheduling.mechanism
         self._pins = LeasePins(self.queries, self._registry, self.specs, mechanism)
-        emulated = config.emulated is not None
-        self._speeds = SpeedMeasurements(self.queries, self.leases, emulated=emulated)
+        self.speeds = SpeedController(
+            self.scheduler, self.leases, self.clock, self.inbox, learns=config.learns_speeds
+        )
         self._parked = ParkedJobs(
             self.scheduler, self.queries, engine, self._launcher, self.nodes.drained
         )
@@ -180,14 +189,29 @@ class Live:
             stream=self.stream,
         )
         self.tasks = BackgroundTasks()
+        self._memory = DeviceMemory(
+            self.queries, self.orders.job_dir, self._workers, self.inbox, self.tasks
+        )
         self._perform: dict[type, Callable[[Any], None]] = {
             cmd.Launch: self._launcher.launch,
             cmd.Renew: self._launcher.renew,
             cmd.Preempt: self._launcher.preempt,
             cmd.SetTimer: self.rounds.set_timer,
             cmd.ComputePlan: lambda command: self.tasks.spawn(self.rounds.plan(command)),
-            cmd.MergeCopies: lambda _: None,
+            cmd.MergeCopies: lambda command: self.tasks.spawn(
+                self._merges.merge_early(self.queries.job_id(command.job))
+            ),
         }
+        self._batches = BatchProcessor(
+            self._handle,
+            self.journal,
+            self.ends,
+            self._perform,
+            self._performed,
+            clock=self.clock,
+            inbox=self.inbox,
+            stream=self.stream,
+        )
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -204,6 +228,7 @@ class Live:
         self.tasks.spawn(self._listen())
         self.tasks.spawn(self._launcher.run_engine_calls(self.tasks.spawn))
         await self.engine.adopt([lease.number for lease in leases])
+        self._lease_outcomes.count_saved_steps(self.orders.checkpoint_dir)
         failpoints.point("server.start.adopted")
         for lease in leases:
             if lease.leaving:
@@ -211,6 +236,7 @@ class Live:
         self._kills.resume()
         self.tasks.spawn(self._loop())
         self.tasks.spawn(self.history.run())
+        self.tasks.spawn(self._timeline.run())
         self.rounds.resume(self.scheduler)
         self._lease_outcomes.resume_backoffs()
         self.ends.resume(self.store, self.tasks.spawn)
@@ -222,6 +248,7 @@ class Live:
         self._workers.close()
         if not self.tasks.broken.is_set():
             self.history.save_all()
+            self._timeline.save_all()
             self.journal.save_final_state()
         await self.engine.close()
 
@@ -235,6 +262,16 @@ class Live:
         self.history.restore()
         self.messages.update(self.history.results.messages())
         last_at = self.journal.restore(self._saved, self._handle)
+        self._timeline.restore()
+        end_restored_leases(
+            self.store,
+            last_at,
+            self.queries,
+            self.nodes,
+            self._lease_outcomes,
+            self.inbox,
+            self.orders.checkpoint_dir,
+        )
         stored.fail_damaged(self.queries, self.specs, self.messages, self.inbox)
         self.nodes.restore_down_nodes()
         return last_at
@@ -244,11 +281,6 @@ class Live:
         self.policy.switch_at_start(self._saved.config)
 
     # -- requests of operators and members ------------------------------------------------------
-
-    async def set_tenant(self, tenant: Tenant, user: User) -> None:
-        """Add a tenant or replace the tenant with the same id."""
-        await self.tenants.set(tenant, user)
-
     async def force_cancel(self, job_id: str, user: User) -> None:
         """Cancel a job, unless it has ended, and kill its processes without their grace."""
         promise = self._kills.promise(job_id, user)
@@ -265,14 +297,8 @@ class Live:
     def renew(self, lease: int, renewal: Renewal) -> RenewalAnswer | None:
         """Answer a member's renewal; None if the lease has ended."""
         answer = self._registry.answer_renewal(lease, renewal)
-        if self._speeds.is_new(lease):
-            self.inbox.post(self._speeds.events)
-        emulated = self.config.emulated
-        if answer is not None and emulated is not None and self.queries.has_packed:
-            answer["emulated_steps_per_s"] = emulated_speed(
-                emulated, self.queries, self.specs, lease
-            )
-        return answer
+        self.speeds.lease_renewed(lease)
+        return with_emulated_speed(answer, self.config.emulated, self.queries, self.specs, lease)
 
     def pins(self, lease: OpenLease) -> bool:
         """Return whether no plan may preempt a lease now."""
@@ -285,47 +311,14 @@ class Live:
             await self._process_batch(await self.inbox.get())
 
     async def _process_batch(self, first: InboxItem) -> None:
-        """Handle waiting inputs, persist them, and only then act on them and answer."""
-        batch = self._handle_batch(first)
-        try:
-            await self.journal.commit(batch.bodies, batch.changes)
-        except StoreUnavailableError as error:
-            for item in batch.items:
-                item.fail(error)
-            self.inbox.fail_waiting(error)
-            raise
-        self.ends.committed()
-        for command in batch.commands:
-            self._perform[type(command)](command)
+        await self._batches.process(first)
+        await self.policy.carry_out_requests(self._perform)
+
+    def _performed(self, batch: HandledBatch) -> None:
+        """Forget ended leases and parked processes, once the commands of a batch are performed."""
         if batch.ended and isinstance(self.engine, SupportsForget):
             self._launcher.after_engine_calls(partial(self.engine.forget, batch.ended))
         self._parked.end_unneeded()
-        failpoints.point("server.commit.performed")
-        for notice in sorted(batch.notices):
-            self.stream.publish(notice)
-        for item in batch.items:
-            item.succeed()
-        await self.journal.save_state_if_due()
-        await self.policy.carry_out_requests(self._perform)
-
-    def _handle_batch(self, first: InboxItem) -> HandledBatch:
-        batch, now = HandledBatch(), self.clock.now()
-        self.journal.begin_batch()
-        for item in self.inbox.batch(first):
-            batch.items.append(item)
-            try:
-                for event in item.make(now):
-                    batch.commands += self._handle(event)
-                    batch.bodies.append(encode_event(event))
-                    if isinstance(event, ev.LeasesEnded):
-                        batch.ended += event.lease.tolist()
-                    batch.notices.update(notices_of(event))
-                batch.changes += item.document_changes()
-            except FairleadError as error:
-                if not item.fail(error):
-                    log.warning("event.refused", error=str(error))
-        batch.changes += self.ends.changes()
-        return batch
 
     def _handle(self, event: ev.Event) -> list[cmd.Command]:
         commands = self.scheduler.handle(event)
@@ -338,7 +331,7 @@ class Live:
     def _reports(self, at: float) -> list[ev.Event]:
         """Return the reports of running leases that the core should have before a plan."""
         events = [*self._registry.progress_events(at), *self._pins.events(at)]
-        events += self._speeds.events(at)
+        events += self.speeds.measurements.events(at)
         if self.scheduler.capabilities.reads_measured:
             events += measured(self.leases.values(), at)
         return events
@@ -352,7 +345,10 @@ class Live:
     def _report(self, report: Report) -> None:
         match report:
             case Ended():
+                self._memory.lease_ended(report)
                 self._lease_outcomes.lease_ended(report)
+            case Saved():
+                self._lease_outcomes.steps_saved(report)
             case Progressed(lease, steps):
                 self._registry.record_printed_steps(lease, steps)
             case NodeDown() | NodeUp() | NodeJoined() | DevicesTakenReport() | DevicesRead():

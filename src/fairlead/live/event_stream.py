@@ -20,6 +20,7 @@ _NOTICES: Mapping[type, Sequence[str]] = {
     ),
     ev.TenantChanged: ("tenants.changed",),
     ev.LeasesEnded: ("leases.changed",),
+    ev.StepsSaved: ("leases.changed",),
 }
 """event → notices to all subscribers, which name neither jobs nor tenants"""
 
@@ -35,9 +36,12 @@ class EventStream:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.subscribers: set[asyncio.Queue[dict[str, object]]] = set()
+        self.published = 0
+        """number of notices so far"""
 
     def publish(self, event: str, **fields: object) -> None:
         """Pass a notice to all subscribers."""
+        self.published += 1
         for subscriber in self.subscribers:
             if subscriber.full():
                 subscriber.get_nowait()

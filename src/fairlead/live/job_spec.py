@@ -11,6 +11,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.job import DEFAULT_TENANT, Job, parse_accelerators
 from fairlead.model.submission.fields import declared_fields
 from fairlead.model.submission.new_job import NewJob
+from fairlead.model.submission.workload import workload_of_command
 
 log = structlog.get_logger("fairlead.live")
 
@@ -28,10 +29,14 @@ class JobSpec(NewJob):
 
     @classmethod
     def of(cls, new: NewJob, tenant: str) -> "JobSpec":
-        """Return the specification of a submitted job, without an id, for a tenant."""
+        """Return the specification of a submitted job, without an id, for a tenant.
+
+        A job that names no workload has the one of its command.
+        """
         values = {item.name: getattr(new, item.name) for item in fields(NewJob)}
-        accelerators = new.accelerators or None
-        return cls(**{**values, "tenant": tenant, "accelerators": accelerators})
+        values["accelerators"] = new.accelerators or None
+        values["workload"] = new.workload or workload_of_command(new.command, new.directory)
+        return cls(**{**values, "tenant": tenant})
 
     def check_pattern(self) -> None:
         """Accept every pattern: it was checked at its submission, the keeper bounds its use."""
@@ -73,7 +78,14 @@ class JobSpec(NewJob):
             accelerators=names or None,
             gangs=gangs,
             memory_gib=self.memory_gib,
+            declared_speeds=self.speeds,
+            max_copies=self.max_copies,
         )
+
+    @property
+    def may_fork(self) -> bool:
+        """Whether copies of the job may train at once."""
+        return (self.max_copies or 1) > 1
 
     def with_id(self, job_id: str) -> "JobSpec":
         """Return the specification with its id."""

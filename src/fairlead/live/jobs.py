@@ -34,15 +34,24 @@ class JobController:
         self._suspended_jobs, self._outcomes = suspended_jobs, outcomes
         self._dependencies = outcomes.ends.dependencies
         self._clock, self._inbox, self._stream = clock, inbox, stream
+        self._job_of_key: dict[tuple[str, str], str] | None = None
+        """tenant and idempotency key → job; None until the first submission with a key"""
 
     async def submit(self, spec: JobSpec, user: User, *, is_admin: bool = False) -> JobSpec:
         """Admit a job; return it with its id once it is persisted.
 
         An admin may exceed the caps of the tenant, and the numbers count against all tenants.
+        A job with the idempotency key of an earlier one is that job.
         """
+        if self._submitted_before(spec) is None:
+            await self._dependencies.require_checkpoint(spec)
         admitted: list[JobSpec] = []
+        repeated: list[JobSpec] = []
 
         def make(at: float) -> Sequence[ev.Event]:
+            if (earlier := self._submitted_before(spec)) is not None:
+                repeated.append(earlier)
+                return []
             spec.validate_command()
             if spec.notify:
                 self._outcomes.ends.notifications.allowed.check(spec.notify)
@@ -51,13 +60,17 @@ class JobController:
             counts = parse_accelerators(named.accelerators or ())[1]
             self._scheduler.jobs.admission.check_device_counts(counts)
             job = entitled_job(self._scheduler, named.job(at), is_admin=is_admin)
+            self._scheduler.jobs.admission.check_declared_speeds(job)
             admitted.append(named)
-            waits = not self._dependencies.status(named).is_met
-            return [ev.JobSubmitted(at, job, held=waits)]
+            return [ev.JobSubmitted(at, job, held=self._dependencies.must_wait(named))]
 
         def changes() -> Sequence[Change]:
+            if repeated:
+                return []
             (named,) = admitted
             self._specs[named.id] = named
+            if self._job_of_key is not None:
+                self._job_of_key[named.tenant, named.idempotency_key] = named.id
             self._dependencies.add(named)
             return [
                 Put("job", named.id, named.document()),
@@ -65,8 +78,22 @@ class JobController:
             ]
 
         await self._inbox.submit(make, changes)
+        if repeated:
+            return repeated[0]
         self._stream.publish("job.submitted", job=admitted[0].id)
         return admitted[0]
+
+    def _submitted_before(self, spec: JobSpec) -> JobSpec | None:
+        """Return the job of the same tenant with the same idempotency key."""
+        if not spec.idempotency_key:
+            return None
+        if self._job_of_key is None:
+            self._job_of_key = {
+                (one.tenant, one.idempotency_key): one.id
+                for one in self._specs.values()
+                if one.idempotency_key
+            }
+        return self._specs.get(self._job_of_key.get((spec.tenant, spec.idempotency_key), ""))
 
     async def change(self, event: Callable[[float], ev.JobChanged], audit: Audit) -> None:
         """Change a job's priority, weight or deadline."""
@@ -111,7 +138,15 @@ class JobController:
             return [] if self._dependencies.waits(job_id) else [ev.JobReleased(at, job_id)]
 
         await self._inbox.submit(release, changes)
+        if self._dependencies.waits(job_id):
+            self._dependencies.settle([job_id])
         self._publish_change(audit)
+
+    def forget(self, job_id: str) -> None:
+        """Drop the specification and the idempotency key of a removed job."""
+        spec = self._specs.pop(job_id, None)
+        if spec is not None and self._job_of_key is not None:
+            self._job_of_key.pop((spec.tenant, spec.idempotency_key), None)
 
     def _publish_change(self, audit: Audit) -> None:
         self._stream.publish("job.changed", job=audit.subject, action=audit.action)

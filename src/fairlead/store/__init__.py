@@ -3,6 +3,7 @@
 from fairlead.store.audit import Actor, Audit, RemoveOldAudit, User
 from fairlead.store.errors import DamagedLogError, FencedError, StoreError, StoreUnavailableError
 from fairlead.store.event_log import LoggedEvent
+from fairlead.store.restoration import Restoration
 from fairlead.store.store import Change, Put, Remove, Store
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Put",
     "Remove",
     "RemoveOldAudit",
+    "Restoration",
     "Store",
     "StoreError",
     "StoreUnavailableError",

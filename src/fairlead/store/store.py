@@ -260,6 +260,17 @@ class Store:
         rows = self._attempt(lambda connection: connection.execute(query).all())
         return {row.id: row.body for row in rows}
 
+    def documents_between(self, kind: str, first: str, last: str) -> dict[str, str]:
+        """Return id → body of the documents of a kind with ids from ``first`` to ``last``."""
+        table = tables.documents
+        query = (
+            sa.select(table.c.id, table.c.body)
+            .where(table.c.kind == kind, table.c.id.between(first, last))
+            .order_by(table.c.id)
+        )
+        rows = self._attempt(lambda connection: connection.execute(query).all())
+        return {row.id: row.body for row in rows}
+
     def document(self, kind: str, id_: str) -> str | None:
         """Return the body of one document; None if there is none."""
         table = tables.documents

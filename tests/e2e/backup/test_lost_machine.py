@@ -4,14 +4,13 @@ import os
 import signal
 import sys
 import tarfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.e2e.support.live_server import LiveServer, json_output
 from tests.e2e.support.trained_line import LINE, check_result
+from tests.support.waiting import until
 
 from fairlead.client import ServerError
 from fairlead.engines.keeper import lease_dir
@@ -37,13 +36,6 @@ with open(f"{sys.argv[2]}.{run.rank}", "w") as file:
 """job that waits for a file before one of its steps"""
 
 
-def wait_for(holds: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
-
-
 def saved_steps(server: LiveServer, job: str) -> int:
     committed = checkpoint.latest(str(server.data / "jobs" / job / "checkpoint"))
     return 0 if committed is None else committed.steps
@@ -61,7 +53,7 @@ def lose_machine(server: LiveServer) -> None:
         if members is not None and lease_dir.is_alive(directory):
             os.kill(members.keeper, signal.SIGKILL)
             for pid, _ in members.started:
-                wait_for(partial(has_ended, pid), "a job runs")
+                until(partial(has_ended, pid), "a job runs")
     server.client.close()
     server.data.rename(server.root / "lost")
 
@@ -70,6 +62,7 @@ def test_jobs_of_a_lost_machine_continue_from_a_backup_of_the_running_server(
     tmp_path: Path,
 ) -> None:
     server = LiveServer(tmp_path, devices="v100=1", round_s=2.0)
+    server.creates_tenants = False
     try:
         server.start()
         (tmp_path / "train.py").write_text(TRAIN)
@@ -81,18 +74,18 @@ def test_jobs_of_a_lost_machine_continue_from_a_backup_of_the_running_server(
         environment = {"FAIRLEAD_CHECKPOINT_S": "0.05"}
         long = [*train, str(STEPS), str(tmp_path / "out"), str(PAUSE)]
         job = server.client.submit(long, steps=STEPS, environment=environment, **fields)["id"]
-        wait_for(lambda: saved_steps(server, job) >= PAUSE / 2, "no checkpoint was saved")
+        until(lambda: saved_steps(server, job) >= PAUSE / 2, "no checkpoint was saved")
         made = json_output(server, "backup", "--logs", tmp_path)
         assert made["warnings"] == []
         assert server.client.job(job)["state"] == "running"
         lose_machine(server)
         check_archive(Path(made["file"]), job, ended)
         server.data, server._client = tmp_path / "another-machine", None
-        restored = server.cli("restore", made["file"], "--data", server.data)
-        assert restored.returncode == 0, restored.stderr
+        restored = json_output(server, "restore", made["file"], "--data", server.data)
         (tmp_path / "go-on").touch()
         server.start()
         check_restored(server, job, ended)
+        check_nothing_counts_after_the_backup(server, job, restored["made_at"])
         check_retention(server, job, ended)
     finally:
         server.clean_up()
@@ -133,19 +126,43 @@ def check_restored(server: LiveServer, job: str, ended: str) -> None:
     assert server.client.get("/v1/audit/verify")["intact"]
 
 
+def check_nothing_counts_after_the_backup(server: LiveServer, job: str, made_at: float) -> None:
+    """Check that the lost lease ended with the backup, and lost only steps that are not in it."""
+    first, last = server.client.get(f"/v1/jobs/{job}/leases")["ended"]
+    assert first["ended_at"] == made_at
+    assert last["started_at"] > made_at
+    lost = (PAUSE - first["steps"]) / PAUSE
+    assert first["lost_s"] <= lost * (made_at - first["started_at"]) + 1e-6
+    log = (server.root / "server.log").read_text()
+    assert ("job.work_lost" in log) == (first["lost_s"] >= 1.0)
+    (entry,) = server.client.get("/v1/audit?action=restore-backup")
+    assert (entry["role"], entry["actor"]) == ("admin", f"uid {os.getuid()}")
+    assert entry["changes"]["time"]["new"] == made_at
+
+
 def check_retention(server: LiveServer, job: str, ended: str) -> None:
-    """Restart the server with short ages: ended jobs go and are no longer shown."""
-    server.stop()
-    server.extra = ("--keep-jobs", "1s", "--keep-audit", "0s")
-    server.start()
-    client = server.client
-    wait_for(lambda: client.get("/v1/jobs") == [], "jobs are still listed")
+    """Reload settings with short ages: ended jobs go and are no longer shown."""
+    client, log = server.client, server.root / "server.log"
+    reload(server, "keep_jobs = 1")
+    until(lambda: "fairlead.toml:1: keep_jobs: " in log.read_text(), "no error")
+    assert len(client.get("/v1/jobs")) == 2
+    reload(server, 'keep_jobs = "1s"\nbody_mib = 3')
+    until(lambda: client.get("/v1/jobs") == [], "jobs are still listed")
+    assert "settings.need_restart settings=['body_mib']" in log.read_text()
+    (entry,) = client.get("/v1/audit?action=settings")
+    assert entry["changes"] == {"keep_jobs": {"old": None, "new": "1s"}}
+    with pytest.raises(ServerError, match="no tenant 'newcomers'"):
+        client.submit(["true"], workload="big", tenant="newcomers")
+    metrics(server)
+    assert "path=/metrics" not in log.read_text()
+    more = 'create_tenants = true\nlog_level = "debug"'
+    reload(server, f'keep_jobs = "1s"\nkeep_audit = "0s"\n{more}')
     for one in (job, ended):
         assert not (server.data / "jobs" / one).exists()
         for path in ("", "/logs", "/metrics", "/explain"):
             with pytest.raises(ServerError, match="no job"):
                 client.get(f"/v1/jobs/{one}{path}")
-    wait_for(
+    until(
         lambda: (
             'fairlead_removed_total{kind="audit"}' in metrics(server)
             and 'fairlead_removed_total{kind="audit"} 0.0' not in metrics(server)
@@ -155,8 +172,16 @@ def check_retention(server: LiveServer, job: str, ended: str) -> None:
     assert 'fairlead_removed_total{kind="jobs"} 2.0' in metrics(server)
     assert client.get("/v1/audit/verify")["intact"]
     assert client.get("/v1/audit")[-1]["subject"] != ended
-    late = client.submit(["true"], workload="big")["id"]
+    until(lambda: "path=/metrics" in log.read_text(), "the level is not debug")
+    late = client.submit(["true"], workload="big", tenant="newcomers")["id"]
     assert late not in (job, ended)
+
+
+def reload(server: LiveServer, settings: str) -> None:
+    """Write the settings file of a running server and let the server read it."""
+    (server.data / "fairlead.toml").write_text(settings)
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
 
 
 def metrics(server: LiveServer) -> str:

@@ -38,12 +38,12 @@ def test_a_python_file_runs_with_this_interpreter_and_its_own_options(server: Li
     made = server.cli("submit", "--workload", "small", script, "--lr", "0.1", "-v")
     assert made.returncode == 0, made.stderr
     job = made.stdout.strip()
-    assert server.client.wait(job, timeout_s=30)["state"] == "finished"
+    assert server.client.wait(job, timeout_s=90)["state"] == "finished"
     assert server.cli("logs", job).stdout == f"{sys.executable} --lr 0.1 -v\n"
     nobody = server.cli("logs", job, "--rank", "7")
     assert (nobody.stdout, nobody.stderr) == (
         "",
-        "no output from rank 7 (the job runs alone)\n",
+        "no output from rank 7 (its ranks: 0)\n",
     )
 
 
@@ -70,7 +70,7 @@ def test_commands_are_looked_up_where_they_are_submitted(server: LiveServer) -> 
     made = subprocess.run(
         [*command, "mytool"], capture_output=True, text=True, env=env, check=True
     )
-    job = server.client.wait(made.stdout.strip(), timeout_s=30)
+    job = server.client.wait(made.stdout.strip(), timeout_s=90)
     assert (job["state"], job["message"]) == ("failed", "it exited with 3")
     assert server.cli("logs", job["id"]).stdout == "mine\n"
 
@@ -78,11 +78,11 @@ def test_commands_are_looked_up_where_they_are_submitted(server: LiveServer) -> 
 def test_options_take_precedence_over_a_job_file(server: LiveServer) -> None:
     path = server.root / "job.yaml"
     path.write_text(
-        "name: from-file\ncommand: sleep 0.1\nworkload: small\ngang: 2\nsteps: 7\nweight: 2.5\n"
+        "name: from-file\ncommand: sleep 0.1\nworkload: small\ngang: 20\nsteps: 7\nweight: 2.5\n"
         "priority: 3\ndeadline_s: 600\naccelerators: [v100]\nenvironment: {A: 1}\nretries: 0\n"
     )
     refused = server.cli("submit", "--file", path)
-    assert refused.returncode == 1  # the table has no speed of it on two devices
+    assert refused.returncode == 1  # the cluster has two such devices
     assert "gang" in refused.stderr
     made = json_output(server, "submit", "--file", path, "--gang", 1, "--name", "from-flag")
     shown = {key: made[key] for key in ("name", "gang", "total_steps", "weight", "priority")}
@@ -92,25 +92,24 @@ def test_options_take_precedence_over_a_job_file(server: LiveServer) -> None:
     assert made["command"] == ["sleep", "0.1"]
 
 
-def test_an_empty_id_or_a_missing_workload_is_one_clear_line(server: LiveServer) -> None:
+def test_an_empty_id_is_one_clear_line_and_commands_name_workloads(server: LiveServer) -> None:
     for command in ("job", "logs", "cancel"):
         refused = server.cli(command, "")
         assert refused.returncode == 1
         assert refused.stderr.startswith("fairlead: job id: empty")
-    refused = server.cli("submit", "--", "true")
-    assert refused.returncode == 1
-    assert "workload: missing: needed to look up" in refused.stderr
-    assert "expected one of the 2 workloads (e.g. 'big')" in refused.stderr
+    made = json_output(server, "submit", "--", "true", "--layers", "12", "--seed", "3")
+    assert made["workload"] == "true --layers 12"  # the table of the emulated devices lacks it
+    assert server.client.wait(made["id"], timeout_s=90)["state"] == "finished"
 
 
 def test_an_error_ends_in_the_code_of_the_server(server: LiveServer) -> None:
     made = json_output(server, "submit", "--workload", "small", "true")["id"]
-    server.client.wait(made, timeout_s=30)
+    server.client.wait(made, timeout_s=90)
     refused = server.cli("logs", made, "--rank", 99_999_999)
     assert refused.returncode == 1
     assert refused.stderr.startswith("fairlead: rank: Input should be less than 100000")
     for code, command in (
-        ("input", ("submit", "--workload", "unheard-of", "true")),
+        ("input", ("submit", "--gang", 99, "true")),
         ("missing", ("job", "j999")),
         ("protocol", ("cancel", made)),
         ("input", ("logs", made, "--rank", 99_999_999)),
@@ -125,7 +124,7 @@ def test_an_error_ends_in_the_code_of_the_server(server: LiveServer) -> None:
 
 
 def test_a_body_that_is_not_json_is_refused(server: LiveServer) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     token = (server.data / "admin.token").read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("POST", "/v1/jobs", "{command: true}", headers)
@@ -187,7 +186,7 @@ def test_tokens_are_listed_with_visible_tenants_and_expiry(
 
 def test_a_job_is_shown_with_local_times(server: LiveServer) -> None:
     made = server.cli("submit", "--workload", "small", "--", "true").stdout.strip()
-    at = server.client.wait(made, timeout_s=30)["submitted_at"]
+    at = server.client.wait(made, timeout_s=90)["submitted_at"]
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     assert re.search(rf"submitted_at\W+{shown}", server.cli("job", made).stdout)
 
@@ -211,7 +210,7 @@ def test_a_sweep_makes_one_job_for_each_combination(server: LiveServer) -> None:
         "try-0.1-0", "try-0.1-1", "try-0.01-0", "try-0.01-1"
     ]  # fmt: skip
     for job in made:
-        assert server.client.wait(job["id"], timeout_s=30)["state"] == "finished"
+        assert server.client.wait(job["id"], timeout_s=90)["state"] == "finished"
     logs = [server.cli("logs", job["id"]).stdout for job in made]
     assert logs == ["0.1 0 0\n", "0.1 1 1\n", "0.01 0 2\n", "0.01 1 3\n"]
     of_search = json_output(server, "jobs", "--multijob", "search")
@@ -273,7 +272,7 @@ def test_events_follow_a_job_from_its_submission_to_its_end(server: LiveServer) 
     job = server.client.submit(["true"], workload="small")["id"]
     server.client.ask("PATCH", f"/v1/jobs/{job}", {"priority": 2})
     names: list[str] = []
-    until = time.monotonic() + 30
+    until = time.monotonic() + 90
     while not {"job.changed", "lease.started", "lease.ended"} <= set(names):
         assert time.monotonic() < until, names
         time.sleep(0.05)
@@ -286,7 +285,7 @@ def test_watch_shows_a_job_submitted_later(server: LiveServer, tmp_path: Path) -
     shown = tmp_path / "shown"
 
     def soon(text: str) -> bool:
-        ends_at = time.monotonic() + 20
+        ends_at = time.monotonic() + 90
         while text not in shown.read_text() and time.monotonic() < ends_at:
             time.sleep(0.1)
         return text in shown.read_text()

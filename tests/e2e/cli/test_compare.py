@@ -129,6 +129,41 @@ def test_a_given_trace_needs_neither_seeds_nor_loads(tmp_path: Path) -> None:
     ]
 
 
+def test_strategies_of_a_search_are_compared_under_the_policies(tmp_path: Path) -> None:
+    rows = [{"values": [0.1 * (i + 1)] * 3 + [0.1 * (i + 2)]} for i in range(6)]
+    file, first, second = tmp_path / "curves.json", tmp_path / "a", tmp_path / "b"
+    file.write_text(json.dumps({"metric": "score", "report_s": 10, "trials": rows}))
+    options = ("--search", file, "--cluster", "v100=2", "--workers", 1)
+    policies = ("--policies", "max-min,fifo", "--round", 10, "--strategies", "none,asha")
+    result = run(*options, *policies, "--target", 0.7, "--seeds", 2, "--out", first, "--json")
+    assert result.exit_code == 0, result.exception
+    assert result.stderr.startswith("--restore-cost: 5 s lost at each restart")
+    document = json.loads(result.stdout)
+    cases = [(case["strategy"], case["policy"], case["seeds"]) for case in document["cases"]]
+    assert cases == [(s, p, 2) for s in ("none", "asha") for p in ("max-min", "fifo")]
+    assert document["cases"][0]["reached"] == 2
+    assert sorted(path.name for path in first.iterdir()) == ["report.html", "results.csv"]
+    page = (first / "report.html").read_text()
+    command = shlex.split(page.partition("<pre><code>")[2].partition("</code>")[0])
+    again = run(*command[2:], "--workers", 1, "--out", second)
+    assert "Minutes to score 0.7, mean ± deviation of 2 orders" in again.stdout
+    assert (first / "results.csv").read_bytes() == (second / "results.csv").read_bytes()
+    for wrong, problem in {
+        ("--loads", 2): "--loads: excluded by --search",
+        ("--trace", file): "--trace: excluded by --search",
+        ("--strategies", "ash"): "--strategies: 'ash': expected some of feedback,asha",
+        ("--target", 5): "--target: 5 is reached by no trial: expected at most 0.7",
+        (): "--target: missing: expected a value of score",
+    }.items():
+        needed = () if wrong in ((), ("--target", 5)) else ("--target", 0.5)
+        refused = run("--policies", "fifo", *options, *needed, *wrong, "--out", tmp_path / "c")
+        assert isinstance(refused.exception, UsageError)
+        assert problem in str(refused.exception)
+    fluid = run("--policies", "max-min", "--mechanism", "ideal", *options, "--target", 0.5)
+    assert "gives fractions of devices" in str(fluid.exception)
+    assert "needs --search" in str(run("--policies", "fifo", "--target", 1).exception)
+
+
 def test_static_traces_have_seeds_but_no_loads(tmp_path: Path) -> None:
     result = run(
         "--policies", "fifo", "--kind", "static", "--seeds", 2, *TINY, "--out", tmp_path

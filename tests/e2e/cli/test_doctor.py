@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ports import free_port
 
-from fairlead.engines.keeper.environment import free_port
 from fairlead.private_clusters.ray import RayCluster
 from fairlead.private_clusters.ray import missing as ray_missing
 from fairlead.private_clusters.slurm import SlurmCluster

@@ -111,7 +111,7 @@ def test_a_server_advises_running_and_waiting_jobs(tmp_path: Path) -> None:
         train = [sys.executable, str(tmp_path / "train.py"), "100000", str(tmp_path / "out")]
         for tenant in ("a", "a", "a", "b"):
             server.client.submit(train, workload="big", steps=100000, tenant=tenant)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 90
         advised: list[dict[str, Any]] = []
         while sum(one["action"] == "runs" for one in advised) < 2 and time.monotonic() < until:
             advised = json.loads(server.cli("export", "--live", "--json").stdout)

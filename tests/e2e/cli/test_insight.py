@@ -104,7 +104,14 @@ def test_audit_of_a_simulated_trace_at_a_given_time(tmp_path: Path) -> None:
     head = "workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s\n"
     speeds.write_text(head + "m,1,v100,,,4.0,\nm,1,k80,,,1.0,\n")
     args = ("--trace", str(trace), "--speeds", str(speeds), "--cluster", "v100=1,k80=1")
-    document = result("audit", "--policy", "max-min", *args, "--at", "1000", "--lies", "20")
+    with trace.open("a") as file:
+        file.write("too-big,300,m,4,100000\n")
+    refused = fairlead("audit", "--policy", "max-min", *args, "--at", "1000")
+    assert "or skip such jobs with --skip-impossible" in refused.stderr
+    policy = ("--policy", "max-min", "--skip-impossible")
+    audited = fairlead("audit", *policy, *args, "--at", "1000", "--lies", "20", "--json")
+    assert "skipped 1 job that can never run:\n  too-big: " in audited.stderr
+    document = json.loads(audited.stdout)
     assert [participant["id"] for participant in document["participants"]] == [
         "j0",
         "j1",
@@ -112,7 +119,7 @@ def test_audit_of_a_simulated_trace_at_a_given_time(tmp_path: Path) -> None:
         "j3",
     ]
     assert document["envy"]["worst"] == pytest.approx(0, abs=1e-9)
-    late = fairlead("audit", "--policy", "max-min", *args, "--at", "1e9")
+    late = fairlead("audit", *policy, *args, "--at", "1e9")
     assert late.returncode == 1
     assert "all jobs have finished" in late.stderr
 

@@ -34,7 +34,7 @@ def test_submission_for_an_unknown_tenant_is_refused(server: LiveServer) -> None
     assert server.cli("explain", "vision", "--tenant", "--json").returncode == 0
     assert "no job or tenant 'nobody'" in server.cli("explain", "nobody").stderr
     assert server.cli("cancel", job).stdout == f"{job}: cancelled\n"
-    server.client.wait(job, timeout_s=30)
+    server.client.wait(job, timeout_s=90)
     assert server.cli("tenants", "remove", "vision", "--yes").returncode == 0
     assert json_output(server, "tenants") == []
     assert "no tenant 'vision'" in server.cli("submit", "--tenant", "vision", "true").stderr
@@ -43,7 +43,7 @@ def test_submission_for_an_unknown_tenant_is_refused(server: LiveServer) -> None
 def test_token_of_a_tenant_names_the_tenant(server: LiveServer) -> None:
     server.client.post("/v1/tokens", {"name": "a", "role": "tenant", "tenant": "nlp"})
     job = server.client.submit(["true"], workload="small", tenant="nlp")
-    assert server.client.wait(job.id, timeout_s=30).has_succeeded
+    assert server.client.wait(job.id, timeout_s=90).has_succeeded
 
 
 def test_command_that_does_not_exist_is_refused(server: LiveServer, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_commands_change_many_jobs(server: LiveServer) -> None:
     assert "2 jobs: 1 cancelled, 1 rejected" in partly.stderr
     assert server.cli("cancel", "--name", "lr-*", "--yes").stdout.count("cancelled") == 11
     assert "no unended job matches" in server.cli("cancel", "--name", "lr-*").stderr
-    for job in client.wait_all(ids, timeout_s=30):
+    for job in client.wait_all(ids, timeout_s=90):
         assert (job.state, job.has_ended, job.has_succeeded) == ("cancelled", True, False)
 
 
@@ -89,7 +89,7 @@ def test_jobs_lists_live_jobs_unless_others_are_selected(server: LiveServer) -> 
     client = server.client
     live = client.submit(["sleep", "60"], workload="small", name="alive")
     ended = client.submit(["echo", "hello"], workload="small", name="ended")
-    assert client.wait(ended.id, timeout_s=30).has_succeeded
+    assert client.wait(ended.id, timeout_s=90).has_succeeded
     assert client.logs(ended.id) == "hello\n"
     assert [job["id"] for job in json_output(server, "jobs")] == [live.id]
     everything = {job["id"] for job in json_output(server, "jobs", "--all")}

@@ -29,7 +29,7 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServe
         return {job["id"]: job["accelerator"] for job in client.get("/v1/jobs", state="running")}
 
     first = client.submit(["sleep", "60"], workload="big", accelerators=["v100"])["id"]
-    until = time.monotonic() + 10
+    until = time.monotonic() + 90
     while running() != {first: "v100"} and time.monotonic() < until:
         time.sleep(0.05)
     assert own_server.cli("nodes", "cordon", "v100-0").stdout == "v100-0: cordoned\n"
@@ -45,7 +45,7 @@ def test_a_cordoned_node_keeps_its_job_and_gets_no_new_one(own_server: LiveServe
     time.sleep(1.5)
     assert list(running().values()) == ["k80"]
     assert own_server.cli("nodes", "return", "v100-0").stdout == "v100-0: up\n"
-    until = time.monotonic() + 10
+    until = time.monotonic() + 90
     while len(running()) < 2 and time.monotonic() < until:
         time.sleep(0.05)
     assert sorted(running().values()) == ["k80", "v100"]
@@ -63,7 +63,7 @@ def test_a_gang_that_no_accelerator_holds_alone_runs_where_gangs_are_mixed(
     own_server.start()
     client = own_server.client
     job = client.submit(["true"], workload="big", gang=2)["id"]
-    assert client.wait(job, timeout_s=20)["state"] == "finished"
+    assert client.wait(job, timeout_s=90)["state"] == "finished"
 
 
 def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: LiveServer) -> None:
@@ -71,7 +71,7 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     own_server.start()
     client = own_server.client
     first, second = (client.submit(["sleep", "60"], workload="big")["id"] for _ in range(2))
-    until = time.monotonic() + 10
+    until = time.monotonic() + 90
     while client.job(first)["state"] != "running" and time.monotonic() < until:
         time.sleep(0.05)
     own_server.kill()
@@ -81,7 +81,7 @@ def test_a_cluster_grows_between_restarts_and_its_nodes_are_used(own_server: Liv
     def used() -> set[str]:
         return {client.job(one)["accelerator"] for one in (first, second)}
 
-    until = time.monotonic() + 15
+    until = time.monotonic() + 90
     while used() != {"v100", "k80"} and time.monotonic() < until:
         time.sleep(0.05)
     assert used() == {"v100", "k80"}

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.e2e.docs.console import ROOT, Block
+from tests.e2e.support.forks import run_command
+from tests.support.ports import free_port
 
-from fairlead.engines.keeper.environment import free_port
+_PLAIN = re.compile(r"fairlead [^|;&$<>~`*?(]+")
+"""a command of which a shell would change no word"""
 
 
 class Page:
@@ -55,6 +59,9 @@ class Page:
         elif command.startswith("export "):
             name = command.removeprefix("export ").partition("=")[0]
             self._environment[name] = self._shell(f'{command}; printf %s "${name}"')
+        elif self._server is not None and _PLAIN.fullmatch(command):
+            words = shlex.split(command)[1:]  # without the start of an interpreter
+            _check(command, run_command(words, self._environment, 240, self._folder))
         else:
             self._shell(command)
 
@@ -68,8 +75,7 @@ class Page:
             timeout=240,
             check=False,
         )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        return _check(command, done)
 
     def _serve(self, command: str) -> None:
         words = shlex.split(command)
@@ -86,7 +92,7 @@ class Page:
                 stdout=file,
                 stderr=file,
             )
-        until = time.monotonic() + 60
+        until = time.monotonic() + 90
         while not address.exists():
             assert self._server.poll() is None, log.read_text()
             assert time.monotonic() < until, log.read_text()
@@ -96,8 +102,14 @@ class Page:
         """Stop the server."""
         if self._server is not None:
             self._server.terminate()
-            self._server.wait(30)
+            self._server.wait(90)
             self._server = None
+
+
+def _check(command: str, done: subprocess.CompletedProcess[str]) -> str:
+    """Return the output of a command; fail if it has failed."""
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def files_named_in(page: str) -> Iterator[tuple[str, str]]:

@@ -12,93 +12,11 @@ from typing import Any, get_args
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
+from tests.e2e.support.route_table import BODIES, EXPECTED, QUERIES, ROLES
 
 from fairlead.client import Client
 from fairlead.server.access.scopes import SCOPES, required_scope
 from fairlead.server.api.job_messages import State
-
-ROLES = ("admin", "own", "other", "viewer", "lease", "invalid")
-OK, DENIED, UNKNOWN, HIDDEN = "ok", 403, 401, 404
-
-# route → status for an admin, the job's tenant, another tenant, a viewer, a lease, a bad token
-EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
-    "POST /v1/jobs": (OK, OK, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/jobs": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/jobs/{job_id}": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
-    "PATCH /v1/jobs/{job_id}": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/jobs/{job_id}/suspend": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/jobs/{job_id}/resume": (OK, OK, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/jobs/{job_id}/cancel": (OK, 409, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/jobs/{job_id}/logs": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/jobs/{job_id}/metrics": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/jobs/{job_id}/leases": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/jobs/{job_id}/speeds": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/jobs/{job_id}/explain": (OK, OK, HIDDEN, OK, UNKNOWN, UNKNOWN),
-    "POST /v1/leases/{lease}/renew": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
-    "POST /v1/leases/{lease}/secrets": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 409, UNKNOWN),
-    "GET /v1/code-snapshots": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/code-snapshots/{id_}": (HIDDEN, HIDDEN, HIDDEN, DENIED, UNKNOWN, UNKNOWN),
-    # The body is no snapshot.
-    "PUT /v1/code-snapshots/{id_}": (422, 422, 422, DENIED, UNKNOWN, UNKNOWN),
-    "PUT /v1/secrets/{name}": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/secrets": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
-    # After the PUT, in which each tenant has set a secret.
-    "DELETE /v1/secrets/{name}": (OK, OK, OK, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/tenants": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "PUT /v1/tenants/{tenant_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    # After the PUT, which adds the tenant; the DELETE removes it again.
-    "GET /v1/tenants/{tenant_id}/explain": (OK, HIDDEN, HIDDEN, OK, UNKNOWN, UNKNOWN),
-    "DELETE /v1/tenants/{tenant_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/shares": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/usage": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/nodes": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/nodes/devices": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "POST /v1/nodes/{node}/cordon": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/nodes/{node}/drain": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    # After the drain, since this removes the node.
-    "DELETE /v1/nodes/{node}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/nodes/{node}/restore": (409, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/nodes/{node}/return": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/tokens": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "DELETE /v1/tokens/{token_id}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "POST /v1/tokens/{token_id}/rotate": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/audit": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/audit/verify": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    # Users log in there before they have a token; this server has no provider.
-    "GET /v1/oidc": (HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN),
-    # The body of a login holds the token; this one is invalid.
-    "POST /v1/session": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
-    "GET /v1/session": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    # A logout changes the browser only.
-    "DELETE /v1/session": (OK, OK, OK, OK, OK, OK),
-    "GET /v1/about": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/advice": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/speeds": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/policy": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/limits": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
-    "PUT /v1/limits": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "PUT /v1/policy": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
-    "GET /v1/instance": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
-    "GET /v1/events": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
-    "GET /metrics": (OK, DENIED, DENIED, OK, UNKNOWN, UNKNOWN),
-    "GET /healthz": (OK, OK, OK, OK, OK, OK),
-    "GET /readyz": (OK, OK, OK, OK, OK, OK),
-}
-QUERIES = {"PUT /v1/code-snapshots/{id_}": "?offset=0&size=2"}
-BODIES: dict[str, dict[str, object]] = {
-    "PUT /v1/code-snapshots/{id_}": {},
-    "POST /v1/jobs": {"command": ["true"], "workload": "small", "tenant": "own"},
-    "PATCH /v1/jobs/{job_id}": {"priority": 1},
-    "POST /v1/leases/{lease}/renew": {"rank": 0, "started": 0, "steps": 0},
-    "PUT /v1/tenants/{tenant_id}": {"id": "new", "weight": 2.0},
-    "PUT /v1/policy": {"round_s": 29.0},
-    "PUT /v1/limits": {"requests_per_s": 999.0},
-    "PUT /v1/secrets/{name}": {"value": "hunter2"},
-    "POST /v1/session": {"token": "fl_0123_nonsense"},
-    "POST /v1/tokens": {"name": "x", "role": "viewer"},
-    "POST /v1/tokens/{token_id}/rotate": {"overlap_s": 0},
-}
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +53,7 @@ def _lease_token(server: LiveServer, job: str) -> str:
                 server.lease = order["lease"]
                 token: str = order["environment"]["FAIRLEAD_JOB_TOKEN"]
                 server.client.post(f"/v1/jobs/{job}/cancel")
-                server.client.wait(job, timeout_s=20)
+                server.client.wait(job, timeout_s=90)
                 while path.parent.exists():
                     time.sleep(0.02)
                 return token
@@ -183,13 +101,39 @@ def _node(admin: Client) -> str:
 def _request(client: Client, method: str, path: str, body: dict[str, object] | None) -> int:
     if path == "/v1/events":  # an endless response: its status suffices
         url = client._url
-        connection = HTTPConnection(url.hostname or "", url.port, timeout=10)
+        connection = HTTPConnection(url.hostname or "", url.port, timeout=60)
         connection.request(method, path, headers={"Authorization": f"Bearer {client._token}"})
         status = connection.getresponse().status
         connection.close()
         return status
     status, _, _ = client.raw(method, path, body)
     return 200 if status < 300 else status
+
+
+def test_the_timeline_hides_jobs_of_others_and_refuses_impossible_windows(
+    clients: dict[str, Client],
+) -> None:
+    job = clients["own"].submit(["sleep", "60"], workload="small", retries=0)["id"]
+    seen = {role: clients[role].get("/v1/timeline") for role in ("admin", "own", "other")}
+    assert min(seen["admin"]["runs"]["job"]) >= 0
+    assert seen["admin"]["jobs"]["tenant"] == seen["own"]["jobs"]["tenant"]
+    assert set(seen["own"]["jobs"]["tenant"]) == {"own"}
+    assert seen["other"]["jobs"]["id"] == []
+    assert set(seen["other"]["runs"]["job"]) == {-2}
+    shares = {role: clients[role].get("/v1/shares/history") for role in ("own", "other")}
+    clients["own"].post(f"/v1/jobs/{job}/cancel")
+    assert [each["tenant"] for each in shares["own"]["tenants"]] == ["own"]
+    assert shares["other"]["tenants"] == []
+    for query, problem in (
+        ("from=5&to=5", "from: 5 is not before 5: expected a time"),
+        ("from=0&to=9e9", "from: 104167 days are too long: expected at most 35 days"),
+        ("columns=2000&limit=5000", "columns: 2000 columns of 5000 devices are too many"),
+        ("from=nan", "from: "),
+    ):
+        status, _, body = clients["admin"].raw("GET", f"/v1/timeline?{query}")
+        assert (status, problem in body.decode()) == (422, True), body
+    status, _, body = clients["admin"].raw("POST", "/v1/what-if", {"devices": {"tpu": 1}})
+    assert (status, b"devices: no accelerator 'tpu'" in body) == (422, True)
 
 
 def test_tenants_see_their_own_jobs_only(clients: dict[str, Client]) -> None:
@@ -241,7 +185,7 @@ def test_an_event_stream_ends_when_its_token_is_revoked(
         daemon=True,
     )
     thread.start()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 90
     while not seen and time.monotonic() < until:
         admin.submit(["true"], workload="small", tenant="own")
         time.sleep(0.2)
@@ -321,7 +265,7 @@ def _ask(
     body: dict[str, object] | None = None,
 ) -> tuple[int, str, Any]:
     """Return status, cookie and JSON of a response."""
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
     content = None if body is None else json.dumps(body)
     connection.putrequest(method, path)
     for name, value in (headers or {}).items():
@@ -359,7 +303,7 @@ def test_jobs_are_searched_ordered_and_paged(clients: dict[str, Client]) -> None
 
 def test_devices_show_the_jobs_that_a_token_may_see(clients: dict[str, Client]) -> None:
     job = clients["own"].submit(["sleep", "60"], workload="small")["id"]
-    until = time.monotonic() + 30
+    until = time.monotonic() + 90
     held: list[dict[str, Any]] = []
     while not held:
         assert time.monotonic() < until

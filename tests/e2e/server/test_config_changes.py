@@ -117,19 +117,19 @@ def _refuse(server: LiveServer) -> None:
     assert (seen["policy"], seen["changed_by"]) == ("gandiva", None)
 
 
-def test_a_speeds_table_without_the_workload_of_an_unfinished_job_is_refused(
+def test_a_speeds_table_on_which_an_unfinished_job_cannot_run_is_refused(
     server: LiveServer,
 ) -> None:
     server.start()
     (job_id,) = submit(server, 1, 3000)
     server.kill()
     speeds = server.root / "speeds.csv"
-    speeds.write_text("\n".join(line for line in SPEEDS.splitlines() if "big" not in line))
+    speeds.write_text(SPEEDS.replace(",,,100,", ",,,0,").replace(",,,25,", ",,,0,"))
     server.launch()
     assert server.process is not None
     assert server.process.wait(30) == 2
     message = (server.root / "server.log").read_text().splitlines()[-1]
-    assert "no workload 'big'" in message
+    assert "speed 0 on v100, k80 for 'big'" in message
     assert "cancel" in message
     speeds.write_text(SPEEDS)
     server.start()

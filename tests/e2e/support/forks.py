@@ -88,10 +88,16 @@ class Forks:
         return _read_at_start(environment) == self._at_start
 
     def start(
-        self, arguments: Iterable[str], environment: Mapping[str, str], out: int, err: int
+        self,
+        arguments: Iterable[str],
+        environment: Mapping[str, str],
+        out: int,
+        err: int,
+        directory: Path | None = None,
     ) -> ForkedProcess:
-        """Start a command in the current directory."""
-        request = json.dumps([["fairlead", *arguments], dict(environment), os.getcwd()]).encode()
+        """Start a command in a directory; None: the current one."""
+        where = str(directory or Path.cwd())
+        request = json.dumps([["fairlead", *arguments], dict(environment), where]).encode()
         answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(self._requests, [request], [out, err, theirs.fileno()])
@@ -114,7 +120,10 @@ def _forked_commands() -> Forks:
 
 
 def run_command(
-    arguments: Iterable[object], environment: Mapping[str, str], timeout_s: float = 60.0
+    arguments: Iterable[object],
+    environment: Mapping[str, str],
+    timeout_s: float = 60.0,
+    directory: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of a client to its end, as ``subprocess.run`` does."""
     words, forks = [*map(str, arguments)], _forked_commands()
@@ -124,11 +133,13 @@ def run_command(
             capture_output=True,
             text=True,
             env=environment,
+            cwd=directory,
             timeout=timeout_s,
             check=False,
         )
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        code = forks.start(words, environment, out.fileno(), err.fileno()).wait(timeout_s)
+        started = forks.start(words, environment, out.fileno(), err.fileno(), directory)
+        code = started.wait(timeout_s)
         printed = []
         for file in (out, err):
             file.seek(0)

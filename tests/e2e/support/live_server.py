@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,8 +14,10 @@ from typing import Any
 
 from tests.e2e.support.forks import ForkedProcess, forked_servers, run_command
 from tests.e2e.support.trained_line import LINE
+from tests.support.ports import free_port
 
 from fairlead.client import Client, ServerError
+from fairlead.engines.base import LaunchOrder
 from fairlead.engines.keeper import lease_dir
 
 TRAIN = (
@@ -51,9 +52,7 @@ class LiveServer:
         (root / "speeds.csv").write_text(SPEEDS)
         (root / "train.py").write_text(TRAIN)
         self.devices, self.round_s = devices, round_s
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.process: ForkedProcess | subprocess.Popen[bytes] | None = None
         self.forks = True
         """whether a fork may replace the start of an interpreter"""
@@ -87,7 +86,7 @@ class LiveServer:
 
     def wait_until_up(self) -> "LiveServer":
         assert self.process is not None
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             with contextlib.suppress(ServerError):
                 self.client.get("/v1/jobs")
@@ -124,13 +123,22 @@ class LiveServer:
 
     def until_followed(self, job: str, seen: Sequence[object]) -> None:
         """Change a job until a follower of the events has seen one."""
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         for priority in itertools.count(1):
             if seen:
                 return
             assert time.monotonic() < until, "nobody follows the events"
             self.client.ask("PATCH", f"/v1/jobs/{job}", {"priority": priority})
             time.sleep(0.05)
+
+    def running_lease(self, job: str) -> tuple[int, LaunchOrder] | None:
+        """Return the lease of a job whose processes run, and its order; None if there is none."""
+        for lease, directory in lease_dir.list_leases(self.data / "leases").items():
+            with contextlib.suppress(FileNotFoundError):  # the server removes it after the lease
+                order = lease_dir.read_order(directory)
+                if order.job == job and (directory / "members.json").exists():
+                    return lease, order
+        return None
 
     def cli(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         return run_command(arguments, self.environment)

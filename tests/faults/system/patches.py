@@ -20,8 +20,8 @@ from tests.faults.system.jobs import Jobs
 from fairlead import atomic_file, failpoints
 from fairlead.engines.keeper import keeper, orphans, output, start, supervisor
 from fairlead.engines.keeper.confinement import cgroup, members
-from fairlead.job import checkpoint, gang_exit, lease, leased_run
-from fairlead.live import clock, driver, event_stream, journal, rounds
+from fairlead.job import checkpoint, emulated_speed, gang_exit, lease, leased_run
+from fairlead.live import batches, clock, event_stream, journal, rounds
 from fairlead.live.nodes import inventory
 
 _MISSING = object()
@@ -136,6 +136,7 @@ def on_simulated_machine(
         (lease, "time", times),
         (lease, "threading", threading_module),
         (lease.Lease, "_post", lambda self, _, body: network.post(self.number, self._token, body)),
+        (emulated_speed, "time", times),
         (leased_run, "time", times),
         (leased_run, "threading", threading_module),
         (leased_run, "signal", _signals(machine)),
@@ -154,7 +155,7 @@ def on_simulated_machine(
             _PatchedModule(selectors, DefaultSelector=lambda: _Selector(machine)),
         ),
         (output, "time", times),
-        (keeper, "rendezvous", lambda _: {}),
+        (keeper, "HeldPorts", lambda: SimpleNamespace(rendezvous=lambda _: {})),
         (keeper, "has_stop_handler", machine.has_stop_handler),
         (keeper, "processes_of", lambda _: {}),
         (keeper, "reap_adopted", lambda _: None),
@@ -165,7 +166,7 @@ def on_simulated_machine(
         (supervisor, "kill_orphans", lambda directory: jobs.kill_orphans(int(directory.name))),
         (supervisor, "signal", _PatchedModule(signal, pidfd_send_signal=_sender(machine))),
         (clock, "time", times),
-        (driver, "log", _NullLog()),
+        (batches, "log", _NullLog()),
         (event_stream, "log", _NullLog()),
         (journal, "log", _NullLog()),
         (inventory, "log", _NullLog()),

@@ -21,6 +21,7 @@ from tests.support.postgres import Postgres
 from fairlead.backup import BackupOptions, create_backup, restore_backup
 from fairlead.backup.writer import ArchiveWriter
 from fairlead.job import checkpoint
+from fairlead.model.errors import InputError
 from fairlead.store import Audit, Put, Store
 
 PLAIN = BackupOptions()
@@ -103,8 +104,28 @@ def test_the_database_of_a_writing_server_is_copied_at_one_moment_and_fits_both_
         assert (result.problem, result.entries) == (None, copied)
         assert restored.acquire("next") == token + 1
         restored.close()
-    with pytest.raises(Exception, match="expected an empty database"):
+    with pytest.raises(Exception, match="expected an empty database, or --force"):
         restore_backup(made.path, tmp_path / "third", empty_postgres)
+    check_replacement(made.path, tmp_path / "third", empty_postgres)
+
+
+def check_replacement(archive: Path, data: Path, url: sa.URL) -> None:
+    """Check that ``force`` keeps a copy of a PostgreSQL database and fences its server."""
+    earlier = Store(url)
+    token = earlier.acquire("earlier")
+    assert token is not None
+    last = int(earlier.document("a", "n") or "")
+    earlier.append(token, last + 1, ["later"], [Put("a", "n", "later")])
+    with pytest.raises(InputError, match="in use by a server"):
+        restore_backup(archive, data, url, force=True)
+    earlier.close()
+    moved = restore_backup(archive, data, url, force=True).moved_to
+    assert moved is not None
+    copied, replaced = Store(f"sqlite:///{moved / 'database.db'}"), Store(url)
+    assert (copied.document("a", "n"), replaced.document("a", "n")) == ("later", str(last))
+    assert (replaced.acquire("next") or 0) > token
+    for store in (copied, replaced):
+        store.close()
 
 
 def test_a_checkpoint_that_is_replaced_meanwhile_is_copied_as_one_generation(

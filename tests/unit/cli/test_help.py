@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from fairlead.cli.main import app
 
@@ -59,6 +60,14 @@ def test_options_are_described_and_numbers_have_units(name: str) -> None:
         assert about.endswith((".", "…")), f"{option.name}: {about!r}"
         if option.type_descriptor.annotation in (int, float):
             assert UNITS.search(about), f"{option.name}: {about!r}"
+
+
+@pytest.mark.parametrize("line", ["--help", "job --help", "nodes drain -h"])
+def test_flags_show_no_type_because_they_take_no_value(line: str) -> None:
+    shown = CliRunner().invoke(app, line.split()).stdout
+    assert "--help" in shown
+    assert "<bool>" not in shown
+    assert "BOOLEAN" not in shown
 
 
 def test_commands_are_ordered_by_reader() -> None:

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import eventually
+
 from fairlead.engines.base import Ended, LaunchOrder, Report
 from fairlead.files import parse_cluster
 from fairlead.live.config import LiveConfig
@@ -76,20 +78,21 @@ class ScriptedLive:
 
     async def lease(self, job: str) -> int:
         """Return the lease of a job once it runs."""
-        async with asyncio.timeout(10):
-            while True:
-                for lease, holder in self.engine.open.items():
-                    if holder == job:
-                        return lease
-                await asyncio.sleep(0.005)
+
+        def leases() -> list[int]:
+            return [lease for lease, holder in self.engine.open.items() if holder == job]
+
+        return (await eventually(leases, f"{job} does not run"))[0]
 
     async def fail(self, job: str) -> None:
         """End a lease of a job as failed; return once the scheduler has recorded it."""
         lease = await self.lease(job)
         self.engine.end(lease, "failed", "it broke")
-        async with asyncio.timeout(10):
-            while lease in self.live.leases:
-                await asyncio.sleep(0.005)
+        await self.recorded(lease)
+
+    async def recorded(self, lease: int) -> None:
+        """Wait until the scheduler has recorded the end of a lease."""
+        await eventually(lambda: lease not in self.live.leases, f"lease {lease} does not end")
         await self.live.write([])
 
 

@@ -70,6 +70,27 @@ def test_preemption_counts_only_if_the_job_needs_another_lease(
     assert again.tally == site.counters.tally
 
 
+@pytest.mark.parametrize(("saved", "lost_s"), [(9.0, 0.0), (6.0, 3.0), (0.0, 9.0)])
+def test_work_is_lost_once_a_parked_process_has_not_saved_it(saved: float, lost_s: float) -> None:
+    site = Site()
+    site.send(ev.Progress(8.0, np.array([site.lease]), np.array([9.0])))
+    ended = np.array([site.lease]), np.array([0.0])
+    site.send(ev.LeasesEnded(9.0, *ended, "left", np.array([9.0])))
+    assert site.counters.of("a").lost_s == 0.0
+    assert not site.counters.ended_leases
+    again = JobCounters(site.queries)
+    again.restore(json.loads(json.dumps(site.counters.saved())))
+    site.counters = again  # a server that starts now
+    site.send(ev.PlanDue(9.5))
+    site.send(ev.StepsSaved(10.0, "a", saved))
+    assert site.counters.of("a").lost_s == site.counters.tenants.of("default").lost_s == lost_s
+    ((_, record),) = site.counters.ended_leases
+    assert (record.steps, record.lost_s, record.ended_at) == (saved, lost_s, 9.0)
+    site.send(ev.LeasesEnded(12.0, np.array([site.lease]), np.array([11.0]), "left"))
+    _, later = site.counters.ended_leases[-1]
+    assert later.steps == 11.0 - saved  # no step counts twice
+
+
 def test_reading_counts_adds_no_entry() -> None:
     counters = JobCounters(Site().queries)
     assert counters.of("a").leases == 0

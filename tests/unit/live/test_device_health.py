@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import ScriptedLive, scripted_live
 
 from fairlead.engines.base import DeviceReading, DevicesRead, DevicesTakenReport
@@ -67,9 +68,7 @@ def test_a_faulty_device_is_drained_over_restarts_until_its_node_is_returned(
             assert [one.memory_gib for one in view.health] == [12.0, None]
             view = await _read(site, healthy, bad)
             assert (_faults(view), view.taken) == ({1: reason}, 0)
-            async with asyncio.timeout(10):
-                while len(site.engine.open) > 1:
-                    await asyncio.sleep(0.005)
+            await eventually(lambda: len(site.engine.open) <= 1)
             (stays,) = site.engine.open
             assert stays in leases
             assert site.live.scheduler.nodes.taken_on("k80-0") == (1,)

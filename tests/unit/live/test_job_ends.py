@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import ScriptedEngine, ScriptedLive, scripted_live
 
 from fairlead.core import decode_event
@@ -24,17 +25,10 @@ def view(site: ScriptedLive, job: str) -> JobView:
     return job_view(site.live, site.live.scheduler.jobs.number[job])
 
 
-async def until(holds: Callable[[], object], what: str) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.005)
-    assert holds(), what
-
-
 async def finish(site: ScriptedLive, job: str) -> None:
     """End a job's lease as finished; return once the scheduler has recorded it."""
     site.engine.end(await site.lease(job), "finished")
-    await until(lambda: view(site, job).state == "finished", "it does not finish")
+    await eventually(lambda: view(site, job).state == "finished", "it does not finish")
     await site.live.write([])
 
 
@@ -81,7 +75,7 @@ def test_a_failed_dependency_fails_the_jobs_behind_it_and_names_itself(
                 await site.fail(first)
             else:
                 await site.live.jobs.cancel(first, "user")
-            await until(lambda: view(site, suspended).state == "failed", "it is not failed")
+            await eventually(lambda: view(site, suspended).state == "failed", "it is not failed")
             word = "has failed" if end == "failed" else "was cancelled"
             assert view(site, second).message == f"dependency: job {first} {word}"
             assert view(site, suspended).message == f"dependency: job {second} has failed"
@@ -113,7 +107,7 @@ def test_a_waiting_job_survives_restarts_suspension_and_ends_it_did_not_see(
             monkeypatch.setattr(site.live.ends.dependencies, "job_ended", lambda _: None)
             await site.live.jobs.cancel(first, "user")
         async with scripted_live(tmp_path) as site:
-            await until(lambda: view(site, failing).state == "failed", "it is not failed")
+            await eventually(lambda: view(site, failing).state == "failed", "it is not failed")
             assert await states(site, waiting, failing) == ["failed", "failed"]
 
     asyncio.run(scene())
@@ -192,7 +186,7 @@ def test_the_time_limit_counts_all_leases_of_a_job(
             assert 200.0 < limits[1] <= 300.0
             passed_s[0] += 300.0
             site.engine.end(again, "left", "time limit of 300 s")
-            await until(lambda: view(site, job).state == "failed", "it is not failed")
+            await eventually(lambda: view(site, job).state == "failed", "it is not failed")
             message = view(site, job).message
             assert message.startswith("time limit: held its devices for 1")
             assert message.endswith(" s of at most 1000 s")
@@ -239,7 +233,7 @@ def test_notifications_are_retried_and_survive_a_restart(
                 job = await site.submit(notify=f"{url}secret", name="run", retries=0)
                 assert view(site, job).notify == url.removesuffix("/hooks/")
                 await site.fail(job)
-                await until(lambda: len(received) == 2, "no notification")
+                await eventually(lambda: len(received) == 2, "no notification")
                 await _until_all_are_gone(site)
                 # The server ends before it can deliver the next one.
                 monkeypatch.setattr(site.live.ends.notifications, "send", lambda _: None)
@@ -249,7 +243,7 @@ def test_notifications_are_retried_and_survive_a_restart(
             assert (received[0]["event"], received[0]["message"]) == ("job.failed", "it broke")
             assert f"Fairlead-Notification: {job}-failed" in received[0]["head"]
             async with scripted_live(tmp_path, notified_urls=allowed) as site:
-                await until(lambda: len(received) == 3, "no notification after the restart")
+                await eventually(lambda: len(received) == 3, "no notification after the restart")
                 assert received[2]["event"] == "job.cancelled"
                 await _until_all_are_gone(site)
 
@@ -268,7 +262,7 @@ def test_redirects_are_not_followed_and_preemptions_are_sent_on_request(tmp_path
                         lease = await site.lease(job)
                         site.engine.end(lease, "left")
                         await finish(site, job)
-                    await until(lambda: len(received) == 3, "no notifications")
+                    await eventually(lambda: len(received) == 3, "no notifications")
                     await _until_all_are_gone(site)
                 ids = ["j1-finished", f"j2-preempted-{lease}", "j2-finished"]
                 assert [body["id"] for body in received] == ids
@@ -280,7 +274,7 @@ def test_redirects_are_not_followed_and_preemptions_are_sent_on_request(tmp_path
 async def _until_all_are_gone(site: ScriptedLive) -> None:
     """Wait until no notification is stored: delivered and refused ones are removed."""
     store = site.live.store
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while await asyncio.to_thread(store.documents, notifications.KIND):
             await asyncio.sleep(0.01)
 

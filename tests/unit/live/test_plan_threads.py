@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import scripted_live
 
 from fairlead.live import executors
@@ -89,9 +90,7 @@ def test_jobs_run_on_while_plans_hang_and_the_plug_in_is_named(
             failures = run.live.rounds.failures
             assert failures.problem == ""
             run.live.rounds._plan_due()
-            async with asyncio.timeout(10):
-                while not failures.problem:
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: failures.problem)
             assert failures.problem == "a plan failed in policy 'max-min': PlanTimeoutError"
             assert lease in run.live.leases
             assert not run.live.tasks.broken.is_set()

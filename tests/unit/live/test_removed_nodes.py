@@ -36,16 +36,16 @@ def test_new_guarantees_must_fit_the_remaining_devices(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_live(tmp_path) as site:
             live = site.live
-            await live.set_tenant(Tenant("a", guarantee={"v100": 2}), "operator")
+            await live.tenants.set(Tenant("a", guarantee={"v100": 2}), "operator")
             for node in [
                 node.id for node in live.scheduler.cluster.nodes if "v100" in node.devices
             ]:
                 await live.nodes.remove(node, "operator")
             with pytest.raises(InputError, match="guaranteed in all, the cluster has 0"):
-                await live.set_tenant(Tenant("b", guarantee={"v100": 1}), "operator")
+                await live.tenants.set(Tenant("b", guarantee={"v100": 1}), "operator")
             # An old guarantee that cannot be honoured does not block other changes.
-            await live.set_tenant(Tenant("b", guarantee={"k80": 2}), "operator")
-            await live.set_tenant(Tenant("a", weight=2, guarantee={"v100": 1}), "operator")
+            await live.tenants.set(Tenant("b", guarantee={"k80": 2}), "operator")
+            await live.tenants.set(Tenant("a", weight=2, guarantee={"v100": 1}), "operator")
 
     asyncio.run(scene())
 

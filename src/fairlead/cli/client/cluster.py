@@ -53,6 +53,8 @@ def list_nodes(
     ]
     heads = ["node", "state", "devices", "busy", "taken"]
     table(pluralise(len(answer), "node"), heads, rows, figures=False)
+    if any(row["taken"] for row in answer):
+        typer.echo("taken: missing from their machine, or held by users outside Fairlead")
     for row in answer:
         for device in row["health"]:
             if device["fault"]:

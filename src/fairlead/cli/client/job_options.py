@@ -38,6 +38,8 @@ def job_values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reader(item: DeclaredField) -> Callable[[Any], Any]:
+    if item.name == "speeds":
+        return _speeds
     return tuple if item.about.is_repeatable else _READERS.get(item.type, _unchanged)
 
 
@@ -91,6 +93,19 @@ def _variables(pairs: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--env: {pair!r}: expected NAME=VALUE")
         variables[name] = value
     return variables
+
+
+def _speeds(pairs: Sequence[str]) -> dict[str, float]:
+    speeds = {}
+    for pair in pairs:
+        accelerator, _, speed = pair.rpartition("=")
+        try:
+            speeds[accelerator] = float(speed)
+        except ValueError:
+            accelerator = ""
+        if not accelerator:
+            raise UsageError(f"--speed: {pair!r}: expected an accelerator and steps per second")
+    return speeds
 
 
 def _unchanged(value: Any) -> Any:

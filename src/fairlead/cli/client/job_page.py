@@ -4,7 +4,7 @@ from typing import Any
 
 from fairlead.cli.shared.output import (
     counts_text,
-    hours,
+    duration,
     local_time,
     pluralise,
     printable,
@@ -14,6 +14,8 @@ from fairlead.cli.shared.output import (
 from fairlead.client import Client, job_path
 
 _SHOWN_LEASES = 10
+_USUAL = {("partners", "0"), ("code_dirty", "False"), ("suspicious_reports", "0")}
+"""values that the page leaves out, as it does empty ones"""
 
 
 def print_job(server: Client, job: dict[str, Any]) -> None:
@@ -23,6 +25,7 @@ def print_job(server: Client, job: dict[str, Any]) -> None:
         codes = " ".join(map(str, job["exit_codes"]))
         fields["exit_codes"] = f"{codes} ({job['signal']})"
     rows = [[key, _format_field(key, value)] for key, value in fields.items()]
+    rows = [[key, text] for key, text in rows if text and (key, text) not in _USUAL]
     table(f"job {job['id']}", ["", "value"], rows, figures=False)
     _print_speeds(server.get(job_path(job["id"], "speeds")))
     if job["leases"]:
@@ -60,7 +63,7 @@ def _print_leases(answer: dict[str, Any]) -> None:
             counts_text(lease["accelerators"]),
             ", ".join(lease["nodes"]),
             local_time(lease["started_at"]),
-            hours(lease["ended_at"] - lease["started_at"]),
+            duration(lease["ended_at"] - lease["started_at"]),
             lease["ending"],
             f"{lease['steps']:g}",
             _switch(lease["began"], lease["start_s"]),
@@ -89,7 +92,7 @@ def _format_field(key: str, value: object) -> str:
     if isinstance(value, float) and key.endswith("_at"):
         return local_time(value)
     if isinstance(value, dict):
-        return " ".join(f"{name}={entry}" for name, entry in value.items())
+        return " ".join(f"{name}={_format_field('', entry)}" for name, entry in value.items())
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list):

@@ -86,8 +86,11 @@ def jobs(
         view.follow(server, listed, metric=sort)
     elif as_json:
         print_json(listed())
+    elif rows := listed():
+        results.print(view.jobs_table(rows, metric=sort))
     else:
-        results.print(view.jobs_table(listed(), metric=sort))
+        ended = "; `fairlead jobs --all` lists those that have ended" if unended else ""
+        typer.echo(f"no jobs{ended}")
 
 
 def _ranked(
@@ -153,7 +156,8 @@ def logs(
             continue
         if not follow or job.has_ended:
             if not after:
-                gang = "alone" if job["gang"] == 1 else f"in a gang of {job['gang']}"
-                typer.echo(f"no output from rank {rank} (the job runs {gang})", err=True)
+                ranks = "" if job["gang"] == 1 else f" to {job['gang'] - 1}"
+                origin = f" from rank {rank} (its ranks: 0{ranks})" if rank or ranks else ""
+                typer.echo(f"no output{origin}", err=True)
             return
         time.sleep(0.5)

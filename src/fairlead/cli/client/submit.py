@@ -99,11 +99,15 @@ def _read_job(
         swept = parse_arrays(array)
     if not values.get("command"):
         raise UsageError("command: missing: expected a Python file, a program or --file")
+    return complete_job(values), swept, snapshot
+
+
+def complete_job(values: Mapping[str, Any]) -> NewJob:
+    """Return a job with an absolute directory and an interpreter in front of a Python file."""
     where = Path(values.get("directory") or ".").absolute()
-    values["directory"] = str(where)
     interpreter = "python" if values.get("container") else sys.executable
-    values["command"] = command_with_interpreter(values["command"], where, interpreter)
-    return NewJob(**values), swept, snapshot
+    command = command_with_interpreter(values["command"], where, interpreter)
+    return NewJob(**{**values, "directory": str(where), "command": command})
 
 
 def command_with_interpreter(
@@ -125,15 +129,11 @@ def _send(jobs: Sequence[NewJob], *, snapshot: bool) -> list[dict[str, Any]]:
 
     server = Client.from_environment()
     if snapshot:
-        jobs = _with_snapshot(server, jobs)
-    # `python` must be the submitter's, not the server's; on other machines paths differ.
-    here = {"PATH": os.environ["PATH"]} if server.is_here and "PATH" in os.environ else {}
+        jobs = with_snapshot(server, jobs)
     submitted: list[dict[str, Any]] = []
     for job in jobs:
-        path = {} if job.container else here
-        complete = replace(job, environment={**path, **job.environment})
         try:
-            submitted.append(server.post("/v1/jobs", complete.message()))
+            submitted.append(server.post("/v1/jobs", with_search_path(server, job).message()))
         except ServerError as error:
             if not submitted:
                 raise
@@ -143,7 +143,17 @@ def _send(jobs: Sequence[NewJob], *, snapshot: bool) -> list[dict[str, Any]]:
     return submitted
 
 
-def _with_snapshot(server: "Client", jobs: Sequence[NewJob]) -> list[NewJob]:
+def with_search_path(server: "Client", job: NewJob) -> NewJob:
+    """Return the job with the PATH of this process, if the server is on this machine.
+
+    `python` must be the submitter's, not the server's; on other machines paths differ.
+    """
+    if job.container or not server.is_here or "PATH" not in os.environ:
+        return job
+    return replace(job, environment={"PATH": os.environ["PATH"], **job.environment})
+
+
+def with_snapshot(server: "Client", jobs: Sequence[NewJob]) -> list[NewJob]:
     """Upload the directory of the jobs, which is the same for all; return them with its id."""
     code = server.upload_code(jobs[0].directory, tenant=jobs[0].tenant)
     return [

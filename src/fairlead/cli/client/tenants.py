@@ -27,13 +27,18 @@ def list_tenants(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import counts_text, pluralise, table
     from fairlead.client import Client
 
     answer = Client.from_environment().get("/v1/tenants")
     if as_json:
         print_json(answer)
         return
+    _print_tenants(answer)
+
+
+def _print_tenants(listed: list[dict[str, Any]]) -> None:
+    from fairlead.cli.shared.output import counts_text, pluralise, table
+
     rows = [
         [
             row["id"],
@@ -45,10 +50,10 @@ def list_tenants(context: typer.Context, as_json: Json = False) -> None:
             counts_text(row["limit"]),
             _caps_text(row),
         ]
-        for row in answer
+        for row in listed
     ]
     heads = ["tenant", "weight", "parent", "inner", "priority", "guarantee", "limit", "caps"]
-    table(pluralise(len(answer), "tenant"), heads, rows, figures=False)
+    table(pluralise(len(rows), "tenant"), heads, rows, figures=False)
 
 
 @tenants.command("set")
@@ -108,6 +113,8 @@ def set_tenant(
     answer = server.ask("PUT", f"/v1/tenants/{quote(tenant, safe='')}", body)
     if as_json:
         print_json(answer)
+    else:
+        _print_tenants([answer])
     if weight is not None and (hint := _weights_note(server)):
         typer.echo(hint, err=True)
 

@@ -37,7 +37,7 @@ def jobs_table(jobs: Jobs, *, metric: str | None = None) -> Table:
     lost = ("work lost",) if any(job["lost_s"] >= _MIN_LOST_S for job in jobs) else ()
     heads = ("id", "name", "tenant", "state", "on", "steps", "preemptions", *lost, *sorted_by)
     for head in heads:
-        table.add_column(head)
+        table.add_column(head, no_wrap=head == "id", overflow="fold")
     for job in jobs:
         table.add_row(
             job["id"],

@@ -159,4 +159,18 @@ def _print_csv(entries: list[dict[str, Any]]) -> None:
 
 
 def _values(changes: dict[str, Any]) -> str:
-    return ", ".join(f"{name}: {each['old']} → {each['new']}" for name, each in changes.items())
+    """Return the changed values; of something new, those that it has."""
+    texts = []
+    for name, each in changes.items():
+        old, new = (_value(name, each[key]) for key in ("old", "new"))
+        if old != new:
+            texts.append(f"{name}: {old} → {new}" if old else f"{name}: {new}")
+    return ", ".join(texts)
+
+
+def _value(name: str, value: object) -> str:
+    from fairlead.cli.shared.output import local_time
+
+    if isinstance(value, float) and (name == "time" or name.endswith("_at")):
+        return local_time(value)
+    return "" if value in (None, [], {}) else str(value)

@@ -78,7 +78,9 @@ def restore(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Move the files of an earlier server aside, to DATA/before-restore-…"
+            "--force",
+            help="Move the files of an earlier server, and a copy of its PostgreSQL database, to"
+            " DATA/before-restore-…",
         ),
     ] = False,
     as_json: Json = False,
@@ -87,8 +89,7 @@ def restore(
 
     Verifies all checksums before it changes anything, and refuses a directory that holds a
     server's data or that a server uses. Run it as the server's user, then start the server: jobs
-    that were running start again from their checkpoints. With PostgreSQL, `database` must name an
-    empty database.
+    that were running start again from their checkpoints. The audit trail names the restoration.
 
     Example:  fairlead restore fairlead-20261116T120000Z.tar --data /var/lib/fairlead
     """
@@ -112,7 +113,10 @@ def restore(
     text = f"restored the backup of {local_time(done.header.made_at)} to {settings.data}"
     if moved_to is not None:
         text += f"; the earlier files are in {moved_to}"
-    results.print(f"{text}; start it with `fairlead serve`", highlight=False, soft_wrap=True)
+    where = {"--data": data, "--config": config}
+    options = "".join(f" {name} {path}" for name, path in where.items() if path is not None)
+    start = f"start it with `fairlead serve{options}`"
+    results.print(f"{text}; {start}", highlight=False, soft_wrap=True)
 
 
 def _end_on_signal() -> None:

@@ -28,11 +28,14 @@ _LOG_UNTIL = Annotated[
 def serve(**flags: Any) -> None:
     """Run a scheduler for this machine or a Slurm or Ray cluster: processes, leases, checkpoints.
 
+    The server's address, http://127.0.0.1:8642 by default, is also that of its web pages.
+
     Every setting can also be given in a file (`port = 8642`) or in the environment
     (FAIRLEAD_PORT=8642): flags win, then the environment, then the file; `fairlead config check`
     shows each value and its origin. The first start writes an admin token to DATA/admin.token;
     clients on this machine find it through FAIRLEAD_DATA. SIGTERM and Ctrl-C stop the server; jobs
-    keep running, and the next server adopts them.
+    keep running, and the next server adopts them. SIGHUP reloads the settings of retention,
+    create_tenants and log_level.
 
     Example:  fairlead serve --emulate v100=2,k80=4 --round 60
     """
@@ -43,9 +46,9 @@ def serve(**flags: Any) -> None:
     from fairlead.server.serve import serve as run
 
     config, log_until = flags.pop("config"), flags.pop("accept_log_until")
-    settings = load_settings(flags, os.environ, config).settings
+    environment = dict(os.environ)
     os.environ.pop(PASSWORD_VARIABLE, None)  # no process that the server starts inherits it
-    run(settings, log_until=log_until)
+    run(lambda: load_settings(flags, environment, config).settings, log_until=log_until)
 
 
 def _parameter(name: str) -> inspect.Parameter:

@@ -1,13 +1,18 @@
 """Text output of commands: results on stdout, messages on stderr."""
 
 import time
+from itertools import zip_longest
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 messages = Console(stderr=True, markup=False, emoji=False)
 results = Console(markup=False, emoji=False)
 """without markup, since names may hold square brackets and colons"""
+
+_MAX_WORD = 12
+"""longest word that a column does not break"""
 
 
 def printable(text: str) -> str:
@@ -23,16 +28,38 @@ def pluralise(number: int, noun: str) -> str:
 def table(title: str, columns: list[str], rows: list[list[str]], *, figures: bool = True) -> None:
     """Print a table; ``figures`` aligns all columns but the first to the right."""
     drawn = Table(title=title, title_justify="left")
-    for i, name in enumerate(columns):
-        drawn.add_column(name, justify="right" if i and figures else "left")
-    for row in rows:
-        drawn.add_row(*map(printable, row))
+    shown = [[*map(printable, row)] for row in rows]
+    for i, (name, width) in enumerate(zip(columns, _widths([columns, *shown]), strict=True)):
+        justify: JustifyMethod = "right" if i and figures else "left"
+        drawn.add_column(name, justify=justify, width=width, overflow="fold")
+    for row in shown:
+        drawn.add_row(*row)
     results.print(drawn)
+
+
+def _widths(rows: list[list[str]]) -> list[int]:
+    """Return widths of columns that fit the terminal, if that breaks no short word."""
+    columns = [*zip_longest(*rows, fillvalue="")]
+    widths = [max(map(cell_len, column)) for column in columns]
+    words = [[cell_len(word) for cell in column for word in cell.split()] for column in columns]
+    least = [max((n for n in lengths if n <= _MAX_WORD), default=1) for lengths in words]
+    excess = sum(widths) + 3 * len(columns) + 1 - results.width
+    for _ in range(excess):
+        at = max(range(len(columns)), key=lambda j: (widths[j] > least[j], widths[j]))
+        widths[at] = max(widths[at] - 1, least[at])
+    return widths
 
 
 def hours(seconds: float | None) -> str:
     """Return a duration in hours with two decimals."""
     return "–" if seconds is None else f"{seconds / 3600:.2f} h"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else hours(seconds)
 
 
 def local_time(at: float) -> str:

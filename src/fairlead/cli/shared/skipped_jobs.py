@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from fairlead.model.errors import ImpossibleJobError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fairlead.model.submission.skipped_job import SkippedJob
 
 _MAX_SHOWN = 20
@@ -21,14 +23,15 @@ def suggest_skipping() -> Iterator[None]:
         raise error.or_skip("--skip-impossible") from None
 
 
-def print_skipped(skipped: "Sequence[SkippedJob]") -> None:
-    """Print the number of skipped jobs and the reason for each."""
+def print_skipped(skipped: "Sequence[SkippedJob]", console: "Console | None" = None) -> None:
+    """Print the number of skipped jobs and the reason for each, by default as results."""
     from fairlead.cli.shared.output import pluralise, printable, results
 
     if not skipped:
         return
-    results.print(f"skipped {pluralise(len(skipped), 'job')} that can never run:", style="yellow")
+    out, listed = (results, ", all listed with --json") if console is None else (console, "")
+    out.print(f"skipped {pluralise(len(skipped), 'job')} that can never run:", style="yellow")
     for job in skipped[:_MAX_SHOWN]:
-        results.print(printable(f"  {job.id}: {job.reason}"), highlight=False, soft_wrap=True)
+        out.print(printable(f"  {job.id}: {job.reason}"), highlight=False, soft_wrap=True)
     if len(skipped) > _MAX_SHOWN:
-        results.print(f"  and {len(skipped) - _MAX_SHOWN} more, all listed with --json")
+        out.print(f"  and {len(skipped) - _MAX_SHOWN} more{listed}")

@@ -40,6 +40,11 @@ class LeaseRecord:
     """way to give up its device: exit, or offload to host memory; empty if unknown"""
     exit_codes: tuple[int, ...] = ()
 
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> "LeaseRecord":
+        """Return the record that was stored as JSON."""
+        return cls(**{**saved, "exit_codes": tuple(saved.get("exit_codes", ()))})
+
 
 @dataclass(slots=True)
 class JobReports:
@@ -85,16 +90,12 @@ class JobHistory:
                 str(name): MetricPoints.from_json(saved)
                 for name, saved in content["metrics"].items()
             }
-            leases = [_lease_record(saved) for saved in content["leases"]]
+            leases = [LeaseRecord.of(saved) for saved in content["leases"]]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return history
         history.metrics = metrics
         history.leases = {record.lease: record for record in leases}
         return history
-
-
-def _lease_record(saved: Mapping[str, Any]) -> LeaseRecord:
-    return LeaseRecord(**{**saved, "exit_codes": tuple(saved.get("exit_codes", ()))})
 
 
 def merged(text: str | None, reports: Iterable[JobReports]) -> JobHistory:

@@ -1,10 +1,14 @@
-"""Dependencies between jobs: a job is held until the jobs that it names have ended."""
+"""Dependencies between jobs: a job is held until the jobs that it names have ended.
 
-from collections.abc import Mapping, MutableMapping, Sequence
+A job that starts from the checkpoint of another is held until that is copied, too.
+"""
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from fairlead.core.queries import JobState, Queries
+from fairlead.live.checkpoints.starts import CheckpointStarts
 from fairlead.live.history.recorder import HistoryRecorder
 from fairlead.live.inbox import Inbox
 from fairlead.live.job_spec import JobSpec
@@ -48,9 +52,11 @@ class JobDependencies:
         messages: MutableMapping[str, str],
         history: HistoryRecorder,
         inbox: Inbox,
+        checkpoint_dir: Callable[[str], str],
     ) -> None:
         self._queries, self._specs, self._suspended_jobs = queries, specs, suspended_jobs
         self._messages, self._history, self._inbox = messages, history, inbox
+        self.starts = CheckpointStarts(specs, checkpoint_dir, self._copied)
         self._dependents: dict[str, set[str]] = {}
         """job that has not ended → jobs that wait for it"""
 
@@ -59,6 +65,9 @@ class JobDependencies:
 
         A name stands for the tenant's only unended job of this name, or else for the newest.
         """
+        if spec.start_from is not None:
+            source = self._find(spec.start_from, spec, "start_from")
+            spec = replace(spec, start_from=source)
         if not (spec.after or spec.after_any):
             return spec
         after = tuple(dict.fromkeys(self._find(name, spec, "after") for name in spec.after))
@@ -70,6 +79,17 @@ class JobDependencies:
             raise InputError(problem, fix=fix, field="after")
         return spec
 
+    async def require_checkpoint(self, spec: JobSpec) -> None:
+        """Raise InputError if the job that a submitted one starts from has no checkpoint.
+
+        One that the submitted job also waits for may still save it.
+        """
+        if spec.start_from is not None:
+            named = self.resolve(spec)
+            assert named.start_from is not None
+            if named.start_from not in (*named.after, *named.after_any):
+                await self.starts.require(named.start_from)
+
     def status(self, spec: JobSpec) -> DependencyStatus:
         """Return the progress of the jobs that a job depends on."""
         unended = []
@@ -77,17 +97,22 @@ class JobDependencies:
             state = self._state(job_id)
             if state in (JobState.ACTIVE, JobState.HELD):
                 unended.append(job_id)
-            elif job_id in spec.after and state != JobState.FINISHED:
-                reason = "does not exist" if state is None else _ENDED_WORDS[state]
-                return DependencyStatus(problem=f"job {job_id} {reason}")
+            # A removed job had finished: otherwise those that depended on it failed with it.
+            elif state is not None and state != JobState.FINISHED and job_id in spec.after:
+                return DependencyStatus(problem=f"job {job_id} {_ENDED_WORDS[state]}")
         return DependencyStatus(tuple(unended))
 
     def waits(self, job_id: str) -> bool:
-        """Return whether a job is held until others have ended."""
+        """Return whether a job is held until others have ended or its checkpoint is copied."""
         spec = self._specs.get(job_id)
-        if spec is None or not (spec.after or spec.after_any):
+        if spec is None or not (spec.after or spec.after_any or spec.start_from):
             return False
-        return self._state(job_id) == JobState.HELD and not self.status(spec).is_met
+        is_held = self._state(job_id) == JobState.HELD
+        return is_held and (self._needs_checkpoint(spec) or not self.status(spec).is_met)
+
+    def must_wait(self, spec: JobSpec) -> bool:
+        """Return whether a job that is submitted now must be held."""
+        return spec.start_from is not None or not self.status(spec).is_met
 
     def unended(self, job_id: str) -> list[str]:
         """Return the jobs that a held job waits for."""
@@ -98,8 +123,11 @@ class JobDependencies:
 
     def add(self, spec: JobSpec) -> None:
         """Follow the jobs that a held job waits for."""
-        for job_id in self.status(spec).unended:
+        unended = self.status(spec).unended
+        for job_id in unended:
             self._dependents.setdefault(job_id, set()).add(spec.id)
+        if spec.start_from is not None and not unended:
+            self.settle([spec.id])
 
     def resume(self) -> None:
         """Follow the jobs that waited under an earlier server, and act on ends it left."""
@@ -107,15 +135,16 @@ class JobDependencies:
         for job_id in waiting:
             self.add(self._specs[job_id])
         if waiting:
-            self._settle_later(waiting)
+            self.settle(waiting)
 
     def job_ended(self, job_id: str) -> None:
         """Release or fail the jobs that wait for a job, once its end is persisted."""
         dependents = self._dependents.pop(job_id, None)
         if dependents:
-            self._settle_later(sorted(dependents))
+            self.settle(sorted(dependents))
 
-    def _settle_later(self, job_ids: Sequence[str]) -> None:
+    def settle(self, job_ids: Sequence[str]) -> None:
+        """Release the held jobs among these that need not wait, or fail them."""
         changes: list[Change] = []
         self._inbox.post(partial(self._settle, job_ids, changes), lambda: changes)
 
@@ -130,8 +159,32 @@ class JobDependencies:
                 events.append(ev.JobFailed(at, job_id))
                 changes += self._failed(job_id, f"dependency: {status.problem}")
             elif status.is_met and job_id not in self._suspended_jobs:
-                events.append(ev.JobReleased(at, job_id))
+                if self._needs_checkpoint(spec):
+                    self.starts.begin(job_id)
+                else:
+                    events.append(ev.JobReleased(at, job_id))
         return events
+
+    def _needs_checkpoint(self, spec: JobSpec) -> bool:
+        """Return whether the checkpoint that a held job starts from may not be copied yet."""
+        if spec.start_from is None:
+            return False
+        return self._queries.saved_steps(self._queries.job_number(spec.id)) == 0.0
+
+    def _copied(self, job_id: str, steps: float, problem: str) -> None:
+        """Release a job whose checkpoint is copied; fail it if that is impossible."""
+        changes: list[Change] = []
+
+        def make(at: float) -> list[ev.Event]:
+            if self._state(job_id) != JobState.HELD:
+                return []
+            if problem:
+                changes.extend(self._failed(job_id, problem))
+                return [ev.JobFailed(at, job_id)]
+            # A suspended job asks again when it is resumed.
+            return [] if job_id in self._suspended_jobs else [ev.JobReleased(at, job_id, steps)]
+
+        self._inbox.post(make, lambda: changes)
 
     def _failed(self, job_id: str, message: str) -> list[Change]:
         self._messages[job_id] = message

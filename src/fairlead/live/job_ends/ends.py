@@ -28,13 +28,14 @@ class JobEnds:
         history: HistoryRecorder,
         *,
         notified_urls: AllowedUrls,
+        checkpoint_dir: Callable[[str], str],
         clock: Clock,
         inbox: Inbox,
     ) -> None:
         self._specs, self._messages = specs, messages
         self._counters, self._history = counters, history
         self.dependencies = JobDependencies(
-            queries, specs, suspended_jobs, messages, history, inbox
+            queries, specs, suspended_jobs, messages, history, inbox, checkpoint_dir
         )
         self.notifications = Notifications(notified_urls, clock, inbox)
         self._uncommitted: list[Notification] = []
@@ -45,6 +46,7 @@ class JobEnds:
         self.dependencies.resume()
         self.notifications.restore(store)
         spawn(self.notifications.run())
+        spawn(self.dependencies.starts.run())
 
     def changes(self) -> list[Change]:
         """Return the documents to persist with the events handled since the last call."""

@@ -68,6 +68,11 @@ class NodeReconciler:
                 events += self._found(at, node.id, removed=node.id in removed)
         return events
 
+    def lose_all(self, at: float, nodes: NodeTable) -> list[ev.Event]:
+        """Return the loss of every node; the next inventory returns those that it has."""
+        names = [node.id for node in nodes.cluster.nodes]
+        return [event for name in names for event in self._lost(at, nodes, name)]
+
     def changes(self) -> list[Change]:
         """Return the document changes since the last call."""
         changes, self._changes = self._changes, []

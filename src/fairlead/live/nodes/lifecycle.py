@@ -136,6 +136,14 @@ class NodeController:
         """Post the differences to the nodes that the engine has as it starts."""
         self._compare(self._inventory.reconcile_all, nodes)
 
+    def lose_all(self, at: float) -> None:
+        """Post the loss of all nodes at an earlier time; those that the engine has return."""
+
+        def make(now: float) -> Sequence[ev.Event]:
+            return self._inventory.lose_all(min(at, now), self._scheduler.nodes)
+
+        self._inbox.post(make, self._inventory.changes)
+
     def report(
         self, report: NodeDown | NodeUp | NodeJoined | DevicesTakenReport | DevicesRead
     ) -> None:

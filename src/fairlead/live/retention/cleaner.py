@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from fairlead.code_snapshot import location as code_snapshots
 from fairlead.live.driver import Live
 from fairlead.live.history.recorder import KIND as HISTORY_KIND
 from fairlead.live.history.results import KIND as RESULT_KIND
-from fairlead.live.retention.ended_jobs import EndedJob, ended_jobs
+from fairlead.live.retention.ended_jobs import ENDED, EndedJob, ended_jobs
 from fairlead.live.retention.job_files import FileKind, remove_files, remove_job, size_of
 from fairlead.live.retention.limits import RetentionLimits
+from fairlead.model import events as ev
 from fairlead.store import Audit, Change, Remove, RemoveOldAudit
 
 log = structlog.get_logger("fairlead.live")
@@ -22,6 +24,8 @@ _DOCUMENTS = ("job", RESULT_KIND, HISTORY_KIND, "hold", "kill")
 """kinds of documents that belong to one job"""
 _BATCH = 20
 """jobs removed in one transaction"""
+_FORGET_BATCH = 500
+"""removed jobs dropped from the tables at once"""
 _AUDIT_BATCH = 1000
 _MAX_AUDIT_DELAY_S = 86400.0
 """time by which the removal of audit entries is late, so that it adds few entries itself"""
@@ -32,12 +36,14 @@ _USER = "retention"
 class RetentionCleaner:
     """Removes things whose age or size exceeds the limits.
 
-    A removed job keeps its row in the scheduler's tables, which later decisions and a replay of
-    the event log read by number; its documents, files and counts go.
+    A removed job keeps its number and the numeric columns of its row in the scheduler's tables;
+    its description, documents, files and counts go.
     """
 
     def __init__(self, live: Live, limits: RetentionLimits) -> None:
         self._live, self._limits = live, limits
+        self._changed = asyncio.Event()
+        """set when other limits hold"""
         self._without_files: dict[FileKind, set[str]] = {"logs": set(), "checkpoints": set()}
         """ended jobs whose files are gone"""
         self._sizes: dict[FileKind, dict[str, int]] = {"logs": {}, "checkpoints": {}}
@@ -45,17 +51,27 @@ class RetentionCleaner:
 
     async def run(self) -> None:
         """Remove things from time to time until cancelled; a failure is logged and tried again."""
-        await self._forget_removed()
-        while not self._limits.keeps_all:
+        await self.forget_removed()
+        while True:
             try:
                 await self.clean()
             except Exception:  # the scheduler continues
                 log.exception("retention.failed")
-            await asyncio.sleep(self._limits.period_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.period_s):
+                    await self._changed.wait()
+            self._changed.clear()
+
+    def use(self, limits: RetentionLimits) -> None:
+        """Remove things by other limits from now on."""
+        self._limits = limits
+        self._changed.set()
 
     async def clean(self) -> None:
         """Remove all things that exceed the limits now."""
         limits, now = self._limits, self._live.clock.now()
+        if limits.keeps_all:
+            return
         ended = await ended_jobs(self._live)
         if limits.jobs_s is not None:
             old = [job for job in ended if job.ended_at <= now - limits.jobs_s]
@@ -98,11 +114,11 @@ class RetentionCleaner:
                 self._drop(job)
             return [Remove(document, job) for job in jobs for document in _DOCUMENTS]
 
-        await self._live.inbox.submit(lambda _: [], changes)
+        await self._live.inbox.submit(lambda at: [ev.JobsRemoved(at, tuple(jobs))], changes)
 
     def _drop(self, job: str) -> None:
         live = self._live
-        live.specs.pop(job, None)
+        live.jobs.forget(job)
         live.suspended_jobs.discard(job)
         live.messages.pop(job, None)
         live.suspicious_reports.by_job.pop(job, None)
@@ -113,10 +129,17 @@ class RetentionCleaner:
         for gone in self._without_files.values():
             gone.discard(job)
 
-    async def _forget_removed(self) -> None:
-        """Drop the counts of jobs that were removed after the last saved state."""
-        specs = self._live.specs
-        await self._forget([job for job in self._live.counters.tally if job not in specs])
+    async def forget_removed(self) -> None:
+        """Drop the counts of jobs that were removed after the last saved state.
+
+        Also drop the descriptions of jobs that an earlier version removed.
+        """
+        queries, tally = self._live.queries, self._live.counters.tally
+        ended = map(queries.job_id, queries.select_jobs(ENDED, running=False).tolist())
+        counted = (job for job in tally if queries.find_job(job) is None)
+        removed = sorted({*ended, *counted} - self._live.specs.keys() - {""})
+        for first in range(0, len(removed), _FORGET_BATCH):
+            await self._forget(removed[first : first + _FORGET_BATCH])
 
     # -- files ----------------------------------------------------------------------------------
 

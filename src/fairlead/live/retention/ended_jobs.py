@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fairlead.core.queries import JobState
 from fairlead.live.driver import Live
 
-_ENDED = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
+ENDED = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 _SLICE = 500
 """jobs looked at before requests are served"""
 
@@ -21,7 +21,7 @@ class EndedJob(NamedTuple):
 async def ended_jobs(live: Live) -> list[EndedJob]:
     """Return the kept jobs that have ended and whose processes are gone, the oldest end first."""
     jobs = []
-    for i, number in enumerate(live.queries.select_jobs(_ENDED, running=False).tolist()):
+    for i, number in enumerate(live.queries.select_jobs(ENDED, running=False).tolist()):
         job_id = live.queries.job_id(number)
         ended_at = live.counters.of(job_id).ended_at
         if job_id in live.specs and ended_at is not None:

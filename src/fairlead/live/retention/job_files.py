@@ -12,7 +12,7 @@ from fairlead import untrusted_file
 FileKind = Literal["logs", "checkpoints"]
 _DIRECTORIES: dict[FileKind, tuple[str, ...]] = {
     "logs": ("logs",),
-    "checkpoints": ("checkpoint", "checkpoint.control"),
+    "checkpoints": ("checkpoint", "checkpoint.control", "copies"),
 }
 """directories in a job's directory"""
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -26,10 +26,7 @@ def test_the_end_of_a_lease_without_a_checkpoint_warns(
             lease = await site.lease(job)
             with capture_logs() as logged:
                 site.engine.end(lease, "lost")
-                async with asyncio.timeout(10):
-                    while lease in site.live.leases:
-                        await asyncio.sleep(0.005)
-                await site.live.write([])
+                await site.recorded(lease)
             seen: list[Any] = [notices.get_nowait() for _ in range(notices.qsize())]
             published = [notice for notice in seen if notice["event"] == "job.work_lost"]
             lines = [line for line in logged if line["event"] == "job.work_lost"]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fairlead.live.leases.parked_jobs import exchange_devices
 from fairlead.model.arrays import NO_INTS
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.lease import Placement, Placements
 from fairlead.model.plan import Plan
+from fairlead.placement import exchange_devices
 
 CLUSTER = Cluster((Node("a", ("v100",) * 3 + ("k80",)), Node("b", ("v100",))))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import SPEEDS, ScriptedEngine, ScriptedLive, scripted_live
 
 from fairlead.core import state_bytes
@@ -21,12 +22,6 @@ from fairlead.store import Put, Store
 async def switch(live: Live, **changes: Any) -> None:
     config = live.policy.config
     await live.policy.request(config, changed_scheduling_config(config, **changes), "operator")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def require_equal_replay(live: Live, copy: Path) -> None:
@@ -114,7 +109,7 @@ def test_a_plan_of_the_former_mechanism_is_dropped(tmp_path: Path, ready: bool) 
             await workers.switching.wait()
             if ready:
                 workers.first_plan.set()
-                await until(lambda: not live.inbox.empty())
+                await eventually(lambda: not live.inbox.empty())
             workers.switches.set()
             await switching
             await site.lease(job)

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.live.scripted_live import ScriptedLive, scripted_live
 
 from fairlead.core import Scheduler, state_bytes
+from fairlead.core.queries import JobState
 from fairlead.live.retention.cleaner import RetentionCleaner
 from fairlead.live.retention.limits import RetentionLimits
 from fairlead.server.access.authorization import NotFoundError, find_visible_job
@@ -22,10 +23,7 @@ async def finished(scripted: ScriptedLive, **fields: object) -> str:
     job = await scripted.submit(**fields)
     lease = await scripted.lease(job)
     scripted.engine.end(lease, "finished")
-    async with asyncio.timeout(10):
-        while lease in scripted.live.leases:
-            await asyncio.sleep(0.005)
-    await scripted.live.write([])
+    await scripted.recorded(lease)
     return job
 
 
@@ -63,7 +61,7 @@ def test_a_job_goes_with_all_its_traces_once_it_has_ended_for_long_enough(
             cleaner = RetentionCleaner(live, RetentionLimits(jobs_s=90 * DAY))
             old, running = await finished(scripted), await scripted.submit()
             await scripted.lease(running)
-            held = await scripted.submit()
+            held = await scripted.submit(after=(old,))
             await live.jobs.suspend(held, "tester")
             live.clock.not_before(live.clock.now() + 60 * DAY)
             newer = await finished(scripted)
@@ -83,16 +81,23 @@ def test_a_job_goes_with_all_its_traces_once_it_has_ended_for_long_enough(
             assert b'fairlead_jobs_finished_total{tenant="default"} 2.0' in render(live)
             with pytest.raises(NotFoundError):
                 find_visible_job(live, admin, old)
+            assert live.queries.find_job(old) is None
             before, count = replayed(scripted), live.queries.job_count
             live.journal.save_final_state = lambda: None  # type: ignore[method-assign]  # a crash
         async with scripted_live(tmp_path) as scripted:
             assert replayed(scripted) == before
             assert set(scripted.live.specs) == {running, held, newer}
             assert old in scripted.live.counters.tally
-            await RetentionCleaner(scripted.live, RetentionLimits()).run()
+            await RetentionCleaner(scripted.live, RetentionLimits()).forget_removed()
             assert old not in scripted.live.counters.tally
             assert documents(scripted, old) == []
             assert await scripted.submit() == f"j{count + 1}"
+            await scripted.live.jobs.resume(held, "tester")
+            queries = scripted.live.queries
+            assert queries.job_state(queries.job_number(held)) == JobState.ACTIVE
+            del scripted.live.specs[newer]  # as a version did that kept its description
+            await RetentionCleaner(scripted.live, RetentionLimits()).forget_removed()
+            assert queries.find_job(newer) is None
 
     asyncio.run(scene())
 

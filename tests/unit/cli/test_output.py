@@ -1,0 +1,72 @@
+"""Text output of commands: tables that lose nothing, and values that people can read."""
+
+import pytest
+from rich.console import Console
+
+from fairlead.cli.client import job_page
+from fairlead.cli.operate import audit_trail
+from fairlead.cli.shared import output
+from fairlead.client import Client
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Console:
+    """A recorded terminal of 100 columns."""
+    console = Console(width=100, record=True, markup=False, emoji=False)
+    for module in (output, job_page):
+        monkeypatch.setattr(module, "results", console)
+    return console
+
+
+def test_a_narrow_table_cuts_neither_ids_nor_dates(page: Console) -> None:
+    heads = ["id", "name", "role", "tenant", "sees also", "scopes", "created", "expires", "used"]
+    at, scopes = "2026-11-17 03:16:18 UTC", "all of its role"
+    output.table(
+        "1 token", heads, [["d673c9200e6c", "admin", "admin", "", "", scopes, at, at, at]]
+    )
+    text = page.export_text()
+    assert "d673c9200e6c" in text
+    assert text.count("2026-11-17") == 3
+    assert "…" not in text
+
+
+class _Server(Client):
+    """A server whose job has one ended lease."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1", "token")
+
+    def get(self, path: str, **parameters: object) -> object:
+        del parameters
+        if path.endswith("speeds"):
+            return []
+        lease = {"lease": 1, "accelerators": {"v100": 1}, "nodes": ["n"], "ending": "finished"}
+        lease |= {"started_at": 0.0, "ended_at": 24.0, "steps": 200.0, "lost_s": 0.0}
+        lease |= {"began": "start", "start_s": 1.0, "left": "exit", "end_s": None}
+        return {"ended": [lease], "device_hours": 24 / 3600}
+
+
+def test_the_page_of_a_job_leaves_out_what_it_does_not_have(page: Console) -> None:
+    job = {"id": "j1", "state": "finished", "leases": 1, "failures": 0, "message": ""}
+    job |= {"after": [], "time_limit_s": None, "partners": 0, "metrics": {"loss": 0.0193611402}}
+    job_page.print_job(_Server(), job)
+    text = page.export_text()
+    for shown in ("finished", "failures", "loss=0.0193611", "24.0 s"):
+        assert shown in text
+    for absent in ("message", "after", "time_limit_s", "partners", "0.01 h"):
+        assert absent not in text
+
+
+def test_the_audit_trail_shows_new_values_once_and_times_as_times() -> None:
+    changes = {"role": {"old": None, "new": "tenant"}, "sees": {"old": None, "new": []}}
+    changes["weight"] = {"old": 1.0, "new": 2.0}
+    assert audit_trail._values(changes) == "role: tenant, weight: 1.0 → 2.0"
+    restored = {"time": {"old": 1794885492.8, "new": 1794885466.8}}
+    assert audit_trail._values(restored).count("2026-11-17") == 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(24.06, "24.1 s"), (90.0, "1.5 min"), (5400.0, "1.50 h")]
+)
+def test_durations_have_a_unit_that_suits_them(seconds: float, text: str) -> None:
+    assert output.duration(seconds) == text
