@@ -41,6 +41,8 @@ lint: setup  ## style, language, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/oxlint --deny-warnings --ignore-pattern '**/vendor/**' src/fairlead/server/web
+	$(BIN)/python -m tools.web.message_types
+	DENO_DIR=$(VENV)/deno $(BIN)/deno check --quiet --no-lock --config tools/web/deno.json src/fairlead/server/web/static/app.js
 
 test: cluster-tools $(TORCH)  ## everything CI checks
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint docs collect
@@ -58,8 +60,11 @@ bench: setup  ## speed against cvxpy, of whole simulations and a live server; fa
 	$(BIN)/python -m benchmarks.policies
 	$(BIN)/python -m benchmarks.insight
 	$(BIN)/python -m benchmarks.simulation
+	$(BIN)/python -m benchmarks.tuning
 	$(BIN)/python -m benchmarks.live
+	$(BIN)/python -m benchmarks.web
 	$(BIN)/python -m benchmarks.fidelity
+	$(BIN)/python -m benchmarks.estimate
 
 soak: setup  ## 500 kills of real processes, then 100,000 seeds of faults; over an hour on two cores
 	$(BIN)/python -m benchmarks.kills --kills 250

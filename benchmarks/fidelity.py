@@ -9,16 +9,15 @@ half a round: on such a busy machine an average is not meaningful.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks.live.__main__ import free_port
+from benchmarks.ranges import report
 
 from fairlead.cli.demo import demo
 from fairlead.demo.scenario import (
@@ -83,22 +82,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     figures = compared(options.jobs)
-    text = Path(__file__).with_name("ranges.toml").read_text(encoding="utf-8")
-    limits = tomllib.loads(text)["fidelity"]
-    if options.json:
-        print(json.dumps(figures))
     busy = figures["start, s"] + figures["end, s"] > ROUND_S / 2
     if busy:
         warning = "machine too busy: leases cost more than half a round; limits not applied"
         print(warning, file=sys.stderr)
-    broken = 0
-    for name, value in figures.items():
-        limit = limits.get(name, {})
-        bad = not busy and value > limit.get("most", np.inf)
-        broken += bad
-        if not options.json:
-            print(f"{name:32} {value:8.3f}   {limit}{'  BROKEN' if bad else ''}")
-    return 1 if broken else 0
+    return report("fidelity", figures, as_json=options.json, applies=not busy)
 
 
 if __name__ == "__main__":

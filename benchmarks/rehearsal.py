@@ -23,11 +23,12 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from benchmarks.ranges import report
 
 from fairlead.client import Client, ServerError
 from fairlead.data import DEFAULT_SPEEDS
@@ -259,20 +260,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(prefix="fairlead-rehearsal-") as name:
         figures = measure(options, Path(name))
-    if options.json:
-        print(json.dumps(figures, indent=1))
-    else:
-        for what, value in figures.items():
-            print(f"{what:40} {value:12,.4g}")
-    return check(figures) if options.check else 0
-
-
-def check(figures: dict[str, float]) -> int:
-    ranges = tomllib.loads((Path(__file__).parent / "ranges.toml").read_text())["rehearsal"]
-    outside = [name for name, limit in ranges.items() if figures[name] > limit["most"]]
-    for name in outside:
-        print(f"{name}: {figures[name]:.3g} is above {ranges[name]['most']}", file=sys.stderr)
-    return 1 if outside else 0
+    return report("rehearsal", figures, as_json=options.json, applies=options.check)
 
 
 if __name__ == "__main__":

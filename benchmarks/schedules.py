@@ -13,13 +13,13 @@ import json
 import os
 import random
 import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.ranges import outside, report
 
 from fairlead.files import read_cluster, read_speeds, read_trace
 from fairlead.mechanisms.factory import create_mechanism
@@ -258,18 +258,11 @@ def main() -> int:
     results = compare_completion(speeds, continuous, ("max-min", "fairlead"))
     ratios = compare_gangs(speeds, static, ("makespan", "max-min", "finish-time"))
     worst = summary(results, ratios)
-    limits = tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["schedules"]
     if options.json:
         runs = {key: asdict(value) for key, value in results.items()}
         print(json.dumps({"runs": runs, "gangs": ratios, "summary": worst}))
-    broken = 0
-    for name, value in worst.items():
-        limit = limits.get(name, {})
-        bad = value > limit.get("most", np.inf)
-        broken += bad
-        if not options.json:
-            print(f"{name:60} {value:7.3f}   {limit}{'  BROKEN' if bad else ''}")
-    return 1 if broken else 0
+        return 1 if outside("schedules", worst) else 0
+    return report("schedules", worst)
 
 
 if __name__ == "__main__":

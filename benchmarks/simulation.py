@@ -23,8 +23,11 @@ SHARED = Path(os.environ.get("FAIRLEAD_SHARED", HERE.parents[1] / "shared"))
 GAVEL = SHARED / "data/gavel/simulation_throughputs.json.gz"
 
 
-def fairlead(*args: object) -> tuple[dict[str, Any], float, float]:
-    """Run a command; return its JSON, its CPU seconds and its peak memory in MB."""
+def fairlead(*args: object, limit_s: float | None = None) -> tuple[dict[str, Any], float, float]:
+    """Run a command; return its JSON, its CPU seconds and its peak memory in MB.
+
+    SystemExit names a failure, or that ``limit_s`` of wall time have passed.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     program = (
         "import resource, sys; from fairlead.cli.main import app;"
@@ -33,7 +36,12 @@ def fairlead(*args: object) -> tuple[dict[str, Any], float, float]:
         "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
     )
     command = [sys.executable, "-c", program, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=limit_s
+        )
+    except subprocess.TimeoutExpired:
+        sys.exit(f"not done after {limit_s:g} s")
     if done.returncode:
         sys.exit(f"{' '.join(map(str, args))}: {done.stderr.strip()}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -54,10 +62,17 @@ def trace(
     return out
 
 
-def simulate(file: Path, speeds: object, devices: int, policy: str, *more: object) -> Any:
+def simulate(
+    file: Path,
+    speeds: object,
+    devices: int,
+    policy: str,
+    *more: object,
+    limit_s: float | None = None,
+) -> Any:
     cluster = f"v100={devices},p100={devices},k80={devices}"
     args = ("--cluster", cluster, "--speeds", speeds, "--trace", file, "--policy", policy)
-    return fairlead("simulate", *args, *more, "--json")
+    return fairlead("simulate", *args, *more, "--json", limit_s=limit_s)
 
 
 def measure(*, quick: bool) -> dict[str, float]:
