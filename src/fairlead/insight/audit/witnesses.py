@@ -38,7 +38,7 @@ def _slack(audit: Audit) -> str:
             (gain, name)
             for gain, name in zip(audit.slack.gain, audit.participants.names, strict=True)
         ),
-        key=lambda pair: (-pair[0], pair[1]),
+        key=lambda pair: (-round(pair[0], 9), pair[1]),  # the last bits differ between machines
     )
     some = [
         f"{name} could have {_number(gain)} more"

@@ -194,7 +194,7 @@ def explain(
         key=lambda o: (
             o.gain < MIN_GAIN_REPORTED,
             EFFORT.index(o.change.kind),
-            -o.gain,
+            -round(o.gain, 9),  # the last bits differ between machines
             o.change.what,
         )
     )

@@ -103,11 +103,13 @@ def _prices(explanation: Explanation) -> str:
     ]
     unit = "normalised speed" if explanation.subject.is_tenant else "step/s"
     costs = [
-        (cost, accelerator)
+        (f"{cost:.4g}", accelerator)
         for accelerator, cost in zip(accelerators, prices.per_speed, strict=True)
         if cost
     ]
-    cost = [f"{value:.4g} on {accelerator}" for value, accelerator in sorted(costs)]
+    # The last bits of equal costs differ between machines: order by the shown figures.
+    costs.sort(key=lambda shown: float(shown[0]))
+    cost = [f"{value} on {accelerator}" for value, accelerator in costs]
     text = (
         f"The price of a device is {join_with_and(of)} (only ratios matter). At these prices"
         f" it holds {percent(prices.part)} of the value of all devices."
