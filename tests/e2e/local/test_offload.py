@@ -184,7 +184,7 @@ def test_pytorch_training_that_parks_ends_bit_identical(
 
     async def run() -> list[Ended]:
         bench = OffloadBench(tmp_path, server)
-        slowly = {"FAIRLEAD_EMULATED_STEPS_PER_S": "20"}
+        slowly = {"FAIRLEAD_EMULATED_STEPS_PER_S": "2"}  # 48 steps must last for ten leases
         ends = []
         for lease in range(1, 11):
             order = bench.order(lease, *command, total_steps=48)

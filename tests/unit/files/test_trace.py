@@ -129,7 +129,7 @@ def test_fifty_thousand_rows_read_in_time(tmp_path: Path) -> None:
     write_trace(jobs, path)
     trace, took_s = cpu_s(lambda: read_trace(path), tries=2)
     assert trace.jobs == tuple(jobs)
-    assert took_s < 1.5
+    assert took_s < 2.5
 
 
 @needs_shared

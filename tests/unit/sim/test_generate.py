@@ -199,11 +199,11 @@ def test_cluster_on_which_no_workload_runs_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("kind", GENERATOR_KINDS)
-def test_50000_jobs_are_generated_within_a_second(kind: GeneratorKind) -> None:
+def test_50000_jobs_are_generated_within_two_seconds(kind: GeneratorKind) -> None:
     recipe = Recipe(kind=kind, jobs=50_000)
     jobs, took_s = cpu_s(lambda: made(recipe), tries=2)
     assert len(jobs) == 50_000
-    assert took_s < 1.0
+    assert took_s < 2.0
 
 
 @needs_shared

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fairlead.demo.contention import ContentionMeter
     from fairlead.demo.scenario import DemoJob
 
+_START_TIMEOUT_S = 120.0
+"""seconds until a server that lives but does not answer counts as not started"""
 _NEXT = """
 Next steps:
   fairlead demo --keep     keep the server and its web pages; in another shell, with its
@@ -97,7 +99,7 @@ def connect(data: Path, port: int, server: "subprocess.Popen[bytes]") -> "Client
     """Return a client as soon as the server answers."""
     from fairlead.client import Client, ServerError
 
-    until = time.monotonic() + 30
+    until = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < until and server.poll() is None:
         try:
             token = (data / "admin.token").read_text(encoding="ascii")
