@@ -22,6 +22,8 @@ BLOCK = 4 << 20
 _MAGIC = b"FLBLOCK1"
 _MAX_THREADS = 8
 """more threads than this wait for memory"""
+_reserved: list[mmap.mmap] = []
+"""memory that the next large payload is read into"""
 
 
 def write(file: BinaryIO, chunks: Sequence[Payload]) -> None:
@@ -48,7 +50,7 @@ def read(file: BinaryIO) -> Payload | None:
     """
     descriptor, length = file.fileno(), _payload_length(file)
     header = os.pread(descriptor, HEADER, 0)
-    payload = memoryview(map_memory(length) if length > BLOCK else bytearray(max(length, 0)))
+    payload = _memory_for(length)
     has_blocks = header.startswith(_MAGIC)
 
     def read_block(number: int) -> bytes:
@@ -79,6 +81,27 @@ def is_intact(file: BinaryIO) -> bool:
         return hashlib.sha256(block).digest()
 
     return header == _header(length, _for_each(_count(length), hash_block))
+
+
+def reserve(nbytes: int) -> None:
+    """Fault in memory for one later read of a payload of at most this size.
+
+    The read takes it and does not return it, so that nothing else is ever in it.
+    """
+    if nbytes > BLOCK:
+        memory = map_memory(nbytes)
+        for at in range(0, nbytes, mmap.PAGESIZE):
+            memory[at] = 0
+        _reserved[:] = [memory]
+
+
+def _memory_for(length: int) -> memoryview:
+    """Return memory for a payload: reserved, if there is enough."""
+    if length <= BLOCK:
+        return memoryview(bytearray(max(length, 0)))
+    if _reserved and len(_reserved[0]) >= length:
+        return memoryview(_reserved.pop())[:length]
+    return memoryview(map_memory(length))
 
 
 def map_memory(nbytes: int) -> mmap.mmap:

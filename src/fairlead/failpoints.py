@@ -19,6 +19,7 @@ SERVER = (
     *("server.stop.told", "server.end.seen", "server.policy.before", "server.policy.after"),
     *("server.park.seen", "server.park.saved", "server.resume.before", "server.resume.ordered"),
     *("server.resume.named", "server.resume.told"),
+    *("server.prepare.ordered", "server.prepare.spawned", "server.prepare.seen"),
 )
 KEEPER = (
     *("keeper.begins", "keeper.fence.raised", "keeper.member.started", "keeper.members.known"),
@@ -26,12 +27,14 @@ KEEPER = (
     *("keeper.park.noted", "keeper.park.frozen", "keeper.park.saved"),
     *("keeper.resume.locked", "keeper.resume.known", "keeper.resume.told"),
     *("keeper.resume.ends", "keeper.resume.ended"),
+    *("keeper.prepare.begins", "keeper.prepare.ready", "keeper.prepare.noted"),
 )
 JOB = (
     *("job.restored", "job.renewal.before", "job.renewal.after", "job.leaves"),
     *("job.checkpoint.before", "job.checkpoint.written", "job.commit.locked"),
     *("job.commit.aside", "job.commit.replaced", "job.commit.after"),
     *("job.park.allowed", "job.park.released", "job.park.saved", "job.park.resumed"),
+    *("job.prepare.ready", "job.prepare.resumed"),
 )
 POINTS = (*SERVER, *KEEPER, *JOB)
 

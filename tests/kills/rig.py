@@ -131,7 +131,7 @@ class KillRig:
         return [
             point
             for point in failpoints.POINTS
-            if parks or point.split(".")[1] not in ("park", "resume")
+            if parks or point.split(".")[1] not in ("park", "resume", "prepare")
         ]
 
     def _arm_crash_point(self, point: str) -> None:

@@ -86,6 +86,8 @@ class Ended:
     """its processes stay, without their devices, for the job's next lease"""
     resumed: bool = False
     """it continued parked processes"""
+    handed_over: bool = False
+    """it ran in a process that was started for it while its predecessor trained"""
     unsaved: float | None = None
     """steps that its parked process is saving behind the lease; a ``Saved`` follows"""
 
@@ -236,6 +238,29 @@ class SupportsParking(Protocol):
 
     async def end_parked(self, job: str) -> None:
         """End the parked process of a job, if there is one."""
+        ...
+
+
+@runtime_checkable
+class SupportsHandOver(Protocol):
+    """An engine that starts the process of a job's next lease before that lease."""
+
+    prepares: bool
+    """False: ``prepare`` does nothing"""
+
+    def prepared_jobs(self) -> Mapping[str, tuple[str, int]]:
+        """Return job → node, and number on it, of the device for which a process is prepared."""
+        ...
+
+    async def prepare(self, order: LaunchOrder) -> None:
+        """Start the process that a later lease with this order takes, unless there is one.
+
+        The order's lease has no meaning. The process waits when it attaches.
+        """
+        ...
+
+    async def end_prepared(self, job: str) -> None:
+        """End the process that is prepared for a job, if there is one."""
         ...
 
 

@@ -6,7 +6,14 @@ from fairlead.job.run import Run
 
 
 def attach() -> Run:
-    """Return this process's run: under a lease if the scheduler started it, else a plain one."""
+    """Return this process's run: under a lease if the scheduler started it, else a plain one.
+
+    A process that the scheduler has started before its lease waits here for it.
+    """
+    if os.environ.get("FAIRLEAD_SUCCESSOR"):
+        from fairlead.job.keeper.successor import wait_for_lease  # noqa: PLC0415  # others need none of it
+
+        wait_for_lease(os.environ)
     lease = os.environ.get("FAIRLEAD_LEASE")
     if os.environ.get("FAIRLEAD_PROFILE"):
         from fairlead.job.profile import attach_profiled  # noqa: PLC0415  # others need none of it

@@ -18,8 +18,8 @@ from fairlead.job.copies.part import CopyPart
 from fairlead.job.emulated_speed import EmulatedSpeed
 from fairlead.job.exit_status import EXIT_FENCED, EXIT_PREEMPTED, EXIT_SAVE_FAILED
 from fairlead.job.gang_exit import GangExit
+from fairlead.job.keeper.parking import Parking
 from fairlead.job.lease import Lease
-from fairlead.job.parking import Parking
 from fairlead.job.registration import RegisteredState
 from fairlead.job.run import Run, T
 from fairlead.job.state_format import encode_chunks

@@ -34,6 +34,7 @@ from fairlead.live.jobs import JobController
 from fairlead.live.journal import Journal
 from fairlead.live.leases.claims import ClaimChecker
 from fairlead.live.leases.forced_kills import ForcedKills
+from fairlead.live.leases.hand_overs import HandOvers
 from fairlead.live.leases.lifecycle import LeaseLauncher
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.orders import LaunchOrderBuilder
@@ -165,6 +166,17 @@ class Live:
         self._parked = ParkedJobs(
             self.scheduler, self.queries, engine, self._launcher, self.nodes.drained
         )
+        self._hand_overs = HandOvers(
+            self.scheduler,
+            self.queries,
+            engine,
+            self._launcher,
+            self.orders,
+            self.specs,
+            self._registry,
+            drained=self.nodes.drained,
+            readings=None if config.emulated is not None else self.nodes.health.readings,
+        )
         self._kills = ForcedKills(store, self._launcher, self._registry, self.inbox)
         self.rounds = RoundTimers(
             mechanism,
@@ -175,6 +187,7 @@ class Live:
             self._reports,
             self._pins.events,
             self._parked.prefer_their_devices,
+            self._hand_overs.prepare,
         )
         self.policy = PolicySwitch(
             config,
@@ -319,6 +332,7 @@ class Live:
         if batch.ended and isinstance(self.engine, SupportsForget):
             self._launcher.after_engine_calls(partial(self.engine.forget, batch.ended))
         self._parked.end_unneeded()
+        self._hand_overs.end_unneeded()
 
     def _handle(self, event: ev.Event) -> list[cmd.Command]:
         commands = self.scheduler.handle(event)

@@ -36,7 +36,8 @@ class RoundTimers:
     """Posts ``PlanDue`` and ``RoundEnd`` when the core wants them, and computes plans.
 
     ``reports`` returns the events that the core should handle before a plan is made, ``pins``
-    those before it is applied. ``adjust`` exchanges equal devices in a computed plan.
+    those before it is applied. ``adjust`` exchanges equal devices in a computed plan. ``prepare``
+    receives each plan once it is persisted.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class RoundTimers:
         reports: EventFactory,
         pins: EventFactory,
         adjust: Callable[[Plan], Plan] = lambda plan: plan,
+        prepare: Callable[[Plan], None] = lambda _: None,
     ) -> None:
         self._guard, self._workers, self.failures = guard, workers, guard.failures
         self._clock, self._inbox = clock, inbox
-        self._reports, self._pins, self._adjust = reports, pins, adjust
+        self._reports, self._pins = reports, pins
+        self._adjust, self._prepare = adjust, prepare
         self.decisions_s: list[float] = []
         """computation times of recent plans"""
         self.rounds_s: list[float] = []
@@ -134,6 +137,7 @@ class RoundTimers:
             return [ev.PlanReady(at, command.version, plan, memory, absent)]
 
         await self._inbox.submit(make)
+        self._prepare(plan)
         due_at = began if self._due_at is None else self._due_at
         self.rounds_s = [*self.rounds_s[-999:], self._clock.now() - due_at]
 

@@ -1,4 +1,4 @@
-"""Jobs that take turns on one device without new processes, on a server that is killed."""
+"""Jobs that take turns on devices without a new start, on a server that is killed."""
 
 import json
 import os
@@ -21,15 +21,20 @@ from fairlead.job.state_format import decode_state
 
 SPEEDS = """workload,gang,accelerator,placement,partner,steps_per_s,partner_steps_per_s
 line,1,v100,,,250,
+line,1,k80,,,100,
 """
 POINTS = [one for one in failpoints.SERVER if ".park." in one or ".resume." in one]
+HAND_OVER_POINTS = [one for one in failpoints.SERVER if ".prepare." in one]
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveServer]:
+@pytest.fixture(params=[("v100=1", 0.7)])
+def server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[LiveServer]:
     (tmp_path / "crashes").mkdir()
     monkeypatch.setenv(failpoints.VARIABLE, str(tmp_path / "crashes"))
-    server = LiveServer(tmp_path, devices="v100=1", round_s=0.7)
+    devices, round_s = request.param
+    server = LiveServer(tmp_path, devices=devices, round_s=round_s)
     (tmp_path / "speeds.csv").write_text(SPEEDS)
     server.extra = ("--offload-memory", "8")
     yield server.start()
@@ -37,34 +42,62 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveServ
 
 
 def test_two_jobs_on_one_device_keep_their_processes_and_a_dying_server_loses_no_step(
-    server: LiveServer, tmp_path: Path
+    server: LiveServer,
 ) -> None:
-    client, command = server.client, [sys.executable, str(tmp_path / "train.py"), "100000"]
-    jobs = [
-        str(client.submit([*command, "out"], workload="line", steps=100_000, retries=9)["id"])
-        for _ in range(2)
-    ]
-
-    def ways(job: str) -> list[tuple[str, str]]:
-        ended = client.get(f"/v1/jobs/{job}/leases")["ended"]
-        return [(lease["began"], lease["left"]) for lease in ended]
-
-    until(lambda: all(("resume", "offload") in ways(job) for job in jobs))
-    shown = run_command(["job", jobs[0]], {**server.environment, "COLUMNS": "200"}).stdout
-    assert re.search(r"resume \d\.\d s │ offload \d\.\d s", shown), shown
+    client, jobs = server.client, _submit_two(server)
+    until(lambda: all(("resume", "offload") in _ways(server, job) for job in jobs))
+    assert re.search(r"resume \d\.\d s │ offload \d\.\d s", _shown(server, jobs[0]))
     # The process of a suspended job ends, and the other job has the device alone.
     client.suspend(jobs[0])
     until(lambda: not _processes(server, jobs[0]))
     client.resume(jobs[0])
-    for point in POINTS:
-        (tmp_path / "crashes" / point).touch()
+    _kill_server_at(server, POINTS)
+    _suspend_and_check(server, jobs)
+
+
+@pytest.mark.parametrize("server", [("v100=1,k80=1", 3.0)], indirect=True)
+def test_two_jobs_exchange_devices_by_hand_over_and_a_dying_server_loses_no_step(
+    server: LiveServer,
+) -> None:
+    jobs = _submit_two(server)
+    until(lambda: all(("hand-over", "offload") in _ways(server, job) for job in jobs))
+    assert re.search(r"hand-over \d\.\d s │", _shown(server, jobs[0]))
+    _kill_server_at(server, HAND_OVER_POINTS)
+    _suspend_and_check(server, jobs)
+
+
+def _submit_two(server: LiveServer) -> list[str]:
+    command = [sys.executable, str(server.root / "train.py"), "100000", "out"]
+    submit = server.client.submit
+    return [
+        str(submit(command, workload="line", steps=100_000, retries=9)["id"]) for _ in range(2)
+    ]
+
+
+def _ways(server: LiveServer, job: str) -> list[tuple[str, str]]:
+    """Return how each ended lease of a job has got its device, and given it up."""
+    ended = server.client.get(f"/v1/jobs/{job}/leases")["ended"]
+    return [(lease["began"], lease["left"]) for lease in ended]
+
+
+def _shown(server: LiveServer, job: str) -> str:
+    return run_command(["job", job], {**server.environment, "COLUMNS": "200"}).stdout
+
+
+def _kill_server_at(server: LiveServer, points: list[str]) -> None:
+    for point in points:
+        (server.root / "crashes" / point).touch()
         until(lambda: server.process is not None and server.process.poll() is not None)
         server.start()
+
+
+def _suspend_and_check(server: LiveServer, jobs: list[str]) -> None:
+    """Suspend jobs: nothing of their processes stays, and every counted step was made once."""
     for job in jobs:
-        client.suspend(job)
+        server.client.suspend(job)
     until(lambda: not os.listdir(server.data / "leases"))
     for job in jobs:
-        _check_checkpoint(server, job, tmp_path / f"{job}.json")
+        _check_checkpoint(server, job, server.root / f"{job}.json")
 
 
 def _check_checkpoint(server: LiveServer, job: str, result: Path) -> None:

@@ -22,7 +22,7 @@ from fairlead.engines.keeper.confinement.members import Confinement
 from fairlead.engines.keeper.container import Container
 from fairlead.engines.keeper.environment import HeldPorts, member_environment
 from fairlead.engines.keeper.launch_failure import LaunchFailedError
-from fairlead.engines.keeper.orphans import kill_and_wait, processes_of, reap_adopted
+from fairlead.engines.keeper.orphans import kill_and_wait, kill_group, processes_of, reap_adopted
 from fairlead.engines.keeper.outcome import outcome_of
 from fairlead.engines.keeper.output import EXIT_POLL_S, MemberOutput
 from fairlead.engines.keeper.printed_progress import raise_timeout
@@ -91,11 +91,7 @@ class Keeper:
         except (UnusableFileError, checkpoint.LockHeldError, InputError) as error:
             return Ended(order.lease, "failed", None, str(error))
         failpoints.point("keeper.fence.raised")
-        signal.signal(signal.SIGTERM, self._on_stop)
-        signal.signal(KILL_SIGNAL, self._on_kill)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGALRM, raise_timeout)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        self._handle_signals()
         try:
             if not (self.wait_for_gang() and self._fetch_secrets()):
                 steps = self._checkpointed_steps()
@@ -104,6 +100,13 @@ class Keeper:
         except LaunchFailedError as error:
             return Ended(order.lease, error.ending, self._checkpointed_steps(), str(error))
         return self._watch()
+
+    def _handle_signals(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(KILL_SIGNAL, self._on_kill)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGALRM, raise_timeout)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
     def _watch(self) -> Ended:
         """Follow the members until they have left their devices; return the lease's end."""
@@ -191,8 +194,7 @@ class Keeper:
             self._container = Container.of(order, self._directory)
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
         for index in range(len(order.devices)):
-            path = Path(order.log_dir) / f"{order.lease}.{order.first_rank + index}.log"
-            output = self._output.open_pipe(RedactedLog(path, self._secrets.values()))
+            output = self._output.open_pipe(self._open_log(index))
             channel, passed = self.member_channel()
             own = {**member_environment(order, index), **self._status_path(index), **channel}
             environment = {**shared, **own}
@@ -207,6 +209,10 @@ class Keeper:
             failpoints.point("keeper.member.started")
         self._list_members()
         failpoints.point("keeper.members.known")
+
+    def _open_log(self, index: int) -> RedactedLog:
+        name = f"{self._order.lease}.{self._order.first_rank + index}.log"
+        return RedactedLog(Path(self._order.log_dir) / name, self._secrets.values())
 
     def _list_members(self) -> None:
         """Write the members to the lease's directory, where a later server finds them."""
@@ -267,7 +273,7 @@ class Keeper:
         self._confinement.kill()
         for member in self._members:
             if member.poll() is None:
-                _kill_group(member.pid)
+                kill_group(member.pid)
 
     def _wait_for_members(self) -> None:
         while any(member.poll() is None for member in self._members):
@@ -341,7 +347,7 @@ class Keeper:
                 self._confinement.run(self._container.removal(index))
         self._confinement.kill_and_remove()
         for member in self._members:
-            _kill_group(member.pid)
+            kill_group(member.pid)
         until = time.monotonic() + _KILL_TIMEOUT_S
         while (left := processes_of(self._order)) and time.monotonic() < until:
             kill_and_wait(left)
@@ -364,13 +370,6 @@ class Keeper:
         if self._damage and ending != "refused":
             return Ended(self._order.lease, "failed", None, self._damage, codes)
         return Ended(self._order.lease, ending, steps, self._stop_reason if stopped else "", codes)
-
-
-def _kill_group(group: int) -> None:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def run_lease(directory: Path, make: Callable[[Path, LaunchOrder], Keeper] = Keeper) -> int:

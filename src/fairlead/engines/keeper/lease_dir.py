@@ -293,6 +293,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         fence if _is_count(fence) else None,
         parked=content.get("parked") is True,
         resumed=content.get("resumed") is True,
+        handed_over=content.get("handed_over") is True,
         unsaved=float(unsaved) if _is_number(unsaved) and unsaved <= _MAX_STEPS else None,
     )
 

@@ -20,19 +20,29 @@ def orphans_of(order: LaunchOrder) -> dict[int, int]:
     keepers, may be on the same machine.
     """
     first = order.lease if order.resumes is None else order.resumes
-    marks = {
-        f"FAIRLEAD_LEASE={first}".encode(),
-        f"FAIRLEAD_CHECKPOINT_DIR={order.checkpoint_dir}".encode(),
-    }
+    mark, lease = f"FAIRLEAD_CHECKPOINT_DIR={order.checkpoint_dir}", f"FAIRLEAD_LEASE={first}"
     nodes = {f"FAIRLEAD_NODE={node}".encode() for node, _ in order.devices}
     parents = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             variables = set(path.read_bytes().split(b"\0"))
-            if marks <= variables and nodes & variables and int(path.parent.name) != os.getpid():
+            if mark.encode() not in variables or not nodes & variables:
+                continue
+            # A process that was started before its lease passes that lease's number on.
+            known = lease.encode() in variables or _has_home(variables, first)
+            if known and int(path.parent.name) != os.getpid():
                 stat = (path.parent / "stat").read_text(encoding="utf-8", errors="replace")
                 parents[int(path.parent.name)] = int(stat.rpartition(")")[2].split()[1])
     return parents
+
+
+def _has_home(variables: Set[bytes], first: int) -> bool:
+    """Return whether variables name the directory of the first lease of a process."""
+    name = "FAIRLEAD_STATUS_FILE="
+    return any(
+        variable.startswith(name.encode()) and f"/{first}/status.".encode() in variable
+        for variable in variables
+    )
 
 
 def processes_of(order: LaunchOrder) -> dict[int, int]:
@@ -82,6 +92,12 @@ def kill_and_wait(processes: Iterable[int]) -> None:
         if not any_alive(started.items()):
             return
         time.sleep(_POLL_S)
+
+
+def kill_group(group: int) -> None:
+    """Kill the processes of a group, if there are any that this process may kill."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def any_alive(started: Iterable[tuple[int, int | None]]) -> bool:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from fairlead.engines.base import DevicesTakenReport, LaunchOrder
 from fairlead.engines.keeper.confinement.tenant_user import allow_traversal, find_user
-from fairlead.engines.keeper.parking.supervisor import ParkingSupervisor
+from fairlead.engines.keeper.hand_over.supervisor import HandOverSupervisor
 from fairlead.engines.local.commands import require_program
 from fairlead.engines.local.devices import LocalDevices
 from fairlead.engines.local.gpus.monitor import GpuMonitor
 from fairlead.model.cluster import Cluster
 
 
-class LocalEngine(ParkingSupervisor):
+class LocalEngine(HandOverSupervisor):
     """Runs leases on this machine."""
 
     shares_checkpoints = True
@@ -76,9 +76,17 @@ class LocalEngine(ParkingSupervisor):
 
     async def launch(self, order: LaunchOrder) -> None:
         """Start the keeper of a lease, once."""
+        await super().launch(self._complete(order))
+
+    async def prepare(self, order: LaunchOrder) -> None:
+        """Start the process of a job's next lease, unless there is one, or it cannot wait."""
+        await super().prepare(self._complete(order))
+
+    def _complete(self, order: LaunchOrder) -> LaunchOrder:
+        """Return an order with the devices' names, the limit of processes and the user."""
         if self._devices is not None:
             names = [self._devices.visible(node, number) for node, number in order.devices]
             order = replace(order, visible=tuple(name for name in names if name))
         if self._processes_per_device is not None:
             order = replace(order, max_processes=self._processes_per_device * len(order.devices))
-        await super().launch(replace(order, user=order.tenant if self._users else ""))
+        return replace(order, user=order.tenant if self._users else "")

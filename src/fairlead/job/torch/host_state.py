@@ -15,6 +15,8 @@ import torch
 from fairlead.block_file import map_memory
 
 _ALIGNMENT = 64
+_MARGIN = 1 << 20
+"""bytes for the alignment of many storages"""
 
 
 class HostState:
@@ -24,7 +26,7 @@ class HostState:
     """
 
     def __init__(self) -> None:
-        self._memory = _Memory(0, pinned=False)
+        self._memory = _reserved.pop() if _reserved else _Memory(0, pinned=False)
         """holds the copies of ``copy_out``"""
         self._rest = _Memory(0, pinned=False)
         """holds the other released storages"""
@@ -98,6 +100,15 @@ class _Memory:
     def close(self) -> None:
         """Unlock the memory."""
         self._unlock()
+
+
+_reserved: list[_Memory] = []
+"""memory of the next ``HostState``"""
+
+
+def reserve(nbytes: int) -> None:
+    """Lock memory for the storages of a state of this size, before there is a state to copy."""
+    _reserved[:] = [_Memory(nbytes + _MARGIN, pinned=True)]
 
 
 def _copy(storages: Sequence[Any], memory: _Memory) -> tuple[_Memory, dict[int, Any]]:

@@ -35,7 +35,8 @@ class LeaseRecord:
     end_s: float | None = None
     """seconds from its last step to its end; None if not reported"""
     began: str = ""
-    """way to its device: start, or resume of a parked process; empty if unknown"""
+    """way to its device: start, resume of a parked process, or hand-over to a process that was
+    started before; empty if unknown"""
     left: str = ""
     """way to give up its device: exit, or offload to host memory; empty if unknown"""
     exit_codes: tuple[int, ...] = ()

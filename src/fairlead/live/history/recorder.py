@@ -80,7 +80,7 @@ class HistoryRecorder:
             ending=ended.ending,
             start_s=start_s,
             end_s=end_s,
-            began="resume" if ended.resumed else "start",
+            began=_way_to_device(ended),
             left="offload" if ended.parked else "exit",
             exit_codes=codes,
         )
@@ -206,3 +206,9 @@ class HistoryRecorder:
         unsaved = self._unsaved.get(job_id, JobReports())
         copy = JobReports([*unsaved.leases], [*unsaved.points])
         return await asyncio.to_thread(lambda: merged(self._store.document(KIND, job_id), [copy]))
+
+
+def _way_to_device(ended: Ended) -> str:
+    if ended.handed_over:
+        return "hand-over"
+    return "resume" if ended.resumed else "start"

@@ -21,6 +21,8 @@ class LeaseRegistry:
     def __init__(self, queries: Queries, clock: Clock, checker: ClaimChecker) -> None:
         self._queries, self._clock, self._checker = queries, clock, checker
         self.open: dict[int, OpenLease] = {}
+        self.renewing_jobs: set[str] = set()
+        """jobs that have renewed a lease, so that they use the library"""
         self._load = RenewalLoad()
 
     def add(self, lease: OpenLease) -> None:
@@ -58,6 +60,7 @@ class LeaseRegistry:
         opened = self.open.get(lease)
         if opened is None:
             return None
+        self.renewing_jobs.add(opened.job)
         self._load.leaving = self._queries.leaving_count
         company = self._company(lease) if self._queries.has_packed else None
         return opened.renew(self._clock.now(), renewal, self._load, company)

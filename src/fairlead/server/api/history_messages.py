@@ -38,7 +38,8 @@ class LeaseView(BaseModel):
     end_s: float | None
     """seconds from the last step to its end; null if the job does not report steps"""
     began: str
-    """start of a process, or resume of a parked one; empty if unknown"""
+    """start of a process, resume of a parked one, or hand-over to one that was started before;
+    empty if unknown"""
     left: str
     """exit of the process, or offload: the process stayed in host memory; empty if unknown"""
     lost_s: float

@@ -23,10 +23,9 @@ from fairlead.engines.keeper.environment import member_environment
 from fairlead.engines.keeper.keeper import Keeper, run_lease
 from fairlead.engines.keeper.orphans import reap_adopted
 from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, may_park, take_next
-from fairlead.engines.keeper.secrets import RedactedLog
 from fairlead.engines.keeper.start import WAKE_SIGNAL
 from fairlead.job import checkpoint
-from fairlead.job.keeper_channel import VARIABLE, Channel
+from fairlead.job.keeper.channel import VARIABLE, Channel
 from fairlead.untrusted_file import UnusableFileError
 
 _TICK_S = 0.25
@@ -63,6 +62,10 @@ class ParkingKeeper(Keeper):
         self._committed: checkpoint.CommittedCheckpoint | None = None
         """checkpoint of the parked process"""
         self._used_gib = 0.0
+        self._is_ready = False
+        """the process waits for its first lease"""
+        self._had_lease = True
+        """the process has run under a lease, and has its state in memory"""
 
     def run(self) -> Ended:
         """Start the process and return the end of its first lease."""
@@ -117,6 +120,8 @@ class ParkingKeeper(Keeper):
                 self._unsaved, self._is_saved = _number(fields.get("unsaved")), False
             elif kind == "saved" and self._is_parked:
                 self._is_saved = True
+            elif kind == "ready":
+                self._is_ready = True
         if self._channel.closed:
             self._output.unwatch(self._channel.fileno())
             self._can_park = False
@@ -253,7 +258,9 @@ class ParkingKeeper(Keeper):
                 return
             failpoints.point("keeper.resume.locked")
             self._directory, self._order = directory, order
-            ended = replace(self._resume(), resumed=True)
+            ended = self._resume()
+            ended = replace(ended, resumed=self._had_lease, handed_over=not self._had_lease)
+            self._had_lease = True
             failpoints.point("keeper.resume.ends")
             self.report(ended)
             failpoints.point("keeper.resume.ended")
@@ -261,15 +268,18 @@ class ParkingKeeper(Keeper):
     def _resume(self) -> Ended:
         """Continue the parked process under the present order; return the lease's end."""
         order, self._is_parked = self._order, False
-        steps = None if self._committed is None else float(self._committed.steps)
         try:
             checkpoint.raise_fence(order.checkpoint_dir, order.lease)
+            if not self._had_lease:  # the process reads the checkpoint only now
+                self._committed = checkpoint.durable_latest(order.checkpoint_dir)
             unchanged = checkpoint.latest(order.checkpoint_dir) == self._committed
         except checkpoint.FencedError as error:
+            steps = self._checkpointed_steps()
             return Ended(order.lease, "refused", steps, str(error), fence=error.fence)
         except (UnusableFileError, checkpoint.LockHeldError) as error:
             return Ended(order.lease, "failed", None, str(error))
         if self._stopping:
+            steps = self._checkpointed_steps()
             return Ended(order.lease, "left", steps, "stopped before it started")
         if not unchanged:  # the process has another state in memory
             return Ended(order.lease, "lost", None, "the checkpoint of its parked process changed")
@@ -284,10 +294,6 @@ class ParkingKeeper(Keeper):
         self._channel.send("resume", own)
         failpoints.point("keeper.resume.told")
         return self._watch()
-
-    def _open_log(self, index: int) -> RedactedLog:
-        path = Path(self._order.log_dir) / f"{self._order.lease}.{index}.log"
-        return RedactedLog(path, self._secrets.values())
 
     def _wake_up_at_signals(self) -> None:
         """End the wait for output at a signal, or when a process ends."""

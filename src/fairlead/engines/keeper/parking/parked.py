@@ -31,7 +31,7 @@ class ParkedKeeper:
 
     def can_run(self, order: LaunchOrder) -> bool:
         """Return whether its processes can run an order: the same on the same device."""
-        return _lasting(order) == _lasting(self.order)
+        return without_lease(order) == without_lease(self.order)
 
 
 def may_park(order: LaunchOrder) -> bool:
@@ -65,7 +65,7 @@ def take_next(home: Path) -> Path | None:
     return home.parent / str(lease)
 
 
-def _lasting(order: LaunchOrder) -> LaunchOrder:
+def without_lease(order: LaunchOrder) -> LaunchOrder:
     """Return an order without the fields that differ between leases of one process."""
     environment = {k: v for k, v in order.environment.items() if k not in _OF_LEASE}
     return replace(order, lease=0, time_limit_s=None, environment=environment, resumes=None)

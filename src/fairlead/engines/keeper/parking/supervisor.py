@@ -67,12 +67,10 @@ class ParkingSupervisor(KeeperSupervisor):
             await asyncio.sleep(_POLL_S)
         if may_park(order):
             order = replace(order, offload_gib=self._offload_gib)
-        parked = self._parked.pop(order.job, None)
-        if parked is not None and parked.can_run(order):
-            self._hand_over(parked, order)
+        waiting = await self._take_process(order)
+        if waiting is not None:
+            self._hand_over(waiting, order)
             return
-        if parked is not None:
-            self._end(parked)
         self._expect_parking(order)
         try:
             await super().launch(order)
@@ -150,6 +148,14 @@ class ParkingSupervisor(KeeperSupervisor):
         parked = self._parked.pop(job, None)
         if parked is not None:
             self._end(parked)
+
+    async def _take_process(self, order: LaunchOrder) -> ParkedKeeper | None:
+        """Return the process of the job that can run an order, None without; end another one."""
+        parked = self._parked.pop(order.job, None)
+        if parked is None or parked.can_run(order):
+            return parked
+        self._end(parked)
+        return None
 
     def _hand_over(self, parked: ParkedKeeper, order: LaunchOrder) -> None:
         """Order a parked process to run a lease."""

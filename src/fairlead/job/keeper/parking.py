@@ -1,13 +1,12 @@
 """Parking: a process gives up its device, stays, and continues under a later lease."""
 
 import queue
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairlead import failpoints
-from fairlead.job.keeper_channel import VARIABLE, Channel
+from fairlead.job.keeper.channel import Channel, open_channel
 
 
 class Parking:
@@ -25,15 +24,8 @@ class Parking:
     @classmethod
     def of(cls, environment: Mapping[str, str], on_stop: Callable[[], None]) -> "Parking | None":
         """Return the parking of this process; None if its keeper offers none."""
-        descriptor = environment.get(VARIABLE, "")
-        if not descriptor.isdigit():
-            return None
-        try:
-            end = socket.socket(fileno=int(descriptor))
-        except OSError:  # a program between keeper and process has closed it
-            return None
-        end.set_inheritable(False)
-        return cls(Channel(end), on_stop)
+        channel = open_channel(environment)
+        return None if channel is None else cls(channel, on_stop)
 
     def ask(self, host: Any) -> bool:
         """Return whether the keeper lets this process park; ``host`` is its host memory.

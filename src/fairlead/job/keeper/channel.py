@@ -8,6 +8,7 @@
 | keeper | ``park``, ``exit`` | answer to ``leaving`` |
 | process | ``parked`` | its device is free; it commits ``unsaved`` steps now, if there are any |
 | process | ``saved`` | all of its steps are committed |
+| process | ``ready`` | it was started before its first lease, and waits for it |
 | keeper | ``resume`` | it has a new lease, described by environment variables |
 """
 
@@ -36,6 +37,10 @@ class Channel:
         """Return the descriptor of this end."""
         return self._end.fileno()
 
+    def detach(self) -> None:
+        """Give up this end without closing it."""
+        self._end.detach()
+
     def send(self, kind: str, environment: Mapping[str, str] | None = None) -> None:
         """Send a message; a peer that is gone gets none."""
         message = {"kind": kind, "environment": dict(environment or {})}
@@ -53,6 +58,19 @@ class Channel:
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         self.closed = not chunk or len(self._unread) > _MAX_BYTES
         return [message for line in lines if (message := _parse(line)) is not None]
+
+
+def open_channel(environment: Mapping[str, str]) -> Channel | None:
+    """Return the process's end; None if its keeper offers none."""
+    descriptor = environment.get(VARIABLE, "")
+    if not descriptor.isdigit():
+        return None
+    try:
+        end = socket.socket(fileno=int(descriptor))
+    except OSError:  # a program between keeper and process has closed it
+        return None
+    end.set_inheritable(False)
+    return Channel(end)
 
 
 def _parse(line: bytes) -> tuple[str, dict[str, str]] | None:

@@ -1,0 +1,1 @@
+"""Hand-over: processes that start before their lease, while their predecessors train."""

@@ -1,0 +1,106 @@
+"""The keeper of a successor: a process that is started before its first lease.
+
+It starts the process as for a lease, but without a number, a token and the fence of one. The
+process imports its libraries and waits when it attaches. From then on it is treated like a parked
+process that has made no step. See docs/design/offload.md.
+"""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fairlead import failpoints
+from fairlead.engines.base import LaunchOrder
+from fairlead.engines.keeper import lease_dir, log_file
+from fairlead.engines.keeper.confinement.host_memory import used_memory_gib
+from fairlead.engines.keeper.launch_failure import LaunchFailedError
+from fairlead.engines.keeper.orphans import reap_adopted
+from fairlead.engines.keeper.parking.keeper import ParkingKeeper
+from fairlead.engines.keeper.secrets import RedactedLog
+from fairlead.job import checkpoint
+from fairlead.job.keeper.successor import VARIABLE
+from fairlead.model.errors import InputError
+
+_TICK_S = 0.25
+MAX_START_S = 120.0
+"""seconds in which the process must attach"""
+_MAX_LOG_BYTES = 1 << 20
+"""maximum of output before its lease that is kept"""
+
+
+class SuccessorKeeper(ParkingKeeper):
+    """Starts a process early and runs the leases that it gets."""
+
+    def __init__(self, directory: Path, order: LaunchOrder) -> None:
+        super().__init__(directory, order)
+        self._had_lease = False
+
+    def prepare(self) -> None:
+        """Start the process, and run its leases until it ends or must."""
+        self._wake_up_at_signals()
+        try:
+            with suppress(OSError, InputError, LaunchFailedError, checkpoint.FencedError):
+                self._is_parked = self._start_early()
+        finally:
+            self.stay()
+
+    def member_channel(self) -> tuple[Mapping[str, str], Sequence[int]]:
+        """Return the variables and the descriptor by which the process waits for its lease."""
+        variables, descriptors = super().member_channel()
+        return {**variables, VARIABLE: "1"}, descriptors
+
+    def _start_early(self) -> bool:
+        """Start the process and freeze it once it waits; return whether it does."""
+        self._confinement.prepare(in_cgroup=self.in_cgroup)
+        self._handle_signals()
+        self._begin()
+        if not self._wait_until_ready():
+            return False
+        self._confinement.freeze(True)
+        self._output.copy(0.0)
+        failpoints.point("keeper.prepare.ready")
+        sessions, limit_gib = {member.pid for member in self._members}, self._order.offload_gib
+        self._used_gib = used_memory_gib(sessions, exact_above_gib=limit_gib)
+        if self._used_gib > limit_gib:
+            return False
+        self._note_parked()
+        failpoints.point("keeper.prepare.noted")
+        return True
+
+    def _wait_until_ready(self) -> bool:
+        until = time.monotonic() + MAX_START_S
+        while not self._is_ready:
+            alive = self.on_devices() and self._server_lives()
+            if self._stopping or not alive or time.monotonic() > until:
+                return False
+            self._output.copy(_TICK_S)
+            reap_adopted({member.pid for member in self._members})
+            self._check_members(is_late=False)
+        return True
+
+    def _open_log(self, index: int) -> RedactedLog:
+        """Return the log of the present lease, which begins with the output before it."""
+        early = self._home / f"output.{index}.log"
+        if self._directory == self._home:
+            return RedactedLog(early, ())
+        log = super()._open_log(index)
+        if not self._had_lease:
+            log.write(log_file.read(early, 0, _MAX_LOG_BYTES)[1])
+        return log
+
+
+def main() -> int:
+    """Start the process that the order in a directory, the argument, describes."""
+    directory = Path(sys.argv[1])
+    lock = lease_dir.try_lock(directory)
+    if lock is not None:
+        with lock:
+            failpoints.point("keeper.prepare.begins")
+            SuccessorKeeper(directory, lease_dir.read_order(directory)).prepare()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
