@@ -29,6 +29,7 @@ from tests.e2e.web.browser import Visitor, open_browser
 from fairlead.live.timeline.hours import HOUR_S, KIND, Hour, hour_of, key
 from fairlead.live.timeline.intervals import OPEN, HeldInterval, Intervals
 from fairlead.live.timeline.outages import Outage
+from fairlead.live.timeline.shares import ShareColumns
 
 DEVICES, DAYS, PAGES = 1000, 7, 200
 JOBS, WATCHED_JOBS = 10_000, 2_000
@@ -74,7 +75,7 @@ def store_week(database: Path, end: float) -> int:
             part = interval._replace(ended_at=over, ending=OPEN)
             hours.setdefault(hour, []).append(interval if interval.ended_at <= over else part)
     texts = {
-        hour: Hour(Intervals.of(rows), (), [_outage(hour)]).as_text()
+        hour: Hour(Intervals.of(rows), ShareColumns.of(()), [_outage(hour)]).as_text()
         for hour, rows in hours.items()
     }
     documents = [(KIND, key(hour), text) for hour, text in texts.items()]

@@ -43,6 +43,8 @@ class ServerContext:
     """one explanation at a time: each solves repeatedly, and the planner needs a core"""
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
     """one check of the audit trail at a time"""
+    drawing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    """two timelines at a time: five weeks of a large cluster take hundreds of megabytes"""
     snapshot_limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     recent_pages: RecentPages = field(default_factory=RecentPages)
     simulations: SimulationRuns = field(init=False)

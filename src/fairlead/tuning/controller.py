@@ -70,10 +70,11 @@ class Controller:
         self._next_weight: float = 1.0
         """relative weight of trials that are submitted now"""
         self._device_hours = 0.0
+        self._reached_at = -math.inf
+        """time at which the server last answered"""
 
     def run(self) -> SearchResult:
-        """Run the search to its end; the server may be unreachable for ten minutes."""
-        reached_at = -math.inf
+        """Run the search to its end; once reached, the server may be away for ten minutes."""
         while True:
             try:
                 self._submit_recorded()
@@ -84,9 +85,8 @@ class Controller:
                     self._stop_rest(reason)
                     return self.result(reason)
                 self._submit_new()
-                reached_at = time.monotonic()
             except UnreachableError:
-                if time.monotonic() - reached_at > _PATIENCE_S:
+                if time.monotonic() - self._reached_at > _PATIENCE_S:
                     raise
             time.sleep(self._poll_s)
 
@@ -148,6 +148,7 @@ class Controller:
     def _read_trials(self) -> None:
         """Read states and metrics of the trials."""
         listed = self._server.jobs(multijob=self._search.name)
+        self._reached_at = time.monotonic()
         jobs = {job.id: job for job in listed}
         self._device_hours = 0.0
         for trial in self._journal.trials.values():

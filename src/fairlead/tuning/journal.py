@@ -8,13 +8,17 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fairlead.atomic_file import fsync_directory
 from fairlead.model.errors import InputError
 from fairlead.model.submission.search import Search, Value
+
+_FIRST = b'{"search_id": "'
+"""begin of the first line"""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,12 @@ class Journal:
             raise InputError(f"{path}: {error.strerror}", fix=fix, field="journal") from None
         file = os.fdopen(descriptor, "r+b")
         _lock(file, path)
+        fsync_directory(str(path.parent))
+        return cls._begin(file, search, command)
+
+    @classmethod
+    def _begin(cls, file: BinaryIO, search: Search, command: tuple[str, ...]) -> "Journal":
+        """Write the first line."""
         made = cls(file, uuid.uuid4().hex[:12], {})
         made._append({"search_id": made.search_id, "search": _described(search, command)})
         return made
@@ -81,20 +91,20 @@ class Journal:
             fix = "expected the journal of the search to resume"
             raise InputError(f"{path}: {error.strerror}", fix=fix, field="journal") from None
         _lock(file, path)
-        records = _complete_records(file, path)
-        head = records[0] if records else {}
-        if {**_defaults(), **head.get("search", {})} != _described(search, command):
+        try:
+            text = file.read()
+            whole = _complete_lines(text)
+            if not whole and text[: len(_FIRST)] == _FIRST[: len(text)]:
+                file.truncate(0)  # a kill came before the first line was complete
+                return cls._begin(file, search, command)
+            search_id = _require_same(text.partition(b"\n")[0], search, command, path)
+            trials = _trials(whole[1:], path)
+        except InputError:
             file.close()
-            fix = "expected the unchanged search file and command, or another --journal"
-            raise InputError(f"{path} belongs to another search", fix=fix, field="journal")
-        trials: dict[int, Trial] = {}
-        for record in records[1:]:
-            number = record.pop("trial")
-            if "point" in record:
-                trials[number] = Trial(number, record["point"])
-            for name, value in record.items():
-                setattr(trials[number], name, value)
-        return cls(file, head["search_id"], trials)
+            raise
+        # Only a journal is cut: the path may have named another file.
+        file.truncate(sum(map(len, whole)))
+        return cls(file, search_id, trials)
 
     def add(self, trial: Trial) -> None:
         """Persist a new trial, before its job is submitted."""
@@ -129,17 +139,53 @@ def _lock(file: BinaryIO, path: Path) -> None:
         raise InputError(f"{path} is in use", fix=fix, field="journal") from None
 
 
-def _complete_records(file: BinaryIO, path: Path) -> list[dict[str, Any]]:
-    """Return the records; cut a last line that was not written completely."""
-    text = file.read()
-    whole = text[: text.rfind(b"\n") + 1]
-    file.truncate(len(whole))
+def _complete_lines(text: bytes) -> list[bytes]:
+    """Return the lines without a last one that was not written completely."""
+    return text[: text.rfind(b"\n") + 1].splitlines(keepends=True)
+
+
+def _require_same(line: bytes, search: Search, command: tuple[str, ...], path: Path) -> str:
+    """Return the id in the first line; InputError unless it describes this search."""
+    head = _record(line, path)
     try:
-        return [json.loads(line) for line in whole.splitlines()]
-    except ValueError as error:
-        file.close()
-        fix = "expected the journal of a search"
-        raise InputError(f"{path} is damaged ({error})", fix=fix, field="journal") from None
+        search_id, described = str(head["search_id"]), {**_defaults(), **head["search"]}
+    except (KeyError, TypeError):
+        raise _damaged(path, "no search in its first line") from None
+    if described != _described(search, command):
+        fix = "expected the unchanged search file and command, or another --journal"
+        raise InputError(f"{path} belongs to another search", fix=fix, field="journal")
+    return search_id
+
+
+def _trials(lines: Sequence[bytes], path: Path) -> dict[int, Trial]:
+    """Return the trials after all changes."""
+    trials: dict[int, Trial] = {}
+    for line in lines:
+        record = _record(line, path)
+        try:
+            number = record.pop("trial")
+            if "point" in record:
+                trials[number] = Trial(number, record["point"])
+            for name, value in record.items():
+                setattr(trials[number], name, value)
+        except (KeyError, TypeError, AttributeError):
+            raise _damaged(path, f"not a change of a trial: {line[:100]!r}") from None
+    return trials
+
+
+def _record(line: bytes, path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from None
+    if not isinstance(record, dict):
+        raise _damaged(path, f"not an object: {line[:100]!r}")
+    return record
+
+
+def _damaged(path: Path, problem: str) -> InputError:
+    fix = "expected the journal of a search"
+    return InputError(f"{path} is damaged ({problem})", fix=fix, field="journal")
 
 
 def _defaults() -> dict[str, Any]:

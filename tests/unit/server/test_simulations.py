@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.model.errors import FairleadError, ProtocolError
+from fairlead.model.errors import FairleadError, InputError, ProtocolError
 from fairlead.server.simulations import process
 from fairlead.server.simulations.request import SimulationRequest
 from fairlead.server.simulations.runs import SimulationRuns
+
+_WRONG = SimulationRequest(policies=("fifo",), speeds="unknown")
 
 
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
         ({"speeds": "/etc/passwd"}, "speeds: no bundled table '/etc/passwd': expected one of"),
-        ({"cluster": "v100=6000"}, "cluster: 6000 devices are too many: expected at most 5000"),
+        ({"cluster": "v100=6000"}, "cluster: too many devices: expected at most 5,000"),
         ({"cluster": "/etc/passwd"}, "cluster: "),
         ({"policies": ("max-min", "max-min")}, "duplicate"),
         ({"trace": "job_id\n1\n"}, "trace"),
@@ -45,6 +47,14 @@ def test_a_user_runs_one_simulation_at_a_time_and_keeps_the_last_ones(tmp_path: 
             await runs.start("ann", request, 1.0)
         with pytest.raises(ProtocolError, match="another simulation of tenant 'red' is running"):
             await runs.start("ann's other token", request, 1.0, tenant="red")
+        wrong = [runs.start("bob", _WRONG, 1.0) for _ in range(3)]
+        refused = await asyncio.gather(*wrong, return_exceptions=True)
+        assert sorted((type(error) for error in refused), key=str) == [
+            InputError,
+            ProtocolError,
+            ProtocolError,
+        ]
+        assert runs.of("bob") == []
         second = await runs.start("bob", request, 2.0)
         with pytest.raises(ProtocolError, match="2 simulations of other users"):
             await runs.start("eve", request, 2.0)

@@ -64,3 +64,6 @@ def test_a_page_shows_the_best_trials_of_many_and_none_without_reports() -> None
     silent = replace(RECORD, trials=[trial(0, [])])
     assert figures_of(silent) == []
     assert "no trial has reported accuracy" in search_page(silent)
+    removed = replace(RECORD, trials=[replace(trial(0, [0.5]), reports=())])  # as by retention
+    assert figures_of(removed) == []
+    assert "the best accuracy is 0.5, of trial 0" in search_page(removed)

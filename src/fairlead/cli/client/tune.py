@@ -104,7 +104,7 @@ def _trial_job(file: Path, values: Any, command: list[str] | None) -> "NewJob":
 
 
 class _Progress:
-    """Prints a line for every trial that ends, and for every new best value."""
+    """Prints a line for every trial that is submitted, and for every one that ends."""
 
     def __init__(self, as_json: bool) -> None:
         self._quiet = as_json

@@ -35,7 +35,7 @@ def read_cluster(text_or_path: str | Path, field: str = "cluster") -> Cluster:
         raise error.within(source=text.name) from None
 
 
-def parse_cluster(text: str, field: str = "cluster") -> Cluster:
+def parse_cluster(text: str, field: str = "cluster", max_devices: int = MAX_COUNT) -> Cluster:
     """Return the cluster of a plain text."""
     counts: dict[str, int] = {}
     per_node: dict[str, int] = {}
@@ -47,8 +47,8 @@ def parse_cluster(text: str, field: str = "cluster") -> Cluster:
             counts[label] = counted
             if size is not None:
                 per_node[label] = size
-        if sum(counts.values()) > MAX_COUNT:
-            raise InputError("too many devices", fix=f"expected at most {MAX_COUNT:,}")
+        if sum(counts.values()) > max_devices:
+            raise InputError("too many devices", fix=f"expected at most {max_devices:,}")
         plain = Cluster.of(counts, per_node=per_node)
     except InputError as error:
         raise error.within(field=field) from None

@@ -5,10 +5,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.live.timeline import outages, shares
+from fairlead.live.timeline import outages
 from fairlead.live.timeline.intervals import Intervals
 from fairlead.live.timeline.outages import Outage
-from fairlead.live.timeline.shares import ShareSample
+from fairlead.live.timeline.shares import ShareColumns
 
 KIND = "timeline"
 HOUR_S = 3600.0
@@ -30,24 +30,24 @@ def key(hour: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hour:
-    """Intervals, samples and outages of one hour."""
+    """Intervals, shares and outages of one hour."""
 
     intervals: Intervals
     """leases that held devices in it, open ones until its end"""
-    samples: Sequence[ShareSample]
+    shares: ShareColumns
     outages: Sequence[Outage] = ()
     """times for which nodes were down in it, those that last until its end"""
 
     @classmethod
     def empty(cls) -> "Hour":
         """Return an hour of which nothing is known."""
-        return cls(Intervals.of(()), ())
+        return cls(Intervals.of(()), ShareColumns.of(()))
 
     def as_text(self) -> str:
         """Return the document."""
         content = {
             "leases": self.intervals.as_json(),
-            "shares": shares.as_json(self.samples),
+            "shares": self.shares.as_json(),
             "outages": outages.as_json(self.outages),
         }
         return json.dumps(content, separators=(",", ":"))
@@ -63,7 +63,7 @@ class Hour:
             down = content.get("outages")  # an earlier version stored none
             return cls(
                 intervals,
-                shares.from_json(content["shares"]),
+                ShareColumns.from_json(content["shares"]),
                 () if down is None else outages.from_json(down),
             )
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):

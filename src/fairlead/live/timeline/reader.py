@@ -21,7 +21,7 @@ class TimelineReader:
 
     async def hours(self, begin: float, end: float) -> list[Hour]:
         """Return the hours from ``begin`` to ``end``, in their order."""
-        recent = self._recorder.recent()
+        recent = await asyncio.to_thread(self._recorder.recent().hours)
         first, last = hour_of(begin), min(hour_of(end), max(recent))
         async with self._lock:
             missing = [

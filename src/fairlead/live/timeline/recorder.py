@@ -1,7 +1,8 @@
 """Recorder of the timeline: collects leases, outages and shares, and stores them by the hour."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -12,7 +13,7 @@ from fairlead.live.executors import Workers
 from fairlead.live.timeline.hours import HOUR_S, KEPT_HOURS, KIND, NEWEST, Hour, hour_of, key
 from fairlead.live.timeline.intervals import OPEN, HeldInterval, Intervals
 from fairlead.live.timeline.outages import Outage, joined
-from fairlead.live.timeline.shares import Share, ShareSample
+from fairlead.live.timeline.shares import Share, ShareColumns, ShareSample
 from fairlead.store import Change, Put, Remove, Store
 
 log = structlog.get_logger("fairlead.live")
@@ -33,7 +34,7 @@ class _OpenHour:
 
     def __init__(self, stored: Hour) -> None:
         self.leases = {row.lease: row for row in stored.intervals.rows()}
-        self.samples = [*stored.samples]
+        self.samples = stored.shares.rows()
         self.outages = [*stored.outages]
 
     def add(self, interval: HeldInterval) -> None:
@@ -44,7 +45,28 @@ class _OpenHour:
         self.outages = joined((*self.outages, *outages))[:_MAX_OUTAGES]
 
     def as_hour(self) -> Hour:
-        return Hour(Intervals.of(self.leases.values()), [*self.samples], self.outages)
+        return Hour(
+            Intervals.of(self.leases.values()), ShareColumns.of(self.samples), self.outages
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecentHours:
+    """Copies of the hours that may still change; any thread may turn them into columns."""
+
+    over: Mapping[int, Hour]
+    """hours that are not stored yet"""
+    hour: int
+    """the present hour"""
+    leases: Sequence[HeldInterval]
+    samples: Sequence[ShareSample]
+    outages: Sequence[Outage]
+
+    def hours(self) -> dict[int, Hour]:
+        """Return the hours; thousands of leases take a while."""
+        shares = ShareColumns.of(self.samples)
+        present = Hour(Intervals.of(self.leases), shares, self.outages)
+        return {**self.over, self.hour: present}
 
 
 class TimelineRecorder:
@@ -92,40 +114,47 @@ class TimelineRecorder:
             self._sample()
             self._collect()
             if self._state != self._saved:
-                state, over = self._state, dict(self._over)
-                await self._workers.write(self._save, self._documents())
+                state, unsaved = self._state, self._unsaved()
+                await self._workers.write(self._save, unsaved)
                 self._saved = state
-                for hour in over:
+                for hour in unsaved.over:
                     del self._over[hour]
 
     def save_all(self) -> None:
         """Store everything, at the end of the server."""
         self._collect()
         try:
-            self._save(self._documents())
+            self._save(self._unsaved())
         except Exception as error:  # no decision depends on the timeline
             log.warning("timeline.unwritten", error=str(error))
 
-    def recent(self) -> dict[int, Hour]:
+    def recent(self) -> RecentHours:
         """Return the hours that may still change, with the leases that are open now."""
         self._collect()
-        now = self._clock.now()
-        leases = {**self._present.leases}
+        now, present = self._clock.now(), self._present
+        leases = {**present.leases}
         leases.update((row.lease, row) for row in self._counters.open_intervals(now))
-        samples = [*self._present.samples, self._sample_at(now)]
-        outages = joined((*self._present.outages, *self._counters.outages.open(now)))
-        present = Hour(Intervals.of(leases.values()), samples, outages)
-        return {**self._over, self._hour: present}
+        outages = joined((*present.outages, *self._counters.outages.open(now)))
+        samples = [*present.samples, self._sample_at(now)]
+        return RecentHours(dict(self._over), self._hour, [*leases.values()], samples, outages)
 
     @property
     def _state(self) -> tuple[int, int, int, int]:
         present = self._present
         return self._hour, len(present.leases), len(present.samples), len(present.outages)
 
-    def _documents(self) -> dict[int, Hour]:
-        return {**self._over, self._hour: self._present.as_hour()}
+    def _unsaved(self) -> RecentHours:
+        present = self._present
+        return RecentHours(
+            dict(self._over),
+            self._hour,
+            [*present.leases.values()],
+            [*present.samples],
+            [*present.outages],
+        )
 
-    def _save(self, hours: Mapping[int, Hour]) -> None:
+    def _save(self, unsaved: RecentHours) -> None:
+        hours = unsaved.hours()
         changes: list[Change] = []
         for hour, each in hours.items():
             changes += [Put(KIND, key(hour), each.as_text()), Remove(KIND, key(hour - KEPT_HOURS))]

@@ -1,7 +1,7 @@
 """Explanation of the devices that a tenant holds: its entitlement, quota and jobs."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from fairlead.core.queries import TenantStatus
@@ -25,8 +25,13 @@ class _Unended(NamedTuple):
     """accelerator → devices"""
 
 
-def explain_tenant(live: Live, tenant: Tenant, policy: str) -> TenantExplanation:
-    """Return the reasons for the devices that a tenant holds now."""
+def explain_tenant(
+    live: Live, tenant: Tenant, policy: str, can_see: Callable[[str], bool]
+) -> TenantExplanation:
+    """Return the reasons for the devices that a tenant holds now.
+
+    Other tenants are named to those who can see them.
+    """
     statuses = {one.tenant.id: one for one in live.queries.tenant_statuses(live.clock.now())}
     status = statuses.get(tenant.id, TenantStatus(tenant, 0, 0.0, 0, 0.0))
     jobs = _unended_jobs(live, _inside(tenant, live.tenants.listed))
@@ -34,7 +39,7 @@ def explain_tenant(live: Live, tenant: Tenant, policy: str) -> TenantExplanation
     share = sum(jobs.held.values()) / total
     limits = [
         *_quota_limits(tenant, jobs),
-        *_other_limits(live, status, jobs, statuses.values(), policy, share),
+        *_other_limits(live, status, jobs, statuses.values(), policy, share, can_see),
     ]
     return TenantExplanation(
         tenant=tenant.id,
@@ -111,6 +116,7 @@ def _other_limits(
     statuses: Collection[TenantStatus],
     policy: str,
     share: float,
+    can_see: Callable[[str], bool],
 ) -> list[str]:
     """Return the conditions besides its own quota."""
     if not jobs.queued:
@@ -119,16 +125,26 @@ def _other_limits(
     others = [one for one in statuses if one.jobs and one.tenant.id != status.tenant.id]
     first = [one.tenant.id for one in others if one.tenant.priority > status.tenant.priority]
     if first:
-        limits.append(f"Tenants with a higher priority are served first: {_named(first)}.")
+        limits.append(
+            f"Tenants with a higher priority are served first: {_tenants(first, can_see)}."
+        )
     if not capabilities_of(live.scheduler.mechanism).divides_among_tenants:
         limits.append(f"Policy {policy} divides devices among jobs and ignores tenants' weights.")
     if others and share >= status.entitled:
-        names = _named([one.tenant.id for one in others])
+        names = _tenants([one.tenant.id for one in others], can_see)
         limits.append(f"It holds its entitlement; the rest belongs to tenants with jobs: {names}.")
     limits.append(
         f"Waiting jobs: {_named(jobs.queued)}. `fairlead explain {jobs.queued[0]}` explains one."
     )
     return limits
+
+
+def _tenants(names: Sequence[str], can_see: Callable[[str], bool]) -> str:
+    """Return the names of tenants, and the number of those that the reader may not see."""
+    seen = [name for name in names if can_see(name)]
+    hidden = len(names) - len(seen)
+    others = [f"{hidden} other{'s' if hidden > 1 else ''}"] if hidden else []
+    return " and ".join([*([_named(seen)] if seen else []), *others])
 
 
 def _named(names: Sequence[str]) -> str:

@@ -51,11 +51,8 @@ class SimulationRequest:
             raise InputError(f"no bundled table {self.speeds!r}", fix=fix, field="speeds")
         policies = split_policies(self.policies)
         mechanisms = [create_mechanism(name, None, None) for name in policies]
-        cluster = parse_cluster(self.cluster)
+        cluster = parse_cluster(self.cluster, max_devices=_MAX_DEVICES)
         speeds = simulated_speeds(self.speeds, cluster.accelerators)
-        if (devices := int(cluster.counts.sum())) > _MAX_DEVICES:
-            fix = f"expected at most {_MAX_DEVICES}"
-            raise InputError(f"{devices} devices are too many", fix=fix, field="cluster")
         trace = self._parsed_trace()
         recipe = Recipe(
             kind=_KIND, jobs=self.jobs, tenants=3, duration_factor=_DURATION_FACTOR, window=None

@@ -63,6 +63,8 @@ class SimulationRuns:
         self._is_clean = False
         self._preparing = asyncio.Lock()
         """held while the files of an earlier server are removed"""
+        self._checking = asyncio.Lock()
+        """one check of a request at a time: a large trace takes a core for seconds"""
 
     def of(self, owner: str) -> list[Simulation]:
         """Return the simulations of a user, the newest first."""
@@ -71,7 +73,7 @@ class SimulationRuns:
     async def start(
         self, owner: str, request: SimulationRequest, at: float, *, tenant: str | None = None
     ) -> Simulation:
-        """Start a simulation; refuse a second one of the same user or tenant."""
+        """Start a simulation after all checks; refuse a second one of the same user or tenant."""
         running = [run for run in self._runs.values() if run.state == "running"]
         if any(run.owner == owner for run in running):
             raise ProtocolError("one of your simulations is running: wait for it or cancel it")
@@ -81,7 +83,15 @@ class SimulationRuns:
             raise ProtocolError(f"{_MAX_RUNNING} simulations of other users are running: wait")
         id_ = secrets.token_hex(8)
         run = Simulation(id_, owner, tenant, request, at, self._folder / id_)
-        self._runs[id_] = run
+        self._runs[id_] = run  # before the checks, which take seconds for a large trace
+        try:
+            async with self._checking:
+                if run.state == "running":
+                    # The process would find the same errors, but only later.
+                    await asyncio.to_thread(request.comparison)
+        except BaseException:
+            self._runs.pop(id_, None)
+            raise
         task = asyncio.ensure_future(self._carry_out(run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -109,7 +119,8 @@ class SimulationRuns:
             run.state, run.error = "failed", "it could not be started; see the server's log"
         finally:
             _kill(run)
-            await asyncio.to_thread(self._forget_oldest, run.owner)
+            for folder in self._forget_oldest(run.owner):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def _prepare(self, run: Simulation) -> None:
         if not self._is_clean:
@@ -150,12 +161,14 @@ class SimulationRuns:
             run.state = "failed"
             run.error = str(result.get("error", f"its process died; it may have used {limits}"))
 
-    def _forget_oldest(self, owner: str) -> None:
+    def _forget_oldest(self, owner: str) -> list[Path]:
+        """Forget ended simulations beyond the limits, and return their folders."""
         ended = [run for run in self._runs.values() if run.state != "running"]
         own = [run for run in ended if run.owner == owner]
-        for run in {*own[:-_MAX_KEPT], *ended[:-_MAX_KEPT_IN_ALL]}:
-            self._runs.pop(run.id, None)
-            shutil.rmtree(run.folder, ignore_errors=True)
+        forgotten = {*own[:-_MAX_KEPT], *ended[:-_MAX_KEPT_IN_ALL]}
+        for run in forgotten:
+            del self._runs[run.id]
+        return [run.folder for run in forgotten]
 
 
 def _environment() -> dict[str, str]:

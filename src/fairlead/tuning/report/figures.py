@@ -20,8 +20,8 @@ _BEST = {"color": "#D55E00", "width": 3.0}
 
 
 def figures_of(record: SearchRecord) -> list[Figure]:
-    """Return the figures in reading order; none if no trial has reported."""
-    if not record.ranked:
+    """Return the figures in reading order; none if the server has no report of a trial."""
+    if not any(trial.reports for trial in record.trials):
         return []
     return [_best_so_far(record), _learning_curves(record), _parallel_coordinates(record)]
 

@@ -17,7 +17,7 @@ from fairlead.live.timeline.hours import HOUR_S, KIND, NEWEST, Hour, hour_of, ke
 from fairlead.live.timeline.intervals import HeldInterval, Intervals, merged
 from fairlead.live.timeline.outages import Outage, joined
 from fairlead.live.timeline.recorder import TimelineRecorder
-from fairlead.live.timeline.shares import Share, ShareSample, series
+from fairlead.live.timeline.shares import Share, ShareColumns, ShareSample, series
 
 
 def held(
@@ -110,7 +110,8 @@ def test_averages_of_shares_fade_and_gaps_are_unknown() -> None:
         ShareSample(60.0, {"a": Share(0.5, 0.0), "b": Share(0.5, 1.0)}),
         ShareSample(120.0, {"a": Share(0.5, 0.0), "b": Share(0.5, 1.0)}),
     ]
-    result = series(samples, ["a", "b"], begin=30.0, end=630.0, columns=10, half_life_s=60.0)
+    parts = [ShareColumns.of(samples[:1]), ShareColumns.of(samples[1:])]
+    result = series(parts, ["a", "b"], begin=30.0, end=630.0, columns=10, half_life_s=60.0)
     assert result.received[:, 0].tolist()[:3] == pytest.approx([0.5, 0.0, 0.0])
     assert result.received[:, 1].tolist()[:3] == pytest.approx([0.5, 1.0, 1.0])
     assert result.entitled[:, 0].tolist()[:3] == pytest.approx([0.5, 0.5, 0.5])
@@ -168,10 +169,10 @@ def test_an_hour_ends_with_its_open_leases(tmp_path: Path) -> None:
                 assert sorted(row.job for row in stored) == jobs
                 assert {row.ended_at for row in stored} == {(hour + 1) * HOUR_S}
             assert live.store.document(KIND, NEWEST) == str(first + 2)
-            recent = recorder.recent()
+            recent = recorder.recent().hours()
             assert max(recent) == first + 2
             assert sorted(row.job for row in recent[first + 2].intervals.rows()) == jobs
-            assert recent[first + 2].samples[-1].shares["other"].received == 0.5
+            assert recent[first + 2].shares.rows()[-1].shares["other"].received == 0.5
 
     asyncio.run(check())
 
@@ -192,7 +193,7 @@ def test_outages_of_nodes_are_kept_by_the_hour_and_over_a_restart(tmp_path: Path
             kept = [Hour.from_text(live.store.document(KIND, key(hour + i))) for i in (0, 1)]
             ends = [{each.node: each.ended_at for each in one.outages} for one in kept]
             assert [end[second] for end in ends] == [(hour + i) * HOUR_S for i in (1, 2)]
-            assert [each.node for each in recorder.recent()[hour + 2].outages] == [second]
+            assert [each.node for each in recorder.recent().hours()[hour + 2].outages] == [second]
         async with scripted_live(tmp_path, devices="v100=2/1") as site:
             lasting = {each.node: each for each in await outages_now(site.live)}[second]
             await site.live.nodes.return_node(second, "operator")
@@ -205,7 +206,7 @@ def test_outages_of_nodes_are_kept_by_the_hour_and_over_a_restart(tmp_path: Path
 
 
 def test_an_hour_of_an_earlier_version_has_no_outages() -> None:
-    text = Hour(Intervals.of([held(1, "a", (0,), 0.0, 9.0)]), ()).as_text()
+    text = Hour(Intervals.of([held(1, "a", (0,), 0.0, 9.0)]), ShareColumns.of(())).as_text()
     earlier = {name: part for name, part in json.loads(text).items() if name != "outages"}
     hour = Hour.from_text(json.dumps(earlier))
     assert (len(hour.intervals), hour.outages) == (1, ())

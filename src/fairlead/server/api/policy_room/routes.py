@@ -1,10 +1,7 @@
 """Routes that try changes on a copy of the live state, and judge the running policy."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
 
-import structlog
 from fastapi import APIRouter
 
 from fairlead.insight.audit.audit import audit
@@ -19,9 +16,9 @@ from fairlead.insight.what_if import (
 from fairlead.live.driver import Live
 from fairlead.mechanisms.base import RealisesPolicy, SupportsTrades
 from fairlead.mechanisms.factory import mechanisms_without_policy
-from fairlead.model.errors import InputError, ProtocolError, SolveError, UsageError
+from fairlead.model.errors import ProtocolError
 from fairlead.model.instance import Instance
-from fairlead.model.snapshot import snapshot_of
+from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.policies.base import Policy
 from fairlead.policies.rules.priority import create_policy
 from fairlead.registry import available
@@ -29,12 +26,10 @@ from fairlead.server.access.authorization import (
     ContextDependency,
     CurrentPrincipal,
 )
-from fairlead.server.api.live_instance import current_snapshot, instance_of
+from fairlead.server.api.live_instance import instance_of
 from fairlead.server.api.policy_room import messages as msg
-from fairlead.server.context import ServerContext
+from fairlead.server.api.solving import solve
 
-T = TypeVar("T")
-log = structlog.get_logger("fairlead.server")
 policy_room = APIRouter(prefix="/v1", tags=["policy"])
 
 _MAX_AUDITED = 200
@@ -55,14 +50,13 @@ async def what_if(
     """
     principal.require("admin")
     live = server.live
-    present = _present_policy(live)
-    instance = _present_instance(live)
-    name = live.policy.config.policy
+    present, name = _present_policy(live), live.policy.config.policy
 
-    def compute() -> msg.Consequences:
+    def compute(snap: Snapshot) -> msg.Consequences:
+        instance = _present_instance(snap)
         proposals = [TenantProposal(**each.model_dump()) for each in change.tenants]
         changed, stranded = proposed_instance(instance, proposals, change.devices)
-        policy = present if change.policy is None else create_policy(change.policy)
+        policy = present if change.policy is None else _share_policy(change.policy)
         now = outcome(instance, present, instance.cluster)
         then = outcome(changed, policy, instance.cluster)
         return msg.Consequences(
@@ -76,7 +70,7 @@ async def what_if(
             trades=[trade_text(trade) for trade in then.trades[:_MAX_TRADES]],
         )
 
-    return await _solve(server, "the changes", compute)
+    return await solve(server, "the changes cannot be computed now", compute)
 
 
 @policy_room.get("/policy/names")
@@ -93,15 +87,15 @@ async def audit_policy(server: ContextDependency, principal: CurrentPrincipal) -
     """Measure the fairness and efficiency of the running policy on the present jobs."""
     principal.require("admin", "viewer")
     live = server.live
-    policy, instance = _present_policy(live), _present_instance(live)
-    name = live.policy.config.policy
-    if not instance.jobs:
-        raise ProtocolError("no job can run now: nothing to audit")
-    if len(instance.jobs) > _MAX_AUDITED:
-        problem = f"{len(instance.jobs)} jobs are too many for the server"
-        raise ProtocolError(f"{problem}: `fairlead audit --live` audits them elsewhere")
+    policy, name = _present_policy(live), live.policy.config.policy
 
-    def compute() -> msg.PolicyAudit:
+    def compute(snap: Snapshot) -> msg.PolicyAudit:
+        instance = _present_instance(snap)
+        if not instance.jobs:
+            raise ProtocolError("no job can run now: nothing to audit")
+        if len(instance.jobs) > _MAX_AUDITED:
+            problem = f"{len(instance.jobs)} jobs are too many for the server"
+            raise ProtocolError(f"{problem}: `fairlead audit --live` audits them elsewhere")
         audited = audit(snapshot_of(instance), policy, name=name, solves=_SOLVES)
         return msg.PolicyAudit(
             policy=name,
@@ -113,7 +107,7 @@ async def audit_policy(server: ContextDependency, principal: CurrentPrincipal) -
             compared_with=audited.participants.feasible_set,
         )
 
-    return await _solve(server, "the policy", compute)
+    return await solve(server, "the policy cannot be audited now", compute)
 
 
 @policy_room.get("/policy/trades")
@@ -137,48 +131,37 @@ async def trades(server: ContextDependency, principal: CurrentPrincipal) -> list
         ]
     if not isinstance(mechanism, RealisesPolicy) or not len(live.scheduler.nodes.usable):
         return []
-    instance = _present_instance(live)
     policy = mechanism.policy
 
-    def compute() -> list[msg.TradeView]:
+    def compute(snap: Snapshot) -> list[msg.TradeView]:
+        instance = instance_of(snap)
         made = policy.allocate(snapshot_of(instance)).trades if instance.jobs else ()
         return [msg.TradeView(at=None, text=trade_text(trade)) for trade in made[:_MAX_TRADES]]
 
-    return await _solve(server, "the trades", compute)
+    return await solve(server, "the trades cannot be computed now", compute)
 
 
 def _present_policy(live: Live) -> Policy:
     mechanism = live.scheduler.mechanism
     if not isinstance(mechanism, RealisesPolicy):
-        name = live.policy.config.policy or live.policy.config.mechanism_label
-        raise ProtocolError(f"{name} computes no shares, so there are none to compare")
+        raise _no_shares(live.policy.config.policy or live.policy.config.mechanism_label)
     return mechanism.policy
 
 
-def _present_instance(live: Live) -> Instance:
-    snap = current_snapshot(live)
+def _share_policy(text: str) -> Policy:
+    if text.partition(":")[0] in mechanisms_without_policy():
+        raise _no_shares(text)
+    return create_policy(text)
+
+
+def _no_shares(name: str) -> ProtocolError:
+    return ProtocolError(f"{name} computes no shares, so there are none to compare")
+
+
+def _present_instance(snap: Snapshot) -> Instance:
     if not len(snap.usable):
         raise ProtocolError("no node is up")
     return instance_of(snap)
-
-
-async def _solve(server: ServerContext, subject: str, compute: Callable[[], T]) -> T:
-    """Return a result that policies compute, one at a time and beside the event loop."""
-
-    def guarded() -> T:
-        try:
-            return compute()
-        except (InputError, UsageError):
-            raise
-        except SolveError as error:
-            raise ProtocolError(f"{subject} cannot be computed now: {error}") from None
-        except (Exception, SystemExit) as error:  # of a policy of another package
-            log.error("policy-room.failed", error=repr(error))
-            problem = f"the policy failed with {type(error).__name__}; see the server's log"
-            raise ProtocolError(f"{subject} cannot be computed now: {problem}") from error
-
-    async with server.explaining:
-        return await asyncio.to_thread(guarded)
 
 
 def _tenants(now: Outcome, then: Outcome) -> list[msg.TenantConsequence]:

@@ -35,12 +35,12 @@ def _changes(live: Live) -> Iterator[PlannedChange]:
     for unit in plan.start:
         devices = accelerator_of[list(unit.devices)].tolist()
         starts.setdefault(unit.job, Counter()).update(names[i] for i in devices)
-    stopped = [
+    stopped = dict.fromkeys(
         leases.job.item(slot)
         for lease, slot in ((lease, lease & (SLOT_LIMIT - 1)) for lease in plan.stop.tolist())
         if leases.lease.item(slot) == lease  # it has not ended since
-    ]
-    for job in dict.fromkeys([*stopped, *starts]):
+    )
+    for job in stopped | dict.fromkeys(starts):
         if queries.has_ended(job):
             continue
         action: Action = "start" if job not in stopped else "move" if job in starts else "stop"

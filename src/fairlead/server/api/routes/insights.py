@@ -1,12 +1,10 @@
 """Routes that explain decisions: server info, explanations, the current instance, advice."""
 
 import asyncio
-import json
 from dataclasses import asdict
 from typing import Any
 
-import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from fairlead.core.queries import JobState
 from fairlead.files import format_instance
@@ -17,7 +15,8 @@ from fairlead.insight.explain.text import paragraphs
 from fairlead.live.driver import Live
 from fairlead.mechanisms.base import HasRounds, RealisesPolicy, ResizesGangs
 from fairlead.model.capabilities import capabilities_of
-from fairlead.model.errors import InputError, ProtocolError, SolveError, UsageError
+from fairlead.model.errors import InputError, ProtocolError, UsageError
+from fairlead.model.snapshot import Snapshot
 from fairlead.server.access.authorization import (
     ContextDependency,
     CurrentPrincipal,
@@ -26,11 +25,11 @@ from fairlead.server.access.authorization import (
 )
 from fairlead.server.api import schemas as msg
 from fairlead.server.api.live_instance import current_snapshot, instance_of
+from fairlead.server.api.solving import solve
 from fairlead.server.api.views import LEFT_OUT, job_partners
 from fairlead.sim.report.summary import join_with_and
 from fairlead.version import __version__
 
-log = structlog.get_logger("fairlead.server")
 insights = APIRouter(prefix="/v1", tags=["insight"])
 
 
@@ -73,7 +72,6 @@ async def explain_job(
     if live.queries.is_left_out(number):
         raise ProtocolError(f"job {job_id!r} is not being scheduled: {LEFT_OUT}")
     mechanism, policy = live.scheduler.mechanism, live.policy.config.policy
-    snap = current_snapshot(live)
     believed = {
         speed.key.accelerator: JobSpeed(
             speed.steps_per_s, speed.source, speed.doubt, speed.planned_steps_per_s
@@ -81,6 +79,7 @@ async def explain_job(
         for speed in live.queries.job_speeds(number)
     }
     if not isinstance(mechanism, RealisesPolicy):
+        snap = current_snapshot(live)
         if isinstance(mechanism, ResizesGangs):
             reason = mechanism.gang_reason(snap, live.scheduler.memory, number)
             if reason:
@@ -95,8 +94,11 @@ async def explain_job(
         )
 
     sharing = _sharing(live, number, principal.can_see)
+    failure = f"job {job_id!r} cannot be explained now"
 
-    def explanation() -> dict[str, Any]:
+    def explanation(snap: Snapshot) -> dict[str, Any]:
+        if number not in snap.job:
+            raise ProtocolError(f"{failure}: it ended or was suspended a moment ago")
         try:
             result = explain(
                 snap,
@@ -106,16 +108,11 @@ async def explain_job(
                 can_see=principal.can_see,
                 believed=believed,
             )
-        except (SolveError, InputError, UsageError) as error:
-            raise ProtocolError(f"job {job_id!r} cannot be explained now: {error}") from None
-        except (Exception, SystemExit) as error:  # of a policy of another package
-            log.error("explanation.failed", job=job_id, error=repr(error))
-            problem = f"the policy failed with {type(error).__name__}; see the server's log"
-            raise ProtocolError(f"job {job_id!r} cannot be explained now: {problem}") from error
+        except (InputError, UsageError) as error:
+            raise ProtocolError(f"{failure}: {error}") from None
         return {**result.as_dict(), "text": [*paragraphs(result), *sharing]}
 
-    async with server.explaining:
-        return await asyncio.to_thread(explanation)
+    return await solve(server, failure, explanation)
 
 
 def _sharing(live: Live, number: int, can_see: CanSee) -> list[str]:
@@ -130,23 +127,26 @@ def _sharing(live: Live, number: int, can_see: CanSee) -> list[str]:
     return [f"It shares its devices with {join_with_and(named)} now."]
 
 
-@insights.get("/instance")
-async def instance(live: LiveDependency, principal: CurrentPrincipal) -> msg.AnyJson:
+@insights.get("/instance", response_model=msg.AnyJson)
+async def instance(live: LiveDependency, principal: CurrentPrincipal) -> Response:
     """Return the current jobs and devices as an instance, which `fairlead audit` reads."""
     principal.require("admin", "viewer")
     snap = current_snapshot(live)
     if not len(snap.usable):
         raise ProtocolError("no node is up")
-    document: msg.AnyJson = json.loads(format_instance(instance_of(snap)))
-    return document
+    text = await asyncio.to_thread(lambda: format_instance(instance_of(snap)))
+    return Response(text, media_type="application/json")
 
 
 @insights.get("/advice")
-async def advice(live: LiveDependency, principal: CurrentPrincipal) -> list[msg.AnyJson]:
+async def advice(server: ContextDependency, principal: CurrentPrincipal) -> list[msg.AnyJson]:
     """Return the placement of running jobs, and the order and placement of queued ones."""
     principal.require("admin", "viewer")
-    mechanism = live.scheduler.mechanism
+    mechanism = server.live.scheduler.mechanism
     if not isinstance(mechanism, RealisesPolicy):
         raise ProtocolError("the mechanism computes no shares, so it has no order to show")
-    entries = await asyncio.to_thread(advise, current_snapshot(live), mechanism.policy)
-    return [asdict(entry) for entry in entries]
+
+    def entries(snap: Snapshot) -> list[msg.AnyJson]:
+        return [asdict(entry) for entry in advise(snap, mechanism.policy)]
+
+    return await solve(server, "there is no advice now", entries)

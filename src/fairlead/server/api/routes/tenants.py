@@ -54,7 +54,8 @@ async def explain(
     if principal.can_see(tenant_id):
         for tenant in server.live.tenants.listed:
             if tenant.id == tenant_id:
-                return explain_tenant(server.live, tenant, server.live.policy.config.policy)
+                policy = server.live.policy.config.policy
+                return explain_tenant(server.live, tenant, policy, principal.can_see)
     raise NotFoundError(f"no tenant {tenant_id!r}")
 
 

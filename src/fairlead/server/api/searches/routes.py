@@ -1,15 +1,17 @@
 """Routes for hyperparameter searches, for those who may see their jobs."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
+from pydantic_core import to_json
 
 from fairlead.live.driver import Live
 from fairlead.live.job_spec import JobSpec
 from fairlead.server.access.authorization import CurrentPrincipal, LiveDependency, NotFoundError
 from fairlead.server.access.tokens import Principal
-from fairlead.server.api.searches.messages import SearchTrials, SearchView, TrialPoint, TrialView
+from fairlead.server.api.searches.messages import SearchTrials, SearchView, TrialView
 from fairlead.server.api.views import job_row
 
 searches = APIRouter(prefix="/v1/searches", tags=["searches"])
@@ -26,17 +28,22 @@ async def list_searches(live: LiveDependency, principal: CurrentPrincipal) -> li
     """List the last 200 searches, the newest first."""
     visible = _visible(live, principal)
     newest = sorted(visible, key=lambda key: live.queries.job_number(visible[key][0].id))[::-1]
-    return [_view(live, key, visible[key]) for key in newest[:_MAX_SEARCHES]]
+    views = []
+    for key in newest[:_MAX_SEARCHES]:
+        if specs := [spec for spec in visible[key] if spec.id in live.specs]:
+            views.append(_view(live, key, specs))
+        await asyncio.sleep(0)  # other requests need not wait for all searches
+    return views
 
 
-@searches.get("/trials")
+@searches.get("/trials", response_model=SearchTrials)
 async def search_trials(
     live: LiveDependency,
     principal: CurrentPrincipal,
     tenant: Annotated[str, Query(max_length=128)],
     name: Annotated[str, Query(max_length=128)],
     metric: Annotated[str | None, Query(max_length=128)] = None,
-) -> SearchTrials:
+) -> Response:
     """Return the trials of a search with the values of a metric, by default the first one."""
     key = _Key(tenant, name)
     specs = _visible(live, principal).get(key)
@@ -44,8 +51,13 @@ async def search_trials(
         raise NotFoundError(f"no search {name!r} of tenant {tenant!r}")
     view = _view(live, key, specs)
     shown = metric if metric is not None else next(iter(view.metrics), None)
-    trials = [await _trial(live, spec, shown) for spec in specs[-_MAX_TRIALS:]]
-    return SearchTrials(search=view, metric=shown, trials=trials)
+    # All rows before any history: jobs may be removed meanwhile.
+    rows = [job_row(live, live.queries.job_number(spec.id)) for spec in specs[-_MAX_TRIALS:]]
+    trials = [_trial(row, await _points(live, row, shown)) for row in rows]
+    result = {"search": view, "metric": shown, "trials": trials}
+    # Validating a hundred thousand points would take most of the time.
+    body = await asyncio.to_thread(to_json, result)
+    return Response(body, media_type="application/json")
 
 
 def _visible(live: Live, principal: Principal) -> dict[_Key, list[JobSpec]]:
@@ -83,15 +95,18 @@ def _view(live: Live, key: _Key, specs: Sequence[JobSpec]) -> SearchView:
     )
 
 
-async def _trial(live: Live, spec: JobSpec, metric: str | None) -> TrialView:
-    row = job_row(live, live.queries.job_number(spec.id))
-    points: list[TrialPoint] = []
-    if metric in row["metrics"]:
-        stored = (await live.history.history(spec.id)).metrics.get(metric or "")
-        reports = [] if stored is None else [*stored.points()]
-        # Every n-th report and the last one: the curve keeps its ends.
-        step = -(-len(reports) // _MAX_POINTS) or 1
-        kept = reports[::-1][::step][::-1]
-        points = [TrialPoint.model_construct(**report._asdict()) for report in kept]
+async def _points(live: Live, row: dict[str, Any], metric: str | None) -> list[dict[str, float]]:
+    """Return the values of a metric as fields of TrialPoint."""
+    if metric not in row["metrics"]:
+        return []
+    stored = (await live.history.history(row["id"])).metrics.get(metric or "")
+    reports = [] if stored is None else [*stored.points()]
+    # Every n-th report and the last one: the curve keeps its ends.
+    step = -(-len(reports) // _MAX_POINTS) or 1
+    return [report._asdict() for report in reports[::-1][::step][::-1]]
+
+
+def _trial(row: dict[str, Any], points: list[dict[str, float]]) -> dict[str, Any]:
+    """Return the fields of TrialView."""
     fields = {name: row[name] for name in TrialView.model_fields if name in row}
-    return TrialView.model_construct(**fields, job=spec.id, points=points)
+    return {**fields, "job": row["id"], "points": points}

@@ -36,10 +36,7 @@ async def start_simulation(
     """
     principal.require("admin", "tenant")
     values = {**new.model_dump(), "policies": tuple(new.policies)}
-    request = SimulationRequest(**values)
-    # The process would find the same errors, but only later.
-    await asyncio.to_thread(request.comparison)
-    at = server.live.clock.now()
+    request, at = SimulationRequest(**values), server.live.clock.now()
     started = server.simulations.start(principal.id, request, at, tenant=principal.tenant)
     return _view(await started)
 

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from fairlead.live.driver import Live
 from fairlead.live.timeline.hours import HOUR_S, KEPT_HOURS
 from fairlead.model.errors import InputError
-from fairlead.server.access.authorization import CurrentPrincipal, LiveDependency
+from fairlead.server.access.authorization import ContextDependency, CurrentPrincipal
 from fairlead.server.api.timeline.messages import SharesHistory, Timeline
 from fairlead.server.api.timeline.views import shares_view, timeline_view
 
@@ -29,7 +29,7 @@ End = Annotated[float | None, Query(alias="to", ge=0.0, le=1e11)]
 
 @timeline.get("/timeline", response_model=Timeline)
 async def show_timeline(
-    live: LiveDependency,
+    server: ContextDependency,
     principal: CurrentPrincipal,
     begin: Begin = None,
     end: End = None,
@@ -43,33 +43,35 @@ async def show_timeline(
     ``limit`` devices after ``offset``. Tenants see the jobs that they may see; other jobs have no
     name. The server keeps 35 days.
     """
+    live = server.live
     begin, end = _window(live, begin, end)
     if columns * limit > _MAX_CELLS:
         problem = f"{columns} columns of {limit} devices are too many cells"
         fix = f"expected at most {_MAX_CELLS // limit} columns, or fewer devices with limit"
         raise InputError(problem, fix=fix, field="columns")
-    hours = await live.timeline.hours(begin, end)
-    cluster = live.scheduler.cluster
-    total = len(cluster.accelerator_of)
-    devices = range(min(offset, total), min(offset + limit, total))
-    return await _respond(
-        lambda: timeline_view(
-            hours,
-            cluster,
-            begin=begin,
-            end=end,
-            columns=columns,
-            devices=devices,
-            now=live.clock.now(),
-            can_see=principal.can_see,
-            kept=live.specs,
+    async with server.drawing:
+        hours = await live.timeline.hours(begin, end)
+        cluster = live.scheduler.cluster
+        total = len(cluster.accelerator_of)
+        devices = range(min(offset, total), min(offset + limit, total))
+        return await _respond(
+            lambda: timeline_view(
+                hours,
+                cluster,
+                begin=begin,
+                end=end,
+                columns=columns,
+                devices=devices,
+                now=live.clock.now(),
+                can_see=principal.can_see,
+                kept=live.specs,
+            )
         )
-    )
 
 
 @timeline.get("/shares/history", response_model=SharesHistory)
 async def shares_history(
-    live: LiveDependency,
+    server: ContextDependency,
     principal: CurrentPrincipal,
     begin: Begin = None,
     end: End = None,
@@ -81,21 +83,22 @@ async def shares_history(
     Each column has the mean of its time, and at its end an average in which older shares count
     half with every half-life. The server samples shares twice a minute and keeps 35 days.
     """
-    now = end is None
+    live, now = server.live, end is None
     begin, end = _window(live, begin, end)
     earliest = max(begin - _HALF_LIVES * half_life_s, end - _MAX_S)
-    hours = await live.timeline.hours(earliest, end)
-    end = live.clock.now() if now else end  # the last sample is of the present
-    return await _respond(
-        lambda: shares_view(
-            hours,
-            begin=begin,
-            end=end,
-            columns=columns,
-            half_life_s=half_life_s,
-            can_see=principal.can_see,
+    async with server.drawing:
+        hours = await live.timeline.hours(earliest, end)
+        end = live.clock.now() if now else end  # the last sample is of the present
+        return await _respond(
+            lambda: shares_view(
+                hours,
+                begin=begin,
+                end=end,
+                columns=columns,
+                half_life_s=half_life_s,
+                can_see=principal.can_see,
+            )
         )
-    )
 
 
 def _window(live: Live, begin: float | None, end: float | None) -> tuple[float, float]:
@@ -104,9 +107,10 @@ def _window(live: Live, begin: float | None, end: float | None) -> tuple[float, 
     begin = end - HOUR_S if begin is None else begin
     if not (math.isfinite(begin) and math.isfinite(end) and end - begin >= _MIN_S):
         fix = "expected a time at least a second before `to`"
-        raise InputError(f"{begin:g} is not before {end:g}", fix=fix, field="from")
+        problem = f"{begin:.15g} is too late for a window until {end:.15g}"
+        raise InputError(problem, fix=fix, field="from")
     if end - begin > _MAX_S:
-        problem = f"{(end - begin) / 86400.0:.0f} days are too long"
+        problem = f"{(end - begin) / 86400.0:.1f} days are too long"
         raise InputError(problem, fix="expected at most 35 days", field="from")
     return begin, end
 

@@ -112,11 +112,9 @@ def shares_view(
     can_see: Callable[[str], bool],
 ) -> dict[str, object]:
     """Return the fields of a SharesHistory."""
-    samples = [sample for hour in hours for sample in hour.samples if sample.at < end]
-    tenants = sorted({tenant for sample in samples for tenant in sample.shares if can_see(tenant)})
-    shares = series(
-        samples, tenants, begin=begin, end=end, columns=columns, half_life_s=half_life_s
-    )
+    parts = [hour.shares for hour in hours]
+    tenants = sorted({tenant for part in parts for tenant in part.tenants if can_see(tenant)})
+    shares = series(parts, tenants, begin=begin, end=end, columns=columns, half_life_s=half_life_s)
     return {
         "begin": begin,
         "end": end,
