@@ -4,10 +4,12 @@ Gavel's continuous trace of single devices: jobs run at the speeds of Gavel's ta
 what was learnt since the start.
 """
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
 from benchmarks.estimate.completion import Figure, split
@@ -16,16 +18,21 @@ from benchmarks.estimate.tables import Measured, gavel_pairs, shared_data
 from fairlead.estimate.gaussian_process import GaussianProcess
 from fairlead.estimate.kernels import PAIR_TERMS
 from fairlead.files.speeds.prior import prior_speeds
+from fairlead.mechanisms.factory import mechanisms_without_policy
 from fairlead.model.speeds.key import SpeedKey
 from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
+from fairlead.registry import available
+from fairlead.sim.parallel_runs import run_all
 from fairlead.sim.runs import SimulationOptions, run_scenario, scenario_of
 from fairlead.sim.scenario import Learning, Scenario
 
-NOISY_POLICIES = (
-    *("max-min", "finish-time", "makespan", "sjf", "fifo", "fairlead", "throughput", "cost"),
-    *("hierarchical", "isolated", "oef", "oef-cooperative", "tenant-max-min", "trading"),
-)
+RunT = TypeVar("RunT")
+
+NOISE = 0.1
+"""standard deviation of the logarithm of a measured speed"""
+LONGER_ROUNDS = {"gandiva": "gandiva:round-s=360"}
+"""mechanisms whose own rounds, here of 60 s, would take most of the benchmark's time"""
 PAIRS_KEPT = 0.2
 PAIR_SEEDS = 3
 """splits of the pairs into measured and estimated ones"""
@@ -36,6 +43,8 @@ PLANS: Mapping[str, Mapping[str, Any]] = {
     "value of trials": {"trials": Trials()},
 }
 """speeds that decisions use in place of estimates, as fields of the beliefs"""
+ORACLE = "oracle"
+"""decisions that know all speeds from the start"""
 RESTART_S = 60.0
 """seconds that a restart costs in the runs with this cost"""
 PECULIARITY_SD = 0.6
@@ -80,21 +89,39 @@ def exploration() -> Iterator[Figure]:
 
     Peculiar workloads are fast on accelerators that no data sheet tells.
     """
-    setup = options(6)
+    tables = [(None, 0.0), (None, RESTART_S), *((s, RESTART_S) for s in range(PECULIAR_SEEDS))]
+    plans = (ORACLE, *PLANS)
+    runs = [(seed, restart_s, plan) for seed, restart_s in tables for plan in plans]
+    averages = iter(_in_parallel(_average_of_plan, options(6), runs))
+    for seed, restart_s in tables:
+        name = "Gavel's table" if seed is None else f"random affinities {seed}"
+        case = f"18 devices, {name}, restart {restart_s:.0f} s, completion over the oracle's"
+        oracle = next(averages)
+        for plan in PLANS:
+            yield Figure(case, plan, next(averages) / oracle)
+
+
+def _average_of_plan(setup: SimulationOptions, run: tuple[int | None, float, str]) -> float:
+    """Return the average completion time with a draw of affinities, a restart and a plan."""
+    seed, restart_s, plan = run
     table = scenario_of(setup).speeds
-    tables = {"Gavel's table": table}
-    for seed in range(PECULIAR_SEEDS):
-        drawn = _with_affinities(table, np.random.default_rng(seed))
-        tables[f"random affinities {seed}"] = drawn
-    runs = [("Gavel's table", 0.0), *((name, RESTART_S) for name in tables)]
-    for name, restart_s in runs:
-        fixed = {"speeds": tables[name], "restore_cost_s": restart_s}
-        oracle = average_jct_s(setup, **fixed)
-        for plan, changes in PLANS.items():
-            believed = replace(prior_speeds("guess"), **changes)
-            learnt = average_jct_s(setup, **fixed, believed=believed, learning=Learning())
-            case = f"18 devices, {name}, restart {restart_s:.0f} s, completion over the oracle's"
-            yield Figure(case, plan, learnt / oracle)
+    if seed is not None:
+        table = _with_affinities(table, np.random.default_rng(seed))
+    fixed: dict[str, Any] = {"speeds": table, "restore_cost_s": restart_s}
+    if plan == ORACLE:
+        return average_jct_s(setup, **fixed)
+    believed = replace(prior_speeds("guess"), **PLANS[plan])
+    return average_jct_s(setup, **fixed, believed=believed, learning=Learning())
+
+
+def _in_parallel(
+    simulate: Callable[[SimulationOptions, RunT], float],
+    setup: SimulationOptions,
+    runs: Sequence[RunT],
+) -> list[float]:
+    """Return the average completion time of every run, in their order."""
+    workers = os.cpu_count() or 1
+    return run_all(simulate, setup, runs, workers=workers, on_done=lambda: None)
 
 
 def _with_affinities(table: SpeedTable, rng: np.random.Generator) -> SpeedTable:
@@ -111,14 +138,23 @@ def _with_affinities(table: SpeedTable, rng: np.random.Generator) -> SpeedTable:
 
 
 def noisy_measurements() -> Iterator[Figure]:
-    """Yield the costs of measurements that are 10 % off, for policies that use speeds."""
-    case, costs = "18 devices, 10 % noise over none", []
-    for policy in NOISY_POLICIES:
-        setup = options(6, policy=policy)
-        learnt = replace(setup, speeds="guess", truth=setup.speeds)
-        costs.append(average_jct_s(replace(learnt, noise=0.1)) / average_jct_s(learnt))
+    """Yield the costs of measurements that are 10 % off, for every policy and mechanism."""
+    names = sorted({*available("policies"), *mechanisms_without_policy()})
+    policies = [LONGER_ROUNDS.get(name, name) for name in names]
+    runs = list(product(policies, (0.0, NOISE)))
+    averages = _in_parallel(_average_under_noise, options(6), runs)
+    case, costs = f"18 devices, {NOISE * 100:.0f} % noise over none", []
+    for policy, exact, noisy in zip(policies, averages[::2], averages[1::2], strict=True):
+        costs.append(noisy / exact)
         yield Figure(case, policy, costs[-1])
     yield Figure(case, "largest", max(costs))
+
+
+def _average_under_noise(setup: SimulationOptions, run: tuple[str, float]) -> float:
+    """Return the average completion time under a policy that measures with this noise."""
+    policy, noise = run
+    learnt = replace(setup, policy=policy, speeds="guess", truth=setup.speeds, noise=noise)
+    return average_jct_s(learnt)
 
 
 def exaggeration() -> Iterator[Figure]:

@@ -202,7 +202,7 @@ class _Run:
     def _report(self, measured: JobsMeasured) -> None:
         """Send the measurements of running jobs, and the speeds learned from them."""
         if self._reads_measured and len(measured.lease):
-            self._send(measured)
+            self._send(self._learning.reported(measured) if self._learning else measured)
         for change in self._learning.events(measured) if self._learning else ():
             self._send(change)
 

@@ -1,6 +1,7 @@
 """Speeds that the scheduler learns during a simulation, as it does on a live cluster."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,10 +24,18 @@ class SpeedLearning:
     def __init__(self, queries: Queries, noise: float, seed: int) -> None:
         self._queries, self._noise = queries, noise
         self._rng = np.random.default_rng(seed)
+        self._report_rng = np.random.default_rng((seed, 1))
         self._counted: set[tuple[int, str | None]] = set()
         """leases that were measured, each with its partner's workload"""
         self._sums: dict[SpeedKey, tuple[float, int]] = {}
         """sum of the logarithms of measured speeds, and their number"""
+
+    def reported(self, measured: JobsMeasured) -> JobsMeasured:
+        """Return the reports of jobs to a mechanism that reads them, each with its own error."""
+        if not self._noise:
+            return measured
+        error = self._noise * self._report_rng.standard_normal(len(measured.steps_per_s))
+        return replace(measured, steps_per_s=measured.steps_per_s * np.exp(error))
 
     def events(self, measured: JobsMeasured) -> list[SpeedMeasured]:
         """Return the speeds that the measurements change."""

@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.estimate.data_sheet import find_sheet
 from fairlead.estimate.first_guess import log_device_speed
+from fairlead.files import read_speeds
 from fairlead.files.bundled import data_sheets, known_accelerators
 
 SHEETS = data_sheets()
@@ -23,11 +24,23 @@ def test_every_figure_is_plausible_and_has_a_source() -> None:
         assert sheet.source, name
 
 
-def test_every_bundled_accelerator_that_is_sold_has_a_data_sheet() -> None:
+def test_every_bundled_accelerator_except_mig_devices_has_a_data_sheet() -> None:
     known = known_accelerators()
-    whole = {name for name in known if not name.startswith("h200-")}  # MIG and MPS parts of it
+    whole = {name for name in known if "g." not in name}
     memory = {name: known[name].memory_gib for name in whole}
     assert {name: SHEETS[name].memory_gib for name in memory} == memory
+
+
+@pytest.mark.parametrize(("name", "part"), [("h200-mps50", 2), ("h200-mps25", 4)])
+def test_a_part_of_the_multiprocessors_has_that_part_of_the_speed(name: str, part: int) -> None:
+    """Large batches, which keep a device busy, ran at up to 1.4 times that part."""
+    sheet, whole = SHEETS[name], SHEETS["h200"]
+    assert log_device_speed(whole) - log_device_speed(sheet) == pytest.approx(math.log(part))
+    assert (sheet.memory_gib, sheet.link_gb_s) == (whole.memory_gib, whole.link_gb_s)
+    table = read_speeds("h200")
+    for workload in ("cnn-1024", "vit-512", "encoder-256", "decoder-256", "gan-1024"):
+        ratio = table.speed(workload, [name]) / table.speed(workload, ["h200"])
+        assert 1.0 < ratio * part < 1.4
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,16 @@ def test_simulated_accelerators_differ_as_their_data_sheets_do() -> None:
     assert unsheeted == known, "means are estimated where there is no data sheet"
 
 
-@pytest.mark.parametrize("name", ["gandiva-fair", "mlperf-2020", "mlperf-2023", "mlperf-2025"])
-def test_speeds_left_out_of_a_table_are_estimated_within_a_factor(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "largest"),
+    [
+        *((name, 2.5) for name in ("gandiva-fair", "mlperf-2020", "mlperf-2023", "mlperf-2025")),
+        ("h200", 4.6),  # small batches are as fast on a seventh of it as on all of it
+    ],
+)
+def test_speeds_left_out_of_a_table_are_estimated_within_a_factor(
+    name: str, largest: float
+) -> None:
     table, learner = read_speeds(name), DataSheetLearner.of(data_sheets())
     off = [
         abs(math.log(without(table, a, learner).speed(workload, [a]) / table.speed(workload, [a])))
@@ -109,7 +117,7 @@ def test_speeds_left_out_of_a_table_are_estimated_within_a_factor(name: str) -> 
         for workload in table.workloads
     ]
     assert math.exp(statistics.median(off)) < 1.35
-    assert math.exp(max(off)) < 2.5
+    assert math.exp(max(off)) < largest
 
 
 def without(table: SpeedTable, accelerator: str, learner: DataSheetLearner) -> SpeedTable:

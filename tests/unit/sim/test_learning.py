@@ -1,9 +1,10 @@
 """Simulations in which the scheduler learns the speeds: ``fairlead simulate --truth``."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from fairlead.files import parse_cluster, read_speeds, write_speeds
 from fairlead.files.speeds.prior import prior_speeds
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.model.errors import UsageError
-from fairlead.model.events import Event, SpeedMeasured
+from fairlead.model.events import Event, JobsMeasured, SpeedMeasured
 from fairlead.model.job import Job
 from fairlead.model.speeds.key import SpeedKey, plain_workload
 from fairlead.model.speeds.table import SpeedTable
@@ -100,6 +101,44 @@ def test_the_speeds_of_ten_unknown_jobs_are_learnt_within_three_rounds() -> None
     assert measured == {
         key: pytest.approx(speed, rel=0.1) for key, speed in truth.steps_per_s.items()
     }
+
+
+def test_random_pairs_need_no_table_of_pairs() -> None:
+    """``gavel-gandiva`` leaves jobs alone of whose pairs nothing is known."""
+    scenario = Scenario(
+        cluster=parse_cluster("v100=1"),
+        speeds=SpeedTable({SpeedKey("w", 1, "v100"): 1.0}),
+        jobs=[Job(id=f"j{i}", workload="w", total_steps=600.0) for i in range(3)],
+        mechanism=create_mechanism("gavel-gandiva", None, None),
+        believed=prior_speeds("guess"),
+        learning=Learning(),
+    )
+    result, _, _ = run_scenario("gavel-gandiva", scenario)
+    assert result.makespan_s == pytest.approx(1800.0, rel=0.5)
+    assert result.unfinished == 0
+
+
+def test_a_mechanism_that_reads_measurements_reads_them_with_their_noise() -> None:
+    ratios: list[float] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, JobsMeasured):
+            ratios.extend(event.steps_per_s.tolist())
+
+    truth = SpeedTable({SpeedKey("w", 1, "v100"): 1.0})
+    scenario = Scenario(
+        cluster=parse_cluster("v100=2"),
+        speeds=truth,
+        jobs=[Job(id=f"j{i}", workload="w", total_steps=6000.0) for i in range(3)],
+        mechanism=create_mechanism("gandiva", None, None),
+        believed=prior_speeds("guess"),
+        on_event=note,
+    )
+    run_scenario("gandiva", replace(scenario, learning=Learning()))
+    assert set(ratios) == {1.0}
+    ratios.clear()
+    run_scenario("gandiva", replace(scenario, learning=Learning(noise=0.1)))
+    assert 0.08 < stdev(map(math.log, ratios)) < 0.12
 
 
 def test_a_pair_that_runs_slower_than_estimated_is_measured_and_undone() -> None:

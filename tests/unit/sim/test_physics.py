@@ -377,10 +377,21 @@ def test_each_effect_on_time_can_be_switched_off_separately(effect: str) -> None
     assert (slow.finished_at > best + 1.0).all()
 
 
-def test_unmeasured_pair_does_not_run_without_the_packing_effect() -> None:
-    physics = gandiva_physics().without("packing")
-    true_speeds = TrueSpeeds(CLUSTER, SPEEDS, [job("VAE"), job("VAE", name=1)], physics)
-    assert true_speeds.speed_with(0, np.array([0]), [1]) == 0.0
+@pytest.mark.parametrize("physics", [None, gandiva_physics().without("packing")])
+def test_jobs_whose_pair_is_not_measured_take_turns_without_the_packing_effect(
+    physics: Physics | None,
+) -> None:
+    """As on emulated devices; a pair that the table lists with speed 0 does not run."""
+    jobs = [job("VAE"), job("VAE", name=1), job("ResNet-50", name=2)]
+    pair = {SpeedKey("VAE", 1, "p100", partner="ResNet-50"): 0.0}
+    speeds = SpeedTable({**SPEEDS.steps_per_s, **pair})
+    true_speeds = TrueSpeeds(CLUSTER, speeds, jobs, physics)
+    device = np.array([0])
+    alone = true_speeds.speed_with(0, device, [])
+    assert alone > 0.0
+    assert true_speeds.speed_with(0, device, [1]) == alone / 2
+    assert true_speeds.speed_with(0, device, [1, 2]) == 0.0
+    assert true_speeds.speed_with(2, device, [0, 1]) == true_speeds.speed_with(2, device, []) / 3
 
 
 def test_unknown_effect_is_rejected() -> None:

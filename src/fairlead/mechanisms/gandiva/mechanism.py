@@ -30,7 +30,7 @@ from fairlead.mechanisms.gandiva.packing import (
     unfit_pairs,
     unpack,
 )
-from fairlead.mechanisms.gandiva.quiet_slices import Thresholds, quiet_slice
+from fairlead.mechanisms.gandiva.quiet_slices import Thresholds, quiet_slice, unchanged_units
 from fairlead.mechanisms.gandiva.servers import Servers, home_of
 from fairlead.mechanisms.gandiva.time_slices import (
     held_devices,
@@ -38,6 +38,7 @@ from fairlead.mechanisms.gandiva.time_slices import (
     record_unit_weight,
     select_units,
 )
+from fairlead.mechanisms.gandiva.turn_slices import turn_slice
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import NO_PLACEMENTS, Placements
@@ -85,9 +86,14 @@ class Gandiva:
         """Return this slice: new jobs get homes, trials are concluded, all units take turns."""
         at, until = snap.starts_at, snap.starts_at + self.round_s
         servers = Servers(snap)
-        same = quiet_slice(snap, memory, servers, self._thresholds)
-        if same is not None:
-            return Plan(NO_INTS, NO_PLACEMENTS, until, until), same
+        unchanged = unchanged_units(snap, memory, servers)
+        if unchanged is not None:
+            same = quiet_slice(unchanged, memory, self._thresholds)
+            if same is not None:
+                return Plan(NO_INTS, NO_PLACEMENTS, until, until), same
+            turns = turn_slice(unchanged, memory, self._thresholds, until)
+            if turns is not None:
+                return turns
         tasks, news = tasks_of(snap, memory), new_measurements(snap, memory)
         running = running_leases(snap)
         held = held_devices(running)

@@ -21,10 +21,16 @@ def conclude_trials(
     """Decide the trials whose jobs have all been measured; return units that are apart again.
 
     Speeds are counted over those measured alone, so that jobs of different workloads can be added
-    up, and a job alone comes to 1.
+    up, and a job alone comes to 1. A unit in which a job makes no steps is undone even if it was
+    kept before: on another accelerator, or with other members.
     """
-    undone = []
+    undone: list[GandivaUnit] = []
     for unit in units:
+        if len(unit.tasks) > 1 and not unit.joined:
+            stalled = [task for task in unit.tasks if _stalls(task, fresh)]
+            if stalled:
+                undone += _dissolve(unit, stalled, failed)
+                continue
         speeds = [
             fresh[task.job][0] / task.best_speed
             for task in unit.tasks
@@ -35,7 +41,7 @@ def conclude_trials(
         unit.total = sum(speeds)
         if not unit.joined:
             continue
-        if unit.total <= unit.minimum_speed:
+        if unit.total <= unit.minimum_speed or not all(speeds):
             came = unit.tasks[-unit.joined :]
             del unit.tasks[-unit.joined :]
             unit.total = math.nan
@@ -45,6 +51,22 @@ def conclude_trials(
             undone.append(GandivaUnit(came))
         unit.joined = 0
     return undone
+
+
+def _stalls(task: GandivaJob, fresh: Measurements) -> bool:
+    """Return whether a job that runs alone was measured to make no steps."""
+    return task.job in fresh and fresh[task.job][0] == 0.0 and task.best_speed > 0.0
+
+
+def _dissolve(unit: GandivaUnit, stalled: list[GandivaJob], failed: Failed) -> list[GandivaUnit]:
+    """Take a unit apart whose jobs stall beside each other; the first one keeps the home."""
+    for task in stalled:
+        task.failures += 1
+        failed |= {_pair(task.job, other.job) for other in unit.tasks if other is not task}
+    left = unit.tasks[1:]
+    del unit.tasks[1:]
+    unit.total = math.nan
+    return [GandivaUnit([task]) for task in left]
 
 
 def unfit_pairs(snap: Snapshot) -> Failed:

@@ -1,5 +1,6 @@
 """Slices without a decision: all units continue where they are, and measurements are recorded."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,7 +12,7 @@ from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
-_PASS, _WEIGHT, _ACCELERATOR, _BEST, _CURRENT, _UTILIZATION, _MEMORY, _MOVED_AT = (
+PASS, _WEIGHT, _ACCELERATOR, _BEST, _CURRENT, UTILIZATION, _MEMORY, _MOVED_AT = (
     KEPT.index(name)
     for name in (
         *("pass_s", "shared_weight", "accelerator", "best_speed", "current_speed"),
@@ -34,12 +35,12 @@ class Thresholds:
     """seconds after such a move before the next"""
 
 
-def quiet_slice(
-    snap: Snapshot, memory: GandivaMemory, servers: Servers, limits: Thresholds
-) -> GandivaMemory | None:
-    """Return the memory after a slice in which all units continue; None if there is more to do.
+def unchanged_units(
+    snap: Snapshot, memory: GandivaMemory, servers: Servers
+) -> "UnitMembers | None":
+    """Return the units of the last plan; None if they may have to change at once.
 
-    It equals the one that Gandiva's own steps would give, at a fraction of their time.
+    The same jobs are there, each in a unit whose home is on one server and that is not on trial.
     """
     if (
         snap.changes != memory.changes
@@ -51,28 +52,43 @@ def quiet_slice(
         or not unfit_pairs(snap) <= set(memory.failed)
     ):
         return None
-    members = _Members.of(snap, memory, servers)
-    if (memory.load > servers.size).any() or not members.all_run():
+    members = UnitMembers.of(snap, memory, servers)
+    return None if len(members.row) < len(snap.job) else members
+
+
+def quiet_slice(
+    members: "UnitMembers", memory: GandivaMemory, limits: Thresholds
+) -> GandivaMemory | None:
+    """Return the memory after a slice in which all units continue; None if there is more to do.
+
+    It equals the one that Gandiva's own steps would give, at a fraction of their time.
+    """
+    if (memory.load > members.servers.size).any() or not members.all_run():
         return None
-    facts = memory.facts_of(snap.job, snap.received_s.sum(axis=1))
-    fresh = _record_measurements(snap, memory, members, facts)
-    if members.would_change(facts, fresh, snap.starts_at, limits):
+    facts, fresh = measured_facts(members, memory)
+    if members.would_change(facts, fresh, limits):
         return None
     members.share_passes(facts)
-    return GandivaMemory(
-        *(snap.starts_at, snap.changes, memory.job, facts, memory.units, memory.homes),
-        *(members.trials(memory, facts, fresh), memory.failed, memory.load, memory.changed_at),
-    )
+    members.note_weights(facts)
+    return members.memory_after(memory, facts, fresh)
+
+
+def measured_facts(members: "UnitMembers", memory: GandivaMemory) -> tuple[FloatArray, BoolArray]:
+    """Return rows × kept fields with new measurements, and rows → it was measured."""
+    snap = members.snap
+    facts = memory.facts_of(snap.job, snap.received_s.sum(axis=1))
+    return facts, _record_measurements(snap, memory, members, facts)
 
 
 def _record_measurements(
-    snap: Snapshot, memory: GandivaMemory, members: "_Members", facts: FloatArray
+    snap: Snapshot, memory: GandivaMemory, members: "UnitMembers", facts: FloatArray
 ) -> BoolArray:
     """Enter new measurements into the facts; return rows → it was measured."""
     measured = snap.measured
     if measured is None:
         return np.zeros(len(snap.job), dtype=bool)
     fresh: BoolArray = (measured.lease == snap.lease) & (measured.at > memory.at)
+    fresh &= snap.lease >= 0
     facts[fresh, _CURRENT] = measured.steps_per_s[fresh]
     alone = fresh & ~members.packed
     current = facts[:, _CURRENT]
@@ -81,13 +97,13 @@ def _record_measurements(
     )
     facts[better, _ACCELERATOR] = members.accelerator[better]
     facts[better, _BEST] = current[better]
-    facts[alone, _UTILIZATION] = measured.utilization[alone]
+    facts[alone, UTILIZATION] = measured.utilization[alone]
     facts[alone, _MEMORY] = measured.memory_gib[alone]
     return fresh
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Members:
+class UnitMembers:
     """The jobs of all units, with the one server on which each unit has its home."""
 
     snap: Snapshot
@@ -112,7 +128,7 @@ class _Members:
     """rows → accelerator of its server"""
 
     @classmethod
-    def of(cls, snap: Snapshot, memory: GandivaMemory, servers: Servers) -> "_Members":
+    def of(cls, snap: Snapshot, memory: GandivaMemory, servers: Servers) -> "UnitMembers":
         """Return the units of a memory whose jobs are exactly those of the snapshot."""
         size = np.array(list(map(len, memory.units)))
         row = snap.job.searchsorted(list(chain.from_iterable(memory.units)))
@@ -126,9 +142,9 @@ class _Members:
         return cls(snap, servers, load, row, unit, size, home, need, unit_of, packed, accelerator)
 
     def all_run(self) -> bool:
-        """Return whether every job has a unit and runs on the unit's devices, at home."""
+        """Return whether every job runs on the devices of its unit, at home."""
         snap = self.snap
-        if len(self.row) < len(snap.job) or (snap.lease < 0).any():
+        if (snap.lease < 0).any():
             return False
         lane, device = (snap.holds >= 0).nonzero()
         unit = self.unit_of[snap.holds[lane, device]]
@@ -139,25 +155,35 @@ class _Members:
             np.unique(unit * len(self.servers.of_device) + device) // len(self.servers.of_device),
             minlength=len(self.size),
         )
+        if np.count_nonzero(np.bincount(device)) < used.sum():
+            return False  # two units on one device
         return bool(((used == self.need) & (jobs_there == self.need * self.size)).all())
 
-    def would_change(
-        self, facts: FloatArray, fresh: BoolArray, at: float, limits: Thresholds
-    ) -> bool:
+    def would_change(self, facts: FloatArray, fresh: BoolArray, limits: Thresholds) -> bool:
         """Return whether a job would be moved or separated from its partner."""
-        speed, best = facts[:, _CURRENT], facts[:, _BEST]
-        if limits.disturbed is not None:
-            disturbed = ~self.packed & (speed < limits.disturbed * best)
-            disturbed &= at - facts[:, _MOVED_AT] >= limits.settle_s
-            if disturbed.any() or self._could_empty_a_server(limits.fragmented):
-                return True
+        if self.has_troubled_job(facts, fresh, limits):
+            return True
+        if limits.disturbed is not None and self._could_empty_a_server(limits.fragmented):
+            return True
         if limits.slow is None or not self.packed.any():
             return False
+        speed, best = facts[:, _CURRENT], facts[:, _BEST]
         last = self.row[self.size.cumsum() - 1]
         slow = fresh[last] & (speed[last] < limits.slow * best[last]) & (self.size > 1)
         most_free = np.zeros(len(self.snap.capacity), dtype=np.int64)
         np.maximum.at(most_free, self.servers.accelerator, self.servers.size - self.load)
         return bool((slow & (most_free[self.accelerator[last]] >= self.need)).any())
+
+    def has_troubled_job(self, facts: FloatArray, fresh: BoolArray, limits: Thresholds) -> bool:
+        """Return whether a job makes no steps beside its partners or suffers from neighbours."""
+        speed, best = facts[:, _CURRENT], facts[:, _BEST]
+        if (self.packed & fresh & (speed == 0.0) & (best > 0.0)).any():
+            return True
+        if limits.disturbed is None:
+            return False
+        disturbed = ~self.packed & (speed < limits.disturbed * best)
+        disturbed &= self.snap.starts_at - facts[:, _MOVED_AT] >= limits.settle_s
+        return bool(disturbed.any())
 
     def _could_empty_a_server(self, fragmented: float) -> bool:
         """Return whether a mostly free server and one to which its units may move exist."""
@@ -171,7 +197,17 @@ class _Members:
         alike[np.arange(len(source)), source] = False
         return bool(alike.any())
 
-    def trials(self, memory: GandivaMemory, facts: FloatArray, fresh: BoolArray) -> FloatArray:
+    def memory_after(
+        self, memory: GandivaMemory, facts: FloatArray, fresh: BoolArray
+    ) -> GandivaMemory:
+        """Return the memory after a slice that leaves all units and homes as they are."""
+        return GandivaMemory(
+            *(self.snap.starts_at, self.snap.changes, memory.job, facts),
+            *(memory.units, memory.homes, self._trials(memory, facts, fresh)),
+            *(memory.failed, memory.load, memory.changed_at),
+        )
+
+    def _trials(self, memory: GandivaMemory, facts: FloatArray, fresh: BoolArray) -> FloatArray:
         """Return units × (total speed, 0, total speed to exceed) as measured now."""
         speed, best = facts[self.row, _CURRENT], facts[self.row, _BEST]
         known = fresh[self.row] & (best > 0)
@@ -182,12 +218,20 @@ class _Members:
         trials[whole, 0] = np.bincount(self.unit, ratio, minlength=n)[whole]
         return trials
 
-    def share_passes(self, facts: FloatArray) -> None:
-        """Set all passes on a server to the latest, as nobody waited; note the units' weights."""
-        n = len(self.size)
-        passes = np.bincount(self.unit, facts[self.row, _PASS], minlength=n) / self.size
+    def passes(self, facts: FloatArray) -> FloatArray:
+        """Return units → the mean pass of its jobs."""
+        passes = np.bincount(self.unit, facts[self.row, PASS], minlength=len(self.size))
+        return passes / self.size
+
+    def share_passes(self, facts: FloatArray, waits: Iterable[int] = ()) -> None:
+        """Set all passes on a server to the latest, except where units wait."""
         latest = np.full(len(self.servers.size), -np.inf)
-        np.maximum.at(latest, self.home, passes)
-        facts[:, _PASS] = latest[self.home[self.unit_of]]
-        weight = np.bincount(self.unit, self.snap.weight[self.row], minlength=n)
+        np.maximum.at(latest, self.home, self.passes(facts))
+        there = self.home[self.unit_of]
+        shared = ~np.isin(there, list(waits))
+        facts[shared, PASS] = latest[there[shared]]
+
+    def note_weights(self, facts: FloatArray) -> None:
+        """Note for every job the weight of the unit in which its next time counts."""
+        weight = np.bincount(self.unit, self.snap.weight[self.row], minlength=len(self.size))
         facts[:, _WEIGHT] = weight[self.unit_of]

@@ -1,8 +1,8 @@
 """Gandiva's time slices: whose turn it is on each server, and on which of its devices."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
-from fairlead.mechanisms.gandiva.memory import GandivaUnit, has_room
+from fairlead.mechanisms.gandiva.memory import GandivaUnit, Home, has_room
 from fairlead.mechanisms.gandiva.servers import Servers
 from fairlead.model.lease import Placement
 
@@ -49,8 +49,9 @@ def on_devices(
 ) -> tuple[dict[int, tuple[int, ...]], list[Placement]]:
     """Return job → devices of jobs that continue, and the jobs that start on devices.
 
-    Units stay within their homes, and running units keep their devices. Larger gangs choose first
-    among the rest, adjacent devices if possible, since these are likely to share a switch.
+    Units stay within their homes, and running units keep their devices; of units that were packed
+    until now, the first in turn keeps them. Larger gangs choose first among the rest, adjacent
+    devices if possible, since these are likely to share a switch.
     """
     continuing: dict[int, tuple[int, ...]] = {}
     starting: list[Placement] = []
@@ -58,7 +59,7 @@ def on_devices(
     moved: list[GandivaUnit] = []
     for unit in chosen:
         kept = _devices_kept(servers, unit, held)
-        if kept is None:
+        if kept is None or not used.isdisjoint(kept):
             moved.append(unit)
             continue
         used.update(kept)
@@ -67,17 +68,30 @@ def on_devices(
                 continuing[task.job] = kept
             else:
                 starting.append(Placement(task.job, 0, kept))
-    free = servers.free_devices({s for unit in moved for s in unit.home}, used)
-    for unit in sorted(moved, key=lambda u: -sum(devices_per_server(u).values())):
-        before = {device for task in unit.tasks for device in held.get(task.job, ())}
+    moved.sort(key=lambda u: -sum(devices_per_server(u).values()))
+    wanted = [
+        (devices_per_server(unit), {d for task in unit.tasks for d in held.get(task.job, ())})
+        for unit in moved
+    ]
+    for unit, on in zip(moved, devices_for(servers, wanted, used), strict=True):
+        starting += [Placement(task.job, 0, on) for task in unit.tasks]
+    return continuing, starting
+
+
+def devices_for(
+    servers: Servers, wanted: Sequence[tuple[Home, set[int]]], used: Set[int]
+) -> list[tuple[int, ...]]:
+    """Return devices that are not in use for each home, with those that its unit held before."""
+    free = servers.free_devices({server for home, _ in wanted for server in home}, used)
+    assigned = []
+    for home, before in wanted:
         devices: list[int] = []
-        for server, count in sorted(devices_per_server(unit).items()):
+        for server, count in sorted(home.items()):
             devices += _adjacent(free[server], count, before)
         for device in devices:
             free[servers.server_of[device]].discard(device)
-        on = tuple(devices)
-        starting += [Placement(task.job, 0, on) for task in unit.tasks]
-    return continuing, starting
+        assigned.append(tuple(devices))
+    return assigned
 
 
 def devices_per_server(unit: GandivaUnit) -> dict[int, int]:
@@ -108,6 +122,8 @@ def _devices_kept(servers: Servers, unit: GandivaUnit, held: Held) -> tuple[int,
 
 def _adjacent(free: set[int], count: int, before: set[int]) -> list[int]:
     """Return free devices close to each other, rather those that the unit has held before."""
+    if count == 1:
+        return [min(free & before or free)]
     order = sorted(free)
     windows = [order[i : i + count] for i in range(len(order) - count + 1)]
 

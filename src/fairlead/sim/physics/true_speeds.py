@@ -48,8 +48,11 @@ class TrueSpeeds:
         sizes = {(job.min_gang or job.gang, job.max_gang or job.gang, job.gang) for job in jobs}
         self._elastic = any(least != most or least != gang for least, most, gang in sizes)
         self._in_entry = self.solo_speeds().reshape(-1)
-        self._beside: dict[tuple[str, bool, tuple[int, ...], str | None], float] = {}
-        """cache: (workload, spread, accelerators of the devices, partner) → steps per second"""
+        self._beside: dict[tuple[str, bool, tuple[int, ...], str], float | None] = {}
+        """cache: (workload, spread, accelerators of the devices, partner) → steps per second;
+        None if the table has none"""
+        self._alone: dict[tuple[str, bool, tuple[int, ...]], float] = {}
+        """cache: the same without a partner"""
 
     def entry(self, units: Placements) -> IntArray:
         """Return placements → index into the flattened table of jobs × accelerators.
@@ -99,7 +102,8 @@ class TrueSpeeds:
         """Return the steps per second of a job on these devices with its partners.
 
         Of several partners, the one that slows the job most counts, unless physics models the
-        packing. ``neighbours`` are jobs on other devices of the same nodes, with their devices.
+        packing; jobs whose pair the table lacks take turns, as on emulated devices.
+        ``neighbours`` are jobs on other devices of the same nodes, with their devices.
         """
         on = tuple(self.cluster.accelerator_of[devices].tolist())
         spread = len(on) > 1 and len(set(self.cluster.node_of[devices].tolist())) > 1
@@ -150,24 +154,49 @@ class TrueSpeeds:
                 for accelerator in set(on)
             ]
             return min(full) * float((len(on) / gang) ** power)
+        alone = self._speed_alone(workload, spread, on)
         if not partners:
-            return self._speed_beside_one(workload, spread, on, None)
+            return alone
+        in_turn = alone / (1 + len(partners))
         others = {self._jobs[partner].workload for partner in partners}
-        return min(self._speed_beside_one(workload, spread, on, other) for other in others)
+        beside = [self._speed_beside_one(workload, spread, on, other) for other in others]
+        return min(in_turn if speed is None else speed for speed in beside)
+
+    def _speed_alone(self, workload: str, spread: bool, on: tuple[int, ...]) -> float:
+        key = (workload, spread, on)
+        if key not in self._alone:
+            self._alone[key] = self._table_speed(workload, spread, on, None)
+        return self._alone[key]
 
     def _speed_beside_one(
+        self, workload: str, spread: bool, on: tuple[int, ...], partner: str
+    ) -> float | None:
+        """Return the table's speed beside a partner; None if it has none."""
+        key = (workload, spread, on, partner)
+        if key not in self._beside:
+            speed = self._table_speed(workload, spread, on, partner)
+            known = speed > 0.0 or self._is_listed_as_0(workload, on, partner)
+            self._beside[key] = speed if known else None
+        return self._beside[key]
+
+    def _table_speed(
         self, workload: str, spread: bool, on: tuple[int, ...], partner: str | None
     ) -> float:
-        key = (workload, spread, on, partner)
-        speed = self._beside.get(key)
-        if speed is None:
-            speed = self._beside[key] = self._speeds.speed(
-                workload,
-                [self.cluster.accelerators[accelerator] for accelerator in on],
-                placement="spread" if spread else "consolidated",
-                partner=partner,
-            )
-        return speed
+        return self._speeds.speed(
+            workload,
+            [self.cluster.accelerators[accelerator] for accelerator in on],
+            placement="spread" if spread else "consolidated",
+            partner=partner,
+        )
+
+    def _is_listed_as_0(self, workload: str, on: tuple[int, ...], partner: str) -> bool:
+        """Return whether the table has a pair that does not run together on one of these."""
+        gangs = {len(on)} if self._speeds.has_gang_speeds else {1, len(on)}
+        return any(
+            self._speeds.steps_per_s.get(SpeedKey(workload, gang, name, partner=partner)) == 0.0
+            for gang in gangs
+            for name in {self.cluster.accelerators[accelerator] for accelerator in on}
+        )
 
     def _measured(self, job: int, on: tuple[int, ...], partners: Sequence[int]) -> bool:
         """Return whether the table has a measured speed of a job with each of its partners."""
