@@ -34,7 +34,7 @@ def refill(state: SchedulerState[Any], at: float) -> list[Command]:
         hidden = np.union1d(hidden, state.unstartable_jobs())
     commands: list[Command] = []
     while len(idle := state.idle_devices()):
-        snap = state.snapshot(at, at, hidden)
+        snap = state.refill_snapshot(at, hidden)
         more = state.refills.refill(snap, state.memory, idle)
         if state.guaranteed_refills:
             more = guaranteed_refill(snap, more, idle)

@@ -11,7 +11,7 @@ from fairlead.core.limits import TenantLimits, has_tenant_limits
 from fairlead.core.nodes import NodeTable
 from fairlead.core.snapshot_builder import SnapshotBuilder
 from fairlead.core.tenant_usage import Usage
-from fairlead.mechanisms.base import M, Mechanism, SupportsRefill
+from fairlead.mechanisms.base import M, Mechanism, RefillsByWaitingJobs, SupportsRefill
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.cluster import Cluster
@@ -92,6 +92,9 @@ class SchedulerState(Generic[M]):
         if isinstance(mechanism, SupportsRefill):
             guard = self._guard_refill
             self.refills = mechanism if guard is None else guard(mechanism)
+        self.refill_ignores_running = (
+            isinstance(mechanism, RefillsByWaitingJobs) and mechanism.refill_ignores_running
+        )
         self.capabilities = capabilities_of(mechanism)
 
     def believed(self, configured: SpeedTable) -> SpeedTable:
@@ -137,6 +140,18 @@ class SchedulerState(Generic[M]):
         """
         return self.snapshot_builder.snapshot(
             at, starts_at, self.waiting, self.usage, self.changes, hidden, pins=pins
+        )
+
+    def refill_snapshot(self, at: float, hidden: IntArray) -> Snapshot:
+        """Return the snapshot for a refill: of the waiting jobs alone where these decide it.
+
+        Guarantees count the devices that tenants hold.
+        """
+        alone = self.refill_ignores_running and not (
+            self.guaranteed_refills and any(tenant.guarantee for tenant in self.jobs.tenants)
+        )
+        return self.snapshot_builder.snapshot(
+            at, at, self.waiting, self.usage, self.changes, hidden, only_waiting=alone
         )
 
     def limits(self) -> TenantLimits | None:

@@ -21,8 +21,8 @@ from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import has_tenant_limits
 from fairlead.core.nodes import NodeTable
 from fairlead.core.tenant_usage import Usage, charge_pinned, remaining_guarantees
-from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.lease import Placements
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
 from fairlead.model.snapshot import Snapshot
@@ -71,8 +71,12 @@ class SnapshotBuilder:
         hidden: IntArray,
         *,
         pins: bool = True,
+        only_waiting: bool = False,
     ) -> Snapshot:
-        """Return active jobs and their devices, time received projected to ``starts_at``."""
+        """Return active jobs and their devices, time received projected to ``starts_at``.
+
+        ``only_waiting`` leaves out the jobs that hold devices or wait for planned ones.
+        """
         jobs, leases, nodes = self._jobs, self._leases, self._nodes
         active, slots = jobs.active, leases.active_slots
         usable, up = nodes.usable, nodes.capacity
@@ -89,6 +93,10 @@ class SnapshotBuilder:
             up = np.bincount(nodes.cluster.accelerator_of[usable], minlength=len(up))
         if len(hidden):
             active = active[~np.isin(active, hidden)]
+        if only_waiting:
+            placed = np.zeros(len(jobs), dtype=bool)
+            placed[leases.job[slots]] = placed[waiting.job] = True
+            active, slots, waiting = active[~placed[active]], NO_INTS, NO_PLACEMENTS
         rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
         row_of = active.searchsorted(leases.job[slots])
         leases.credit(slots, row_of, starts_at, rows)

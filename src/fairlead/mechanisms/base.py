@@ -77,6 +77,16 @@ class SupportsRefill(Protocol):
 
 
 @runtime_checkable
+class RefillsByWaitingJobs(Protocol):
+    """A mechanism whose refills may depend on nothing but the jobs that wait."""
+
+    @property
+    def refill_ignores_running(self) -> bool:
+        """Whether the snapshot for a refill may leave out the jobs that hold devices."""
+        ...
+
+
+@runtime_checkable
 class ResizesGangs(Protocol):
     """A mechanism that lets elastic jobs grow and shrink, and can name the reason."""
 

@@ -1,8 +1,8 @@
 """Gandiva as Gavel compares itself with it: an equal split, with random pairs that pay (§7)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.key import plain_workload
 from fairlead.placement import plan_unit_moves
 from fairlead.policies.base import accelerator_columns
 
@@ -83,17 +84,18 @@ class GavelGandiva:
 
     def _split(self, snap: Snapshot, pairs: IntArray) -> Allocation:
         """Return capacity / (units × gang) for each accelerator, at most all of a unit's time."""
-        row_of = {job: row for row, job in enumerate(snap.job.tolist())}
-        paired = set(pairs.ravel().tolist())
-        units = [*pairs.tolist(), *([job, ABSENT] for job in row_of if job not in paired)]
-        first = np.array([row_of[unit[0]] for unit in units], dtype=np.int64)
+        alone = np.ones(len(snap.job), dtype=bool)
+        together = np.searchsorted(snap.job, pairs)
+        alone[together] = False
+        members = np.full((len(pairs) + int(alone.sum()), 2), ABSENT, dtype=np.int64)
+        members[: len(pairs)] = pairs
+        members[len(pairs) :, 0] = snap.job[alone]
+        first = np.concatenate([together[:, 0], alone.nonzero()[0]])
         gang = snap.gang[first][:, None]
         runs = (snap.speed[first] > 0) & (gang <= snap.capacity)
-        for i, pair in enumerate(pairs.tolist()):
-            runs[i] &= self._beside(snap, [row_of[job] for job in pair]).all(axis=0)
-        share = np.where(runs, snap.devices / (max(len(units), 1) * gang), 0.0)
+        runs[: len(pairs)] &= (_speeds_beside(snap, together) != 0).all(axis=1)
+        share = np.where(runs, snap.devices / (max(len(members), 1) * gang), 0.0)
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
-        members = np.array(units, dtype=np.int64).reshape(-1, 2)
         return Allocation(members, share, accelerator_columns(len(snap.capacity)))
 
     def _choose(
@@ -107,62 +109,84 @@ class GavelGandiva:
         priority = share / (received / received.sum(axis=0))
         unit, column = share.nonzero()
         order = np.lexsort((unit, -priority[unit, column].round(9), column))
-        free, gang = snap.capacity.tolist(), snap.gang.tolist()
-        ran = np.full(len(snap.job) + 1, ABSENT, dtype=np.int64)
+        free, gang = snap.capacity.tolist(), snap.gang[members[:, 0]].tolist()
+        ran = [ABSENT] * (len(snap.job) + 1)  # the last one is nobody's
         wanted: dict[int, int] = {}
         rows_of: list[list[int]] = members.tolist()
-        for u, accelerator in zip(unit[order].tolist(), column[order].tolist(), strict=True):
-            rows = [row for row in rows_of[u] if row != ABSENT]
-            if free[accelerator] >= gang[rows[0]] and (ran[rows] == ABSENT).all():
-                free[accelerator] -= gang[rows[0]]
-                ran[rows] = u
-                wanted[u] = accelerator
-        return wanted, ran[:-1]
+        ends = np.searchsorted(column[order], np.arange(1, len(free) + 1)).tolist()
+        units = unit[order].tolist()
+        for accelerator, (start, end) in enumerate(pairwise([0, *ends])):
+            left = free[accelerator]
+            for u in units[start:end]:
+                if not left:
+                    break
+                if left >= gang[u] and all(ran[row] == ABSENT for row in rows_of[u]):
+                    left -= gang[u]
+                    wanted[u] = accelerator
+                    for row in rows_of[u]:
+                        ran[row] = u
+                    ran[-1] = ABSENT
+        return wanted, np.array(ran[:-1], dtype=np.int64)
 
     def _draw_pairs(self, snap: Snapshot, before: IntArray, draw: int) -> IntArray:
         """Return the pairs that stay, and new ones for all who have none, by gang."""
         if int(snap.gang.sum()) <= int(snap.capacity.sum()):
             return _NO_PAIRS
-        row_of = {job: row for row, job in enumerate(snap.job.tolist())}
-        stay = [
-            pair
-            for pair in before.tolist()
-            if all(job in row_of for job in pair)
-            and self._gain(snap, [row_of[job] for job in pair]) >= 1.0
-        ]
-        paired = {job for pair in stay for job in pair}
-        alone: dict[int, list[int]] = {}
-        for job, gang in zip(snap.job.tolist(), snap.gang.tolist(), strict=True):
-            if job not in paired:
-                alone.setdefault(gang, []).append(job)
-        for _, jobs in sorted(alone.items()):
-            drawn = sorted(jobs, key=lambda job: (_random_key(self.seed, draw, job), job))
-            together = [sorted(drawn[i : i + 2]) for i in range(0, len(drawn) - 1, 2)]
-            # Two that cannot run on the same devices at all stay alone until the next draw.
-            stay += [
-                pair
-                for pair in together
-                if self._beside(snap, [row_of[job] for job in pair]).all(axis=0).any()
-            ]
-        return np.array(stay, dtype=np.int64).reshape(-1, 2)
+        known = np.isin(before, snap.job).all(axis=1)
+        stay = before[known]
+        stay = stay[_gains(snap, np.searchsorted(snap.job, stay)) >= 1.0]
+        alone = np.ones(len(snap.job), dtype=bool)
+        alone[np.searchsorted(snap.job, stay)] = False
+        job, gang = snap.job[alone], snap.gang[alone]
+        drawn = [stay]
+        for size in np.unique(gang).tolist():
+            drawn.append(self._draw_partners(job[gang == size].tolist(), draw))
+        new = np.concatenate(drawn[1:]) if len(drawn) > 1 else _NO_PAIRS
+        # Two that cannot run on the same devices at all stay alone until the next draw.
+        beside = _speeds_beside(snap, np.searchsorted(snap.job, new))
+        return np.concatenate([stay, new[(beside != 0).all(axis=1).any(axis=1)]])
 
-    def _gain(self, snap: Snapshot, rows: Sequence[int]) -> float:
-        """Return the speeds of two jobs together over those alone, added up."""
-        alone = snap.profiles.speed[snap.profile[list(rows)]]
-        gain = np.zeros_like(alone)
-        np.divide(self._beside(snap, rows), alone, out=gain, where=alone > 0)
-        runs = (alone > 0).any(axis=0)
-        return float(gain.sum(axis=0)[runs].mean())
+    def _draw_partners(self, jobs: list[int], draw: int) -> IntArray:
+        """Return pairs × 2 → job numbers, drawn at random among jobs of one gang."""
+        order = sorted(jobs, key=lambda job: (_random_key(self.seed, draw, job), job))
+        pairs = np.array(order[: len(order) // 2 * 2], dtype=np.int64).reshape(-1, 2)
+        return np.sort(pairs, axis=1)
 
-    def _beside(self, snap: Snapshot, rows: Sequence[int]) -> FloatArray:
-        """Return two jobs × accelerators → believed steps per second beside each other."""
-        assert snap.speeds is not None
-        known = snap.speeds.pairs(snap.cluster.accelerators)
-        profiles, profile = snap.profiles, snap.profile[list(rows)]
-        a, b = (known.index[profiles.workload[p]] for p in profile.tolist())
-        packed = known.block(int(profiles.gang[profile[0]]), "consolidated")
-        may = profiles.speed[profile] > 0
-        return np.where(may, np.array([packed[a, b], packed[b, a]]), 0.0)
+
+def _gains(snap: Snapshot, pairs: IntArray) -> FloatArray:
+    """Return pairs → speeds of the two jobs together over those alone, added up.
+
+    It is the mean over accelerators where either can run; ``pairs`` holds rows of jobs.
+    """
+    alone = snap.profiles.speed[snap.profile[pairs]]
+    gain = np.zeros_like(alone)
+    np.divide(_speeds_beside(snap, pairs), alone, out=gain, where=alone > 0)
+    runs = (alone > 0).any(axis=1)
+    mean: FloatArray = np.where(runs, gain.sum(axis=1), 0.0).sum(axis=1) / runs.sum(axis=1)
+    return mean
+
+
+def _speeds_beside(snap: Snapshot, pairs: IntArray) -> FloatArray:
+    """Return pairs × 2 × accelerators → believed steps per second of each beside the other.
+
+    ``pairs`` holds rows of jobs with equal gangs.
+    """
+    speed = np.zeros((*pairs.shape, len(snap.capacity)))
+    if not len(pairs):
+        return speed
+    assert snap.speeds is not None
+    known = snap.speeds.pairs(snap.cluster.accelerators)
+    profiles, profile = snap.profiles, snap.profile[pairs]
+    used, at = np.unique(profile, return_inverse=True)
+    names = [plain_workload(profiles.workload[p]) for p in used.tolist()]
+    workload = np.array([known.index.get(name, -1) for name in names])
+    a, b = workload[at.reshape(profile.shape)].T
+    gang = profiles.gang[profile[:, 0]]
+    for size in np.unique(gang).tolist():
+        same = (gang == size) & (a >= 0) & (b >= 0)
+        packed = known.block(size, "consolidated")
+        speed[same, 0], speed[same, 1] = packed[a[same], b[same]], packed[b[same], a[same]]
+    return np.where(profiles.speed[profile] > 0, speed, 0.0)
 
 
 def _random_key(seed: int, draw: int, job: int) -> bytes:

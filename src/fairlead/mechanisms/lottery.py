@@ -2,7 +2,6 @@
 
 import heapq
 from bisect import bisect_right
-from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
@@ -12,10 +11,11 @@ import numpy as np
 from fairlead.mechanisms._tickets.effective_tickets import AcceleratorPool
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities
-from fairlead.model.plan import Plan
+from fairlead.model.plan import ABSENT, Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.tenants.tree import TenantTree
 from fairlead.placement import plan_moves
+from fairlead.policies.base import WarmStart
 
 _MAX_QUEUED_WINS = 16
 """queued wins per job, on average over the jobs that can use the same accelerators"""
@@ -66,111 +66,189 @@ class Lottery:
 
     def plan(self, snap: Snapshot, memory: LotteryMemory) -> tuple[Plan, LotteryMemory]:
         """Return the winners of this quantum's draws."""
-        table = _Draws(snap, self.seed, memory.draws)
-        queue: list[int] = []
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(
+        self, warm: WarmStart, snap: Snapshot, memory: LotteryMemory
+    ) -> tuple[Plan, LotteryMemory]:
+        """Return the same; tickets are counted again only when jobs or devices change."""
+        last = warm.state(self, _LastQuantum)
+        jobs = last.jobs_of(snap)
+        until = snap.starts_at + self.round_s
+        may_repeat = not self.backfill and not len(memory.queue)
+        wanted = last.repeated(snap) if may_repeat else None
+        if wanted is not None:
+            return Plan(*plan_moves(snap, wanted), until, until), memory
+        draws = _Draws(snap, jobs, self.seed, memory.draws)
+        queue = NO_INTS
         if self.backfill:
-            table.draw_without_queue()
+            draws.draw_without_queue()
         else:
             at = np.searchsorted(snap.job, memory.queue)
             alive = np.append(snap.job, -1)[at] == memory.queue
-            queue = table.draw_with_queue(at[alive].tolist())
-        until = snap.starts_at + self.round_s
-        plan = Plan(*plan_moves(snap, table.wanted), until, until)
-        return plan, LotteryMemory(table.draws, snap.job[np.array(queue, dtype=np.int64)])
+            queue = draws.draw_with_queue(at[alive])
+        wanted = np.array(draws.wanted, dtype=np.int64)
+        if may_repeat and draws.draws == memory.draws:
+            last.note(snap, wanted)
+        plan = Plan(*plan_moves(snap, wanted), until, until)
+        return plan, LotteryMemory(draws.draws, snap.job[queue])
+
+
+class _Jobs:
+    """Properties of a snapshot's jobs that stay the same while none comes or ends."""
+
+    def __init__(self, snap: Snapshot) -> None:
+        profiles, width = snap.profiles, len(snap.capacity)
+        used, profile = np.unique(snap.profile, return_inverse=True)
+        gang_on = profiles.gang_on[used]
+        gangs: list[list[int]] = np.broadcast_to(gang_on, (len(used), width)).tolist()
+        fits: BoolArray = (profiles.speed[used] > 0) & (gang_on <= snap.capacity)
+        rows = profile.tolist()
+        self.gang = [gangs[p] for p in rows]
+        """jobs → accelerators → devices needed at once"""
+        code: dict[bytes, int] = {}
+        codes = [code.setdefault(row.tobytes(), len(code)) for row in fits]
+        self.usable: IntArray = np.array(codes, dtype=np.int64)[profile]
+        """jobs → number of the set of accelerators that it can use now"""
+        self.room: IntArray = _MAX_QUEUED_WINS * np.bincount(self.usable, minlength=len(code))
+        """sets of accelerators → wins that may queue"""
+        self.time = entitled_time(snap, np.logical_or.reduce(fits, axis=1)[profile])
+        self.odds = list(accumulate(self.time.tolist()))
+        always: list[int] = (self.time >= 1.0).nonzero()[0].tolist()
+        self.always = sorted(always, key=lambda row: -min(self.gang[row]))
+        """jobs that are due all of the time, larger gangs first"""
+
+
+class _LastQuantum:
+    """The last quantum of one planner: its jobs, and its winners if no ticket was drawn."""
+
+    def __init__(self) -> None:
+        self._key: tuple[object, ...] = ()
+        self._jobs: _Jobs | None = None
+        self._on = b""
+        self._wanted: IntArray | None = None
+
+    def jobs_of(self, snap: Snapshot) -> _Jobs:
+        """Return the properties of the snapshot's jobs, computed again if anything changed."""
+        key = (
+            *(snap.job.tobytes(), snap.profile.tobytes(), snap.capacity.tobytes()),
+            *(snap.profiles.content, snap.profiles.tenant.tobytes(), snap.tenants),
+        )
+        if self._jobs is None or key != self._key:
+            self._key, self._jobs, self._wanted = key, _Jobs(snap), None
+        return self._jobs
+
+    def repeated(self, snap: Snapshot) -> IntArray | None:
+        """Return jobs → accelerator if the same jobs still run in the same places, else None."""
+        return self._wanted if snap.on.tobytes() == self._on else None
+
+    def note(self, snap: Snapshot, wanted: IntArray) -> None:
+        """Keep the winners of a quantum in which no ticket was drawn and no win waited."""
+        self._on, self._wanted = snap.on.tobytes(), wanted
 
 
 class _Draws:
     """One quantum's draws under way."""
 
-    def __init__(self, snap: Snapshot, seed: int, draws: int) -> None:
-        self._seed, self.draws = seed, draws
-        self._gang: list[list[int]] = np.broadcast_to(snap.gang_on, snap.speed.shape).tolist()
+    def __init__(self, snap: Snapshot, jobs: _Jobs, seed: int, draws: int) -> None:
+        self._snap, self._jobs, self._seed, self.draws = snap, jobs, seed, draws
         self._free: list[int] = snap.capacity.tolist()
-        speed = snap.speed
-        # Where a job runs already it stays, if there is room.
-        order = (-(speed + speed * (snap.on[:, None] == np.arange(speed.shape[1])))).argsort(1)
-        self._accelerators = [
-            [k for k in accelerators if runs[k]]
-            for accelerators, runs in zip(order.tolist(), (speed > 0).tolist(), strict=True)
-        ]
-        fits: BoolArray = (speed > 0) & (snap.gang_on <= snap.capacity)
-        self._usable = [row.tobytes() for row in fits]
-        """jobs → which accelerators it can use now"""
-        self._tickets: list[float] = tickets_per_device(snap).tolist()
-        self._time = entitled_time(snap, np.logical_or.reduce(fits, axis=1))
-        self._waits = set(range(len(self._gang)))
-        self._smallest: list[list[tuple[int, int]]] = [[] for _ in self._free]
+        self._accelerators = _preferred_accelerators(snap)
+        self._waits = [True] * len(snap.job)
+        self._smallest: list[list[tuple[int, int]]] | None = None
         """accelerator → a heap of (gang, row) of those who can use it, some of whom run"""
-        for row, accelerators in enumerate(self._accelerators):
-            for accelerator in accelerators:
-                self._smallest[accelerator].append((self._gang[row][accelerator], row))
-        for heap in self._smallest:
-            heapq.heapify(heap)
-        self.wanted: IntArray = np.full(len(self._gang), -1, dtype=np.int64)
+        self.wanted = [ABSENT] * len(snap.job)
 
-    def draw_with_queue(self, queue: list[int]) -> list[int]:
+    def draw_with_queue(self, queue: IntArray) -> IntArray:
         """Honour wins and draw from all tickets each time; return the wins that still wait."""
-        always = (self._time >= 1.0).nonzero()[0].tolist()
-        if self._place_if_all_fit(always):
-            queue = [row for row in queue if row in self._waits]
-        queue = [row for row in queue if not self._run(row)]
-        room = Counter(
-            {
-                accelerators: _MAX_QUEUED_WINS * n
-                for accelerators, n in Counter(self._usable).items()
-            }
-        )
-        room.subtract(self._usable[row] for row in queue)
-        odds = list(accumulate(self._time.tolist()))
+        jobs = self._jobs
+        if self._place_if_all_fit(jobs.always):
+            queue = queue[np.array(self._waits, dtype=bool)[queue]]
+        queue = self._without_honoured(queue)
+        room = (jobs.room - np.bincount(jobs.usable[queue], minlength=len(jobs.room))).tolist()
+        wins: list[int] = []
         blanks = 0
         while self._any_fits():
-            row = self._drawn(odds) if blanks < _MAX_VOID_DRAWS else self._draw_among_fitting()
+            row = (
+                self._drawn(jobs.odds) if blanks < _MAX_VOID_DRAWS else self._draw_among_fitting()
+            )
+            usable = jobs.usable[row]
             if self._run(row):
                 blanks = 0
-            elif room[self._usable[row]] > 0:
-                room[self._usable[row]] -= 1
-                queue.append(row)
+            elif room[usable] > 0:
+                room[usable] -= 1
+                wins.append(row)
             else:
                 blanks += 1
-        return queue
+        return np.concatenate([queue, np.array(wins, dtype=np.int64)]) if wins else queue
+
+    def _without_honoured(self, queue: IntArray) -> IntArray:
+        """Run the queued jobs that fit, in order; return the wins that still wait."""
+        honoured: list[int] = []
+        for place, row in enumerate(queue.tolist()):
+            if self._run(row):
+                honoured.append(place)
+                if not any(self._free):
+                    break
+        return np.delete(queue, honoured) if honoured else queue
 
     def draw_without_queue(self) -> None:
         """Draw from the tickets not drawn yet, and drop jobs that do not fit."""
-        left = sorted(self._waits)
+        left = list(range(len(self._waits)))
+        tickets: list[float] = tickets_per_device(self._snap).tolist()
         while left and self._any_fits():
-            row = left.pop(self._drawn(list(accumulate(self._tickets[row] for row in left))))
+            row = left.pop(self._drawn(list(accumulate(tickets[row] for row in left))))
             if not self._run(row):
-                self._waits.discard(row)
+                self._waits[row] = False
 
     def _any_fits(self) -> bool:
+        if not any(self._free):
+            return False
+        if self._smallest is None:
+            self._smallest = self._heaps()
         for free, heap in zip(self._free, self._smallest, strict=True):
-            while heap and heap[0][1] not in self._waits:
+            while heap and not self._waits[heap[0][1]]:
                 heapq.heappop(heap)
             if heap and heap[0][0] <= free:
                 return True
         return False
 
-    def _place(self, row: int) -> int | None:
-        gang, free = self._gang[row], self._free
-        return next((k for k in self._accelerators[row] if free[k] >= gang[k]), None)
+    def _heaps(self) -> list[list[tuple[int, int]]]:
+        smallest: list[list[tuple[int, int]]] = [[] for _ in self._free]
+        for row, accelerators in enumerate(self._accelerators):
+            if self._waits[row]:
+                for accelerator in accelerators:
+                    smallest[accelerator].append((self._jobs.gang[row][accelerator], row))
+        for heap in smallest:
+            heapq.heapify(heap)
+        return smallest
+
+    def _place(self, row: int) -> int:
+        gang, free = self._jobs.gang[row], self._free
+        for accelerator in self._accelerators[row]:
+            if free[accelerator] >= gang[accelerator]:
+                return accelerator
+        return ABSENT
 
     def _place_if_all_fit(self, rows: list[int]) -> bool:
         """Run these jobs if all fit at once, else none of them."""
         free = list(self._free)
-        for row in sorted(rows, key=lambda row: -min(self._gang[row])):
+        for row in rows:
             if not self._run(row):
                 self._free = free
-                self._waits.update(rows)
-                self.wanted[:] = -1
+                self._waits = [True] * len(self._waits)
+                self.wanted = [ABSENT] * len(self.wanted)
                 return False
         return True
 
     def _run(self, row: int) -> bool:
-        accelerator = self._place(row) if row in self._waits else None
-        if accelerator is None:
+        if not self._waits[row]:
             return False
-        self._waits.discard(row)
-        self._free[accelerator] -= self._gang[row][accelerator]
+        accelerator = self._place(row)
+        if accelerator == ABSENT:
+            return False
+        self._waits[row] = False
+        self._free[accelerator] -= self._jobs.gang[row][accelerator]
         self.wanted[row] = accelerator
         return True
 
@@ -178,12 +256,30 @@ class _Draws:
         return min(bisect_right(odds, self._uniform() * odds[-1]), len(odds) - 1)
 
     def _draw_among_fitting(self) -> int:
-        rows = [row for row in sorted(self._waits) if self._place(row) is not None]
-        return rows[self._drawn(list(accumulate(float(self._time[row]) for row in rows)))]
+        waiting = (row for row, waits in enumerate(self._waits) if waits)
+        rows = [row for row in waiting if self._place(row) != ABSENT]
+        time = self._jobs.time
+        return rows[self._drawn(list(accumulate(float(time[row]) for row in rows)))]
 
     def _uniform(self) -> float:
         self.draws += 1
         return _mixed(_mixed(self._seed) ^ self.draws) / (_64_BITS + 1)
+
+
+def _preferred_accelerators(snap: Snapshot) -> list[list[int]]:
+    """Return jobs → accelerators that it can use: where it runs already, then the fastest."""
+    width = len(snap.capacity)
+    place = snap.profile * (width + 1) + np.where(snap.on >= 0, snap.on, width)
+    used, at = np.unique(place, return_inverse=True)
+    speed = snap.profiles.speed[used // (width + 1)]
+    # Where a job runs already it stays, if there is room.
+    stays = (used % (width + 1))[:, None] == np.arange(width)
+    order = (-(speed + speed * stays)).argsort(1)
+    preferred = [
+        [k for k in accelerators if runs[k]]
+        for accelerators, runs in zip(order.tolist(), (speed > 0).tolist(), strict=True)
+    ]
+    return [preferred[i] for i in at.tolist()]
 
 
 def tickets_per_device(snap: Snapshot) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -23,12 +24,16 @@ def plan_unit_moves(
     most jobs there, first those that fewest units claim; a unit's other jobs join it. Other
     units are placed like jobs alone.
     """
+    if snap.profiles.single and units:
+        rows = np.array(list(zip_longest(*units, fillvalue=ABSENT)), dtype=np.int64).T
+        moves = _plan_single_moves(snap, rows, np.array(wanted))
+        if moves is not None:
+            return moves
     held, on = held_devices(snap), snap.on.tolist()
-    claims = [
-        (-sum(held.get(row) == devices for row in unit), u, devices)
-        for u, unit in enumerate(units)
-        for devices in {held[row] for row in unit if row in held and on[row] == wanted[u]}
-    ]
+    claims: list[tuple[int, int, tuple[int, ...]]] = []
+    for u, (unit, accelerator) in enumerate(zip(units, wanted, strict=True)):
+        here = [held[row] for row in unit if row in held and on[row] == accelerator]
+        claims += [(-here.count(devices), u, devices) for devices in set(here)]
     place_of: dict[int, tuple[int, ...]] = {}
     open_ = set(snap.usable.tolist())
     rivals = Counter(devices for _, _, devices in claims)
@@ -49,6 +54,64 @@ def plan_unit_moves(
         held,
         {row: place_of[u] for u, unit in enumerate(units) for row in unit if row != ABSENT},
     )
+
+
+def _plan_single_moves(
+    snap: Snapshot, units: IntArray, wanted: IntArray
+) -> tuple[IntArray, Placements] | None:
+    """Return the same where every job needs one device; None if a job holds several.
+
+    ``units`` is units × width → rows of jobs.
+    """
+    device = np.full(len(snap.job) + 1, ABSENT, dtype=np.int64)  # the last one is nobody's
+    lane, at = (snap.holds >= 0).nonzero()
+    rows = snap.holds[lane, at]
+    if len(rows) and np.bincount(rows).max() > 1:
+        return None
+    device[rows] = at
+    device[:-1][snap.lease < 0] = ABSENT
+    on = np.append(snap.on, ABSENT)
+    held = np.where((device[units] >= 0) & (on[units] == wanted[:, None]), device[units], ABSENT)
+    place_of = _claimed_devices(snap, held)
+    elsewhere = (place_of == ABSENT).nonzero()[0]
+    if len(elsewhere):
+        free = np.zeros(len(snap.cluster.node_of), dtype=bool)
+        free[snap.usable] = True
+        free[place_of[place_of >= 0]] = False
+        placed = place_gangs(snap, free, units[elsewhere, 0], wanted[elsewhere])
+        first = snap.job[units[elsewhere, 0]]
+        by_job = first.argsort()
+        place_of[elsewhere[by_job[first.searchsorted(placed.job, sorter=by_job)]]] = placed.device
+    goal = np.full_like(device, ABSENT)
+    goal[units] = place_of[:, None]
+    goal[-1] = ABSENT
+    stop = ((device[:-1] >= 0) & (goal[:-1] != device[:-1])).nonzero()[0]
+    row = units[units != ABSENT]
+    row = row[goal[row] != device[row]]
+    if not len(row):
+        return snap.lease[stop], NO_PLACEMENTS
+    whole = np.zeros(len(row), dtype=np.int64)  # no copies
+    start = Placements(snap.job[row], whole, np.arange(len(row) + 1), goal[row])
+    return snap.lease[stop], start
+
+
+def _claimed_devices(snap: Snapshot, held: IntArray) -> IntArray:
+    """Return units → device that its jobs already hold, ABSENT for none.
+
+    ``held`` is units × width → device that a job holds of the wanted accelerator.
+    """
+    claims = Counter(
+        (u, device) for u, here in enumerate(held.tolist()) for device in here if device >= 0
+    )
+    rivals = Counter(device for _, device in claims)
+    place_of = [ABSENT] * len(held)
+    open_ = set(snap.usable.tolist())
+    order = sorted((-much, rivals[device], u, device) for (u, device), much in claims.items())
+    for _, _, u, device in order:
+        if place_of[u] == ABSENT and device in open_:
+            place_of[u] = device
+            open_.discard(device)
+    return np.array(place_of, dtype=np.int64)
 
 
 def _changes(

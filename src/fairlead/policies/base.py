@@ -54,6 +54,15 @@ class WarmPolicy(Protocol):
         ...
 
 
+@runtime_checkable
+class ValuesDevices(Protocol):
+    """A policy that orders all jobs for a device, also those without a share of it."""
+
+    def device_value(self, snap: Snapshot) -> FloatArray:
+        """Return jobs × accelerators → value of one device; idle ones go to the greatest first."""
+        ...
+
+
 def allocate(policy: Policy, snap: Snapshot, warm: WarmStart) -> Allocation:
     """Return the policy's shares, from a warm start where the policy supports one."""
     if _is_warm(type(policy)):

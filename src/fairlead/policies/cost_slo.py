@@ -11,7 +11,7 @@ from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.totals import job_options, prices
-from fairlead.policies.base import effective_speed, empty_allocation
+from fairlead.policies.base import WarmStart, effective_speed, empty_allocation
 from fairlead.solve import best_ratio_above
 
 # Relative rounding error up to which a deadline counts as met.
@@ -37,10 +37,27 @@ class CostSlo(UnitPolicy):
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the cheapest shares that meet all deadlines, or those closest to it."""
+        return self._allocate(snap, needed_speed(snap))
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same; without deadlines the same jobs are not solved again."""
+        needed = needed_speed(snap)
+        if needed.any() or self.packed or self.placement:
+            return self._allocate(snap, needed)
+        last = warm.state(self, _LastAllocation)
+        key = (
+            *(snap.job.tobytes(), snap.profile.tobytes(), snap.devices.tobytes()),
+            *(snap.capacity.tobytes(), snap.profiles.content, snap.profiles.tenant.tobytes()),
+            *(snap.tenants, snap.cluster),
+        )
+        if last.allocation is None or key != last.key:
+            last.key, last.allocation = key, self._allocate(snap, needed)
+        return last.allocation
+
+    def _allocate(self, snap: Snapshot, needed: FloatArray) -> Allocation:
         usd_per_hour = prices(snap)
         if not len(snap.job):
             return empty_allocation(snap)
-        needed = needed_speed(snap)
         rules = self._rules
         # Passed deadlines are alike: such jobs run as fast as they can.
         options = job_options(snap, needed, rules, agnostic=self.agnostic)
@@ -49,6 +66,14 @@ class CostSlo(UnitPolicy):
         best = best_ratio_above(options.problem, options.speed, options.cost(usd_per_hour), floor)
         allocation = options.allocation(snap, best, rules)
         return replace(allocation, late=_late(snap, needed, effective_speed(snap, allocation)))
+
+
+@dataclass
+class _LastAllocation:
+    """The last shares of jobs without deadlines, and the inputs that they depend on."""
+
+    key: tuple[object, ...] = ()
+    allocation: Allocation | None = None
 
 
 def needed_speed(snap: Snapshot) -> FloatArray:

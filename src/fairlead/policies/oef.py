@@ -29,7 +29,7 @@ class Oef(TenantPolicy):
 
     def divide_warm(self, snap: Snapshot, warm: WarmStart) -> TenantDivision:
         """Return the same; an input that comes again is not solved again."""
-        table = tenant_table(snap)
+        table = tenant_table(snap, warm)
         recent = warm.state(self, lambda: RecentSolutions(solve_equal))
         solution = recent.solve(table.gain, table.weight, table.capacity)
 

@@ -28,7 +28,7 @@ class OefCooperative(TenantPolicy):
 
     def divide_warm(self, snap: Snapshot, warm: WarmStart) -> TenantDivision:
         """Return the same; an input that comes again is not solved again."""
-        table = tenant_table(snap)
+        table = tenant_table(snap, warm)
         recent = warm.state(self, lambda: RecentSolutions(solve_envy_free))
         solution = recent.solve(table.gain, table.weight, table.capacity)
 

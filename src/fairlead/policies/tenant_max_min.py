@@ -33,7 +33,7 @@ class TenantMaxMin(TenantPolicy):
 
     def divide_warm(self, snap: Snapshot, warm: WarmStart) -> TenantDivision:
         """Return the same; an input that comes again is not solved again."""
-        table = tenant_table(snap)
+        table = tenant_table(snap, warm)
         split = table.capacity / max(float(table.weight.sum()), 1e-300)
         whole = (table.gain * split).sum(axis=1, keepdims=True)
         gain = np.divide(table.gain, whole, out=np.zeros_like(table.gain), where=whole > 0)

@@ -4,14 +4,15 @@ Terms as in the paper's §4: the *seller* gives slow devices for fast ones and h
 speedup of fast over slow; the *buyer* gives fast devices for slow ones and has the least.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fairlead.model.allocation import Trade
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.base import WarmStart
 from fairlead.policies.rules.tenant_rows import (
     TenantDivision,
     TenantPolicy,
@@ -19,6 +20,7 @@ from fairlead.policies.rules.tenant_rows import (
     tenant_table,
     within_quotas,
 )
+from fairlead.solve import RecentSolutions
 
 _MIN_TRADE = 1e-9
 """minimum of a trade: devices relative to all of the accelerator, gain relative to the speedup"""
@@ -36,25 +38,46 @@ class Trading(TenantPolicy):
 
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""
-        table = tenant_table(snap)
+        return self.divide_warm(snap, WarmStart())
+
+    def divide_warm(self, snap: Snapshot, warm: WarmStart) -> TenantDivision:
+        """Return the same; tenants that come again do not trade again."""
+        table = tenant_table(snap, warm)
         names = [tenant.id for tenant in snap.tenants]
         names += [str(i) for i in range(len(names), table.tenants)]
-        market = _TradeMarket(table, names, snap.cluster.accelerators)
-        market.trade_all()
+        recent = warm.state(self, lambda: RecentSolutions(_trade_all))
+        held, trades = recent.solve(
+            *(table.gain, table.weight, table.capacity),
+            *(tuple(table.tenant.tolist()), tuple(names), snap.cluster.accelerators),
+        )
 
         def worth() -> float:
-            return float((table.gain * market.held).sum())
+            return float((table.gain * held).sum())
 
-        return within_quotas(
-            snap, TenantDivision(table, market.held, worth, trades=tuple(market.trades))
-        )
+        return within_quotas(snap, TenantDivision(table, held, worth, trades=trades))
+
+
+def _trade_all(
+    gain: FloatArray,
+    weight: FloatArray,
+    capacity: FloatArray,
+    tenant: tuple[int, ...],
+    names: tuple[str, ...],
+    accelerators: tuple[str, ...],
+) -> tuple[FloatArray, tuple[Trade, ...]]:
+    """Return virtual tenants × accelerators → devices after all trades, and the trades."""
+    owner = np.array(tenant, dtype=np.int64)
+    table = TenantTable(owner, weight, gain, capacity, NO_INTS, len(names))
+    market = _TradeMarket(table, names, accelerators)
+    market.trade_all()
+    return market.held, tuple(market.trades)
 
 
 class _TradeMarket:
     """The devices of every virtual tenant, and the trades made so far."""
 
     def __init__(
-        self, table: TenantTable, names: list[str], accelerators: tuple[str, ...]
+        self, table: TenantTable, names: Sequence[str], accelerators: tuple[str, ...]
     ) -> None:
         self._table, self._names, self._accelerators = table, names, accelerators
         self._several = np.bincount(table.tenant, minlength=table.tenants) > 1

@@ -1,15 +1,20 @@
 """Promises of the lottery beyond the paper's table: shares by tickets, no job kept waiting."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from tests.papers.gandiva_fair.test_gandiva_fair import Bench
 
-from fairlead.mechanisms.lottery import Lottery
+from fairlead.mechanisms.lottery import Lottery, LotteryMemory
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import JobSubmitted
 from fairlead.model.job import Job
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
@@ -55,6 +60,42 @@ def test_jobs_that_all_fit_run_all_the_time_whatever_their_tickets() -> None:
     (record, _), took_s = cpu_s(lambda: simulate(scenario))
     np.testing.assert_allclose(record.finished_at, 40_000.0)
     assert took_s < 2.0
+
+
+@dataclass(frozen=True)
+class ColdLottery:
+    """A lottery whose planner keeps nothing from one quantum to the next."""
+
+    capabilities: ClassVar[Capabilities] = Lottery.capabilities
+    round_s: float = 60.0
+
+    def initial(self) -> LotteryMemory:
+        return Lottery().initial()
+
+    def plan(self, snap: Snapshot, memory: LotteryMemory) -> tuple[Plan, LotteryMemory]:
+        return Lottery().plan(snap, memory)
+
+
+def test_tickets_that_are_kept_while_no_job_comes_change_no_draw() -> None:
+    rng = np.random.default_rng(3)
+    jobs = [
+        Job(
+            id=str(i),
+            workload="any",
+            gang=int(gang),
+            arrival_at=600.0 * i,
+            total_steps=float(rng.integers(300, 9000)),
+            weight=float(rng.integers(1, 4)),
+        )
+        for i, gang in enumerate(rng.integers(1, 4, 24))
+    ]
+    runs = []
+    for mechanism in (Lottery(), ColdLottery()):
+        cluster = Cluster.of({"v100": 4, "k80": 3})
+        scenario = Scenario(cluster=cluster, speeds=SPEEDS, jobs=jobs, mechanism=mechanism)
+        record, _ = simulate(scenario)
+        runs.append(record.finished_at.tolist())
+    assert runs[0] == runs[1]
 
 
 def test_a_job_with_tickets_for_more_than_all_the_time_leaves_the_rest_to_be_drawn_for() -> None:

@@ -7,10 +7,14 @@ import pytest
 from benchmarks.physical.prediction import errors_of, measured_costs, prediction_of
 from benchmarks.physical.record import Lease, read_record
 from benchmarks.physical.scatter import scatter
+from benchmarks.physical.scenario import SPEEDUP_TENANTS, planned_jobs, tenants_of
 
+from fairlead.files import read_speeds
 from fairlead.sim.physics.effects import TransitionCosts
 
 RUNS = sorted(Path(shown.__file__).with_name("runs").glob("*.json"))
+CHANGED_SINCE = {"fairlead"}
+"""runs under policies that decide otherwise today"""
 PUBLISHED_ERROR = 0.08
 """error of simulations that Gavel reports"""
 
@@ -43,11 +47,28 @@ def test_the_simulator_predicts_recorded_runs(path: Path, tmp_path: Path) -> Non
     record = read_record(path)
     assert len(record.jobs) >= 24
     errors = errors_of(record, prediction_of(record))
-    assert max(errors.average_completion, errors.makespan) < PUBLISHED_ERROR
+    if path.stem not in CHANGED_SINCE:
+        assert max(errors.average_completion, errors.makespan) < PUBLISHED_ERROR
     within = max(errors.average_completion, errors.makespan) <= shown.MAX_ERROR
     assert shown.show(record) == (0 if within else 1)
     record.write(tmp_path / "copy.json")
     assert read_record(tmp_path / "copy.json") == record
+
+
+def test_tenants_by_speed_up_are_those_of_the_recorded_run() -> None:
+    (record,) = (read_record(path) for path in RUNS if path.stem == "gandiva-fair")
+    jobs = planned_jobs(
+        read_speeds(record.speeds),
+        tuple(dict.fromkeys(record.devices)),
+        count=len(record.jobs),
+        alone_s=(12.0, 20.0),
+        interarrival_s=4.0,
+        seed=1,
+        by_speedup=True,
+    )
+    recorded = [(job.workload, job.tenant, job.steps) for job in record.jobs]
+    assert [(job.workload, job.tenant, job.steps) for job in jobs] == recorded
+    assert tenants_of({job.tenant for job in jobs}) == SPEEDUP_TENANTS
 
 
 def test_the_plot_has_a_dot_for_each_job_and_name() -> None:

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from fairlead.core.event_log import decode_value, encode_value
+from fairlead.mechanisms._rounds.deficits import Account
+from fairlead.mechanisms.shares import Shares
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
@@ -14,6 +17,7 @@ from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.fairlead import Fairlead
 from fairlead.policies.fairlead.lengths import estimate_left_s
 from fairlead.policies.fairlead.promise import urgency
+from fairlead.policies.rules.priority import PriorityPolicy
 
 HOUR_S = 3600.0
 
@@ -136,3 +140,16 @@ def _greatest_total(snap: Snapshot, value: FloatArray) -> float:
         method="highs",
     )
     return float(-solution.fun)
+
+
+def test_a_device_that_falls_idle_goes_to_the_waiting_job_of_most_value() -> None:
+    rounds = Shares(PriorityPolicy(Fairlead()))
+    long, short, shortest = _job("long", 9.0), _job("short", 2.0), _job("shortest", 0.05)
+    _, memory = rounds.plan(_snap({"a": 1}, long, short, shortest), rounds.initial())
+    waiting, idle = _snap({"a": 1}, long, short), np.array([0])
+    assert rounds.refill(waiting, memory, idle).job.tolist() == [1]
+    assert decode_value(encode_value(memory), Account).by_value
+    # A log of an earlier version is replayed as it was written: by the time owed, then by arrival.
+    earlier = replace(memory, by_value=False)
+    assert "by_value" not in encode_value(earlier)
+    assert rounds.refill(waiting, earlier, idle).job.tolist() == [0]

@@ -1,6 +1,7 @@
 """Virtual tenants and their speedups."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from fairlead.model.instance import Instance, InstanceJob
 from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
+from fairlead.policies.base import WarmStart
 from fairlead.policies.oef import Oef
 from fairlead.policies.oef_cooperative import OefCooperative
 from fairlead.policies.rules.tenant_rows import tenant_table
@@ -69,6 +71,20 @@ def test_alike_jobs_of_a_tenant_are_one_virtual_tenant_and_others_share_its_weig
     np.testing.assert_array_equal(table.tenant, [0, 0, 1])
     np.testing.assert_array_equal(table.row_of_job, [0, 0, 1, 2])
     np.testing.assert_allclose(table.weight, [0.5, 1.5, 1.0])
+
+
+def test_tables_that_are_kept_equal_those_computed_anew() -> None:
+    rows = [job("a", "x", 1, 2), job("b", "x", 1, 2, weight=0.1), job("c", "y", 3, 1, gang=2)]
+    warm = WarmStart()
+    for weight in (1.0, 0.1):
+        jobs = [replace(row, weight=min(row.weight, weight)) for row in rows]
+        for chosen in ([0], [0, 1], [0, 1, 2], [0, 0, 1], [0], [2, 1, 1], [0, 1]):
+            named = [replace(jobs[i], id=str(n)) for n, i in enumerate(chosen)]
+            for devices in (2, 1):
+                whole = snap({"gpu1": devices, "gpu2": 2}, named, Tenant("x"), Tenant("y"))
+                kept, fresh = tenant_table(whole, warm), tenant_table(whole)
+                for part in ("tenant", "weight", "gain", "capacity", "row_of_job"):
+                    np.testing.assert_array_equal(getattr(kept, part), getattr(fresh, part))
 
 
 def test_gangs_above_the_devices_that_are_up_run_elsewhere_or_not_at_all() -> None:

@@ -1,11 +1,14 @@
 """Time owed to jobs: the memory of mechanisms that realise shares."""
 
+from dataclasses import field
+
 import numpy as np
 
 from fairlead.compiled import compiled
 from fairlead.mechanisms._rounds.equal_accelerators import keep_in_place
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.errors import UsageError
+from fairlead.model.job import OMIT_IF_EMPTY
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.value import value
 from fairlead.policies.base import Policy, WarmStart, allocate
@@ -27,6 +30,9 @@ class Account:
     solved_at: float
     changes: int
     """the snapshot's count of changes when the allocation was made"""
+    by_value: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    """the policy's values (``ValuesDevices``), not the time owed, order jobs for devices that no
+    share claims; False in logs of earlier versions, which are replayed so"""
 
     @classmethod
     def empty(cls) -> "Account":
@@ -51,14 +57,19 @@ class Account:
             tables = np.empty((len(_TABLES), *snap.received_s.shape))
             elapsed_s = snap.starts_at - self.starts_at
             compiled.forward(self.job, self.tables, elapsed_s, snap.job, snap.received_s, tables)
-            return Account(snap.job, tables, snap.starts_at, self.solved_at, self.changes)
+            return self._with_tables(snap, tables)
         tables = self._in_order_of(snap)
         owed, received = tables[OWED], tables[RECEIVED]
         owed += tables[SHARE] * (snap.starts_at - self.starts_at)
         owed += received
         owed -= snap.received_s
         received[...] = snap.received_s
-        return Account(snap.job, tables, snap.starts_at, self.solved_at, self.changes)
+        return self._with_tables(snap, tables)
+
+    def _with_tables(self, snap: Snapshot, tables: FloatArray) -> "Account":
+        return Account(
+            snap.job, tables, snap.starts_at, self.solved_at, self.changes, self.by_value
+        )
 
     def _in_order_of(self, snap: Snapshot) -> FloatArray:
         if not len(self.job):
@@ -74,7 +85,13 @@ class Account:
         return tables
 
     def with_new_shares(
-        self, policy: Policy, snap: Snapshot, warm: WarmStart, *, carry_s: float
+        self,
+        policy: Policy,
+        snap: Snapshot,
+        warm: WarmStart,
+        *,
+        carry_s: float,
+        by_value: bool = False,
     ) -> "Account":
         """Return the account under new shares, nothing owed; up to ``carry_s`` is carried over."""
         allocation = allocate(policy, snap, warm)
@@ -94,6 +111,7 @@ class Account:
             self.starts_at,
             snap.starts_at,
             snap.changes,
+            by_value,
         )
 
     def _with(self, share: FloatArray, carry_s: float) -> FloatArray:

@@ -87,13 +87,14 @@ class RoundSelection:
             self.pick(entries.row, entries.column)
 
     def _assign_in_order(self, entries: CandidateEntries) -> None:
+        if min(self.free) <= 0:
+            # Nor can rows be exchanged there: none has been taken for such a column.
+            entries = entries.where((np.array(self.free) > 0)[entries.column])
         if compiled is not None:
             compiled.assign(*entries, self.gang, self.free, self.wanted)
             return
         if _BUSY in self.wanted:
-            usable = (self.wanted == _NONE)[entries.row]
-            usable &= (np.array(self.free) > 0)[entries.column]
-            entries = entries.where(usable)
+            entries = entries.where((self.wanted == _NONE)[entries.row])
         entries = entries.by_falling_weight()
         count = self.pick(entries.row, entries.column)
         if len(self.free) == 1 or count == len(entries.row) or not any(self.free):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -9,14 +10,15 @@ from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import SHARE, Account
 from fairlead.mechanisms._rounds.selection import RoundSelection
 from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first, urgent_entries
+from fairlead.mechanisms.base import RealisesPolicy
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.model.errors import UsageError
-from fairlead.model.lease import Placements
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.placement import plan_moves
-from fairlead.policies.base import Policy, WarmStart
+from fairlead.policies.base import Policy, ValuesDevices, WarmStart
 from fairlead.policies.rules.priority import has_priorities
 from fairlead.policies.rules.quotas import any_quota
 
@@ -81,17 +83,26 @@ class ShareMechanism:
         return entries
 
     def _choose_jobs(
-        self, snap: Snapshot, owed_s: FloatArray, choice: RoundSelection, entries: CandidateEntries
+        self,
+        snap: Snapshot,
+        owed_s: FloatArray,
+        choice: RoundSelection,
+        entries: CandidateEntries,
+        values: ValuesDevices | None = None,
     ) -> None:
-        """Select among the entries; devices that they leave free go to other jobs."""
+        """Select among the entries; devices that they leave free go to other jobs.
+
+        Those are taken in the order of ``values``, or of the time owed without.
+        """
         capabilities = self.capabilities
         choice.assign(entries)
         if not any(choice.free) or not capabilities.fills_idle:
             return
-        choice.fill(snap.speed, owed_s)
+        order = owed_s if values is None else values.device_value(snap)
+        choice.fill(snap.speed, order)
         # Where gangs take turns, devices can be idle that are faster than others in use.
         if any(choice.free) and choice.gang is not None and choice.move_to_faster(snap.speed):
-            choice.fill(snap.speed, owed_s)
+            choice.fill(snap.speed, order)
 
 
 @dataclass(frozen=True)
@@ -111,20 +122,45 @@ class JobShareRounds(ShareMechanism):
         account = memory.advanced_to(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
-            account = account.with_new_shares(self.policy, snap, warm, carry_s=self.turn_s)
+            account = account.with_new_shares(
+                self.policy,
+                snap,
+                warm,
+                carry_s=self.turn_s,
+                by_value=self._valued_devices is not None,
+            )
         entries = self._entries_of_jobs(snap, account.tables, snap.on)
         choice = RoundSelection.for_jobs(snap, snap.capacity.tolist())
-        self._choose_jobs(snap, account.owed_s, choice, entries)
+        self._choose_jobs(snap, account.owed_s, choice, entries, self._values(snap, account))
         until = snap.starts_at + self.round_s
         return Plan(*plan_moves(snap, choice.wanted), until, until, stale), account
 
     def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
+        if not len(snap.job):
+            return NO_PLACEMENTS
         account = memory.advanced_to(snap)
         choice = RoundSelection.for_waiting(snap, idle)
         entries = self._entries_of_jobs(snap, account.tables)
-        self._choose_jobs(snap, account.owed_s, choice, entries)
+        self._choose_jobs(snap, account.owed_s, choice, entries, self._values(snap, account))
         return choice.placed(snap, idle)
+
+    @property
+    def refill_ignores_running(self) -> bool:
+        """True unless the policy compares waiting jobs with all others."""
+        return self._valued_devices is None and not self.capabilities.ends_early
+
+    def _values(self, snap: Snapshot, account: Account) -> ValuesDevices | None:
+        """Return the policy if it orders jobs for idle devices; priorities go by time owed."""
+        return self._valued_devices if account.by_value and not has_priorities(snap) else None
+
+    @cached_property
+    def _valued_devices(self) -> ValuesDevices | None:
+        """The policy, or the one that it is around, if that values devices."""
+        policy: object = self.policy
+        while not isinstance(policy, ValuesDevices) and isinstance(policy, RealisesPolicy):
+            policy = policy.policy
+        return policy if isinstance(policy, ValuesDevices) else None
 
 
 def runs_ahead(capabilities: Capabilities, snap: Snapshot) -> bool:

@@ -82,13 +82,14 @@ def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) ->
     No tenant holds more than its ``demand``; of its devices it keeps the fastest. The rest is
     offered repeatedly, by weight, to tenants that have too few or slower ones.
     """
-    held = _fastest(devices, table.gain, demand)
+    fastest = _FastestDevices(table.gain, demand)
+    held = fastest.of(devices)
     for _ in range(_MAX_OFFERS):
         spare = np.maximum(table.capacity - held.sum(axis=0), 0.0)
         wants = _wants_more(held, table.gain, demand) & (spare > _TINY * table.capacity)
         claim = wants * table.weight[:, None]
         offer = np.divide(spare * claim, claim.sum(axis=0), out=np.zeros_like(claim), where=wants)
-        better = _fastest(held + offer, table.gain, demand)
+        better = fastest.of(held + offer)
         changed = np.abs(better - held).max(initial=0.0)
         held = better
         if changed <= _TINY:
@@ -96,14 +97,25 @@ def redistribute(table: TenantTable, devices: FloatArray, demand: FloatArray) ->
     return _assign_remainders(held, table, demand)
 
 
-def _fastest(devices: FloatArray, gain: FloatArray, demand: FloatArray) -> FloatArray:
-    """Return what each row keeps of its devices if it holds no more than its demand."""
-    order = np.argsort(-gain, axis=1, kind="stable")
-    usable = np.where(gain > 0, devices, 0.0)
-    upto = np.minimum(np.take_along_axis(usable, order, axis=1).cumsum(axis=1), demand[:, None])
-    kept = np.zeros_like(devices)
-    np.put_along_axis(kept, order, np.diff(upto, axis=1, prepend=0.0), axis=1)
-    return kept
+class _FastestDevices:
+    """Keeps each row's fastest devices, no more than its demand."""
+
+    def __init__(self, gain: FloatArray, demand: FloatArray) -> None:
+        order = np.argsort(-gain, axis=1, kind="stable")
+        self._usable = gain > 0
+        self._demand = demand[:, None]
+        # Places in the flat table: columns by falling gain, and back.
+        first = np.arange(len(gain))[:, None] * gain.shape[1]
+        self._sorted = first + order
+        self._back = first + np.argsort(order, axis=1)
+
+    def of(self, devices: FloatArray) -> FloatArray:
+        """Return what each row keeps of its devices."""
+        usable = np.where(self._usable, devices, 0.0)
+        upto = np.minimum(usable.take(self._sorted).cumsum(axis=1), self._demand)
+        upto[:, 1:] -= upto[:, :-1].copy()
+        kept: FloatArray = upto.take(self._back)
+        return kept
 
 
 def _wants_more(held: FloatArray, gain: FloatArray, demand: FloatArray) -> BoolArray:

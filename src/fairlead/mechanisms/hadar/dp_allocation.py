@@ -105,9 +105,12 @@ def _best(
             kept[key] = before
         else:
             state = before.state
-            deal = market.one_device(state, bid, choice) if isinstance(choice, int) else choice
-            trail = _Admitted(before.trail, place, deal)
-            kept[key] = _Partial(payoff, market.sell(state, deal), trail)
+            if isinstance(choice, int):
+                deal = market.one_device(state, bid, choice)
+                after = market.sell_one(state, choice, key)
+            else:
+                deal, after = choice, market.sell(state, choice)
+            kept[key] = _Partial(payoff, after, _Admitted(before.trail, place, deal))
         if len(kept) == width:
             break
     return list(kept.values())

@@ -126,6 +126,20 @@ class DeviceMarket:
             cheapest[accelerator[cell]] = self._cheapest(price, accelerator[cell])
         return MarketState(free, price, total, self.key_after(state, deal), cheapest)
 
+    def sell_one(self, state: MarketState, accelerator: int, key: int) -> MarketState:
+        """Return the state after the cheapest device of an accelerator is sold; its key is given.
+
+        It equals ``sell`` with ``one_device``, for the loop that takes most of Hadar's time.
+        """
+        free, price, cheapest = state.free.copy(), state.price.copy(), state.cheapest.copy()
+        cell = cheapest[accelerator][1]
+        left = free[cell] = free[cell] - 1
+        least = price[cell] = self._price_list[cell][left]
+        first, last = self.cells.ranges[accelerator]
+        only = last - first == 1
+        cheapest[accelerator] = (least, cell) if only else self._cheapest(price, accelerator)
+        return MarketState(free, price, state.total - 1, key, cheapest)
+
     def key_after(self, state: MarketState, deal: DeviceDeal) -> int:
         """Return the key of the state after a deal."""
         key, units = state.key, self.units

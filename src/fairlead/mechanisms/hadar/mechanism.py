@@ -4,8 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from fairlead.mechanisms.hadar.auction import Auction, HadarOptions
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -47,11 +49,14 @@ class Hadar(HadarOptions):
 
     def plan(self, snap: Snapshot, memory: HadarMemory) -> tuple[Plan, HadarMemory]:
         """Return the round's plan, and the count of rounds."""
-        auction = Auction(self, snap)
         stale = memory.changes != snap.changes or (
             snap.starts_at - memory.sold_at >= self.reconsider_s
         )
-        stop, start = plan_transition(snap, auction.placements(auction.decide(again=stale)))
+        stop, start = NO_INTS, NO_PLACEMENTS
+        if stale or not _nothing_to_sell(snap):
+            auction = Auction(self, snap)
+            running = auction.decide(again=stale)
+            stop, start = plan_transition(snap, auction.placements(running))
         seen = HadarMemory(
             snap.starts_at if stale else memory.sold_at,
             snap.changes,
@@ -68,3 +73,17 @@ class Hadar(HadarOptions):
             return NO_PLACEMENTS
         auction = Auction(self, snap)
         return Placements.of(auction.placements(auction.fill_idle(set(idle.tolist()))))
+
+
+def _nothing_to_sell(snap: Snapshot) -> bool:
+    """Return whether all that run may continue and no device is idle or no job waits."""
+    if len(snap.holds) != 1 or snap.holds_lease is not None:
+        return False
+    held = (snap.holds[0] >= 0).nonzero()[0]
+    holder = snap.holds[0, held]
+    has_lease = np.zeros(len(snap.job), dtype=bool)
+    has_lease[holder] = snap.lease[holder] >= 0
+    everywhere_up = len(snap.usable) == len(snap.holds[0])
+    if not everywhere_up or not has_lease[holder].all():
+        return False
+    return len(held) == len(snap.usable) or bool(has_lease.all())

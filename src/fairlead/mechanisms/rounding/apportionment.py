@@ -8,12 +8,13 @@ limits.
 """
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 
 _TINY = 1e-9
 _ROUNDS_AHEAD = 40
@@ -53,13 +54,79 @@ class Apportionment:
         the others the larger gang. Where gangs differ, small ones run ahead of their shares to
         make room for large ones later; where all are alike only those owed something run.
         """
-        heap: list[Key] = []
-        for i, j in np.argwhere(self.ideal > 0).tolist():
-            self._offer(heap, i, j)
+        if any(self.early):
+            self._serve_ahead()
+        else:
+            self._serve_owed()
+
+    def _serve_owed(self) -> None:
+        """Serve where only those owed something run.
+
+        A virtual tenant's offers for its gangs, one after the other, are ever less urgent. So all
+        offers are sorted once.
+        """
+        gang = np.array(self.gang, dtype=np.int64)
+        i, j = self._may_run(gang).nonzero()
+        room = np.array(self.free)[j] // gang[i]
+        most = np.array([len(rows) for rows in self.waiting], dtype=np.int64)[i]
+        most = np.minimum(np.minimum(most, room), np.ceil(self.due[i, j] / gang[i]) + 1.0)
+        count = most.astype(np.int64)
+        turn = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        i, j = np.repeat(i, count), np.repeat(j, count)
+        due = self.due[i, j] - turn * gang[i]
+        owed = due > _TINY
+        i, j = i[owed], j[owed]
+        keys = self._keys(i, j, due[owed], gang[i])
+        order = np.lexsort(keys[::-1])
+        served = [[0] * len(self.free) for _ in self.gang]
+        free, waiting, picked = self.free, self.waiting, self.picked
+        for row, column in zip(i[order].tolist(), j[order].tolist(), strict=True):
+            rows, size = waiting[row], self.gang[row]
+            if rows and size <= free[column]:
+                picked.append((row, rows.pop(), column))
+                free[column] -= size
+                served[row][column] += size
+        self.due -= np.array(served, dtype=np.int64).reshape(self.due.shape)
+
+    def _serve_ahead(self) -> None:
+        """Serve where small gangs may run ahead of their shares."""
+        gang = np.array(self.gang, dtype=np.int64)
+        i, j = self._may_run(gang).nonzero()
+        keys = self._keys(i, j, self.due[i, j], gang[i])
+        heap: list[Key] = list(zip(*(key.tolist() for key in keys), strict=True))
+        heapq.heapify(heap)
+        due, free, waiting = self.due.tolist(), self.free, self.waiting
         while heap:
-            i, j = heapq.heappop(heap)[-2:]
-            if self._give(i, j):
-                self._offer(heap, i, j)
+            _, _, size, moves, row, column = heapq.heappop(heap)
+            rows = waiting[row]
+            if not rows or -size > free[column]:
+                continue
+            self.picked.append((row, rows.pop(), column))
+            free[column] += size
+            due[row][column] += size
+            owed: float = due[row][column]
+            if not rows or -size > free[column] or not (owed > _TINY or self.early[column]):
+                continue
+            share = float(self.ideal[row, column])
+            left = max(math.floor((-size - owed) / share + _TINY), -1)
+            missed = -(float(self.missed[row, column]) + owed) / share if left < 0 else 0.0
+            heapq.heappush(heap, (left, missed, size, moves, row, column))
+        self.due[:] = np.array(due).reshape(self.due.shape)
+
+    def _may_run(self, gang: IntArray) -> BoolArray:
+        """Return virtual tenants × accelerators → whether its next job may run there by share."""
+        may: BoolArray = (self.due > _TINY) | np.array(self.early, dtype=bool)
+        may &= (self.ideal > 0) & (gang[:, None] <= np.array(self.free)) & self._waits()
+        return may
+
+    def _keys(
+        self, i: IntArray, j: IntArray, due: FloatArray, gang: IntArray
+    ) -> tuple[FloatArray | IntArray | BoolArray, ...]:
+        """Return the columns of the keys by which offers are ordered; ``due`` is that of each."""
+        ideal = self.ideal[i, j]
+        left = np.maximum(np.floor((gang - due) / ideal + _TINY), -1.0)
+        missed = np.where(left < 0, -(self.missed[i, j] + due) / ideal, 0.0)
+        return left, missed, -gang, self.here[i, j] == 0, i, j
 
     def fill(self, runs: FloatArray, first: Sequence[float]) -> None:
         """Let waiting jobs run ahead of their tenants' shares on devices that are still free.
@@ -67,35 +134,25 @@ class Apportionment:
         ``runs`` is virtual tenants × accelerators → above 0 where it can run. Those with the
         least of ``first`` come first, then those least ahead.
         """
-        if not any(self.free):
+        if not any(self.free) or not any(self.waiting):
             return
-        heap: list[tuple[float, float, int, int]] = []
-        for i, j in np.argwhere((runs > 0) & (np.array(self.free) > 0)).tolist():
-            heap.append((first[i], -float(self.due[i, j]), i, j))
+        i, j = ((runs > 0) & (np.array(self.free) > 0) & self._waits()).nonzero()
+        ahead = (-self.due[i, j]).tolist()
+        rank = [first[row] for row in i.tolist()]
+        heap = list(zip(rank, ahead, i.tolist(), j.tolist(), strict=True))
         heapq.heapify(heap)
         while heap:
-            rank, _, i, j = heapq.heappop(heap)
-            if self._give(i, j):
-                heapq.heappush(heap, (rank, -float(self.due[i, j]), i, j))
+            place, _, row, column = heapq.heappop(heap)
+            gang, rows = self.gang[row], self.waiting[row]
+            if rows and gang <= self.free[column]:
+                self.picked.append((row, rows.pop(), column))
+                self.free[column] -= gang
+                self.due[row, column] -= gang
+                heapq.heappush(heap, (place, -float(self.due[row, column]), row, column))
 
-    def _offer(self, heap: list[Key], i: int, j: int) -> None:
-        due, ideal, gang = float(self.due[i, j]), float(self.ideal[i, j]), self.gang[i]
-        if gang > self.free[j] or not (due > _TINY or self.early[j]):
-            return
-        left = max(float(np.floor((gang - due) / ideal + _TINY)), -1.0)
-        missed = -(float(self.missed[i, j]) + due) / ideal if left < 0 else 0.0
-        moves = bool(self.here[i, j] == 0)
-        heapq.heappush(heap, (left, missed, -gang, moves, i, j))
-
-    def _give(self, i: int, j: int) -> bool:
-        """Start the next job of a virtual tenant on an accelerator, if there is one and room."""
-        gang, waiting = self.gang[i], self.waiting[i]
-        if not waiting or gang > self.free[j]:
-            return False
-        self.picked.append((i, waiting.pop(), j))
-        self.free[j] -= gang
-        self.due[i, j] -= gang
-        return True
+    def _waits(self) -> BoolArray:
+        """Return virtual tenants × 1 → whether some of its jobs do not run yet."""
+        return np.array([[len(rows) > 0] for rows in self.waiting], dtype=bool).reshape(-1, 1)
 
 
 def payable_deviations(

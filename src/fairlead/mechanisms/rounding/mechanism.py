@@ -9,7 +9,7 @@ from fairlead.mechanisms._rounds.selection import RoundSelection
 from fairlead.mechanisms._rounds.tenant_jobs import job_rows
 from fairlead.mechanisms.rounding.apportionment import Apportionment
 from fairlead.mechanisms.rounding.memory import Deviations
-from fairlead.mechanisms.rounding.placement import place_round
+from fairlead.mechanisms.rounding.placement import place_round, place_single
 from fairlead.mechanisms.rounding.spanning_gangs import span_idle, span_own
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
@@ -65,16 +65,21 @@ class Rounding:
         """Return the same, with the solver state that the planner keeps."""
         memory = memory.advanced_to(snap, self.round_s)
         stale = memory.changes != snap.changes or (
-            self.capabilities.reads_progress
-            and snap.starts_at - memory.solved_at >= self.reallocate_s
+            snap.starts_at - memory.solved_at >= self.reallocate_s
+            and self.capabilities.reads_progress
         )
         if stale:
             memory = memory.with_new_shares(self._shares, snap, warm)
         round_ = _new_round(snap, memory)
         wanted, spans = self._choose(snap, memory, round_)
-        stop, start, goal = place_round(snap, wanted, spans)
+        if snap.profiles.single:
+            stop, start, rows = place_single(snap, wanted)
+            placed = memory.placed_single(rows, wanted[rows])
+        else:
+            stop, start, goal = place_round(snap, wanted, spans)
+            placed = memory.placed(snap, goal)
         until = snap.starts_at + self.round_s
-        memory = memory.with_round(round_.due, snap, goal)
+        memory = memory.with_round(round_.due, snap, placed)
         return Plan(stop, start, until, until, stale), memory
 
     def refill(self, snap: Snapshot, memory: Deviations, idle: IntArray) -> Placements:
@@ -146,11 +151,18 @@ def _new_round(snap: Snapshot, memory: Deviations) -> Apportionment:
         ideal=memory.ideal,
         gang=memory.gang.tolist(),
         missed=memory.missed,
-        early=[len(np.unique(memory.gang[can])) > 1 for can in memory.gain.T > 0],
+        early=_with_unequal_gangs(memory),
         here=here,
         waiting=[rows[a:b][::-1] for a, b in zip([0, *ends], ends, strict=False)],
         free=snap.capacity.tolist(),
     )
+
+
+def _with_unequal_gangs(memory: Deviations) -> list[bool]:
+    """Return accelerators → whether virtual tenants of several gangs can run there."""
+    if not len(memory.gang) or memory.gang.min() == memory.gang.max():
+        return [False] * memory.gain.shape[1]
+    return [len(np.unique(memory.gang[can])) > 1 for can in memory.gain.T > 0]
 
 
 def waiting_s(snap: Snapshot, served_at: FloatArray) -> FloatArray:

@@ -1,7 +1,8 @@
 """Memory of rounding: deviations of virtual tenants from their shares, and jobs' last service."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from fairlead.mechanisms._rounds.equal_accelerators import keep_in_place
 from fairlead.mechanisms.rounding.apportionment import payable_deviations
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.value import value
 from fairlead.policies.base import Policy, WarmStart, allocate
 from fairlead.policies.rules.tenant_rows import tenant_table
 
@@ -16,7 +18,7 @@ _FADES = 0.95
 """part of what was missed that is still remembered a round later"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Deviations:
     """The current shares and the deviations from them, as of the last plan's start.
 
@@ -133,7 +135,7 @@ class Deviations:
         count = len(names)
         share = keep_in_place(snap, allocate(shares, snap, warm).share) * snap.gang[:, None]
         ideal = _sums(share, member, count)
-        table = tenant_table(snap)
+        table = tenant_table(snap, warm)
         gain = np.zeros_like(ideal)
         runs = table.row_of_job >= 0
         np.maximum.at(gain, member[runs], table.gain[table.row_of_job[runs]])
@@ -164,41 +166,47 @@ class Deviations:
             solved_at=snap.starts_at,
         )
 
-    def with_round(
-        self, due: FloatArray, snap: Snapshot, goal: Mapping[int, tuple[int, ...]]
-    ) -> "Deviations":
-        """Return the memory with the round's devices in it.
+    def placed_single(self, rows: IntArray, accelerators: IntArray) -> "PlacedRound":
+        """Return the throughput of jobs of one device, each on its accelerator."""
+        member = self.member[rows]
+        actual = np.zeros_like(self.present_s)
+        np.add.at(actual, self.tenant[member], self.gain[member, accelerators])
+        return PlacedRound(actual, len(rows), 0)
 
-        ``due`` is the debt when the round ends, ``goal`` rows → devices. Where gangs do not
-        divide the devices, deviations would grow for ever: an excess over the gang is
-        forgiven, and so is a lead of more than the largest gang and one round's share.
-        """
-        runs = self.ideal > 0
-        largest = np.where(snap.speed > 0, snap.gang[:, None], 0).max(axis=0, initial=0)
-        kept = np.where(runs, np.clip(due, -(largest + self.ideal), self.gang[:, None]), 0.0)
-        cut = np.where(runs, np.maximum(due - kept, 0.0), 0.0)
+    def placed(self, snap: Snapshot, goal: Mapping[int, tuple[int, ...]]) -> "PlacedRound":
+        """Return the throughput of jobs on these devices; ``goal`` is rows → devices."""
         tenant = self.tenant[self.member]
         actual = np.zeros_like(self.present_s)
         hit = 0
-        if snap.profiles.single:
-            rows = np.fromiter(goal, np.int64, len(goal))
-            device = np.fromiter((devices[0] for devices in goal.values()), np.int64, len(goal))
-            rates = self.gain[self.member[rows], snap.cluster.accelerator_of[device]]
-            np.add.at(actual, tenant[rows], rates)
-        else:
-            for row, devices in goal.items():
-                rate, waits = _placed(snap, row, devices, self.gain[self.member[row]])
-                actual[tenant[row]] += rate
-                hit += waits
+        for row, devices in goal.items():
+            rate, waits = _placed(snap, row, devices, self.gain[self.member[row]])
+            actual[tenant[row]] += rate
+            hit += waits
+        return PlacedRound(actual, sum(map(len, goal.values())), hit)
+
+    def with_round(self, due: FloatArray, snap: Snapshot, placed: "PlacedRound") -> "Deviations":
+        """Return the memory with the round's devices in it; ``due`` is the debt when it ends.
+
+        Where gangs do not divide the devices, deviations would grow for ever: an excess over
+        the gang is forgiven, and so is a lead of more than the largest gang and one round's
+        share.
+        """
+        runs = self.ideal > 0
+        largest: IntArray | int = 1
+        if not snap.profiles.single:
+            largest = np.where(snap.speed > 0, snap.gang[:, None], 0).max(axis=0, initial=0)
+        lead = -(largest + self.ideal)
+        kept = np.where(runs, np.minimum(np.maximum(due, lead), self.gang[:, None]), 0.0)
+        cut = np.where(runs, np.maximum(due - kept, 0.0), 0.0)
         return replace(
             self,
             real=self.dev + self.ideal - due,
             dev=self.dev + kept - due,
             missed=_FADES * self.missed + cut,
             forgiven=self.forgiven + cut.sum(axis=0),
-            actual=actual,
-            workers=self.workers + sum(map(len, goal.values())),
-            hit_workers=self.hit_workers + hit,
+            actual=placed.actual,
+            workers=self.workers + placed.workers,
+            hit_workers=self.hit_workers + placed.hit_workers,
         )
 
     def given_and_owed(self, snap: Snapshot) -> tuple[FloatArray, FloatArray]:
@@ -212,6 +220,17 @@ class Deviations:
         holder = snap.tenant[snap.holds[lane, device]]
         np.subtract.at(lacks, (holder, snap.cluster.accelerator_of[device]), 1.0)
         return lacks, owed
+
+
+class PlacedRound(NamedTuple):
+    """The throughput that the devices of a round give the tenants."""
+
+    actual: FloatArray
+    """tenants → normalised throughput"""
+    workers: int
+    """devices given to jobs"""
+    hit_workers: int
+    """those of them that wait for slower ones of their gang"""
 
 
 def _placed(

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
 from fairlead.model.snapshot import Snapshot
-from fairlead.placement import held_devices, place_gangs
+from fairlead.placement import held_devices, place_gangs, plan_moves
 
 Spans = Mapping[int, Mapping[int, int]]
 """rows → accelerator → devices of it, for gangs that span several"""
@@ -44,6 +44,15 @@ def place_round(
         if held.get(row) != devices
     ]
     return snap.lease[stop], Placements.of(start) if start else NO_PLACEMENTS, goal
+
+
+def place_single(snap: Snapshot, wanted: IntArray) -> tuple[IntArray, Placements, IntArray]:
+    """Return the same where every job needs one device: leases, jobs, rows of all that run."""
+    stop, start = plan_moves(snap, wanted)
+    stays = (wanted >= 0) & (wanted == snap.on)
+    holders = snap.holds[snap.holds >= 0]
+    starting = np.searchsorted(snap.job, start.job)
+    return stop, start, np.concatenate([holders[stays[holders]], starting])
 
 
 def _gangs_on_nodes(

@@ -39,15 +39,26 @@ class Fairlead(UnitPolicy):
         """Return the shares with the greatest total value of progress."""
         if not len(snap.job):
             return empty_allocation(snap)
-        speed = snap.speed
-        if self.agnostic:
-            speed = np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
+        speed = self._believed_speed(snap)
         # Every job is a class: equal jobs take turns only if both fit.
         number = snap.job.astype(np.float64).reshape(-1, 1)
         table = unit_table(snap, number, self._rules, speed if self.agnostic else None)
         problem = table.problem(self._value_per_step(snap, speed))
         best = best_sum(problem, _with_stay(snap, table, problem))
         return JobOptions(table, problem).allocation(snap, best, self._rules)
+
+    def device_value(self, snap: Snapshot) -> FloatArray:
+        """Return jobs × accelerators → value of progress on one device of a gang there."""
+        speed = self._believed_speed(snap)
+        value: FloatArray = self._value_per_step(snap, speed)[:, None] * speed / snap.gang_on
+        return value
+
+    def _believed_speed(self, snap: Snapshot) -> FloatArray:
+        """Return jobs × accelerators → steps per second, its mean if accelerators are ignored."""
+        speed = snap.speed
+        if not self.agnostic:
+            return speed
+        return np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
 
     def _value_per_step(self, snap: Snapshot, speed: FloatArray) -> FloatArray:
         """Return jobs → value of a step per second."""

@@ -23,6 +23,8 @@ from fairlead.solve.classes import merge
 
 _DIGITS = 13
 """digits to which speedups are rounded, so that the unit of speeds does not matter"""
+_MAX_KEPT = 64
+"""sets of profiles whose virtual tenants are kept"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,30 +147,81 @@ def divide_warm(policy: SupportsDivision, snap: Snapshot, warm: WarmStart) -> Te
     return policy.divide(snap)
 
 
-def tenant_table(snap: Snapshot) -> TenantTable:
-    """Return the virtual tenants of the snapshot's jobs, with their speedups."""
-    profiles = snap.profiles
-    used, profile = np.unique(snap.profile, return_inverse=True)
-    gang = profiles.gang[used]
-    shape = _relative_speeds(profiles.speed[used] / gang[:, None])
-    usable = (shape > 0) & (gang[:, None] <= snap.capacity)
-    runs = usable.any(axis=1)
-    tenants = max(len(snap.tenants), int(profiles.tenant[used].max(initial=-1)) + 1)
-    rank = _id_order(snap.tenants, tenants)[profiles.tenant[used]]
-    keys = np.column_stack([rank.astype(float), shape, usable])[runs]
-    distinct, index = _distinct_rows(keys)
-    row_of_profile = np.full(len(used), -1)
-    row_of_profile[runs] = index
-    row_of_job = row_of_profile[profile]
-    width = len(snap.capacity)
-    owner = np.argsort(_id_order(snap.tenants, tenants))[distinct[:, 0].astype(np.int64)]
-    part = _mean_weight(row_of_job, profiles.weight[snap.profile], len(distinct))
-    active = np.bincount(owner, minlength=tenants) > 0
-    whole = np.bincount(owner, part, tenants)[owner]
-    weight = TenantTree(snap.tenants).entitlements(active)[owner] * part / whole
-    shapes, open_ = distinct[:, 1 : 1 + width], distinct[:, 1 + width :] > 0
-    gain = _round(shapes * _slowest_speed(shapes, weight)[:, None])
-    return TenantTable(owner, weight, gain * open_, snap.devices, row_of_job, tenants)
+def tenant_table(snap: Snapshot, warm: WarmStart | None = None) -> TenantTable:
+    """Return the virtual tenants of the snapshot's jobs, with their speedups.
+
+    With ``warm`` those that come again are not computed again.
+    """
+    recent = _RecentRows() if warm is None else warm.state(_RecentRows, _RecentRows)
+    rows = recent.rows(snap)
+    row_of_job = rows.row_of_profile[snap.profile]
+    return TenantTable(rows.tenant, rows.weight, rows.gain, snap.devices, row_of_job, rows.tenants)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ProfileRows:
+    """The virtual tenants of the profiles that have jobs."""
+
+    tenant: IntArray
+    weight: FloatArray
+    gain: FloatArray
+    row_of_profile: IntArray
+    """profiles → virtual tenant; -1 for those without jobs or that fit on no accelerator"""
+    tenants: int
+
+    @classmethod
+    def of(cls, snap: Snapshot, used: IntArray) -> "_ProfileRows":
+        """Return the virtual tenants of the profiles ``used``."""
+        profiles = snap.profiles
+        gang = profiles.gang[used]
+        shape = _relative_speeds(profiles.speed[used] / gang[:, None])
+        usable = (shape > 0) & (gang[:, None] <= snap.capacity)
+        runs = usable.any(axis=1)
+        tenants = max(len(snap.tenants), int(profiles.tenant[used].max(initial=-1)) + 1)
+        rank = _id_order(snap.tenants, tenants)[profiles.tenant[used]]
+        keys = np.column_stack([rank.astype(float), shape, usable])[runs]
+        distinct, index = _distinct_rows(keys)
+        row_of_profile = np.full(len(profiles.gang), -1)
+        row_of_profile[used[runs]] = index
+        width = len(snap.capacity)
+        owner = np.argsort(_id_order(snap.tenants, tenants))[distinct[:, 0].astype(np.int64)]
+        row_of_job = row_of_profile[snap.profile]
+        part = _mean_weight(row_of_job, profiles.weight[snap.profile], len(distinct))
+        active = np.bincount(owner, minlength=tenants) > 0
+        whole = np.bincount(owner, part, tenants)[owner]
+        weight = TenantTree(snap.tenants).entitlements(active)[owner] * part / whole
+        shapes, open_ = distinct[:, 1 : 1 + width], distinct[:, 1 + width :] > 0
+        gain = _round(shapes * _slowest_speed(shapes, weight)[:, None])
+        return cls(owner, weight, gain * open_, row_of_profile, tenants)
+
+
+class _RecentRows:
+    """The virtual tenants of the last snapshots, by the profiles that had jobs."""
+
+    def __init__(self) -> None:
+        self._content: tuple[object, ...] = ()
+        self._rows: dict[bytes, _ProfileRows] = {}
+
+    def rows(self, snap: Snapshot) -> _ProfileRows:
+        """Return the virtual tenants of a snapshot, computed now or kept."""
+        profiles = snap.profiles
+        jobs = np.bincount(snap.profile, minlength=len(profiles.gang))
+        content = (
+            *(profiles.content, profiles.tenant.tobytes(), snap.capacity.tobytes()),
+            snap.tenants,
+        )
+        if content != self._content:
+            self._content, self._rows = content, {}
+        # Unequal weights of jobs are averaged, so that the number of jobs counts, too.
+        alike = bool((profiles.weight == 1.0).all())
+        key = (jobs > 0).tobytes() if alike else jobs.tobytes()
+        rows = self._rows.pop(key, None)
+        if rows is None:
+            rows = _ProfileRows.of(snap, jobs.nonzero()[0])
+        self._rows[key] = rows  # the most recent one is last
+        if len(self._rows) > _MAX_KEPT:
+            del self._rows[next(iter(self._rows))]
+        return rows
 
 
 def _id_order(tenants: Sequence[Tenant], count: int) -> IntArray:

@@ -2,55 +2,57 @@
 
     python -m benchmarks.schedules [--cases NAME,…] [--quick] [--json]
 
-Needs Gavel's speeds and traces beside the checkout (``../shared`` or ``$FAIRLEAD_SHARED``). Prints
-for every trace and restart cost the average and median completion time, the preemptions, and how
-many jobs end later than under the fluid `isolated` (an equal split of every accelerator), with the
-worst ratio. Ratios are checked against ranges.toml (``schedules``).
+Needs Gavel's speeds and traces, Philly's log and Sia's profiles and workloads beside the checkout
+(``../shared`` or ``$FAIRLEAD_SHARED``). Prints for every trace and restart cost the average and
+median completion time, the preemptions, and how many jobs end later than under the fluid
+`isolated` (an equal split of every accelerator), with the worst ratio. Ratios are checked against
+ranges.toml (``schedules``).
 """
 
 import argparse
 import json
-import os
 import random
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks.ranges import outside, report
+from benchmarks.schedules.cases import (
+    SHARED,
+    Case,
+    continuous_cases,
+    philly_cases,
+    static_cases,
+)
+from benchmarks.schedules.sia import sia_cases
 
-from fairlead.files import read_cluster, read_speeds, read_trace
+from fairlead.files import read_cluster, read_speeds
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.mechanisms.shares import Shares
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
-from fairlead.model.job import Job
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.speeds.table import SpeedTable
-from fairlead.policies.base import Policy
-from fairlead.policies.rules.priority import create_policy
+from fairlead.policies.fairlead import Fairlead
 from fairlead.sim.driver import simulate
-from fairlead.sim.generate import GeneratorKind, Recipe, generate
 from fairlead.sim.record import Record
 from fairlead.sim.scenario import Scenario
 
-HERE = Path(__file__).parent
-SHARED = Path(os.environ.get("FAIRLEAD_SHARED", HERE.parents[1] / "shared"))
 ROUND_S = 360.0
-SMALL, LARGE = "v100=12,p100=12,k80=12", "v100=36,p100=36,k80=36"
 RESTART_S = (0.0, 60.0)
+FAMILIES = {"gangs": " with gangs", "philly": " on Philly", "sia": " on Sia"}
+"""first word of a case's name → its traces in ranges.toml; the others are of single devices"""
 WRONG = 3.0
 """greatest factor between declared and true lengths"""
 
 
 @dataclass(frozen=True)
 class WrongLengths:
-    """A policy that gets wrong lengths: every job's total is off by a factor up to WRONG."""
+    """`fairlead` with wrong lengths: every job's total is off by a factor up to WRONG."""
 
-    policy: Policy
+    policy: Fairlead
 
     @property
     def capabilities(self) -> Capabilities:
@@ -59,17 +61,16 @@ class WrongLengths:
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the policy's shares for the wrong lengths."""
-        factor = [WRONG ** (2 * random.Random(job).random() - 1) for job in snap.job.tolist()]
-        return self.policy.allocate(replace(snap, total_steps=snap.total_steps * factor))
+        return self.policy.allocate(_with_wrong_lengths(snap))
+
+    def device_value(self, snap: Snapshot) -> FloatArray:
+        """Return the policy's values of devices for the wrong lengths."""
+        return self.policy.device_value(_with_wrong_lengths(snap))
 
 
-@dataclass(frozen=True)
-class Case:
-    """A trace on a cluster."""
-
-    name: str
-    cluster: str
-    jobs: Sequence[Job]
+def _with_wrong_lengths(snap: Snapshot) -> Snapshot:
+    factor = [WRONG ** (2 * random.Random(job).random() - 1) for job in snap.job.tolist()]
+    return replace(snap, total_steps=snap.total_steps * factor)
 
 
 @dataclass(frozen=True)
@@ -86,49 +87,11 @@ class Figures:
     """greatest completion time relative to that under the fluid `isolated`"""
 
 
-def continuous_cases(speeds: SpeedTable, *, quick: bool) -> list[Case]:
-    """Return the shared trace, its generated siblings and one at a high rate."""
-    reference = SHARED / "reference/gavel/cont_single_300_lam1800_seed0.csv.gz"
-    cases = [Case("shared", SMALL, read_trace(reference).jobs)]
-    for seed in range(1, 2 if quick else 6):
-        cases.append(_generated(f"sibling {seed}", "continuous-single", 300, 2.0, seed, speeds))
-    for seed in range(1, 2 if quick else 6):
-        name = f"gangs {seed}"
-        cases.append(_generated(name, "continuous-multiple", 200, 1.0, seed, speeds))
-    if not quick:
-        cases.append(_generated("5000", "continuous-single", 5000, 5.6, 0, speeds, LARGE))
-    return cases
-
-
-def static_cases(speeds: SpeedTable, *, quick: bool) -> list[Case]:
-    """Return static traces of gangs."""
-    return [
-        _generated(
-            f"static {seed}", "static-multiple", 100, 1.0, seed, speeds, "v100=8,p100=16,k80=24"
-        )
-        for seed in range(1 if quick else 6)
-    ]
-
-
-def _generated(
-    name: str,
-    kind: GeneratorKind,
-    jobs: int,
-    rate: float,
-    seed: int,
-    speeds: SpeedTable,
-    cluster: str = SMALL,
-) -> Case:
-    recipe = Recipe(kind=kind, jobs=jobs, rate=rate)
-    made = generate(recipe, speeds, random.Random(seed), read_cluster(cluster))
-    return Case(name, cluster, made)
-
-
-def run(case: Case, speeds: SpeedTable, mechanism: Any, restart_s: float = 0.0) -> Record:
+def run(case: Case, mechanism: Any, restart_s: float = 0.0) -> Record:
     """Return the record of a case under a mechanism."""
     scenario = Scenario(
         cluster=read_cluster(case.cluster),
-        speeds=speeds,
+        speeds=case.speeds,
         jobs=case.jobs,
         mechanism=mechanism,
         restore_cost_s=restart_s,
@@ -156,20 +119,18 @@ def figures(case: Case, record: Record, isolated_s: FloatArray) -> Figures:
     )
 
 
-def compare_completion(
-    speeds: SpeedTable, cases: Sequence[Case], policies: Sequence[str]
-) -> dict[str, Figures]:
+def compare_completion(cases: Sequence[Case], policies: Sequence[str]) -> dict[str, Figures]:
     """Return "case, restart cost, policy" → figures; the wrong lengths only without cost."""
     results: dict[str, Figures] = {}
     for case in cases:
-        fluid = run(case, speeds, create_mechanism("isolated", "ideal"))
+        fluid = run(case, create_mechanism("isolated", "ideal"))
         isolated_s = completion_s(case, fluid)
         for restart_s in RESTART_S:
             for policy in policies:
                 made = create_mechanism(policy, None, ROUND_S)
-                _add(results, case, f"{restart_s:g} s", policy, made, speeds, isolated_s)
-        wrong = Shares(WrongLengths(create_policy("fairlead")), ROUND_S)
-        _add(results, case, "0 s", "fairlead, wrong lengths", wrong, speeds, isolated_s)
+                _add(results, case, f"{restart_s:g} s", policy, made, isolated_s)
+        wrong = Shares(WrongLengths(Fairlead()), ROUND_S)
+        _add(results, case, "0 s", "fairlead, wrong lengths", wrong, isolated_s)
     return results
 
 
@@ -179,13 +140,12 @@ def _add(
     cost: str,
     policy: str,
     mechanism: Any,
-    speeds: SpeedTable,
     isolated_s: FloatArray,
 ) -> None:
-    record = run(case, speeds, mechanism, float(cost.split(maxsplit=1)[0]))
+    record = run(case, mechanism, float(cost.split(maxsplit=1)[0]))
     result = results[f"{case.name}, {cost}, {policy}"] = figures(case, record, isolated_s)
     print(
-        f"{case.name:10} {cost:>5} {policy:24} average {result.avg_h:6.2f} h, median"
+        f"{case.name:13} {cost:>5} {policy:24} average {result.avg_h:6.2f} h, median"
         f" {result.median_h:5.2f} h, preemptions {result.preemptions:7,d}, later than isolated"
         f" {result.late:6.1%}, at worst × {result.worst:.2f}",
         file=sys.stderr,
@@ -193,15 +153,13 @@ def _add(
     )
 
 
-def compare_gangs(
-    speeds: SpeedTable, cases: Sequence[Case], policies: Sequence[str]
-) -> dict[str, float]:
+def compare_gangs(cases: Sequence[Case], policies: Sequence[str]) -> dict[str, float]:
     """Return "case, policy" → makespan (static) or average completion over that of `ideal`."""
     ratios: dict[str, float] = {}
     for case in cases:
         for policy in policies:
-            fluid = run(case, speeds, create_mechanism(policy, "ideal"))
-            rounds = run(case, speeds, create_mechanism(policy, None, ROUND_S))
+            fluid = run(case, create_mechanism(policy, "ideal"))
+            rounds = run(case, create_mechanism(policy, None, ROUND_S))
             if policy.startswith("makespan"):
                 reached, ideal = rounds.finished_at.max(), fluid.finished_at.max()
             else:
@@ -209,7 +167,7 @@ def compare_gangs(
                 ideal = completion_s(case, fluid).mean()
             ratio = ratios[f"{case.name}, {policy}"] = float(reached / ideal)
             print(
-                f"{case.name:10} {policy:16} {reached / 3600:7.2f} h, ideal {ideal / 3600:7.2f} h:"
+                f"{case.name:13} {policy:16} {reached / 3600:7.2f} h, ideal {ideal / 3600:7.2f} h:"
                 f" × {ratio:.3f}",
                 file=sys.stderr,
                 flush=True,
@@ -229,7 +187,7 @@ def summary(results: dict[str, Figures], ratios: dict[str, float]) -> dict[str, 
         if policy == "max-min":
             continue
         other = results[f"{case}, {cost}, max-min"]
-        label = f"{policy}{' with gangs' if case.startswith('gangs') else ''}, restart {cost}"
+        label = f"{policy}{FAMILIES.get(case.split()[0], '')}, restart {cost}"
         note(f"{label}: average over max-min's", mine.avg_h / other.avg_h)
         note(f"{label}: median over max-min's", mine.median_h / other.median_h)
         note(f"{label}: preemptions over max-min's", mine.preemptions / other.preemptions)
@@ -250,13 +208,15 @@ def main() -> int:
         sys.exit("the reference data is neither at ../shared nor at $FAIRLEAD_SHARED")
     speeds = read_speeds(table)
     continuous = continuous_cases(speeds, quick=options.quick)
+    if not options.quick:
+        continuous += [*philly_cases(speeds), *sia_cases()]
     static = static_cases(speeds, quick=options.quick)
     if options.cases:
         names = options.cases.split(",")
         continuous = [case for case in continuous if case.name in names]
         static = [case for case in static if case.name in names]
-    results = compare_completion(speeds, continuous, ("max-min", "fairlead"))
-    ratios = compare_gangs(speeds, static, ("makespan", "max-min", "finish-time"))
+    results = compare_completion(continuous, ("max-min", "fairlead"))
+    ratios = compare_gangs(static, ("makespan", "max-min", "finish-time"))
     worst = summary(results, ratios)
     if options.json:
         runs = {key: asdict(value) for key, value in results.items()}
