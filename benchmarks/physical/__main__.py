@@ -1,6 +1,6 @@
 """The physical experiment: real jobs on real devices under one policy, against the simulator.
 
-    python -m benchmarks.physical POLICY --out RUN.json [--speeds h200] [--emulate DEVICES]
+    python -m benchmarks.physical POLICY --out RUN.json [--by-speedup] [--emulate DEVICES]
 
 Runs 24 training jobs of the bundled models under ``fairlead serve``, prints the times of all jobs,
 then simulates the same jobs with the profiled speeds and the costs that the run measured, and
@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--alone", type=float, nargs=2, default=(12.0, 20.0), metavar="S")
     parser.add_argument("--interarrival", type=float, default=4.0, metavar="S")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--by-speedup", action="store_true", help="tenants by speed-up")
     parser.add_argument("--round", type=float, default=15.0, metavar="S")
     parser.add_argument("--emulate", help="devices to emulate instead of the machine's GPUs")
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="S")
@@ -41,6 +42,7 @@ def main() -> int:
         alone_s=tuple(options.alone),
         interarrival_s=options.interarrival,
         seed=options.seed,
+        by_speedup=options.by_speedup,
     )
     settings = Settings(
         policy=options.policy,

@@ -1,26 +1,28 @@
 """Run the planned jobs on a real server, and record their leases."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from benchmarks.live.__main__ import free_port
 from benchmarks.physical.record import JobRecord, Lease, RunRecord
-from benchmarks.physical.scenario import TENANTS, PlannedJob
+from benchmarks.physical.scenario import PlannedJob, tenants_of
 
 from fairlead.cli.demo import demo
-from fairlead.client import Client
+from fairlead.client import Client, ServerError
 from fairlead.model.errors import InputError
 from fairlead.submitted_job import SubmittedJob
 
 _POLL_S = 0.5
+_CANCEL_S = 30.0
 _INHERITED = "PYTHONPYCACHEPREFIX,PYTHONWARNINGS"
 """variables of Python that jobs get besides the usual ones"""
 
@@ -44,9 +46,13 @@ class Settings:
         return options if self.emulate is None else [*options, "--emulate", self.emulate]
 
 
-@contextmanager
+@contextlib.contextmanager
 def server(settings: Settings) -> Iterator[Client]:
-    """Run a server with an empty data directory; yield a client of it."""
+    """Run a server with an empty data directory; yield a client of it.
+
+    At the end, by SIGTERM as well, jobs that have not ended are cancelled.
+    """
+    signal.signal(signal.SIGTERM, _stop)
     with tempfile.TemporaryDirectory(prefix="fairlead-physical-") as name:
         data, port = Path(name) / "data", free_port()
         data.mkdir()
@@ -54,20 +60,46 @@ def server(settings: Settings) -> Iterator[Client]:
         command += ["--port", str(port), *settings.options()]
         with (data / "server.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
+        client = None
         try:
-            yield demo.connect(data, port, process)
+            client = demo.connect(data, port, process)
+            yield client
         except BaseException:
             print((data / "server.log").read_text(encoding="utf-8")[-3000:], file=sys.stderr)
             raise
         finally:
+            if client is not None:
+                cancel_all(client)
             process.terminate()
             process.wait(60)
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    del frame
+    sys.exit(128 + number)
+
+
+def cancel_all(client: Client) -> None:
+    """Cancel all jobs and wait for their ends: their processes would outlive the server.
+
+    Prints the logs of jobs that have failed.
+    """
+    with contextlib.suppress(ServerError, TimeoutError):
+        left = []
+        for job in client.jobs():
+            if job.state == "failed":
+                print(f"{job.name or job.id} failed: {client.logs(job.id)[-2000:]}", flush=True)
+            elif not job.has_ended:
+                left.append(job.id)
+                with contextlib.suppress(ServerError):  # it ends meanwhile
+                    client.cancel(job.id, force=True)
+        client.wait_all(left, timeout_s=_CANCEL_S)
 
 
 def run(settings: Settings, jobs: Sequence[PlannedJob], *, timeout_s: float) -> RunRecord:
     """Submit the jobs at their times, wait for their ends, and return the record."""
     with server(settings) as client:
-        for tenant in TENANTS:
+        for tenant in tenants_of({job.tenant for job in jobs}):
             body = {"id": tenant.id, "weight": tenant.weight}
             client.ask("PUT", f"/v1/tenants/{tenant.id}", body)
         devices = _devices(client)

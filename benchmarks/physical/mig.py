@@ -5,9 +5,11 @@
 Needs root, and a GPU that no process uses.
 """
 
+import signal
 import subprocess
 import sys
 import time
+from typing import NoReturn
 
 _UNDO_S = 60.0
 """seconds to wait until the processes of the command have left the GPU"""
@@ -23,22 +25,33 @@ def _nvidia_smi(*arguments: str, check: bool = True) -> bool:
     return result.returncode == 0
 
 
+def _remove_devices() -> None:
+    _nvidia_smi("mig", "-dci", check=False)
+    _nvidia_smi("mig", "-dgi", check=False)
+
+
 def _undo() -> None:
     """Remove all MIG devices, and leave MIG mode."""
     until = time.monotonic() + _UNDO_S
     while True:
-        _nvidia_smi("mig", "-dci", check=False)
-        _nvidia_smi("mig", "-dgi", check=False)
+        _remove_devices()
         if _nvidia_smi("-mig", "0", check=time.monotonic() > until):
             return
         time.sleep(1.0)
 
 
+def _stop(number: int, frame: object) -> NoReturn:
+    del frame
+    sys.exit(128 + number)
+
+
 def main() -> int:
     if len(sys.argv) < 3:
         sys.exit((__doc__ or "").strip())
+    signal.signal(signal.SIGTERM, _stop)  # undoes the partition, too
     try:
         _nvidia_smi("-mig", "1")
+        _remove_devices()  # of a run that was killed
         _nvidia_smi("mig", "-cgi", sys.argv[1], "-C")
         subprocess.run(["nvidia-smi", "-L"], check=True)
         return subprocess.run(sys.argv[2:], check=False).returncode

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from benchmarks.physical.record import Lease, RunRecord
-from benchmarks.physical.scenario import TENANTS
+from benchmarks.physical.scenario import tenants_of
 
 from fairlead.files import read_speeds
 from fairlead.mechanisms.factory import create_mechanism
@@ -71,7 +71,7 @@ def predicted(record: RunRecord, speeds: SpeedTable, costs: TransitionCosts) -> 
                 for i, job in enumerate(record.jobs)
             ],
             mechanism=mechanism,
-            tenants=TENANTS,
+            tenants=tenants_of({job.tenant for job in record.jobs}),
             plan_lead_s=plan_lead_s(record.round_s),
             protect_starts=True,
             parks=True,

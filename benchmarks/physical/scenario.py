@@ -1,14 +1,20 @@
-"""The experiment's jobs: random workloads with Poisson arrivals, of three tenants."""
+"""The experiment's jobs: random workloads with Poisson arrivals, of several tenants."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.model.arrays import FloatArray
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.tenants.tenant import Tenant
 
 TENANTS = (Tenant("vision"), Tenant("language"), Tenant("ranking"))
+"""by kind of model"""
+SPEEDUP_TENANTS = (Tenant("scaling"), Tenant("steady"))
+"""by speed-up: of jobs that are much faster on the fastest accelerator, and of the others"""
+_SCALES = 2.0
+"""speed-up from the slowest to the fastest accelerator above which a job is of ``scaling``"""
 _TENANT_OF = {
     "cnn": "vision",
     "vit": "vision",
@@ -26,13 +32,15 @@ class PlannedJob:
     """One job to submit."""
 
     workload: str
+    tenant: str
     steps: int
     arrival_s: float
 
-    @property
-    def tenant(self) -> str:
-        """The tenant that trains models of this kind."""
-        return _TENANT_OF[self.workload.rpartition("-")[0]]
+
+def tenants_of(names: Collection[str]) -> Sequence[Tenant]:
+    """Return the tenants of a scenario by the names that its jobs have."""
+    by_kind = {tenant.id for tenant in TENANTS}
+    return TENANTS if by_kind.issuperset(names) else SPEEDUP_TENANTS
 
 
 def planned_jobs(
@@ -43,11 +51,13 @@ def planned_jobs(
     alone_s: tuple[float, float],
     interarrival_s: float,
     seed: int,
+    by_speedup: bool = False,
 ) -> list[PlannedJob]:
     """Return jobs of all models at their smallest and their largest batch size.
 
     Alone on its fastest accelerator a job would take between the two ``alone_s``, without its
-    start. Arrivals are Poisson, with ``interarrival_s`` between them on average.
+    start. Arrivals are Poisson, with ``interarrival_s`` between them on average. Tenants differ
+    in the kind of their models, or in their speed-up.
     """
     rng = np.random.default_rng(seed)
     each = _smallest_and_largest(speeds.workloads)
@@ -58,11 +68,18 @@ def planned_jobs(
     return [
         PlannedJob(
             workload=str(workload),
+            tenant=_tenant(speeds.row(str(workload), 1, accelerators))
+            if by_speedup
+            else _TENANT_OF[str(workload).rpartition("-")[0]],
             steps=max(int(alone * speeds.row(str(workload), 1, accelerators).max()), 1),
             arrival_s=float(arrival),
         )
         for workload, alone, arrival in zip(order, seconds, arrivals - arrivals[0], strict=True)
     ]
+
+
+def _tenant(steps_per_s: FloatArray) -> str:
+    return "scaling" if steps_per_s.max() > _SCALES * steps_per_s.min() else "steady"
 
 
 def _smallest_and_largest(workloads: Iterable[str]) -> list[str]:
