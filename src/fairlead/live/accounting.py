@@ -69,6 +69,11 @@ class Totals:
         self.waits_s += wait_s
 
 
+_RECENT_S, _MAX_RECENT = 60.0, 5000
+"""seconds for which records of ended leases are saved with the counts, and their maximum: by then
+the histories of jobs are stored"""
+
+
 class JobCounters:
     """Counts by job id; a replay of the event log gives the same counts."""
 
@@ -93,6 +98,8 @@ class JobCounters:
         self.tenants = TenantTotals()
         self.ended_leases: deque[tuple[str, LeaseRecord]] = deque()
         """jobs and records of ended leases, for the histories of jobs"""
+        self._recent: deque[tuple[str, LeaseRecord]] = deque(maxlen=_MAX_RECENT)
+        """the last of them: a saved state ends the replay of their events"""
         self.ended_intervals: deque[HeldInterval] = deque()
         """devices and times of ended leases, for the timeline"""
         self.outages = NodeOutages()
@@ -181,11 +188,17 @@ class JobCounters:
             lost_s = ended.lost_s(kept)
             self._counts_of(job_id).lost_s += lost_s
             self.tenants.of(self._queries.job(number).tenant).lost_s += lost_s
-        self.ended_leases.append((job_id, ended.counted(kept, lost_s)))
+        self._add_ended(job_id, ended.counted(kept, lost_s))
         lease = self._queries.job_status(number).lease
         if lease in self._began and lease not in self._copies:  # it continues from these steps
             at, before = self._began[lease]
             self._began[lease] = (at, max(before, kept))
+
+    def _add_ended(self, job_id: str, record: LeaseRecord) -> None:
+        self.ended_leases.append((job_id, record))
+        self._recent.append((job_id, record))
+        while self._recent[0][1].ended_at < record.ended_at - _RECENT_S:
+            self._recent.popleft()
 
     def _job_ended(self, end: JobTransition) -> None:
         counts = self._counts_of(end.job_id)
@@ -200,6 +213,9 @@ class JobCounters:
         """Drop the counts of a job that is no longer kept; its share of the totals stays."""
         self.tally.pop(job_id, None)
         self.unsaved.pop(job_id, None)
+        kept = [entry for entry in self._recent if entry[0] != job_id]
+        if len(kept) < len(self._recent):
+            self._recent = deque(kept, maxlen=_MAX_RECENT)
 
     def usage_until(self, at: float) -> UsageLedger:
         """Return the usage of all leases, open ones until ``at``."""
@@ -281,6 +297,9 @@ class JobCounters:
             "places": {str(lease): [*map(list, held)] for lease, held in self._places.items()},
             "copies": sorted(self._copies),
             "unsaved": {job_id: ended.saved() for job_id, ended in self.unsaved.items()},
+            "ended": {
+                str(one.lease): {"job": job_id, **asdict(one)} for job_id, one in self._recent
+            },
             "usage": self.usage.saved(),
             "totals": asdict(self.totals),
             "tenants": self.tenants.saved(),
@@ -299,6 +318,9 @@ class JobCounters:
         self._copies = {int(lease) for lease in saved.get("copies", ())}
         unsaved = saved.get("unsaved", {})
         self.unsaved = {job_id: UnsavedLease.of(ended) for job_id, ended in unsaved.items()}
+        for ended in saved.get("ended", {}).values():
+            record = {name: field for name, field in ended.items() if name != "job"}
+            self._add_ended(str(ended["job"]), LeaseRecord.of(record))
         self.usage.restore(saved.get("usage", {}))
         self.outages.restore(saved.get("outages", {}))
         self.totals = Totals(**saved["totals"]) if "totals" in saved else self._known_totals()

@@ -68,6 +68,21 @@ def test_preemption_counts_only_if_the_job_needs_another_lease(
     again = JobCounters(site.queries)
     again.restore(json.loads(json.dumps(site.counters.saved())))
     assert again.tally == site.counters.tally
+    # The history of the job may not be stored yet.
+    assert [*again.ended_leases] == [*site.counters.ended_leases] != []
+    assert again.saved() == site.counters.saved()
+
+
+def test_saved_counts_hold_records_of_the_last_minute() -> None:
+    site = Site()
+    for end_at in (9.0, 40.0, 75.0):
+        site.send(ev.LeasesEnded(end_at, np.array([site.lease]), np.array([5.0]), "left"))
+        site.send(ev.PlanDue(end_at))
+    again = JobCounters(site.queries)
+    again.restore(json.loads(json.dumps(site.counters.saved())))
+    assert [record.ended_at for _, record in again.ended_leases] == [40.0, 75.0]
+    again.forget("a")
+    assert again.saved()["ended"] == {}
 
 
 @pytest.mark.parametrize(("saved", "lost_s"), [(9.0, 0.0), (6.0, 3.0), (0.0, 9.0)])

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -154,7 +153,7 @@ class JobShareRounds(ShareMechanism):
         """Return the policy if it orders jobs for idle devices; priorities go by time owed."""
         return self._valued_devices if account.by_value and not has_priorities(snap) else None
 
-    @cached_property
+    @property
     def _valued_devices(self) -> ValuesDevices | None:
         """The policy, or the one that it is around, if that values devices."""
         policy: object = self.policy
