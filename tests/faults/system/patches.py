@@ -161,6 +161,7 @@ def on_simulated_machine(
         (keeper, "reap_adopted", lambda _: None),
         (keeper, "_TICK_S", 0.5),
         (orphans, "is_keeper", lambda *_: True),
+        (orphans, "os", _keeper_os(machine)),
         (start, "os", _engine_os(machine, jobs)),
         (supervisor, "os", _engine_os(machine, jobs)),
         (supervisor, "kill_orphans", lambda directory: jobs.kill_orphans(int(directory.name))),

@@ -114,10 +114,10 @@ def test_an_input_that_comes_again_is_not_solved_again() -> None:
 
     recent = RecentSolutions(solve)
     gain, capacity = np.array([[1.0, 2.0], [1.0, 3.0]]), np.array([2.0, 1.0])
-    for weight in (1.0, 2.0, 1.0, *range(3, 18), 1.0, 2.0):
+    for weight in (1.0, 2.0, 1.0, *range(3, 66), 1.0, 2.0):
         shares = recent.solve(gain, np.full(2, weight), capacity)
         expected = solve_equal(gain, np.full(2, weight), capacity).amount
         np.testing.assert_array_equal(shares, expected)
-    # Of the 17 inputs the 16 most recent are kept.
-    assert solved == [1.0, 2.0, *range(3, 18), 2.0]
+    # Of the 65 inputs the 64 most recent are kept.
+    assert solved == [1.0, 2.0, *range(3, 66), 2.0]
     assert len(recent.solve(gain[:1], np.ones(1), capacity)) == 1
