@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +39,9 @@ class CountedRefills(Shares):
     def refill_ignores_running(self) -> bool:
         return not self.whole and super().refill_ignores_running
 
-    def refill(self, snap: Snapshot, memory: object, idle: IntArray) -> Placements:
+    def refill(self, snap: Snapshot, memory: Any, idle: IntArray) -> Placements:
         self.running.append(int((snap.on >= 0).sum()))
-        return super().refill(snap, memory, idle)  # type: ignore[arg-type]  # an Account
+        return super().refill(snap, memory, idle)
 
 
 def _run(policy: str, tenants: tuple[Tenant, ...], *, whole: bool) -> tuple[Record, list[int]]:
