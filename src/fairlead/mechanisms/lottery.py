@@ -1,6 +1,5 @@
 """Lottery scheduling of gangs, with and without backfilling: Gandiva_fair's baselines (§3.1)."""
 
-import heapq
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
@@ -117,6 +116,31 @@ class _Jobs:
         always: list[int] = (self.time >= 1.0).nonzero()[0].tolist()
         self.always = sorted(always, key=lambda row: -min(self.gang[row]))
         """jobs that are due all of the time, larger gangs first"""
+        runs: list[list[bool]] = (profiles.speed[used] > 0).tolist()
+        self.smallest = [
+            sorted((self.gang[row][k], row) for row, p in enumerate(rows) if runs[p][k])
+            for k in range(width)
+        ]
+        """accelerators → (gang, row) of those that can use it, ascending"""
+        self._preferred: dict[int, list[int]] = {}
+
+    def preferred_accelerators(self, snap: Snapshot) -> list[list[int]]:
+        """Return jobs → accelerators that it can use: where it runs already, then the fastest."""
+        width = len(snap.capacity)
+        place = snap.profile * (width + 1) + np.where(snap.on >= 0, snap.on, width)
+        codes: list[int] = place.tolist()
+        new = sorted(set(codes).difference(self._preferred))
+        if new:
+            used = np.array(new)
+            speed = snap.profiles.speed[used // (width + 1)]
+            # Where a job runs already it stays, if there is room.
+            stays = (used % (width + 1))[:, None] == np.arange(width)
+            order = (-(speed + speed * stays)).argsort(1)
+            for code, accelerators, runs in zip(
+                new, order.tolist(), (speed > 0).tolist(), strict=True
+            ):
+                self._preferred[code] = [k for k in accelerators if runs[k]]
+        return [self._preferred[code] for code in codes]
 
 
 class _LastQuantum:
@@ -151,12 +175,12 @@ class _Draws:
     """One quantum's draws under way."""
 
     def __init__(self, snap: Snapshot, jobs: _Jobs, seed: int, draws: int) -> None:
-        self._snap, self._jobs, self._seed, self.draws = snap, jobs, seed, draws
+        self._snap, self._jobs, self._start, self.draws = snap, jobs, _mixed(seed), draws
         self._free: list[int] = snap.capacity.tolist()
-        self._accelerators = _preferred_accelerators(snap)
+        self._accelerators = jobs.preferred_accelerators(snap)
         self._waits = [True] * len(snap.job)
-        self._smallest: list[list[tuple[int, int]]] | None = None
-        """accelerator → a heap of (gang, row) of those who can use it, some of whom run"""
+        self._first = [0] * len(self._free)
+        """accelerators → place in ``smallest`` before which no job waits"""
         self.wanted = [ABSENT] * len(snap.job)
 
     def draw_with_queue(self, queue: IntArray) -> IntArray:
@@ -168,13 +192,16 @@ class _Draws:
         room = (jobs.room - np.bincount(jobs.usable[queue], minlength=len(jobs.room))).tolist()
         wins: list[int] = []
         blanks = 0
-        while self._any_fits():
+        usable_by: list[int] = jobs.usable.tolist()
+        any_fits = self._any_fits()
+        while any_fits:
             row = (
                 self._drawn(jobs.odds) if blanks < _MAX_VOID_DRAWS else self._draw_among_fitting()
             )
-            usable = jobs.usable[row]
+            usable = usable_by[row]
             if self._run(row):
                 blanks = 0
+                any_fits = self._any_fits()
             elif room[usable] > 0:
                 room[usable] -= 1
                 wins.append(row)
@@ -185,8 +212,9 @@ class _Draws:
     def _without_honoured(self, queue: IntArray) -> IntArray:
         """Run the queued jobs that fit, in order; return the wins that still wait."""
         honoured: list[int] = []
+        waits = self._waits
         for place, row in enumerate(queue.tolist()):
-            if self._run(row):
+            if waits[row] and self._run(row):
                 honoured.append(place)
                 if not any(self._free):
                     break
@@ -204,24 +232,15 @@ class _Draws:
     def _any_fits(self) -> bool:
         if not any(self._free):
             return False
-        if self._smallest is None:
-            self._smallest = self._heaps()
-        for free, heap in zip(self._free, self._smallest, strict=True):
-            while heap and not self._waits[heap[0][1]]:
-                heapq.heappop(heap)
-            if heap and heap[0][0] <= free:
+        waits, first = self._waits, self._first
+        for k, (free, smallest) in enumerate(zip(self._free, self._jobs.smallest, strict=True)):
+            place = first[k]
+            while place < len(smallest) and not waits[smallest[place][1]]:
+                place += 1
+            first[k] = place
+            if place < len(smallest) and smallest[place][0] <= free:
                 return True
         return False
-
-    def _heaps(self) -> list[list[tuple[int, int]]]:
-        smallest: list[list[tuple[int, int]]] = [[] for _ in self._free]
-        for row, accelerators in enumerate(self._accelerators):
-            if self._waits[row]:
-                for accelerator in accelerators:
-                    smallest[accelerator].append((self._jobs.gang[row][accelerator], row))
-        for heap in smallest:
-            heapq.heapify(heap)
-        return smallest
 
     def _place(self, row: int) -> int:
         gang, free = self._jobs.gang[row], self._free
@@ -263,23 +282,7 @@ class _Draws:
 
     def _uniform(self) -> float:
         self.draws += 1
-        return _mixed(_mixed(self._seed) ^ self.draws) / (_64_BITS + 1)
-
-
-def _preferred_accelerators(snap: Snapshot) -> list[list[int]]:
-    """Return jobs → accelerators that it can use: where it runs already, then the fastest."""
-    width = len(snap.capacity)
-    place = snap.profile * (width + 1) + np.where(snap.on >= 0, snap.on, width)
-    used, at = np.unique(place, return_inverse=True)
-    speed = snap.profiles.speed[used // (width + 1)]
-    # Where a job runs already it stays, if there is room.
-    stays = (used % (width + 1))[:, None] == np.arange(width)
-    order = (-(speed + speed * stays)).argsort(1)
-    preferred = [
-        [k for k in accelerators if runs[k]]
-        for accelerators, runs in zip(order.tolist(), (speed > 0).tolist(), strict=True)
-    ]
-    return [preferred[i] for i in at.tolist()]
+        return _mixed(self._start ^ self.draws) / (_64_BITS + 1)
 
 
 def tickets_per_device(snap: Snapshot) -> FloatArray:

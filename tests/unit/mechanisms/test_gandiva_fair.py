@@ -13,17 +13,23 @@ from fairlead.core import Scheduler, encode_event, replay, state_bytes
 from fairlead.mechanisms._tickets.effective_tickets import AcceleratorPool
 from fairlead.mechanisms.factory import create_mechanism
 from fairlead.mechanisms.gandiva_fair.deficits import ticket_factors
+from fairlead.mechanisms.gandiva_fair.devices import FreeDevices
 from fairlead.mechanisms.gandiva_fair.gang_contention import JobDemand, SiteLoad
 from fairlead.mechanisms.gandiva_fair.mechanism import GandivaFair
 from fairlead.mechanisms.gandiva_fair.memory import FairMemory
+from fairlead.mechanisms.gandiva_fair.quiet_quanta import LastQuantum
+from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
 from fairlead.mechanisms.lottery import Lottery
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import ComputePlan
 from fairlead.model.events import JobSubmitted, NodeLost, NodeReturned, PlanDue
 from fairlead.model.job import Job
+from fairlead.model.plan import Plan
+from fairlead.model.snapshot import Snapshot
 from fairlead.model.speeds.table import SpeedKey, SpeedTable
 from fairlead.model.tenants.tenant import Tenant
+from fairlead.policies.base import WarmStart
 from fairlead.sim.driver import simulate
 from fairlead.sim.scenario import Scenario
 from fairlead.testing.cpu_time import cpu_s
@@ -253,6 +259,78 @@ def test_a_run_with_losses_ends_and_its_log_replays(mechanism: GandivaFair | Lot
     assert after is not None
     fresh = Scheduler[FairMemory](scenario.cluster, scenario.speeds, mechanism)  # type: ignore[arg-type]
     assert state_bytes(replay(fresh, log)) == state_bytes(after)
+
+
+def _logged(scenario: Scenario) -> list[str]:
+    log: list[str] = []
+    simulate(replace(scenario, on_event=lambda event: log.append(encode_event(event))))
+    return log
+
+
+class _WithoutLastQuantum(GandivaFair):
+    """Plans every quantum from its inputs alone."""
+
+    def plan_warm(
+        self, warm: WarmStart, snap: Snapshot, memory: FairMemory
+    ) -> tuple[Plan, FairMemory]:
+        del warm
+        return super().plan_warm(WarmStart(), snap, memory)
+
+
+@pytest.mark.parametrize("tenants", ["a", "abc"])
+def test_quanta_without_changes_repeat_decisions_to_the_last_bit(
+    tenants: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeated, count = LastQuantum.repeated, list[bool]()
+
+    def counted(last: LastQuantum, *inputs: Any) -> Any:
+        result = repeated(last, *inputs)
+        count.append(result is not None)
+        return result
+
+    monkeypatch.setattr(LastQuantum, "repeated", counted)
+    logs: list[list[str]] = []
+    for mechanism in (GandivaFair(), _WithoutLastQuantum()):
+        scenario = _scenario(mechanism)
+        jobs = [
+            replace(
+                job,
+                gang=1,
+                total_steps=10 * job.total_steps,
+                tenant=tenants[i % len(tenants)],
+                weight=1.0 + i % 2 / 3,
+            )
+            for i, job in enumerate(scenario.jobs)
+        ]
+        logs.append(_logged(replace(scenario, jobs=jobs)))
+    assert logs[0] == logs[1]
+    quanta = len(count) // 2
+    assert sum(count[:quanta]) > quanta / 4
+    assert not any(count[quanta:])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sets(st.integers(4, 15), min_size=1), st.lists(st.integers(0, 40)))
+def test_a_job_takes_the_first_free_devices_from_a_place_of_its_own_on(
+    free: set[int], jobs: list[int]
+) -> None:
+    accelerator, of_device = np.array([0, 0]), np.array([0] * 4 + [1] * 8 + [0] * 4)
+    sites = DeviceSites(accelerator, np.array([8, 8]), of_device)
+    devices = FreeDevices(sites, np.array(sorted(free)))
+    left, expected = {site: list(here) for site, here in devices.at.items()}, list[int]()
+    for row, job in enumerate(jobs):
+        gang = 1 + row % 3
+        for site, here in left.items():
+            if len(here) >= gang:
+                here.sort(key=lambda device, place=job * gang: (device - place) % 8)  # type: ignore[misc]
+                expected += sorted(here[:gang])
+                del here[:gang]
+                if gang == 1:
+                    devices.take_one(job, site)
+                else:
+                    devices.take(job, gang, {site: gang})
+                break
+    assert devices.placements().device.tolist() == expected
 
 
 def test_devices_that_fall_idle_within_a_quantum_are_used_at_once() -> None:

@@ -2,12 +2,18 @@
 
 from collections import Counter
 
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from fairlead.mechanisms.gandiva_fair.stride import (
     Aggregate,
     CentralStride,
     LargeJob,
     NodeStride,
+    SiteStrides,
     gang_aware_stride,
+    pass_ranks,
 )
 
 
@@ -39,6 +45,48 @@ def test_equal_passes_are_settled_by_the_smaller_gang_then_by_arrival() -> None:
 def test_sums_of_strides_that_differ_by_rounding_only_are_equal() -> None:
     assert sum([0.1] * 3) != 0.3
     assert gang_aware_stride([sum([0.1] * 3), 0.3], [1, 1], 1) == [0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 12),
+            st.sampled_from([0.0, 1.0, 7e4, 3e5, 5e6]),
+            st.sampled_from([0.0, 1e-12, -1e-12, 3e-11]),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_passes_compare_as_if_rounded_to_nine_decimals(
+    parts: list[tuple[int, float, float]],
+) -> None:
+    passes = [base + halves * 0.5e-9 + error for halves, base, error in parts]
+    ranks = pass_ranks(np.array(passes)).tolist()
+    rounded = [round(at, 9) for at in passes]
+    for a, one in zip(ranks, rounded, strict=True):
+        for b, other in zip(ranks, rounded, strict=True):
+            assert (a < b) == (one < other)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 2), st.integers(1, 4), st.integers(0, 5)),
+        max_size=20,
+    )
+)
+def test_all_sites_together_choose_as_each_does_alone(jobs: list[tuple[int, int, int]]) -> None:
+    size = [4, 8, 5]
+    home, gang, passes = np.array(jobs, dtype=np.int64).reshape(-1, 3).T
+    chosen = SiteStrides.of(home, gang, np.array(size)).choose(passes / 3.0)
+    expected: list[int] = []
+    for site in dict.fromkeys(home[home >= 0].tolist()):
+        rows = (home == site).nonzero()[0]
+        columns = (passes[rows] / 3.0).tolist(), gang[rows].tolist()
+        expected += rows[gang_aware_stride(*columns, size[site])].tolist()
+    assert chosen == expected
 
 
 def test_one_and_four_device_jobs_leave_devices_idle_rather_than_be_unfair() -> None:

@@ -31,7 +31,8 @@ def plan_due(state: SchedulerState[Any], event: ev.PlanDue) -> list[Command]:
     if state.usage.due(event.at):
         used = state.snapshot_builder.used(event.at, state.usage)
         state.changes += state.usage.count(event.at, used, state.jobs.tenants)
-    update_trials(state, _round_s(state))
+    if state.beliefs.trials is not None:
+        update_trials(state, _round_s(state))
     state.version += 1
     state.planning = True
     state.planned_from = state.changes

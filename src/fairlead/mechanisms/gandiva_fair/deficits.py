@@ -10,7 +10,7 @@ import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.memory import SPREAD, FairMemory
 from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
 
 _TURNS = 2.0
@@ -30,20 +30,40 @@ def owed_devices(
     if len(memory.due):
         quanta = (snap.starts_at - memory.starts_at) / round_s
         owed[: len(memory.due)] = memory.owed * (1 - _MIN_OWED) + memory.due * quanta
-        stays = np.isin(memory.job, snap.job)
-        rows = np.searchsorted(snap.job, memory.job[stays])
-        had = (snap.received_s[rows] - memory.received_s[stays]) / round_s
-        np.subtract.at(owed, snap.tenant[rows], had * snap.gang[rows][:, None])
-        gone = (~stays & (memory.home >= 0)).nonzero()[0]
-        # The time of a job in its last quantum is not known: its due counts.
-        at = memory.tenant[gone], sites.accelerator[memory.home[gone]]
-        np.subtract.at(owed, at, memory.tickets[gone] * quanta)
-        for i in (~stays & (memory.home == SPREAD)).nonzero()[0].tolist():
-            site = memory.spread[memory.spread[:, 0] == memory.job[i], 1][0]
-            owed[memory.tenant[i], sites.accelerator[site]] -= memory.tickets[i] * quanta
+        if np.array_equal(memory.job, snap.job):
+            had = (snap.received_s - memory.received_s) / round_s
+            _subtract_rows(owed, snap.tenant, had * snap.gang[:, None])
+        else:
+            _count_received_of_remaining(owed, snap, memory, sites, round_s)
     active = np.bincount(snap.tenant, minlength=tenants) > 0
     owed[~active] = 0.0
     return owed
+
+
+def _count_received_of_remaining(
+    owed: FloatArray, snap: Snapshot, memory: FairMemory, sites: DeviceSites, round_s: float
+) -> None:
+    """Subtract the time of jobs that remain, and the due of those that have ended."""
+    quanta = (snap.starts_at - memory.starts_at) / round_s
+    place = snap.job.searchsorted(memory.job)
+    stays = np.append(snap.job, -1)[place] == memory.job
+    rows = place[stays]
+    had = (snap.received_s[rows] - memory.received_s[stays]) / round_s
+    _subtract_rows(owed, snap.tenant[rows], had * snap.gang[rows][:, None])
+    gone = (~stays & (memory.home >= 0)).nonzero()[0]
+    # The time of a job in its last quantum is not known: its due counts.
+    at = memory.tenant[gone], sites.accelerator[memory.home[gone]]
+    np.subtract.at(owed, at, memory.tickets[gone] * quanta)
+    for i in (~stays & (memory.home == SPREAD)).nonzero()[0].tolist():
+        site = memory.spread[memory.spread[:, 0] == memory.job[i], 1][0]
+        owed[memory.tenant[i], sites.accelerator[site]] -= memory.tickets[i] * quanta
+
+
+def _subtract_rows(owed: FloatArray, tenant: IntArray, amount: FloatArray) -> None:
+    """Subtract each row of amounts from its tenant's; numpy is fast only in one dimension."""
+    width = owed.shape[1]
+    at = tenant[:, None] * width + np.arange(width)
+    np.subtract.at(owed.reshape(-1), at.ravel(), amount.ravel())
 
 
 def ticket_factors(
@@ -54,6 +74,8 @@ def ticket_factors(
     ``demand`` is what a tenant's jobs on an accelerator can use: one turn of each of them.
     """
     chance = _TURNS * demand
+    if (np.abs(owed) <= chance).all():
+        return np.ones_like(owed)
     missed = np.sign(owed) * np.maximum(np.abs(owed) - chance, 0.0)
     part = np.divide(missed, due * quanta, out=np.zeros_like(owed), where=due > 0)
     factor: FloatArray = np.clip(1.0 + part, 1.0 / _MAX_FACTOR, _MAX_FACTOR)

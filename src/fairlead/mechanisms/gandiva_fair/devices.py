@@ -1,78 +1,138 @@
 """Turns homes into devices, leases to stop and placements to start."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
-from fairlead.model.arrays import IntArray
-from fairlead.model.lease import NO_PLACEMENTS, Placement, Placements
+from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.snapshot import Snapshot
 
 
 class FreeDevices:
-    """Devices to be given out, by site, and the placements made of them."""
+    """Devices (ascending) to be given out, by site, and the placements made of them."""
 
-    def __init__(self, snap: Snapshot, sites: DeviceSites, devices: Iterable[int]) -> None:
-        self._snap, self._sites = snap, sites
+    def __init__(self, sites: DeviceSites, devices: IntArray) -> None:
+        self._size: list[int] = sites.size.tolist()
         self.at: dict[int, list[int]] = {}
-        for device in devices:
-            self.at.setdefault(int(sites.of_device[device]), []).append(device)
-        self._start: list[Placement] = []
+        for device, site in zip(devices.tolist(), sites.of_device[devices].tolist(), strict=True):
+            self.at.setdefault(site, []).append(device)
+        self._gapless = {
+            site: here[-1] - here[0] < self._size[site] for site, here in self.at.items()
+        }
+        self._started: list[int] = []
+        self._sizes: list[int] = []
+        self._devices: list[int] = []
 
-    def take(self, row: int, where: Mapping[int, int]) -> None:
+    def take(self, job: int, gang: int, where: Mapping[int, int]) -> None:
         """Start a job on the given number of devices of each site.
 
         Its search starts at a place that depends on the job, so that it mostly finds the devices
         of its last run.
         """
-        job, gang, devices = int(self._snap.job[row]), int(self._snap.gang[row]), list[int]()
-        for site, count in where.items():
-            size = int(self._sites.size[site])
-            place = job * gang % size
-            here = sorted(self.at[site], key=lambda device: (device - place) % size)
-            devices += here[:count]
-            self.at[site] = here[count:]
-        self._start.append(Placement(job, 0, tuple(sorted(devices))))
+        devices = [
+            device
+            for site, count in where.items()
+            for device in self._take_from(site, count, job * gang)
+        ]
+        self._started.append(job)
+        self._sizes.append(len(devices))
+        self._devices += sorted(devices)
+
+    def take_one(self, job: int, site: int) -> None:
+        """Start a job on one device of a site."""
+        if self._gapless[site]:
+            here = self.at[site]
+            device = here.pop(self._first(here, self._size[site], job))
+        else:
+            (device,) = self._take_from(site, 1, job)
+        self._started.append(job)
+        self._sizes.append(1)
+        self._devices.append(device)
+
+    @staticmethod
+    def _first(here: list[int], size: int, place: int) -> int:
+        """Return where the search starts in devices that are numbered without a gap."""
+        return bisect_left(here, here[0] + size - (here[0] - place) % size) % len(here)
+
+    def _take_from(self, site: int, count: int, place: int) -> list[int]:
+        here, size = self.at[site], self._size[site]
+        if not self._gapless[site]:
+            here.sort(key=lambda device: (device - place) % size)
+            taken = here[:count]
+            del here[:count]
+            return taken
+        first = self._first(here, size, place)
+        taken = here[first : first + count]
+        del here[first : first + count]
+        if len(taken) < count:
+            over = count - len(taken)
+            taken += here[:over]
+            del here[:over]
+        return taken
 
     def placements(self) -> Placements:
         """Return what was started."""
-        return Placements.of(self._start) if self._start else NO_PLACEMENTS
+        if not self._started:
+            return NO_PLACEMENTS
+        job = np.array(self._started, dtype=np.int64)
+        start = np.array([0, *self._sizes], dtype=np.int64).cumsum()
+        return Placements(job, np.zeros_like(job), start, np.array(self._devices, dtype=np.int64))
 
 
 def moves_to_homes(
     snap: Snapshot, homes: JobHomes, chosen: Iterable[int]
 ) -> tuple[IntArray, Placements]:
     """Return the leases to stop and what to start so that just the chosen rows run, at home."""
-    wanted = {row: where_of(homes, row) for row in chosen}
-    held = held_by_row(snap)
-    staying = {
-        row
-        for row, devices in held.items()
-        if row in wanted and count_by_site(homes.sites, devices) == wanted[row]
-    }
-    busy = {device for row in staying for device in held[row]}
-    free = FreeDevices(snap, homes.sites, (d for d in snap.usable.tolist() if d not in busy))
-    for row, where in wanted.items():
-        if row not in staying:
-            free.take(row, where)
-    stop = [int(snap.lease[row]) for row in held if row not in staying]
+    sites, home = homes.sites, homes.home
+    lane, device = (snap.holds >= 0).nonzero()
+    row = snap.holds[lane, device]
+    leased = snap.lease[row] >= 0
+    row, device = row[leased], device[leased]
+    stays = _rows_at_home(homes, row, device)
+    runs = np.zeros(len(home), dtype=bool)
+    wanted = list(chosen)
+    runs[wanted] = True
+    stays &= runs
+    continues = stays[row]
+    stop = [int(snap.lease[i]) for i in dict.fromkeys(row[~continues].tolist())]
+    starting = [i for i, stay in zip(wanted, stays[wanted].tolist(), strict=True) if not stay]
+    if not starting:
+        return np.array(stop, dtype=np.int64), NO_PLACEMENTS
+    busy = np.zeros(len(sites.of_device), dtype=bool)
+    busy[device[continues]] = True
+    free = FreeDevices(sites, snap.usable[~busy[snap.usable]])
+    columns = snap.job[starting], homes.gang[starting], home[starting]
+    for i, job, gang, site in zip(starting, *(one.tolist() for one in columns), strict=True):
+        if gang == 1:
+            free.take_one(job, site)
+        else:
+            free.take(job, gang, homes.needs.get(i) or {site: gang})
     return np.array(stop, dtype=np.int64), free.placements()
 
 
-def where_of(homes: JobHomes, row: int) -> Mapping[int, int]:
-    """Return site → devices of a job's home."""
-    return homes.needs.get(row) or {int(homes.home[row]): int(homes.gang[row])}
+def _rows_at_home(homes: JobHomes, row: IntArray, device: IntArray) -> BoolArray:
+    """Return rows → whether it holds the devices of its home, given who holds each device."""
+    count = len(homes.home)
+    held = np.bincount(row, minlength=count)
+    there = np.bincount(row[homes.sites.of_device[device] == homes.home[row]], minlength=count)
+    at_home: BoolArray = (there == homes.gang) & (held == there)
+    for i, where in homes.needs.items():
+        at_home[i] = count_by_site(homes.sites, device[row == i].tolist()) == where
+    return at_home
 
 
-def held_by_row(snap: Snapshot) -> dict[int, list[int]]:
-    """Return row → devices that it holds under its lease."""
+def held_by_row(snap: Snapshot, of: BoolArray) -> dict[int, list[int]]:
+    """Return row → devices that it holds under its lease, for some of the rows."""
     lane, device = (snap.holds >= 0).nonzero()
+    row = snap.holds[lane, device]
+    mine = of[row] & (snap.lease[row] >= 0)
     held: dict[int, list[int]] = {}
-    for row, mine in zip(snap.holds[lane, device].tolist(), device.tolist(), strict=True):
-        if snap.lease[row] >= 0:
-            held.setdefault(row, []).append(mine)
+    for i, one in zip(row[mine].tolist(), device[mine].tolist(), strict=True):
+        held.setdefault(i, []).append(one)
     return held
 
 

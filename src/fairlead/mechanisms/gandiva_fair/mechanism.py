@@ -32,11 +32,13 @@ from fairlead.mechanisms.gandiva_fair.memory_update import (
 from fairlead.mechanisms.gandiva_fair.migration import migrate, migrate_traded
 from fairlead.mechanisms.gandiva_fair.node_assignment import JobHomes
 from fairlead.mechanisms.gandiva_fair.passes import Passes
+from fairlead.mechanisms.gandiva_fair.quiet_quanta import LastQuantum
 from fairlead.mechanisms.gandiva_fair.stride import (
     Aggregate,
     CentralStride,
     LargeJob,
     NodeStride,
+    SiteStrides,
     gang_aware_stride,
 )
 from fairlead.mechanisms.gandiva_fair.tickets import DeviceSites
@@ -47,6 +49,7 @@ from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.tenants.tenant import Tenant
+from fairlead.policies.base import WarmStart
 
 _FEW = 1e-6
 """part of an accelerator's devices for which all tenants keep tickets: the rest is free to all"""
@@ -87,6 +90,18 @@ class GandivaFair:
 
     def plan(self, snap: Snapshot, memory: FairMemory) -> tuple[Plan, FairMemory]:
         """Return this quantum's jobs by split stride, after arrivals, trades and migrations."""
+        return self.plan_warm(WarmStart(), snap, memory)
+
+    def plan_warm(
+        self, warm: WarmStart, snap: Snapshot, memory: FairMemory
+    ) -> tuple[Plan, FairMemory]:
+        """Return the same; homes and tickets are computed again only when something changes."""
+        last = warm.state(self, LastQuantum)
+        until = snap.starts_at + self.round_s
+        repeated = last.repeated(snap, memory, self.round_s, self.make_up_s)
+        if repeated is not None:
+            moves, memory = repeated
+            return Plan(*moves, until, until), memory
         sites = DeviceSites.of(snap)
         before, needs = advanced_homes_and_passes(snap, memory, sites, self.round_s)
         known = self._known(snap, memory)
@@ -105,16 +120,13 @@ class GandivaFair:
         )
         self._migrate(homes, known, made)
         job_tickets = homes.job_tickets()
-        served = (
-            memory.tickets
-            if _is_unchanged(memory, homes, job_tickets)
-            else homes.served(job_tickets)
-        )
+        unchanged = _is_unchanged(memory, homes, job_tickets)
+        served = memory.tickets if unchanged else homes.served(job_tickets)
         after = before.with_homes(homes.home, served, homes.needs)
-        until = snap.starts_at + self.round_s
         plan = Plan(*moves_to_homes(snap, homes, choose(after, homes)), until, until)
         undone = memory.trades[~stands]
-        return plan, FairMemory(
+        has_traded = bool(len(undone) or len(made))
+        remembered = FairMemory(
             job=snap.job,
             home=after.home,
             passes=after.at,
@@ -129,8 +141,13 @@ class GandivaFair:
             due=homes.entitled_devices(),
             owed=owed,
             trades=np.concatenate([memory.trades[stands], made]),
-            ledger=append_trades(memory.ledger, snap.starts_at, undone, made),
+            ledger=append_trades(memory.ledger, snap.starts_at, undone, made)
+            if has_traded
+            else memory.ledger,
         )
+        unchanged = unchanged and not has_traded and np.array_equal(known.seen, memory.seen)
+        last.note(snap, remembered, homes, unchanged=unchanged)
+        return plan, remembered
 
     def trades(
         self, memory: FairMemory, tenants: Sequence[Tenant], accelerators: Sequence[str]
@@ -144,24 +161,24 @@ class GandivaFair:
         A new job takes the newest accelerator that is free, and its home is where it runs.
         """
         sites = DeviceSites.of(snap)
-        free = FreeDevices(snap, sites, idle.tolist())
+        free, gangs, jobs = FreeDevices(sites, idle), snap.gang.tolist(), snap.job.tolist()
         waits = np.ones(len(snap.job) + 1, dtype=bool)
         waits[snap.holds] = False
         home, passes = homes_and_passes(snap, memory)
         for site, devices in free.at.items():
             rows = (waits[:-1] & (home == site)).nonzero()[0]
-            columns = passes[rows].tolist(), snap.gang[rows].tolist()
+            columns = passes[rows].tolist(), [gangs[row] for row in rows.tolist()]
             for row in rows[gang_aware_stride(*columns, len(devices))].tolist():
-                free.take(row, {site: int(snap.gang[row])})
+                free.take(jobs[row], gangs[row], {site: gangs[row]})
         newest, speed = newest_first(snap), snap.speed
         order = sorted(
             free.at, key=lambda site: (newest.index(int(sites.accelerator[site])), site)
         )
         for row in (waits[:-1] & (home == NOWHERE)).nonzero()[0].tolist():
-            gang = int(snap.gang[row])
+            gang = gangs[row]
             for site in order:
                 if speed[row, sites.accelerator[site]] > 0 and len(free.at[site]) >= gang:
-                    free.take(row, {site: gang})
+                    free.take(jobs[row], gang, {site: gang})
                     break
         return free.placements()
 
@@ -190,6 +207,8 @@ class GandivaFair:
 
 def choose(passes: Passes, homes: JobHomes) -> list[int]:
     """Return the rows that run this quantum: central stride, then every site's own (Figure 3)."""
+    if not homes.needs:
+        return SiteStrides.of(passes.home, passes.gang, homes.sites.size).choose(passes.at)
     room: list[int] = homes.sites.size.tolist()
     local = local_schedulers(passes, room)
     contested = sorted({site for where in homes.needs.values() for site in where})
@@ -247,9 +266,9 @@ def _restore_homes(
     homes.restore_homes(small, before.home[small])
     for row, where in needs.items():
         homes.set_home(row, where)
-    for row, devices in held_by_row(homes.snap).items():
+    for row, devices in held_by_row(homes.snap, homes.home == NOWHERE).items():
         where = count_by_site(homes.sites, devices)
-        if homes.home[row] == NOWHERE and len(where) == 1:
+        if len(where) == 1:
             homes.set_home(row, where)
 
 

@@ -11,15 +11,21 @@ from fairlead.model.snapshot import Snapshot
 
 def remembered(snap: Snapshot, memory: FairMemory) -> tuple[IntArray, IntArray]:
     """Return the rows of jobs that are remembered, and their places in the memory."""
-    rows = np.isin(snap.job, memory.job).nonzero()[0]
-    return rows, np.searchsorted(memory.job, snap.job[rows])
+    at = memory.job.searchsorted(snap.job)
+    rows = (np.append(memory.job, -1)[at] == snap.job).nonzero()[0]
+    return rows, at[rows]
 
 
 def homes_and_passes(snap: Snapshot, memory: FairMemory) -> tuple[IntArray, FloatArray]:
     """Return rows → home and pass as of the last plan."""
+    return _homes_and_passes(snap, memory, *remembered(snap, memory))
+
+
+def _homes_and_passes(
+    snap: Snapshot, memory: FairMemory, rows: IntArray, at: IntArray
+) -> tuple[IntArray, FloatArray]:
     home = np.full(len(snap.job), NOWHERE, dtype=np.int64)
     passes = np.zeros(len(snap.job))
-    rows, at = remembered(snap, memory)
     home[rows], passes[rows] = memory.home[at], memory.passes[at]
     return home, passes
 
@@ -31,9 +37,9 @@ def advanced_homes_and_passes(
 
     Jobs whose home is gone have none.
     """
-    home, passes = homes_and_passes(snap, memory)
-    tickets, quanta = np.zeros(len(home)), np.zeros(len(home))
     rows, at = remembered(snap, memory)
+    home, passes = _homes_and_passes(snap, memory, rows, at)
+    tickets, quanta = np.zeros(len(home)), np.zeros(len(home))
     if len(rows):
         tickets[rows] = memory.tickets[at]
         received = snap.received_s[rows] - memory.received_s[at]

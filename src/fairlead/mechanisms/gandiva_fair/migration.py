@@ -160,61 +160,93 @@ def between_accelerators(homes: JobHomes, known: SpeedKnowledge, may: BoolArray)
     """
     n_accelerators = len(homes.pools)
     at_home = ((homes.accelerator >= 0) & may).nonzero()[0]
-    total = _totals(homes, known)
+    code = homes.profile[at_home] * n_accelerators + homes.accelerator[at_home]
+    groups = np.unique(code).tolist()
+    prospects = _Prospects(homes, known)
     best = (0.0, -1, -1)
-    groups = np.unique(
-        homes.profile[at_home] * n_accelerators + homes.accelerator[at_home]
-    ).tolist()
     present = set(groups)
     for group in groups:
         profile, source = divmod(group, n_accelerators)
         if not known.seen[profile, source]:
             continue
+        job = prospects.of_profile(profile)
         for accelerator in range(n_accelerators):
-            if accelerator != source and known.speed[profile, accelerator] > 0:
+            if accelerator != source and job.speed[accelerator] > 0:
                 tries = profile * n_accelerators + accelerator not in present
-                gain = _gain(homes, known, profile, source, accelerator, tries, total)
+                gain = prospects.gain(job, source, accelerator, tries=tries)
                 if gain > best[0] + _EQUAL:
                     best = gain, group, accelerator
     gain, group, accelerator = best
     if group >= 0:
-        same = homes.profile[at_home] * n_accelerators + homes.accelerator[at_home] == group
-        yield Move(gain, _from_fullest(homes, at_home[same]), accelerator)
+        yield Move(gain, _from_fullest(homes, at_home[code == group]), accelerator)
 
 
-def _gain(
-    homes: JobHomes,
-    known: SpeedKnowledge,
-    profile: int,
-    source: int,
-    accelerator: int,
-    tries: bool,
-    total: FloatArray,
-) -> float:
-    """Return what a job of the profile, or its tenant, would gain by moving; 0 for nothing."""
-    profiles = homes.snap.profiles
-    tenant, gang = int(profiles.tenant[profile]), int(profiles.gang[profile])
-    if homes.snap.capacity[accelerator] < gang:
-        return 0.0
-    here, there = homes.pools[source], homes.pools[accelerator]
-    time = float(here.due[tenant] / here.demand[tenant])
-    if not known.seen[profile, accelerator]:
-        return 1.0 / time - 1.0 if tries else 0.0
-    speed = known.speed[profile]
-    if speed[source] == 0.0:
-        return math.inf  # it may no longer run where it is
-    own = float(speed[accelerator] * there.time(tenant, gang) / (speed[source] * time)) - 1.0
-    if own < -_EQUAL:
-        return 0.0
-    lost = here.due[tenant] - min(
-        here.entitlement_if_all_usable(tenant), here.demand[tenant] - gang
-    )
-    won = (
-        min(there.entitlement_if_all_usable(tenant), there.demand[tenant] + gang)
-        - there.due[tenant]
-    )
-    change = (won * speed[accelerator] - lost * speed[source]) / speed.max()
-    return max(own, float(change / total[tenant]))
+class _Profile(NamedTuple):
+    """One profile whose jobs might move."""
+
+    tenant: int
+    gang: int
+    speed: list[float]
+    """accelerators → steps per second as believed"""
+    seen: list[bool]
+    """accelerators → a job has run there"""
+
+
+class _Prospects:
+    """Compares the present time of jobs and tenants with that on another accelerator."""
+
+    def __init__(self, homes: JobHomes, known: SpeedKnowledge) -> None:
+        self._homes, self._known = homes, known
+        self._capacity: list[int] = homes.snap.capacity.tolist()
+        self._due: list[list[float]] = [pool.due.tolist() for pool in homes.pools]
+        self._demand: list[list[float]] = [pool.demand.tolist() for pool in homes.pools]
+        self._total: list[float] = _totals(homes, known).tolist()
+        self._times: dict[tuple[int, int, int], float] = {}
+        self._entitlements: dict[tuple[int, int], float] = {}
+
+    def of_profile(self, profile: int) -> _Profile:
+        """Return a profile's tenant, gang and known speeds."""
+        profiles, known = self._homes.snap.profiles, self._known
+        return _Profile(
+            int(profiles.tenant[profile]),
+            int(profiles.gang[profile]),
+            known.speed[profile].tolist(),
+            known.seen[profile].tolist(),
+        )
+
+    def gain(self, job: _Profile, source: int, accelerator: int, *, tries: bool) -> float:
+        """Return what a job, or its tenant, would gain by moving; 0 for nothing."""
+        tenant, gang, speed, seen = job
+        if self._capacity[accelerator] < gang:
+            return 0.0
+        due, demand = self._due[source][tenant], self._demand[source][tenant]
+        time = due / demand
+        if not seen[accelerator]:
+            return 1.0 / time - 1.0 if tries else 0.0
+        if speed[source] == 0.0:
+            return math.inf  # it may no longer run where it is
+        there = self._time(accelerator, tenant, gang)
+        own = speed[accelerator] * there / (speed[source] * time) - 1.0
+        if own < -_EQUAL:
+            return 0.0
+        lost = due - min(self._entitlement(source, tenant), demand - gang)
+        more = self._demand[accelerator][tenant] + gang
+        won = min(self._entitlement(accelerator, tenant), more) - self._due[accelerator][tenant]
+        change = (won * speed[accelerator] - lost * speed[source]) / max(speed)
+        return max(own, change / self._total[tenant])
+
+    def _time(self, accelerator: int, tenant: int, gang: int) -> float:
+        key = accelerator, tenant, gang
+        if key not in self._times:
+            self._times[key] = self._homes.pools[accelerator].time(tenant, gang)
+        return self._times[key]
+
+    def _entitlement(self, accelerator: int, tenant: int) -> float:
+        key = accelerator, tenant
+        if key not in self._entitlements:
+            pool = self._homes.pools[accelerator]
+            self._entitlements[key] = pool.entitlement_if_all_usable(tenant)
+        return self._entitlements[key]
 
 
 def _totals(homes: JobHomes, known: SpeedKnowledge) -> FloatArray:

@@ -8,8 +8,14 @@ own scheduler, a ``NodeStride``; ``CentralStride`` only decides which gangs that
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+
 _TIE = 9
 """decimals to which equal passes agree: sums of strides carry rounding errors"""
+_MAX_RANK = 2.0**51
+"""ranks below this are exact, with a bit to spare for the half"""
 
 
 def gang_aware_stride(passes: Sequence[float], gang: Sequence[int], devices: int) -> list[int]:
@@ -18,14 +24,73 @@ def gang_aware_stride(passes: Sequence[float], gang: Sequence[int], devices: int
     Of equal passes the smaller gang comes first, then the earlier entry. An entry that does not
     fit keeps its pass, so that it comes first in the next quantum.
     """
+    order = sorted(range(len(gang)), key=lambda i: (round(passes[i], _TIE), gang[i], i))
+    return _fitting(order, gang, devices)
+
+
+def _fitting(order: Iterable[int], gang: Sequence[int], devices: int) -> list[int]:
+    """Return the entries that fit on the devices, each after those before it in the order."""
     chosen = []
-    for i in sorted(range(len(gang)), key=lambda i: (round(passes[i], _TIE), gang[i], i)):
+    for i in order:
         if gang[i] <= devices:
             chosen.append(i)
             devices -= gang[i]
             if not devices:
                 break
     return chosen
+
+
+def pass_ranks(passes: FloatArray) -> FloatArray:
+    """Return numbers that compare as the passes do when rounded as ``gang_aware_stride`` does."""
+    scaled = passes * 10.0**_TIE
+    most = float(np.abs(scaled).max(initial=1.0))
+    if not most < _MAX_RANK:
+        return np.array([round(at, _TIE) for at in passes.tolist()])
+    ranks: FloatArray = np.rint(scaled)
+    # The product is off by half a unit in its last place at most; only so close to a half does
+    # its nearest integer differ from the decimal rounding of the pass.
+    unsure = np.abs(np.abs(scaled - ranks) - 0.5) <= most * 2.0**-52
+    for i in unsure.nonzero()[0].tolist():
+        ranks[i] = round(round(float(passes[i]), _TIE) * 10.0**_TIE)
+    return ranks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiteStrides:
+    """The schedulers of all sites' small jobs at once, as ``NodeStride`` is that of one."""
+
+    row: IntArray
+    """small jobs → row"""
+    site: IntArray
+    gang: IntArray
+    parts: tuple[tuple[int, int, int, bool], ...]
+    """sites in the order of their first rows: where its jobs begin and end when sorted by site,
+    its devices, and whether each of its jobs needs just one"""
+
+    @classmethod
+    def of(cls, home: IntArray, gang: IntArray, size: IntArray) -> "SiteStrides":
+        """Return the schedulers, given rows → home and gang, and sites → devices."""
+        row = (home >= 0).nonzero()[0]
+        sites, first, count = np.unique(home[row], return_index=True, return_counts=True)
+        end = count.cumsum()
+        single = np.maximum.reduceat(gang[row][home[row].argsort(kind="stable")], end - count) == 1
+        columns = ((end - count).tolist(), end.tolist(), size[sites].tolist(), single.tolist())
+        parts = list(zip(*columns, strict=True))
+        order = first.argsort().tolist()
+        return cls(row, home[row], gang[row], tuple(parts[i] for i in order))
+
+    def choose(self, passes: FloatArray) -> list[int]:
+        """Return the rows that run this quantum, given rows → pass: Algorithm 1 on every site."""
+        at = passes[self.row]
+        order = np.lexsort((self.gang, pass_ranks(at), self.site))
+        chosen: list[int] = []
+        for begin, end, devices, single in self.parts:
+            here = order[begin:end]
+            if not single:
+                gang: list[int] = self.gang[here].tolist()
+                here = here[_fitting(range(len(gang)), gang, devices)]
+            chosen += self.row[here[:devices]].tolist()
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
