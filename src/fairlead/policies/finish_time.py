@@ -10,9 +10,9 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.paths import path_allocation
 from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
-from fairlead.policies.base import empty_allocation, mean_speed
+from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
 from fairlead.policies.isolated import entitled_split, isolated_elapsed_s
-from fairlead.solve import Classes, MaxMinProblem, OptionProblem
+from fairlead.solve import Classes, MaxMinProblem, OptionProblem, WarmClimb, WarmFilling
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class FinishTime(UnitPolicy):
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares that minimise the greatest ρ, then the next greatest, and so on."""
+        return self.allocate_warm(snap, WarmStart())
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same; the search begins at the prices of the planner's last solution."""
         if not len(snap.job):
             return empty_allocation(snap)
         speed = snap.speed
@@ -50,10 +54,12 @@ class FinishTime(UnitPolicy):
         isolated_s = isolated_elapsed_s(snap) + alone_s / np.where(runs, isolated, 1.0)
         path = RatioPath(alone_s, snap.elapsed_s, isolated_s, runs.astype(float))
         if self._needs_unit_program(snap):
-            return self._units(snap, path, 1.0 / safe, speed)
+            return self._units(snap, path, 1.0 / safe, speed, warm)
         problem = MaxMinProblem(gain, snap.gang.astype(float), runs.astype(float), snap.devices)
         rows: IntArray = np.arange(len(runs))
-        allocation = path_allocation(snap, problem, path, rows, pooled=self.agnostic)
+        allocation = path_allocation(
+            snap, problem, path, rows, warm.state(self, WarmClimb), pooled=self.agnostic
+        )
 
         def worth() -> float:
             level = (gain * allocation.share).sum(axis=1)
@@ -69,7 +75,12 @@ class FinishTime(UnitPolicy):
         return replace(allocation, worth=worth, prove=prove)
 
     def _units(
-        self, snap: Snapshot, path: "RatioPath", scale: FloatArray, speed: FloatArray
+        self,
+        snap: Snapshot,
+        path: "RatioPath",
+        scale: FloatArray,
+        speed: FloatArray,
+        warm: WarmStart,
     ) -> Allocation:
         """Return the same with shares of units; a job's level is scale × speed."""
         cap = np.zeros(len(scale))
@@ -78,8 +89,8 @@ class FinishTime(UnitPolicy):
             cap[:] = problem.cap[classes.index_of_member]
             return path.of(classes.representative).within(problem.cap)
 
-        rules = self._rules
-        allocation = path_units(snap, scale, path.distinct, path_of, rules, speed)
+        last = warm.state((self, WarmFilling), WarmFilling)
+        allocation = path_units(snap, scale, path.distinct, path_of, self._rules, last, speed)
 
         def worth() -> float:
             reached = allocation.speed

@@ -15,8 +15,8 @@ from fairlead.policies._levels.hierarchy import ClassTree, TreePath
 from fairlead.policies._levels.paths import path_allocation
 from fairlead.policies._packing.levels import path_units
 from fairlead.policies._packing.policy import UnitPolicy
-from fairlead.policies.base import empty_allocation, mean_speed
-from fairlead.solve import Classes, MaxMinProblem, merge
+from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
+from fairlead.solve import Classes, MaxMinProblem, WarmClimb, WarmFilling, merge
 
 _INNER = ("fairness", "fifo")
 
@@ -47,11 +47,15 @@ class Hierarchical(UnitPolicy):
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares at the end of the tenants' path."""
+        return self.allocate_warm(snap, WarmStart())
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same; the search begins at the prices of the planner's last solution."""
         if not len(snap.job):
             return empty_allocation(snap)
         fifo = np.array([(self.inner or tenant.inner) == "fifo" for tenant in snap.tenants])
         if self._needs_unit_program(snap):
-            return self._units(snap, fifo)
+            return self._units(snap, fifo, warm)
         gain = self._gain(snap)
         classes = _classes(snap, gain, fifo)
         first = classes.representative
@@ -62,9 +66,12 @@ class Hierarchical(UnitPolicy):
             snap.devices,
         )
         path = TreePath(tree_of(snap, classes, fifo), gain[first].max(axis=1))
-        return path_allocation(snap, problem, path, classes.index_of_member, pooled=self.agnostic)
+        last = warm.state(self, WarmClimb)
+        return path_allocation(
+            snap, problem, path, classes.index_of_member, last, pooled=self.agnostic
+        )
 
-    def _units(self, snap: Snapshot, fifo: BoolArray) -> Allocation:
+    def _units(self, snap: Snapshot, fifo: BoolArray, warm: WarmStart) -> Allocation:
         """Return the same with shares of units."""
         speed = None
         scale = snap.gang.astype(float)
@@ -79,6 +86,7 @@ class Hierarchical(UnitPolicy):
             np.column_stack([snap.weight, _queue_position(snap, fifo)]),
             lambda classes, problem: TreePath(tree_of(snap, classes, fifo), problem.cap),
             self._rules,
+            warm.state((self, WarmFilling), WarmFilling),
             speed,
         )
 

@@ -13,7 +13,7 @@ from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
 from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
-from fairlead.solve import MaxMinProblem, MaxMinSolution, solve_max_min
+from fairlead.solve import MaxMinProblem, MaxMinSolution, WarmClimb, WarmFilling
 
 _NEGLIGIBLE = 1e-7
 
@@ -52,32 +52,19 @@ class Makespan(UnitPolicy):
         if self._needs_unit_program(snap):
             scale = share_of / np.maximum(speed.max(axis=1), 1e-300)
             rules = self._rules
-            return _levels_to_seconds(max_min_units(snap, scale, rules, speed), unit_s)
+            ends = warm.state((self, WarmFilling), WarmFilling)
+            units = max_min_units(snap, scale, rules, ends, speed, unit_s)
+            return _levels_to_seconds(units, unit_s)
         rate = speed / np.maximum(speed.max(axis=1), 1e-300)[:, None] * share_of[:, None]
         table = JobClassTable.of(rate, snap.gang, snap.capacity)
-        last = warm.state(self, _LastStages)
+        last = warm.state(self, WarmClimb)
 
         def solve(problem: MaxMinProblem, keys: IntArray) -> MaxMinSolution:
             del keys
-            solution = solve_max_min(problem, last.levels(unit_s))
-            last.ends_s = tuple(
-                unit_s / stage.level for stage in solution.stages if stage.level > 0
-            )
-            return solution
+            return last.max_min(problem, unit_s)
 
         allocation = max_min_allocation(snap, table, table.class_of, solve, pooled=self.agnostic)
         return _levels_to_seconds(allocation, unit_s)
-
-
-@dataclass
-class _LastStages:
-    """Times at which the stages of the last solution end."""
-
-    ends_s: tuple[float, ...] = ()
-
-    def levels(self, unit_s: float) -> tuple[float, ...]:
-        """Return them as levels: fractions done in ``unit_s``."""
-        return tuple(unit_s / end_s for end_s in self.ends_s)
 
 
 def _levels_to_seconds(allocation: Allocation, unit_s: float) -> Allocation:

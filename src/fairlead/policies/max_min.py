@@ -14,7 +14,7 @@ from fairlead.policies._levels.max_min import JobClassTable, max_min_allocation
 from fairlead.policies._packing.levels import max_min_units
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
-from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver
+from fairlead.solve import MaxMinProblem, MaxMinSolution, MaxMinSolver, WarmFilling
 
 
 class _WarmProgram:
@@ -64,7 +64,8 @@ class MaxMin(UnitPolicy):
             scale = self._scale(snap)[snap.profile]
             rules = self._rules
             speed = (snap.speed > 0).astype(float) if self.agnostic else None
-            return max_min_units(snap, scale, rules, speed)
+            last = warm.state((self, WarmFilling), WarmFilling)
+            return max_min_units(snap, scale, rules, last, speed)
         state = warm.state(self, _WarmProgram)
         table = state.table(snap, self._classes)
         return max_min_allocation(

@@ -12,7 +12,7 @@ from fairlead.solve.max_min.problem import (
 from fairlead.solve.oef.dual_prices import equal_bound
 from fairlead.solve.oef.envy_free import EnvyFreeSolution, solve_envy_free
 from fairlead.solve.oef.equal_levels import EqualLevelSolution, solve_equal
-from fairlead.solve.options.filling import FlatPath, fill_options
+from fairlead.solve.options.filling import FlatPath, WarmFilling, fill_options
 from fairlead.solve.options.objectives import (
     BestTimes,
     best_ratio,
@@ -28,6 +28,7 @@ from fairlead.solve.paths.filling import (
     path_bound,
 )
 from fairlead.solve.paths.path import Path
+from fairlead.solve.paths.warm_climb import WarmClimb
 from fairlead.solve.recent import RecentSolutions
 from fairlead.solve.solver import MaxMinSolver, solve_least_level, solve_max_min
 
@@ -53,6 +54,8 @@ __all__ = [
     "Path",
     "RecentSolutions",
     "Stage",
+    "WarmClimb",
+    "WarmFilling",
     "best_ratio",
     "best_ratio_above",
     "best_sum",

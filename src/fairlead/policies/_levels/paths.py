@@ -8,18 +8,24 @@ from fairlead.model.errors import SolveError
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._levels.max_min import spread_evenly
 from fairlead.policies.base import job_allocation
-from fairlead.solve import MaxMinProblem, climb, climb_first_stage
+from fairlead.solve import MaxMinProblem, WarmClimb, climb_first_stage
 from fairlead.solve.paths.path import Path
 
 
 def path_allocation(
-    snap: Snapshot, problem: MaxMinProblem, path: Path, class_of_job: IntArray, *, pooled: bool
+    snap: Snapshot,
+    problem: MaxMinProblem,
+    path: Path,
+    class_of_job: IntArray,
+    last: WarmClimb,
+    *,
+    pooled: bool,
 ) -> Allocation:
     """Return the shares at the end of the path, equal within each class.
 
-    Objective and bound are the theta at which the resources first stop a class. ``pooled`` is
-    for programs that treat all accelerators alike: the time of a class is spread over all
-    accelerators that it may use.
+    Objective and bound are the theta at which the resources first stop a class. ``last`` keeps
+    the prices of the planner's last climb. ``pooled`` is for programs that treat all accelerators
+    alike: the time of a class is spread over all accelerators that it may use.
     """
     solved = problem
     one_pool = pooled and bool((problem.gain > 0).all())
@@ -27,7 +33,7 @@ def path_allocation(
         total = problem.capacity.sum(keepdims=True)
         solved = MaxMinProblem(problem.gain[:, :1], problem.size, problem.count, total)
     try:
-        solution = climb(solved, path)
+        solution = last.climb(solved, path)
     except SolveError:
         # Too ill-conditioned for all levels: the first level alone is better than no
         # allocation. The certificate shows the gap.

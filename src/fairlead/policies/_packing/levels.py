@@ -9,7 +9,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.shares import as_job_shares, unit_allocation
 from fairlead.policies._packing.table import UnitRules, unit_table
-from fairlead.solve import Classes, FlatPath, OptionProblem, Path, fill_options
+from fairlead.solve import Classes, FlatPath, OptionProblem, Path, WarmFilling
 
 PathOf = Callable[[Classes, OptionProblem], Path]
 
@@ -18,16 +18,18 @@ def max_min_units(
     snap: Snapshot,
     scale: FloatArray,
     rules: UnitRules,
+    last: WarmFilling,
     speed: FloatArray | None = None,
+    unit: float = 1.0,
 ) -> Allocation:
     """Return the lexicographic max-min shares of units, a job's level being scale × speed.
 
-    ``speed`` (jobs × accelerators) replaces the believed speeds. Objective and bound are the
-    least level.
+    ``last`` keeps where the planner's last filling ended, in levels per ``unit``. ``speed``
+    (jobs × accelerators) replaces the believed speeds. Objective and bound are the least level.
     """
     table = unit_table(snap, scale, rules, speed)
     problem = table.problem(scale)
-    solution = fill_options(problem, FlatPath(problem.cap))
+    solution = last.fill(problem, FlatPath(problem.cap), unit)
 
     def worth() -> float:
         level = problem.level(solution.time)
@@ -46,17 +48,19 @@ def path_units(
     distinct: FloatArray,
     path_of: PathOf,
     rules: UnitRules,
+    last: WarmFilling,
     speed: FloatArray | None = None,
 ) -> Allocation:
     """Return the shares of units at the end of a path, a job's level being scale × speed.
 
     ``distinct`` (jobs × anything) holds further properties by which the path distinguishes jobs;
-    ``speed`` replaces the believed speeds. Objective and bound are the theta at which the
+    ``last`` keeps where the planner's last climb ended; ``speed`` replaces the believed speeds.
+    Objective and bound are the theta at which the
     resources first stop a class.
     """
     table = unit_table(snap, np.column_stack([scale, distinct]), rules, speed)
     problem = table.problem(scale)
-    solution = fill_options(problem, path_of(table.classes, problem))
+    solution = last.fill(problem, path_of(table.classes, problem))
 
     def worth() -> float:
         return solution.stages[0].theta if solution.stages else 0.0

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.solve.classes import fractions, row_hash
@@ -10,6 +11,7 @@ from fairlead.solve.classes import fractions, row_hash
 # The tie rule's perturbation, relative to a share's device time: far above HiGHS's dual
 # tolerance, so that it decides every tie, and too small to matter where device times differ.
 _TIE = 1e-5
+_ORDER = 64.0  # so many equal classes double the perturbation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,18 @@ class ClassTable:
     ceiling: float  # above every cap
 
     @classmethod
-    def of(cls, gain: FloatArray, size: FloatArray, is_open: BoolArray) -> "ClassTable":
-        """Return the table of these classes where only some resources have capacity."""
+    def of(
+        cls, gain: FloatArray, size: FloatArray, is_open: BoolArray, *, ordered: bool = False
+    ) -> "ClassTable":
+        """Return the table of these classes where only some resources have capacity.
+
+        ``ordered``: of equal classes the tie rule prefers to move the earlier ones.
+        """
         code = row_hash(np.column_stack([gain, size]))
-        cost = size[:, None] * (1.0 + _TIE * fractions(code, gain.shape[1]))
+        tie = _TIE * fractions(code, gain.shape[1])
+        if ordered:
+            tie *= 1.0 + _equal_before(code)[:, None] / _ORDER
+        cost = size[:, None] * (1.0 + tie)
         gain = np.where(is_open, gain, 0.0)
         return cls.given(gain, size, cost, is_open, 2.0 * float(gain.max(initial=1.0)))
 
@@ -81,6 +91,17 @@ class ClassTable:
         order = np.argsort(self.cap, kind="stable")
         over = (held[:, None] * self.best)[order].cumsum(axis=0) > capacity * (1 + 1e-12)
         return float(np.nextafter(self.cap[order[over.any(axis=1).argmax()]], 0.0))
+
+
+def _equal_before(code: npt.NDArray[np.uint64]) -> FloatArray:
+    """Return classes → number of earlier classes with the same code."""
+    order = code.argsort(kind="stable")
+    first = np.ones(len(code), bool)
+    first[1:] = code[order][1:] != code[order][:-1]
+    place = np.arange(len(code))
+    before = np.empty(len(code))
+    before[order] = place - np.maximum.accumulate(np.where(first, place, 0))
+    return before
 
 
 def _caps(gain: FloatArray, cost: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:

@@ -43,16 +43,19 @@ class FlatPath:
         return FlatPath(np.minimum(self.cap, cap))
 
 
-def fill_options(problem: OptionProblem, path: Path) -> OptionSolution:
+def fill_options(
+    problem: OptionProblem, path: Path, guess: tuple[float, ...] = ()
+) -> OptionSolution:
     """Return the levels reached by climbing ``path`` in stages, and of the times the tie rule's.
 
     The tie rule: the least device time; what is still tied is decided by the options' ``tie``
-    numbers. No class is asked for more than its cap, even if the path exceeds it.
+    numbers. No class is asked for more than its cap, even if the path exceeds it. ``guess`` holds
+    thetas at which stages may end; it decides only how many programs are solved.
     """
     filling = _OptionFilling(problem, path.within(np.where(problem.count > 0, problem.cap, 0.0)))
     stages: list[OptionStage] = []
     while filling.rises():
-        stages.append(filling.stage())
+        stages.append(filling.stage(guess[len(stages)] if len(stages) < len(guess) else 0.0))
     level = filling.path.level(filling.theta)
     for slack in SLACKS:
         vertex = filling.program.minimise(problem.device_time, level * (1 - slack))
@@ -60,6 +63,22 @@ def fill_options(problem: OptionProblem, path: Path) -> OptionSolution:
             time = problem.feasible(vertex.time)
             return OptionSolution(problem, time, level, tuple(stages))
     raise SolveError("levels were lost", status="infeasible", n_classes=problem.classes)
+
+
+class WarmFilling:
+    """Solves successive similar fillings; each search begins where the last one ended."""
+
+    def __init__(self) -> None:
+        self._ends: tuple[float, ...] = ()
+
+    def fill(self, problem: OptionProblem, path: Path, unit: float = 1.0) -> OptionSolution:
+        """Return the solution of ``fill_options``.
+
+        The path's theta is proportional to ``unit``, which may differ from call to call.
+        """
+        solution = fill_options(problem, path, tuple(end * unit for end in self._ends))
+        self._ends = tuple(stage.theta / unit for stage in solution.stages)
+        return solution
 
 
 class _OptionFilling:
@@ -76,10 +95,10 @@ class _OptionFilling:
         """Return whether any class may still rise."""
         return not self.stopped.all() and self.theta < self.path.top * (1 - 1e-12)
 
-    def stage(self) -> OptionStage:
+    def stage(self, guess: float) -> OptionStage:
         """Climb to the greatest feasible theta and stop the classes that cannot rise further."""
         climb = Climb(self.program, self.path, self.theta)
-        theta, vertex = climb.greatest()
+        theta, vertex = climb.greatest(guess)
         level, rate = self.path.level(theta), climb.rate(theta)
         cap, free = self.problem.cap, ~self.stopped
         cost = _marginal_cost(self.problem, vertex) * cap

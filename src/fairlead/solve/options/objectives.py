@@ -55,10 +55,25 @@ def best_ratio(problem: OptionProblem, value: FloatArray, cost: FloatArray) -> B
     ratio = value / cost
     best = float(ratio.max())
     only = np.where(ratio >= best * (1 - _SAME_RATIO), value, 0.0)
-    best_times = best_sum(problem, only)
-    time = np.where(only > 0, best_times.time, 0.0)
+    time = _alone(problem, only)
+    if time is None:
+        time = np.where(only > 0, best_sum(problem, only).time, 0.0)
     reached = _ratio(value, cost, time)
     return BestTimes(time, reached, certify(np.zeros(len(problem.capacity)), best, reached))
+
+
+def _alone(problem: OptionProblem, value: FloatArray) -> FloatArray | None:
+    """Return the greatest times if a single option of one member has a value, else None."""
+    valued = value.nonzero()[0]
+    if len(valued) != 1 or problem.extra is not None or problem.paired[valued[0]]:
+        return None
+    option = int(valued[0])
+    devices = float(problem.capacity[problem.resource[option]])
+    time = np.zeros(len(value))
+    time[option] = min(
+        float(problem.count[problem.first[option]]), devices / float(problem.size[option])
+    )
+    return problem.feasible(time)
 
 
 def best_ratio_above(

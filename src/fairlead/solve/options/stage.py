@@ -23,17 +23,20 @@ class Climb:
         self._program, self._problem = program, program.problem
         self._path, self._theta = path, theta
 
-    def greatest(self) -> tuple[float, OptionVertex]:
+    def greatest(self, guess: float = 0.0) -> tuple[float, OptionVertex]:
         """Return the greatest feasible theta, and the vertex that proves it.
 
         From a theta whose levels are reached the program follows the path's tangent. Further on
         it is asked along the chord from there, which always has a solution and tells whether
         the levels at the chord's end fit. Where the path hardly bends on the way to what was
-        reached, its tangent there comes closest (Newton's method).
+        reached, its tangent there comes closest (Newton's method). The tangent at ``guess``, if
+        that is above the last stage's end, comes first.
         """
         path, search = self._path, _ThetaSearch(self._theta, self._path.top)
         at = self._first_guess() if self._theta == 0.0 else self._theta
         tangent = at <= self._theta
+        if self._theta < guess < path.top:
+            at, tangent = guess, True
         cap = np.maximum(self._problem.cap, 1e-300)
         for _ in range(_MAX_PROGRAMS):
             low, level = search.low, path.level(at)

@@ -110,8 +110,7 @@ def climb(problem: MaxMinProblem, path: Path, few: int = SIMPLEX_CLASSES) -> Cli
     perturbation of it. At most ``few`` classes are left to simplex alone.
     """
     problem.check()
-    table = ClassTable.of(problem.gain, problem.size, problem.capacity > 0)
-    count = problem.count * (table.cap > 0)
+    table, count = climb_table(problem)
     path = path.within(np.where(count > 0, table.cap, 0.0))
     now = FillingProgress(table, count, problem.capacity)
     _climb(now, path, few)
@@ -119,6 +118,16 @@ def climb(problem: MaxMinProblem, path: Path, few: int = SIMPLEX_CLASSES) -> Cli
     share[problem.count <= 0] = 0.0
     stages = tuple(Stage(s.t, s.prices, np.flatnonzero(s.frozen)) for s in now.stages)
     return ClimbSolution(problem, path, share, stages)
+
+
+def climb_table(problem: MaxMinProblem) -> tuple[ClassTable, FloatArray]:
+    """Return the table of the problem's classes, and their members if they can run.
+
+    Classes of equal gains and size may stand at different levels, so the tie rule needs an order
+    of these: earlier classes come first.
+    """
+    table = ClassTable.of(problem.gain, problem.size, problem.capacity > 0, ordered=True)
+    return table, problem.count * (table.cap > 0)
 
 
 def climb_first_stage(problem: MaxMinProblem, path: Path) -> ClimbSolution:
