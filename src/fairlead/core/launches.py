@@ -6,7 +6,6 @@ import numpy as np
 
 from fairlead.core.copies import limit_copies
 from fairlead.core.scheduler_state import SchedulerState
-from fairlead.mechanisms.guarantees import guaranteed_refill
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.commands import Command, Launch, Preempt, Renew, SetTimer
 from fairlead.model.lease import NO_PLACEMENTS, Placements
@@ -34,10 +33,7 @@ def refill(state: SchedulerState[Any], at: float) -> list[Command]:
         hidden = np.union1d(hidden, state.unstartable_jobs())
     commands: list[Command] = []
     while len(idle := state.idle_devices()):
-        snap = state.refill_snapshot(at, hidden)
-        more = state.refills.refill(snap, state.memory, idle)
-        if state.guaranteed_refills:
-            more = guaranteed_refill(snap, more, idle)
+        more = state.refilled(at, hidden, idle)
         if state.leases.leaving_count:
             # Two leases of one job at a time would be two writers of one checkpoint.
             more = more.where((state.jobs.lease[more.job] < 0) | (more.copy > 0))

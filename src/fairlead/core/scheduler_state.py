@@ -11,7 +11,14 @@ from fairlead.core.limits import TenantLimits, has_tenant_limits
 from fairlead.core.nodes import NodeTable
 from fairlead.core.snapshot_builder import SnapshotBuilder
 from fairlead.core.tenant_usage import Usage
-from fairlead.mechanisms.base import M, Mechanism, RefillsByWaitingJobs, SupportsRefill
+from fairlead.mechanisms.base import (
+    M,
+    Mechanism,
+    RefillsByWaitingJobs,
+    RefillsFromCandidates,
+    SupportsRefill,
+)
+from fairlead.mechanisms.guarantees import guaranteed_refill
 from fairlead.model.arrays import NO_INTS, IntArray
 from fairlead.model.capabilities import capabilities_of
 from fairlead.model.cluster import Cluster
@@ -95,6 +102,9 @@ class SchedulerState(Generic[M]):
         self.refill_ignores_running = (
             isinstance(mechanism, RefillsByWaitingJobs) and mechanism.refill_ignores_running
         )
+        self._candidate_refills: RefillsFromCandidates | None = None
+        if isinstance(self.refills, RefillsFromCandidates):
+            self._candidate_refills = self.refills
         self.capabilities = capabilities_of(mechanism)
 
     def believed(self, configured: SpeedTable) -> SpeedTable:
@@ -142,16 +152,49 @@ class SchedulerState(Generic[M]):
             at, starts_at, self.waiting, self.usage, self.changes, hidden, pins=pins
         )
 
-    def refill_snapshot(self, at: float, hidden: IntArray) -> Snapshot:
-        """Return the snapshot for a refill: of the waiting jobs alone where these decide it.
+    def refilled(self, at: float, hidden: IntArray, idle: IntArray) -> Placements:
+        """Return the mechanism's refill of idle devices; ``hidden`` jobs take no part.
 
-        Guarantees count the devices that tenants hold.
+        The snapshot has the waiting jobs alone where these decide, and of them the candidates
+        alone where these fill the devices. Guarantees count the devices that tenants hold.
         """
+        assert self.refills is not None
         alone = self.refill_ignores_running and not (
             self.guaranteed_refills and any(tenant.guarantee for tenant in self.jobs.tenants)
         )
+        chosen = self._refill_from_candidates(at, hidden, idle) if alone else None
+        if chosen is not None:
+            return chosen
+        snap = self._refill_snapshot(at, hidden, only_waiting=alone)
+        chosen = self.refills.refill(snap, self.memory, idle)
+        return guaranteed_refill(snap, chosen, idle) if self.guaranteed_refills else chosen
+
+    def _refill_from_candidates(
+        self, at: float, hidden: IntArray, idle: IntArray
+    ) -> Placements | None:
+        """Return the refill by the mechanism's candidates; None if others could follow."""
+        if self._candidate_refills is None:
+            return None
+        is_idle = np.zeros(len(self.cluster.accelerators), dtype=bool)
+        is_idle[self.cluster.accelerator_of[idle]] = True
+        candidates = self._candidate_refills.refill_candidates(self.memory, is_idle)
+        if len(candidates) < len(idle):
+            return None
+        snap = self._refill_snapshot(at, hidden, only_waiting=True, among=candidates)
+        return self._candidate_refills.refill_from_candidates(snap, self.memory, idle)
+
+    def _refill_snapshot(
+        self, at: float, hidden: IntArray, *, only_waiting: bool, among: IntArray | None = None
+    ) -> Snapshot:
         return self.snapshot_builder.snapshot(
-            at, at, self.waiting, self.usage, self.changes, hidden, only_waiting=alone
+            at,
+            at,
+            self.waiting,
+            self.usage,
+            self.changes,
+            hidden,
+            only_waiting=only_waiting,
+            among=among,
         )
 
     def limits(self) -> TenantLimits | None:

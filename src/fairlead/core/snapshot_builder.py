@@ -15,6 +15,7 @@ from fairlead.core.jobs import (
     PROFILE,
     STEPS,
     TOTAL,
+    JobState,
     JobTable,
 )
 from fairlead.core.leases import LeaseTable
@@ -72,13 +73,17 @@ class SnapshotBuilder:
         *,
         pins: bool = True,
         only_waiting: bool = False,
+        among: IntArray | None = None,
     ) -> Snapshot:
         """Return active jobs and their devices, time received projected to ``starts_at``.
 
-        ``only_waiting`` leaves out the jobs that hold devices or wait for planned ones.
+        ``only_waiting`` leaves out the jobs that hold devices or wait for planned ones, and
+        ``among`` all but these, in ascending order.
         """
         jobs, leases, nodes = self._jobs, self._leases, self._nodes
         active, slots = jobs.active, leases.active_slots
+        if among is not None:
+            active = among[jobs.state[among] == JobState.ACTIVE]
         usable, up = nodes.usable, nodes.capacity
         tenants = usage.weighted_tenants(jobs.tenants)
         if pins and leases.pinned:
@@ -94,9 +99,8 @@ class SnapshotBuilder:
         if len(hidden):
             active = active[~np.isin(active, hidden)]
         if only_waiting:
-            placed = np.zeros(len(jobs), dtype=bool)
-            placed[leases.job[slots]] = placed[waiting.job] = True
-            active, slots, waiting = active[~placed[active]], NO_INTS, NO_PLACEMENTS
+            active = self._without_devices(active, slots, waiting)
+            slots, waiting = NO_INTS, NO_PLACEMENTS
         rows, ints = jobs.numbers.take(active, axis=0), jobs.ints.take(active, axis=0)
         row_of = active.searchsorted(leases.job[slots])
         leases.credit(slots, row_of, starts_at, rows)
@@ -133,6 +137,21 @@ class SnapshotBuilder:
             ),
             measured=jobs.measurements(active) if self._measured else None,
         )
+
+    def _without_devices(
+        self, numbers: IntArray, slots: IntArray, waiting: Placements
+    ) -> IntArray:
+        """Return those of the jobs that hold nothing in these slots and wait for no placement."""
+        jobs, leases = self._jobs, self._leases
+        if leases.simple and not len(waiting) and not leases.leaving_count:
+            # The slots are all leases, each of them its job's only one.
+            placed = jobs.lease[numbers] != ABSENT
+        else:
+            holds = np.zeros(len(jobs), dtype=bool)
+            holds[leases.job[slots]] = holds[waiting.job] = True
+            placed = holds[numbers]
+        without: IntArray = numbers[~placed]
+        return without
 
     def _pinned_by_tenant(self) -> IntArray:
         """Return tenants → devices that its pinned leases hold."""

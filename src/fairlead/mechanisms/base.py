@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.lease import Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -83,6 +83,31 @@ class RefillsByWaitingJobs(Protocol):
     @property
     def refill_ignores_running(self) -> bool:
         """Whether the snapshot for a refill may leave out the jobs that hold devices."""
+        ...
+
+
+@runtime_checkable
+class RefillsFromCandidates(RefillsByWaitingJobs, Protocol):
+    """A mechanism that prefers some jobs for idle devices, and knows them before the snapshot.
+
+    With many waiting jobs a snapshot of the candidates alone is a small part of the work.
+    """
+
+    def refill_candidates(self, memory: Any, idle: BoolArray) -> IntArray:
+        """Return the jobs, ascending, that come first for devices of these accelerators.
+
+        Jobs that run or have ended may be among them.
+        """
+        ...
+
+    def refill_from_candidates(
+        self, snap: Snapshot, memory: Any, idle: IntArray
+    ) -> Placements | None:
+        """Return the refill from a snapshot of waiting candidates; None if others could follow.
+
+        A refill that it returns is the same as ``refill`` with all waiting jobs in the snapshot;
+        a class that overrides one of them overrides both.
+        """
         ...
 
 

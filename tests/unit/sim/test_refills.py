@@ -1,4 +1,4 @@
-"""Refills see the waiting jobs only where these decide, and start the same jobs as otherwise."""
+"""Refills see only the jobs that decide them, and start the same jobs as with all of them."""
 
 import random
 from dataclasses import dataclass, field
@@ -34,6 +34,8 @@ class CountedRefills(Shares):
     whole: bool = False
     """whether refills ask for all jobs"""
     running: list[int] = field(default_factory=list, hash=False, compare=False)
+    from_candidates: list[int] = field(default_factory=list, hash=False, compare=False)
+    """jobs in the snapshots of refills that the candidates alone decided"""
 
     @property
     def refill_ignores_running(self) -> bool:
@@ -43,8 +45,19 @@ class CountedRefills(Shares):
         self.running.append(int((snap.on >= 0).sum()))
         return super().refill(snap, memory, idle)
 
+    def refill_from_candidates(
+        self, snap: Snapshot, memory: Any, idle: IntArray
+    ) -> Placements | None:
+        started = super().refill_from_candidates(snap, memory, idle)
+        if started is not None:
+            self.running.append(int((snap.on >= 0).sum()))
+            self.from_candidates.append(len(snap.job))
+        return started
 
-def _run(policy: str, tenants: tuple[Tenant, ...], *, whole: bool) -> tuple[Record, list[int]]:
+
+def _run(
+    policy: str, tenants: tuple[Tenant, ...], *, whole: bool
+) -> tuple[Record, CountedRefills]:
     mechanism = CountedRefills(create_policy(policy), whole=whole)
     scenario = Scenario(
         cluster=CLUSTER,
@@ -54,7 +67,7 @@ def _run(policy: str, tenants: tuple[Tenant, ...], *, whole: bool) -> tuple[Reco
         tenants=tenants,
         restore_cost_s=30.0,
     )
-    return simulate(scenario)[0], mechanism.running
+    return simulate(scenario)[0], mechanism
 
 
 @pytest.mark.parametrize(
@@ -71,11 +84,14 @@ def _run(policy: str, tenants: tuple[Tenant, ...], *, whole: bool) -> tuple[Reco
 def test_refills_start_the_same_jobs_with_and_without_running_ones(
     policy: str, tenants: tuple[Tenant, ...]
 ) -> None:
-    record, running = _run(policy, tenants, whole=False)
-    other, all_running = _run(policy, tenants, whole=True)
+    record, refills = _run(policy, tenants, whole=False)
+    other, with_all = _run(policy, tenants, whole=True)
     guaranteed = any(tenant.guarantee for tenant in tenants)
-    assert any(all_running)
-    assert any(running) == (policy != "max-min" or guaranteed)
-    assert len(running) == len(all_running)
+    assert any(with_all.running)
+    assert not with_all.from_candidates
+    assert any(refills.running) == (policy != "max-min" or guaranteed)
+    assert bool(refills.from_candidates) == (policy == "max-min" and not guaranteed)
+    assert len(refills.from_candidates) < len(refills.running)
+    assert len(refills.running) == len(with_all.running)
     for column in ("started_at", "finished_at", "preemptions", "migrations", "device_s"):
         assert np.array_equal(getattr(record, column), getattr(other, column)), column

@@ -10,7 +10,7 @@ from fairlead.mechanisms._rounds.deficits import SHARE, Account
 from fairlead.mechanisms._rounds.selection import RoundSelection
 from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first, urgent_entries
 from fairlead.mechanisms.base import RealisesPolicy
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
 from fairlead.model.errors import UsageError
 from fairlead.model.lease import NO_PLACEMENTS, Placements
@@ -133,6 +133,28 @@ class JobShareRounds(ShareMechanism):
         self._choose_jobs(snap, account.owed_s, choice, entries, self._values(snap, account))
         until = snap.starts_at + self.round_s
         return Plan(*plan_moves(snap, choice.wanted), until, until, stale), account
+
+    def refill_candidates(self, memory: Account, idle: BoolArray) -> IntArray:
+        """Return the jobs with shares of these accelerators: time is owed to no others there."""
+        columns = idle.nonzero()[0].tolist()
+        if not len(memory.job) or not columns:
+            return NO_INTS
+        wanted = memory.share[:, columns[0]] != 0
+        for column in columns[1:]:
+            wanted |= memory.share[:, column] != 0
+        candidates: IntArray = memory.job[wanted]
+        return candidates
+
+    def refill_from_candidates(
+        self, snap: Snapshot, memory: Account, idle: IntArray
+    ) -> Placements | None:
+        """Return jobs to which time is owed for the idle devices; None if devices are left."""
+        account = memory.advanced_to(snap)
+        choice = RoundSelection.for_waiting(snap, idle)
+        choice.assign(self._entries_of_jobs(snap, account.tables))
+        if any(choice.free) and self.capabilities.fills_idle:
+            return None
+        return choice.placed(snap, idle)
 
     def refill(self, snap: Snapshot, memory: Account, idle: IntArray) -> Placements:
         """Return waiting jobs for the idle devices: first those to which time is owed there."""
