@@ -33,7 +33,8 @@ class Errors:
 def measured_costs(leases: Iterable[Lease]) -> TransitionCosts:
     """Return the mean seconds of first starts, of returns to a device, of moves and of ends.
 
-    Without any return in the run, a parked process is assumed to continue at once.
+    Without any return in the run, a parked process is assumed to continue at once; without any
+    hand-over, moves are assumed to start processes as late as all others.
     """
     start_s: dict[str, list[float]] = defaultdict(list)
     leave_s = []
@@ -49,6 +50,7 @@ def measured_costs(leases: Iterable[Lease]) -> TransitionCosts:
         preload_s=_mean(start_s["first"]),
         resume_s=resume_s,
         move_s=max(_mean(start_s["start"], _mean(started)) - resume_s, 0.0),
+        hand_over_s=fmean(start_s["hand-over"]) if start_s["hand-over"] else None,
         leave_s=_mean(leave_s),
     )
 

@@ -31,7 +31,9 @@ def show(record: RunRecord) -> int:
         )
     print(
         f"first start {costs.preload_s:.2f} s, resume {costs.resume_s:.2f} s, move"
-        f" {costs.resume_s + costs.move_s:.2f} s, end {costs.leave_s:.2f} s"
+        f" {costs.resume_s + costs.move_s:.2f} s, "
+        + ("" if costs.hand_over_s is None else f"hand-over {costs.hand_over_s:.2f} s, ")
+        + f"end {costs.leave_s:.2f} s"
     )
     print(
         f"average completion {record.average_completion_s:.1f} s (simulation off by"

@@ -63,7 +63,10 @@ def measure(
     command = [sys.executable, "-m", "benchmarks.physical.train", model]
     command += ["--batch-size", batch_size, "--steps", str(_ENDLESS)]
     with server(settings) as client:
-        devices = sum(node["devices"].get(accelerator, 0) for node in client.get("/v1/nodes"))
+        nodes = client.get("/v1/nodes")
+        devices = sum(node["devices"].get(accelerator, 0) for node in nodes)
+        for node in nodes:  # so that the first plan knows all jobs
+            client.ask("POST", f"/v1/nodes/{node['id']}/cordon")
         ids = [
             client.submit(
                 command,
@@ -75,6 +78,8 @@ def measure(
             ).id
             for i in range(jobs)
         ]
+        for node in nodes:
+            client.ask("POST", f"/v1/nodes/{node['id']}/return")
         until = time.monotonic() + rounds * settings.round_s + _LATE_S
         while time.monotonic() < until and not any(client.job(each).has_ended for each in ids):
             time.sleep(1.0)

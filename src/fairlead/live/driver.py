@@ -188,6 +188,7 @@ class Live:
             self._pins.events,
             self._parked.prefer_their_devices,
             self._hand_overs.prepare,
+            lambda: self.scheduler.round_end_at,
         )
         self.policy = PolicySwitch(
             config,

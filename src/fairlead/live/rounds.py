@@ -37,7 +37,7 @@ class RoundTimers:
 
     ``reports`` returns the events that the core should handle before a plan is made, ``pins``
     those before it is applied. ``adjust`` exchanges equal devices in a computed plan. ``prepare``
-    receives each plan once it is persisted.
+    receives each plan once it is persisted. ``round_end_at`` returns the end of the core's round.
     """
 
     def __init__(
@@ -51,11 +51,12 @@ class RoundTimers:
         pins: EventFactory,
         adjust: Callable[[Plan], Plan] = lambda plan: plan,
         prepare: Callable[[Plan], None] = lambda _: None,
+        round_end_at: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._guard, self._workers, self.failures = guard, workers, guard.failures
         self._clock, self._inbox = clock, inbox
         self._reports, self._pins = reports, pins
-        self._adjust, self._prepare = adjust, prepare
+        self._adjust, self._prepare, self._round_end_at = adjust, prepare, round_end_at
         self.decisions_s: list[float] = []
         """computation times of recent plans"""
         self.rounds_s: list[float] = []
@@ -101,13 +102,26 @@ class RoundTimers:
             before.cancel()
         if command.at is None or command.at == math.inf:
             return
-        ring = self._plan_due if command.event == "PlanDue" else self._round_end
-        delay = max(command.at - self._clock.now(), 0.0)
-        self._timers[command.event] = asyncio.get_running_loop().call_later(delay, ring)
+        loop, delay = asyncio.get_running_loop(), max(command.at - self._clock.now(), 0.0)
+        self._timers[command.event] = (
+            loop.call_later(delay, self._plan_due, self._round_end_at())
+            if command.event == "PlanDue"
+            else loop.call_later(delay, self._round_end)
+        )
 
-    def _plan_due(self) -> None:
+    def _plan_due(self, round_end_at: float | None) -> None:
+        """Request a plan, unless a round has begun since it became due in the one of then.
+
+        Jobs that arrive while a plan is computed request another one. Once the former applies, the
+        latter would be for the next round, made a whole round before it.
+        """
         self._due_at = self._clock.now()
-        self._inbox.post(lambda at: [*self._reports(at), ev.PlanDue(at)])
+
+        def make(at: float) -> list[ev.Event]:
+            has_begun = self._round_end_at() not in (None, round_end_at)
+            return [] if has_begun else [*self._reports(at), ev.PlanDue(at)]
+
+        self._inbox.post(make)
 
     def _round_end(self) -> None:
         self._inbox.post(lambda at: [*self._pins(at), ev.RoundEnd(at)])

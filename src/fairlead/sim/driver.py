@@ -253,3 +253,5 @@ class _Run:
         self._record.rounds += 1
         self._record.solves += plan.reallocated
         self._send(PlanReady(event.at, command.version, plan, memory))
+        if self._scenario.plan_lead_s > 0.0 and self.scheduler.pending is plan:
+            self._virtual.prepare(plan.start)

@@ -1,4 +1,4 @@
-"""Plans in threads: one that never ends is given up, named and does not block later ones."""
+"""Requests for plans, and plans in threads: one that never ends blocks no later ones."""
 
 import asyncio
 import threading
@@ -10,10 +10,16 @@ from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import scripted_live
 
 from fairlead.live import executors
+from fairlead.live.clock import Clock
 from fairlead.live.executors import PlanTimeoutError, WorkerThreads
+from fairlead.live.inbox import Inbox
 from fairlead.live.planning import guards
+from fairlead.live.rounds import RoundTimers
 from fairlead.mechanisms.base import Mechanism
+from fairlead.mechanisms.factory import create_live_mechanism, plug_ins
 from fairlead.mechanisms.planner import Planner
+from fairlead.model.commands import SetTimer
+from fairlead.model.events import Event, PlanDue
 from fairlead.model.plan import Plan
 
 
@@ -89,7 +95,7 @@ def test_jobs_run_on_while_plans_hang_and_the_plug_in_is_named(
             hangs.set()
             failures = run.live.rounds.failures
             assert failures.problem == ""
-            run.live.rounds._plan_due()
+            run.live.rounds.set_timer(SetTimer("PlanDue", 0.0))
             await eventually(lambda: failures.problem)
             assert failures.problem == "a plan failed in policy 'max-min': PlanTimeoutError"
             assert lease in run.live.leases
@@ -97,3 +103,36 @@ def test_jobs_run_on_while_plans_hang_and_the_plug_in_is_named(
             end.set()
 
     asyncio.run(attack())
+
+
+async def events_after(before: float | None, then: float | None) -> list[Event]:
+    """Return the events of a request made in one round and handled in another.
+
+    Rounds are given by their ends; None: no round.
+    """
+    clock, workers, ends = Clock(), WorkerThreads(), [before]
+    inbox = Inbox(clock)
+    rounds = RoundTimers(
+        create_live_mechanism("max-min"),
+        guards.PlugInGuard(plug_ins("max-min")),
+        workers,
+        clock,
+        inbox,
+        reports=lambda _: [],
+        pins=lambda _: [],
+        round_end_at=lambda: ends[0],
+    )
+    rounds.set_timer(SetTimer("PlanDue", clock.now()))
+    request = await inbox.get()
+    ends[0] = then
+    events = list(request.make(1.0))
+    workers.close()
+    return events
+
+
+def test_a_request_is_dropped_once_another_round_has_begun() -> None:
+    # A plan was being computed when a job arrived, and was applied before its request was handled.
+    assert asyncio.run(events_after(None, 30.0)) == []
+    assert asyncio.run(events_after(30.0, 60.0)) == []
+    for before, then in ((None, None), (30.0, 30.0), (30.0, None)):
+        assert asyncio.run(events_after(before, then)) == [PlanDue(1.0)]

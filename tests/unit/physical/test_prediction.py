@@ -1,5 +1,6 @@
 """Recorded runs on real devices: their costs, and the simulator's prediction of their times."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import benchmarks.physical.results as shown
@@ -12,11 +13,16 @@ from benchmarks.physical.scenario import SPEEDUP_TENANTS, planned_jobs, tenants_
 from fairlead.files import read_speeds
 from fairlead.sim.physics.effects import TransitionCosts
 
-RUNS = sorted(Path(shown.__file__).with_name("runs").glob("*.json"))
-CHANGED_SINCE = {"fairlead"}
+FOLDER = Path(shown.__file__).with_name("runs")
+RUNS = sorted(FOLDER.rglob("*.json"))
+CHANGED_SINCE = {FOLDER / "short/fairlead.json"}
 """runs under policies that decide otherwise today"""
 PUBLISHED_ERROR = 0.08
 """error of simulations that Gavel reports"""
+MAX_ERRORS = {FOLDER / "max-min.json": 0.11}
+"""runs off by more than that, all within chance: docs/research/physical.md"""
+MIN_GAIN = 1.25
+"""average completion without regard to speeds, relative to that with"""
 
 
 def lease(began: str, start_s: float, *, first: bool = False) -> Lease:
@@ -40,23 +46,35 @@ def test_costs_are_means_of_their_kind_of_start() -> None:
     assert measured_costs(LEASES) == expected
     without_resumes = TransitionCosts(preload_s=9.0, resume_s=0.0, move_s=7.0, leave_s=1.0)
     assert measured_costs([LEASES[0], lease("start", 7.0)]) == without_resumes
+    handed = measured_costs([*LEASES, lease("hand-over", 2.0), lease("hand-over", 4.0)])
+    assert handed == replace(expected, hand_over_s=3.0)
 
 
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_the_simulator_predicts_recorded_runs(path: Path, tmp_path: Path) -> None:
     record = read_record(path)
     assert len(record.jobs) >= 24
     errors = errors_of(record, prediction_of(record))
-    if path.stem not in CHANGED_SINCE:
-        assert max(errors.average_completion, errors.makespan) < PUBLISHED_ERROR
+    if path not in CHANGED_SINCE:
+        limit = MAX_ERRORS.get(path, PUBLISHED_ERROR)
+        assert max(errors.average_completion, errors.makespan) < limit
     within = max(errors.average_completion, errors.makespan) <= shown.MAX_ERROR
     assert shown.show(record) == (0 if within else 1)
     record.write(tmp_path / "copy.json")
     assert read_record(tmp_path / "copy.json") == record
 
 
+def test_jobs_complete_earlier_by_a_quarter_if_speeds_count() -> None:
+    counted, ignored = (
+        read_record(FOLDER / f"{name}.json") for name in ("max-min", "max-min-agnostic")
+    )
+    jobs = [[(job.workload, job.steps) for job in run.jobs] for run in (counted, ignored)]
+    assert jobs[0] == jobs[1]
+    assert ignored.average_completion_s / counted.average_completion_s >= MIN_GAIN
+
+
 def test_tenants_by_speed_up_are_those_of_the_recorded_run() -> None:
-    (record,) = (read_record(path) for path in RUNS if path.stem == "gandiva-fair")
+    record = read_record(FOLDER / "short/gandiva-fair.json")
     jobs = planned_jobs(
         read_speeds(record.speeds),
         tuple(dict.fromkeys(record.devices)),

@@ -234,16 +234,20 @@ class Alternating:
         return Plan(stop, Placements.of(here), until, until), memory
 
 
-@pytest.mark.parametrize(("device", "cost"), [(0, 1.0), (1, 3.0), (4, 4.0)])
-def test_resume_and_migration_costs_delay_completion(device: int, cost: float) -> None:
-    costs = replace(COSTS, move_s=2.0, preload_s=0.0, checkpoint_s=0.0)
+@pytest.mark.parametrize(
+    ("device", "lead_s", "cost"),
+    [(0, 0.0, 1.0), (1, 0.0, 3.0), (4, 0.0, 4.0), (1, 4.0, 0.5), (4, 4.0, 0.5), (0, 4.0, 1.0)],
+)
+def test_each_way_to_restart_delays_completion(device: int, lead_s: float, cost: float) -> None:
+    moved = TransitionCosts(resume_s=1.0, move_s=2.0, migrate_s=4.0, hand_over_s=0.5)
     record, _ = simulate(
         Scenario(
             cluster=CLUSTER,
             speeds=SPEEDS,
             jobs=[job("VAE", steps=150.0)],
             mechanism=Alternating((0, device)),
-            physics=Physics(by_workload={"*": WorkloadPhysics(costs=costs)}),
+            plan_lead_s=lead_s,
+            physics=Physics.with_costs(moved),
         )
     )
     assert record.finished_at == pytest.approx([25.0 + cost])
@@ -266,7 +270,6 @@ class Swapping:
 
 @pytest.mark.parametrize(("parks", "cost"), [(True, 1.0), (False, 3.0)])
 def test_parked_jobs_return_to_their_devices(parks: bool, cost: float) -> None:
-    costs = TransitionCosts(resume_s=1.0, move_s=2.0)
     record, _ = simulate(
         Scenario(
             cluster=CLUSTER,
@@ -274,15 +277,14 @@ def test_parked_jobs_return_to_their_devices(parks: bool, cost: float) -> None:
             jobs=[job("VAE", steps=150.0), job("VAE", steps=150.0, name=1)],
             mechanism=Swapping(),
             parks=parks,
-            physics=Physics(by_workload={"*": WorkloadPhysics(costs=costs)}),
+            physics=Physics.with_costs(TransitionCosts(resume_s=1.0, move_s=2.0)),
         )
     )
     assert record.finished_at == pytest.approx([25.0 + cost] * 2)
 
 
 def test_preload_and_checkpoint_costs_delay_completion() -> None:
-    physics = Physics(by_workload={"*": WorkloadPhysics(costs=COSTS)})
-    record = run((job("VAE"), (0,)), physics=physics, checkpoint_s=95.0)
+    record = run((job("VAE"), (0,)), physics=Physics.with_costs(COSTS), checkpoint_s=95.0)
     assert record.finished_at == pytest.approx([7.0 + 100 / 0.95])
 
 
@@ -317,9 +319,7 @@ def test_devices_are_free_after_the_leave_cost(
             speeds=SPEEDS,
             jobs=[job("VAE", steps=steps), job("VAE", steps=1000.0, name=1)],
             mechanism=TakingTurns(),
-            physics=Physics(
-                by_workload={"*": WorkloadPhysics(costs=TransitionCosts(leave_s=2.0))}
-            ),
+            physics=Physics.with_costs(TransitionCosts(leave_s=2.0)),
         )
     )
     assert record.finished_at[0] == pytest.approx(finished_at)

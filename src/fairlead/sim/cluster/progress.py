@@ -40,6 +40,8 @@ class JobProgress:
         """devices held; a device shared by n jobs counts 1/n"""
         self.first = np.full(n, -1, dtype=np.int64)
         """first device, kept after the lease; -1 before the first start"""
+        self.prepared = np.full(n, -1, dtype=np.int64)
+        """device on which a process waits for its lease, -1 for none"""
         self.entry = np.zeros(n, dtype=np.int64)
         """index of the first device's accelerator in the flattened table of jobs × accelerators"""
         self.lease = np.full(n, -1, dtype=np.int64)

@@ -6,6 +6,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch, Renew
 from fairlead.model.events import JobsMeasured, LeasesEnded, Progress
+from fairlead.model.lease import Placements
 from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.sim.cluster.accounting import ProgressLedger
 from fairlead.sim.cluster.copies import CopyLeases
@@ -123,8 +124,24 @@ class VirtualCluster:
         record.migrations[job[fresh]] = 0
         progress_from = np.where(fresh, at, restored_at)
         if self._physics is not None:
-            progress_from += self._physics.start_s(job, before, first)
+            prepared = self._progress.prepared[job]
+            progress_from += self._physics.start_s(job, before, first, prepared)
         return progress_from
+
+    def prepare(self, units: Placements) -> None:
+        """Prepare the processes of jobs that a plan will start on one device; end all others.
+
+        Jobs that share devices or have copies start without preparation.
+        """
+        if self._physics is None:
+            return
+        prepared = self._progress.prepared
+        prepared[:] = -1
+        alone = (units.size == 1) & (units.copy == 0)
+        job, device = units.job[alone], units.first[alone]
+        _, inverse, uses = np.unique(device, return_inverse=True, return_counts=True)
+        once = uses[inverse] == 1
+        prepared[job[once]] = device[once]
 
     def left_devices(self, jobs: IntArray) -> dict[int, int]:
         """Return job → first device of its last lease, of those jobs that have had one."""

@@ -35,6 +35,9 @@ class TransitionCosts:
     """to be preempted and restarted on the same node"""
     move_s: float = 0.0
     """in addition to ``resume_s``, if the restart is on another device of the node"""
+    hand_over_s: float | None = None
+    """to be restarted on another device by a process that was prepared while the plan waited for
+    its round; None: moves are not prepared"""
     migrate_s: float = 0.0
     """to be restarted on another node"""
     preload_s: float = 0.0

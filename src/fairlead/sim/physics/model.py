@@ -100,18 +100,24 @@ class PhysicsModel:
 
     # -- time and utilization -------------------------------------------------------------------
 
-    def start_s(self, job: IntArray, before: IntArray, first: IntArray) -> FloatArray:
+    def start_s(
+        self, job: IntArray, before: IntArray, first: IntArray, prepared: IntArray
+    ) -> FloatArray:
         """Return jobs → seconds without progress at their start on these first devices.
 
-        ``before`` is the first device of each job's previous start, -1 for none.
+        ``before`` is the first device of each job's previous start, ``prepared`` the device on
+        which a process waits for its lease; -1 for none.
         """
         if "costs" not in self.effects:
             return np.zeros(len(job))
         seconds = []
-        for number, was, now in zip(job.tolist(), before.tolist(), first.tolist(), strict=True):
+        devices = np.stack([before, first, prepared], axis=1).tolist()
+        for number, (was, now, ready) in zip(job.tolist(), devices, strict=True):
             costs = self._workload_physics[number].costs
             if was < 0:
                 seconds.append(costs.preload_s)
+            elif now == ready != was and costs.hand_over_s is not None:
+                seconds.append(costs.hand_over_s)
             elif self._node[was] == self._node[now]:
                 seconds.append(costs.resume_s + (costs.move_s if was != now else 0.0))
             else:
