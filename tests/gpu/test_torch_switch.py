@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 from tests.unit.job.torch.leases import Server, leased
 
 torch = pytest.importorskip("torch")
@@ -22,6 +23,7 @@ pytestmark = [
 ]
 
 from fairlead.job import Run, checkpoint  # noqa: E402  # needs PyTorch
+from fairlead.job.leased_run import LeasedRun  # noqa: E402
 from fairlead.job.registration import adapt  # noqa: E402
 from fairlead.job.state_format import SavedState, encode_chunks  # noqa: E402
 from fairlead.job.torch import HostState  # noqa: E402
@@ -34,6 +36,7 @@ MAX_SWITCH_S = {1024: 0.15, 4096: 0.25, 8192: 0.6}
 def no_memory_of_earlier_tests() -> None:
     gc.collect()
     torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
 
 
 class Training:
@@ -146,6 +149,29 @@ def test_a_checkpoint_costs_a_small_part_of_a_round(tmp_path: Path) -> None:
     print(f"\n0.1 GB, {rate:.0f} steps/s: a checkpoint costs {cost_s:.3f} s: {row}")  # noqa: T201  # the result
     for round_s, most in ROUNDS_S.items():
         assert shares[round_s] < most
+
+
+def test_a_job_reports_the_memory_that_its_tensors_have_needed(tmp_path: Path) -> None:
+    """The peak of all tensors, without the blocks that PyTorch's allocator keeps."""
+    training, server = Training(1024), Server()
+    environment = {
+        "FAIRLEAD_URL": server.url,
+        "FAIRLEAD_JOB_TOKEN": "secret",
+        "FAIRLEAD_CHECKPOINT_DIR": str(tmp_path),
+    }
+    checkpoint.raise_fence(str(tmp_path), 1)
+    try:
+        with leased(1, environment, None) as run:
+            torch.empty(3 * 2**30, dtype=torch.uint8, device="cuda")
+            make_steps(training, run.steps(iter(int, 1)), 10)
+            peak_gib = torch.cuda.max_memory_allocated() / 2**30
+            assert 3.0 < peak_gib < 4.0
+            expected = {"memory_gib": pytest.approx(peak_gib, abs=0.006)}
+            assert isinstance(run, LeasedRun)
+            run._lease.check_now()
+            until(lambda: any(renewal.get("metrics") == expected for renewal in server.renewals))
+    finally:
+        server.close()
 
 
 def make_steps(

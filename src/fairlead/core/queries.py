@@ -210,6 +210,11 @@ class Queries:
         """Return the key of the speed that an open lease measures; None if it has none."""
         return speed_key(self._scheduler, lease)
 
+    def smaller_accelerators(self, memory_gib: float) -> list[str]:
+        """Return the accelerators whose devices have less memory."""
+        cluster = self._scheduler.cluster
+        return [cluster.accelerators[j] for j in (cluster.memory_gib < memory_gib).nonzero()[0]]
+
     def job_speeds(self, number: int, gangs: Sequence[int] = ()) -> list[BelievedSpeed]:
         """Return the believed speed of a job on each accelerator that it can and may use.
 

@@ -7,6 +7,7 @@ agree without it, see ``gang_exit``. See docs/design/live.md.
 """
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -190,7 +191,7 @@ class Lease:
             body["first_step_s"] = now - self._first_step_at
         if self.last_step_at is not None:
             body["last_step_s"] = now - self.last_step_at
-        metrics = dict(self.metrics)
+        metrics = _device_memory() | self.metrics
         if metrics != self._metrics_sent:
             body["metrics"] = metrics
         try:
@@ -255,3 +256,19 @@ def next_renewal_s(answer: Mapping[str, Any]) -> float:
     """Return the seconds until the next renewal: from the answer, else a part of its validity."""
     default_s = min(max(float(answer["valid_s"]) / 8, _MIN_RENEWAL_S), _MAX_RENEWAL_S)
     return float(answer.get("again_s", default_s))
+
+
+def _device_memory() -> dict[str, float]:
+    """Return the device memory that PyTorch has needed at most, in GiB; empty without a GPU.
+
+    Tensors count, not the blocks that its allocator keeps for later ones.
+    """
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        if cuda is None or not cuda.is_initialized():
+            return {}
+        peak = max(map(cuda.max_memory_allocated, range(cuda.device_count())), default=0)
+    except (AttributeError, RuntimeError):  # PyTorch is being imported, or a device has failed
+        return {}
+    needed_gib = round(peak / 2**30, 2)
+    return {"memory_gib": needed_gib} if needed_gib else {}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.e2e.ray.server import RayServer
 from tests.e2e.support.migrations import (
+    check_a_fork,
     check_a_move_to_another_accelerator,
     check_checkpoints_are_carried,
 )
@@ -59,6 +60,7 @@ def test_checkpoints_and_logs_are_transferred_without_a_shared_directory(
         lambda: not list(server.nodes.glob("**/*.ckpt")), "checkpoints to be removed from nodes"
     )
     _check_code_is_carried(server)
+    check_a_fork(server, single)
 
 
 def _check_code_is_carried(server: RayServer) -> None:

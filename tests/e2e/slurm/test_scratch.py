@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.slurm.server import SlurmServer
-from tests.e2e.support.migrations import check_checkpoints_are_carried
+from tests.e2e.support.migrations import check_a_fork, check_checkpoints_are_carried
 from tests.e2e.support.trained_line import check_result
 
 from fairlead.job import checkpoint
@@ -42,6 +42,7 @@ def test_jobs_migrate_between_nodes_that_save_to_local_disks(server: SlurmServer
             assert not list(local_dir(server, node, job).glob("*ckpt*")), (
                 "checkpoints are left on the node"
             )
+    check_a_fork(server, single)
 
 
 def test_a_job_resumes_from_the_last_checkpoint_that_left_its_dead_node(

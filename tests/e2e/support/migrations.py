@@ -62,3 +62,14 @@ def check_checkpoints_are_carried(
     note(f"with a transferred checkpoint it made its next step after {resumed:.2f} s")
     assert resumed < 10.0
     return gang, single
+
+
+def check_a_fork(server: ClusterServer, source: str) -> None:
+    """Check that a job continues from the carried checkpoint of one that has made 900 steps."""
+    fork = server.submit(
+        "fork", 930, SIZE, workload="small", accelerators=["p100", "k80"], start_from=source
+    )
+    job = server.client.wait(fork, timeout_s=60)
+    assert (job["state"], job["steps_done"]) == ("finished", 930), server.log()
+    check_result(server.root / "fork.0", 930)
+    assert sum(lease["steps"] for lease in server.made("fork")) == 30

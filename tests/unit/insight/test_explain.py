@@ -69,6 +69,25 @@ def test_assumed_speeds_are_not_stated_as_facts() -> None:
     assert not explained("max-min", snap, "j1").believed  # an instance's speeds are given
 
 
+def test_time_until_the_end_states_the_doubt_of_the_devices_held() -> None:
+    snap = jobs({"speeds": {"v100": 4, "k80": 1}}, v100=1, k80=1)
+    unused = JobSpeed(1.0, "assumed", 2.0)
+
+    def left(speed: JobSpeed, steps: float | None) -> tuple[str, Any]:
+        believed = {"v100": speed, "k80": unused}
+        explanation = explained("max-min", snap, "j1", believed=believed, steps_left=steps)
+        text = next((t for t in paragraphs(explanation) if t.startswith("At this speed")), "")
+        return text, explanation.as_dict()["left_s"]
+
+    text, left_s = left(JobSpeed(4.0, "measured"), 40_000.0)
+    assert text.startswith("At this speed, its remaining 40,000 steps take 2.8 h. Jobs that")
+    assert left_s == {"expected": 10_000.0, "low": 10_000.0, "high": 10_000.0}
+    text, left_s = left(JobSpeed(4.0, "assumed", 0.5), 400.0)
+    assert "take 100 s; 53 s to 3.2 min with 80 % probability." in text
+    assert left_s["high"] == pytest.approx(100.0 * math.exp(0.5 * 1.2816), rel=1e-4)
+    assert left(JobSpeed(4.0, "measured"), None) == ("", None)
+
+
 def test_tenant_without_own_jobs_is_rejected_with_its_descendants() -> None:
     tenants = (Tenant("lab"), Tenant("group", parent="lab"), Tenant("vision", parent="group"))
     snap = jobs({"speeds": {"v100": 4}, "tenant": "vision"}, {"speeds": {"v100": 1}},

@@ -61,9 +61,16 @@ class ScriptedEngine:
         while True:
             yield await self._reports.get()
 
-    def end(self, lease: int, ending: LeaseOutcome, message: str = "") -> None:
+    def end(
+        self,
+        lease: int,
+        ending: LeaseOutcome,
+        message: str = "",
+        steps: float | None = None,
+        **more: Any,
+    ) -> None:
         del self.open[lease]
-        self._reports.put_nowait(Ended(lease, ending, None, message))
+        self._reports.put_nowait(Ended(lease, ending, steps, message, **more))
 
 
 class ScriptedLive:

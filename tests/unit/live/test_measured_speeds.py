@@ -41,12 +41,12 @@ class Reporter:
         self.world = world
         self.steps: dict[int, int] = {}
 
-    async def report(self, job: str, *speeds: float) -> None:
+    async def report(self, job: str, *speeds: float, **metrics: float) -> None:
         lease = await self.world.lease(job)
         for speed in speeds:
             self.steps[lease] = self.steps.get(lease, 0) + 2
             done = self.steps[lease]
-            renewal = Renewal(rank=0, started=done, steps=done, steps_per_s=speed)
+            renewal = Renewal(rank=0, started=done, steps=done, steps_per_s=speed, metrics=metrics)
             assert self.world.live.renew(lease, renewal) is not None
         await self.world.live.write([])  # after all earlier inputs
 
@@ -283,5 +283,30 @@ def test_out_of_memory_teaches_where_a_workload_does_not_fit(tmp_path: Path) -> 
             assert believed(world, job).keys() == {other}
             await world.live.speeds.forget(Selection(accelerator=small), "root")
             assert believed(world, job).keys() == both
+
+    asyncio.run(scenario())
+
+
+def test_job_is_not_sent_to_devices_with_less_memory_than_it_has_reported(tmp_path: Path) -> None:
+    """An A100 has 40 GiB, a V100 16 GiB and a K80 12 GiB."""
+    devices = "a100=2,v100=1,k80=1"
+
+    async def scenario() -> None:
+        async with scripted_live(tmp_path, devices=devices, speeds=UNKNOWN) as world:
+            small = await world.submit(workload="small", accelerators=("a100",))
+            large = await world.submit(workload="large", accelerators=("a100",))
+            tried = await world.submit(workload="large", accelerators=("v100",))
+            await world.lease(tried)
+            reporter = Reporter(world)
+            await reporter.report(small, 5.0, 5.0, 5.0, memory_gib=11.0)
+            await reporter.report(large, 5.0, 5.0, 5.0, memory_gib=20.0)
+            fits = {"a100": (5.0, "measured"), "v100": (5.0, "assumed"), "k80": (5.0, "assumed")}
+            assert believed(world, await world.submit(workload="small")) == fits
+            later = await world.submit(workload="large")
+            del fits["k80"]  # on the V100, a job of the workload runs in spite of the figures
+            assert believed(world, later) == fits
+            assert world.live.speeds.measurements.events(0.0) == []
+        async with scripted_live(tmp_path, devices=devices, speeds=UNKNOWN) as world:
+            assert believed(world, later) == fits
 
     asyncio.run(scenario())

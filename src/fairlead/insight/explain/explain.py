@@ -28,6 +28,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError, SolveError
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.interval import interval_80
 from fairlead.model.speeds.key import SpeedSource
 from fairlead.model.tenants.tree import TenantTree
 from fairlead.policies.base import Policy, WarmStart, allocate
@@ -89,6 +90,32 @@ class Explanation:
     """effective changes first; then by effort and gain"""
     believed: Mapping[str, JobSpeed] = field(default_factory=dict)
     """accelerators → speed of the job there; empty if the speeds are those of an instance"""
+    steps_left: float | None = None
+    """steps that the job has left; None if its number is not known"""
+
+    @property
+    def left_s(self) -> tuple[float, float, float] | None:
+        """Seconds until the end at this speed, and the bounds of their 80 % interval.
+
+        None if the job's length is not known, or if it makes no steps. Errors of assumed speeds
+        count as one: a job that is faster than assumed is so on all accelerators.
+        """
+        if self.steps_left is None or self.subject.is_tenant or self.speed <= 0.0:
+            return None
+        expected_s = self.steps_left / self.speed
+        return expected_s, *interval_80(expected_s, self._doubt)
+
+    @property
+    def _doubt(self) -> float:
+        """Standard deviation of the logarithm of the speed, from those of the devices held."""
+        accelerators = self.snap.cluster.accelerators
+        held = dict(zip(accelerators, self.devices.tolist(), strict=True))
+        parts = [
+            (held[name] * speed.steps_per_s, speed.doubt or 0.0)
+            for name, speed in self.believed.items()
+        ]
+        total = sum(part for part, _ in parts)
+        return sum(part * doubt for part, doubt in parts) / total if total > 0.0 else 0.0
 
     @property
     def rests_on_assumptions(self) -> bool:
@@ -113,7 +140,7 @@ class Explanation:
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as the command line's JSON document."""
         accelerators = self.snap.cluster.accelerators
-        cheapest, prices = self.cheapest, self.prices
+        cheapest, prices, left = self.cheapest, self.prices, self.left_s
         return {
             "policy": self.policy,
             "who": self.subject.name,
@@ -121,6 +148,7 @@ class Explanation:
             "of_job": self.subject.of_job,
             "speed": self.speed,
             "normalised_speed": self.normal,
+            "left_s": left and dict(zip(("expected", "low", "high"), left, strict=True)),
             "believed_speeds": {name: s._asdict() for name, s in self.believed.items()},
             "devices": dict(zip(accelerators, self.devices.tolist(), strict=True)),
             "prices": prices and dict(zip(accelerators, prices.price.tolist(), strict=True)),
@@ -159,12 +187,14 @@ def explain(
     tenant: bool = False,
     can_see: CanSee = everything,
     believed: Mapping[str, JobSpeed] | None = None,
+    steps_left: float | None = None,
 ) -> Explanation:
     """Return the explanation of a job's or tenant's speed and the effect of each possible change.
 
     ``tenant`` selects the tenant even if a job has the same id. The gain of every change is
     computed by solving again. ``can_see``: the tenants whose jobs may be named as causes.
-    ``believed``: accelerators → speed of the job there, with its source.
+    ``believed``: accelerators → speed of the job there, with its source. ``steps_left``: its
+    remaining steps, if their number is known.
     """
     subject = find(snap, subject_id, tenant=tenant)
     warm = WarmStart()
@@ -213,6 +243,7 @@ def explain(
         ),
         outcomes=tuple(outcomes),
         believed=believed or {},
+        steps_left=steps_left,
     )
 
 

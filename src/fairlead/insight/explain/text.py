@@ -21,6 +21,7 @@ def paragraphs(explanation: Explanation) -> list[str]:
     return [
         _describe_current(explanation),
         *_believed_speeds(explanation),
+        *_end(explanation),
         _binding(explanation),
         _prices(explanation),
         *_changes(explanation),
@@ -74,6 +75,24 @@ def _doubt(speed: JobSpeed) -> str:
     if speed.planned_steps_per_s is not None:
         text += f"; decisions use {speed.planned_steps_per_s:.4g} until it was tried"
     return text
+
+
+def _end(explanation: Explanation) -> list[str]:
+    """Return a paragraph on the time until the job ends, with its bounds if speeds are assumed."""
+    if explanation.left_s is None or explanation.steps_left is None:
+        return []
+    expected, low, high = map(_duration, explanation.left_s)
+    text = f"At this speed, its remaining {explanation.steps_left:,.0f} steps take {expected}"
+    if low != high:
+        text += f"; {low} to {high} with 80 % probability"
+    return [f"{text}. Jobs that arrive or end change it."]
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration of two digits, such as ``40 s`` or ``3.5 h``."""
+    sizes = (("days", 86400.0), ("h", 3600.0), ("min", 60.0))
+    unit, size = next((one for one in sizes if seconds >= 2.0 * one[1]), ("s", 1.0))
+    return f"{float(f'{seconds / size:.2g}'):g} {unit}"
 
 
 def _binding(explanation: Explanation) -> str:

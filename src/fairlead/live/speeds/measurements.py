@@ -8,6 +8,7 @@ from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.renewal import RenewalAnswer
 from fairlead.live.leases.reported_speeds import Company
+from fairlead.live.speeds.memory import too_large
 from fairlead.model import events as ev
 from fairlead.model.speeds.elastic import speed_of_size
 from fairlead.model.speeds.key import SpeedKey
@@ -65,7 +66,10 @@ class SpeedMeasurements:
         return lease not in self._counted or self._counted[lease] != opened.speeds.company
 
     def events(self, at: float) -> list[ev.Event]:
-        """Return the measured speeds that differ from those believed so far."""
+        """Return the measured speeds that differ from those believed so far.
+
+        They are 0 where a job does not fit, by the memory that it reports.
+        """
         if not self._enabled:
             return []
         self._counted = {n: seen for n, seen in self._counted.items() if n in self._leases}
@@ -79,11 +83,12 @@ class SpeedMeasurements:
             if key is not None and lease.claims.is_possible_speed(speed):
                 reports.setdefault(key, []).append(speed)
         changes = ((key, self._changed(key, median(speeds))) for key, speeds in reports.items())
-        return [
+        changed: list[ev.Event] = [
             ev.SpeedMeasured(at, key.workload, key.gang, key.accelerator, speed, key.partner)
             for key, speed in changes
             if speed is not None
         ]
+        return changed + too_large(self._queries, self._leases.values(), at)
 
     def _has_changed_company(self, lease: OpenLease) -> bool:
         """Return whether a partner has come or left since a lease last reported its speed."""

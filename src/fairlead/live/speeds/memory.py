@@ -1,7 +1,7 @@
 """Device memory: a job that has run out of it is not sent to such devices again."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import structlog
@@ -11,6 +11,7 @@ from fairlead.engines.base import Ended
 from fairlead.live.executors import BackgroundTasks, Workers
 from fairlead.live.history.exits import failed_rank, log_tail
 from fairlead.live.inbox import Inbox
+from fairlead.live.leases.open_leases import OpenLease
 from fairlead.model import events as ev
 from fairlead.model.speeds.key import SpeedKey
 
@@ -21,6 +22,34 @@ _OUT_OF_MEMORY = re.compile(
     r"|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory"
 )
 """last words of programs of PyTorch, JAX, TensorFlow and CUDA that ran out of device memory"""
+
+
+def too_large(queries: Queries, leases: Collection[OpenLease], at: float) -> list[ev.Event]:
+    """Return the accelerators on which running jobs do not fit, by the memory that they report.
+
+    A job that needs more than all the memory of an untried accelerator has a measured speed of 0
+    there, like one that has failed. Speeds of the table and measured ones stay.
+    """
+    most_gib = max((lease.metrics.get("memory_gib") or 0.0 for lease in leases), default=0.0)
+    if not queries.smaller_accelerators(most_gib):
+        return []
+    needs = {
+        lease.number: (key._replace(partner=None), lease.metrics.get("memory_gib") or 0.0)
+        for lease in leases
+        if (key := queries.speed_key(lease.number)) is not None
+    }
+    tried = {key for key, _ in needs.values()}
+    unfit: dict[SpeedKey, ev.Event] = {}
+    for number, (key, needed_gib) in needs.items():
+        shared = queries.shared_devices(number)
+        if needed_gib <= 0.0 or shared is None:
+            continue
+        job = queries.job(queries.job_number(shared.job_id))
+        for name in queries.smaller_accelerators(needed_gib):
+            there = SpeedKey(key.workload, job.gang_on(name), name)
+            if there not in tried and queries.believed_speed(there).source == "assumed":
+                unfit[there] = ev.SpeedMeasured(at, *there[:3], 0.0)
+    return list(unfit.values())
 
 
 class DeviceMemory:

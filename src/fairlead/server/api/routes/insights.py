@@ -94,6 +94,7 @@ async def explain_job(
         )
 
     sharing = _sharing(live, number, principal.can_see)
+    total = live.specs[job_id].steps
     failure = f"job {job_id!r} cannot be explained now"
 
     def explanation(snap: Snapshot) -> dict[str, Any]:
@@ -107,6 +108,7 @@ async def explain_job(
                 name=policy,
                 can_see=principal.can_see,
                 believed=believed,
+                steps_left=total and max(total - float(snap.steps[snap.job == number][0]), 0.0),
             )
         except (InputError, UsageError) as error:
             raise ProtocolError(f"{failure}: {error}") from None

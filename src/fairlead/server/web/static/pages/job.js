@@ -12,7 +12,7 @@ const ENDED = ["finished", "failed", "cancelled"];
 const SHOWN_LEASES = 20;
 
 /** @typedef {(notice: import("../live.js").Notice) => boolean} Wants */
-/** @typedef {{text: string[], speed: number}} Explained */
+/** @typedef {{text: string[], speed: number, left_s?: {expected: number, low: number, high: number} | null}} Explained */
 
 /** @param {{id: string, session: Api.SessionView}} props */
 export function Job({ id, session }) {
@@ -36,7 +36,7 @@ function Page({ job, session, wants, refresh }) {
     </div>
     ${job.message && html`<p class="notice" role="status">${job.message}</p>`}
     ${job.suspicion && html`<p class="notice error">Suspicious report: ${job.suspicion}</p>`}
-    <${Progress} job=${job} ended=${ended} speed=${explanation.speed} />
+    <${Progress} job=${job} ended=${ended} speed=${explanation.speed} doubt=${explanation.doubt} />
     <${Metrics} job=${job} wants=${wants} />
     ${explanation.scheduled && html`<${Explanation} ...${explanation} />`}
     ${!ended && html`<${Speeds} job=${job} wants=${wants} />`}
@@ -89,8 +89,8 @@ function Actions({ job, session, ended, refresh }) {
     ${error && html`<${Failure} error=${error} />`}`;
 }
 
-/** @param {{job: Api.JobView, ended: boolean, speed: number | null}} props */
-function Progress({ job, ended, speed }) {
+/** @param {{job: Api.JobView, ended: boolean, speed: number | null, doubt: number}} props */
+function Progress({ job, ended, speed, doubt }) {
   const done = job.total_steps ? job.steps_done / job.total_steps : null;
   const devices = job.devices ? `${job.devices} ${job.accelerator}` : "none";
   return html`<${Section} title="Progress">
@@ -99,7 +99,7 @@ function Progress({ job, ended, speed }) {
       ["steps", `${count(job.steps_done)}${job.total_steps ? ` of ${count(job.total_steps)} (${percent(job.steps_done / job.total_steps)})` : ""}`],
       ["speed", job.steps_per_s === null ? "–" : `${figure(job.steps_per_s)} steps/s`],
       ["devices", devices],
-      ["probable end", ended ? time(job.ended_at) : probableEnd(job, speed)],
+      ["probable end", ended ? time(job.ended_at) : probableEnd(job, speed, doubt)],
       ["device hours", figure(job.device_hours)],
       ["preemptions", count(job.preemptions)],
       ["repeated work", duration(job.lost_s)],
@@ -111,11 +111,13 @@ function Progress({ job, ended, speed }) {
  * Return when a job will probably end: from its present speed to its average under the policy.
  * @param {Api.JobView} job
  * @param {number | null} average steps per second
+ * @param {number} doubt factor up and down from the average that holds its true value with 80 % probability
  */
-function probableEnd(job, average) {
+function probableEnd(job, average, doubt) {
   if (!job.total_steps) return "unknown: it declares no number of steps";
   const left = Math.max(0, job.total_steps - job.steps_done);
-  const ends = [job.steps_per_s ?? 0, average ?? 0].filter((speed) => speed > 0).map((speed) => left / speed);
+  const speeds = [job.steps_per_s ?? 0, (average ?? 0) * doubt, (average ?? 0) / doubt];
+  const ends = speeds.filter((speed) => speed > 0).map((speed) => left / speed);
   if (ends.length === 0) return "unknown: it has no speed yet";
   const [soonest, latest] = [Math.min(...ends), Math.max(...ends)];
   const range = latest - soonest < 0.05 * latest ? "" : ` to ${duration(latest)}`;
@@ -157,7 +159,8 @@ function useExplanation(job) {
   useEffect(() => {
     if (scheduled) void load();
   }, [job.id, scheduled]);
-  return { scheduled, text: data?.text ?? null, speed: data?.speed ?? null, error, load };
+  const doubt = data?.left_s ? data.left_s.high / data.left_s.expected : 1;
+  return { scheduled, text: data?.text ?? null, speed: data?.speed ?? null, doubt, error, load };
 }
 
 /** @param {{text: string[] | null, error: any, load: () => Promise<void>}} props */

@@ -17,7 +17,8 @@ export function Speeds() {
     <p class="help">
       Steps per second that the scheduler believes of the workloads of unended jobs; the
       stronger the colour, the faster in its row. Measured speeds are bold, those of the speed table plain, assumed ones in
-      italics, with the range of 80 % probability where the server states one.
+      italics, with the range of 80 % probability where the server states one. The bars of a row
+      have the same logarithmic scale: a mark at the speed, a line over that range.
     </p>
     <${Loaded} of=${speeds}>
       ${(/** @type {Api.SpeedView[]} */ list) =>
@@ -91,7 +92,9 @@ function HeatMap({ speeds }) {
 
 /** @param {WorkloadRow & {accelerators: string[]}} props */
 function Row({ label, tenant, cells, accelerators }) {
-  const fastest = Math.max(...[...cells.values()].flat().map((speed) => speed.steps_per_s));
+  const all = [...cells.values()].flat();
+  const fastest = Math.max(...all.map((speed) => speed.steps_per_s));
+  const scale = logScale(all.flatMap(({ steps_per_s: speed, low, high }) => [low ?? speed, high ?? speed]));
   return html`<tr>
     <th scope="row">${label}</th>
     <td>${tenant ?? "all"}</td>
@@ -100,16 +103,35 @@ function Row({ label, tenant, cells, accelerators }) {
       if (speeds === undefined) return html`<td class="figure">–</td>`;
       const highest = Math.max(...speeds.map((speed) => speed.steps_per_s));
       const level = fastest > 0 ? Math.max(1, Math.ceil((LEVELS * highest) / fastest)) : 1;
-      return html`<td class="figure heat${level}">${speeds.map((speed) => html`<${Speed} ...${speed} />`)}</td>`;
+      return html`<td class="figure heat${level}">${speeds.map((speed) => html`<${Speed} ...${speed} scale=${scale} />`)}</td>`;
     })}
   </tr>`;
 }
 
-/** @param {Api.SpeedView} props */
-function Speed({ steps_per_s: speed, gang, source, age_s: age, low, high }) {
+/** @param {Api.SpeedView & {scale: (speed: number) => number}} props */
+function Speed({ steps_per_s: speed, gang, source, age_s: age, low, high, scale }) {
   const origin = `${source}${age === null ? "" : `, ${duration(age)} ago`}`;
   return html`<div class=${source} title=${origin}>
     ${figure(speed)}${gang > 1 && ` ×${gang}`}${low !== null && high !== null &&
     html` <small>${figure(low)} to ${figure(high)}</small>`}<span class="hidden">, ${origin}</span>
+    ${speed > 0 && html`<${ErrorBar} at=${scale(speed)} from=${scale(low ?? speed)} to=${scale(high ?? speed)} />`}
   </div>`;
+}
+
+/** A mark at a speed, and a line over its range of 80 % probability; the text beside it says the same.
+ * @param {{at: number, from: number, to: number}} props */
+function ErrorBar({ at, from, to }) {
+  return html`<svg class="error-bar" viewBox="-2 0 104 10" preserveAspectRatio="none" aria-hidden="true">
+    <path d=${`M${from} 5H${to}M${from} 2V8M${to} 2V8`} />
+    <path class="mark" d=${`M${at} 0V10`} />
+  </svg>`;
+}
+
+/** Return the places, from 0 to 100, of speeds on a logarithmic axis that has room for these.
+ * @param {number[]} speeds @returns {(speed: number) => number} */
+function logScale(speeds) {
+  const logs = speeds.filter((speed) => speed > 0).map(Math.log);
+  const least = Math.min(...logs);
+  const width = Math.max(...logs) - least;
+  return (speed) => (width > 0 ? Math.round((1000 * (Math.log(speed) - least)) / width) / 10 : 50);
 }
