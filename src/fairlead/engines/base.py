@@ -90,6 +90,8 @@ class Ended:
     """it ran in a process that was started for it while its predecessor trained"""
     unsaved: float | None = None
     """steps that its parked process is saving behind the lease; a ``Saved`` follows"""
+    suspended: bool = False
+    """its parked process does not use the library: all of its work is in its memory"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +263,22 @@ class SupportsHandOver(Protocol):
 
     async def end_prepared(self, job: str) -> None:
         """End the process that is prepared for a job, if there is one."""
+        ...
+
+
+@runtime_checkable
+class SupportsMig(Protocol):
+    """An engine that can divide a GPU into MIG devices."""
+
+    async def check_layout(self, gpu: int, profiles: Sequence[str]) -> Collection[str]:
+        """Return the nodes that have devices of a GPU, by its index in ``nvidia-smi``.
+
+        Raises InputError or ProtocolError if the GPU cannot be divided like this.
+        """
+        ...
+
+    async def set_layout(self, gpu: int, profiles: Sequence[str]) -> None:
+        """Divide a GPU that no process uses, or make it whole; then report the devices."""
         ...
 
 

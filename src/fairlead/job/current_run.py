@@ -21,6 +21,9 @@ def attach() -> Run:
         return attach_profiled(os.environ)
     if not lease:
         return Run()
-    from fairlead.job.leased_run import LeasedRun  # noqa: PLC0415  # a plain run needs none of it
+    # A plain run needs none of these.
+    from fairlead.job.keeper.channel import announce  # noqa: PLC0415
+    from fairlead.job.leased_run import LeasedRun  # noqa: PLC0415
 
-    return LeasedRun(int(lease), os.environ)
+    announce(os.environ)
+    return LeasedRun(int(os.environ["FAIRLEAD_LEASE"]), os.environ)

@@ -172,19 +172,23 @@ class JobCounters:
         self._steps_saved(job_id, kept)  # of an earlier lease, if that is still open
         self.unsaved[job_id] = UnsavedLease(record, before, reported, unsaved)
         if unsaved <= kept:
-            self._steps_saved(job_id, kept)
+            self._steps_saved(job_id, kept, suspended=event.suspended)
         ending = "preempted" if preempted else event.outcome
         self.ended_intervals.append(
             HeldInterval(lease, job_id, tenant, devices, began_at, event.at, ending)
         )
 
-    def _steps_saved(self, job_id: str, kept: float) -> None:
-        """Count the work of a job's last lease, after which a checkpoint has ``kept`` steps."""
+    def _steps_saved(self, job_id: str, kept: float, *, suspended: bool = False) -> None:
+        """Count the work of a job's last lease, after which a checkpoint has ``kept`` steps.
+
+        A ``suspended`` process has all of it in memory.
+        """
         ended = self.unsaved.pop(job_id, None)
         if ended is None:
             return
         number, lost_s = self._queries.job_number(job_id), 0.0
-        if self._queries.job_state(number) in (JobState.ACTIVE, JobState.HELD):
+        active = self._queries.job_state(number) in (JobState.ACTIVE, JobState.HELD)
+        if active and not suspended:
             lost_s = ended.lost_s(kept)
             self._counts_of(job_id).lost_s += lost_s
             self.tenants.of(self._queries.job(number).tenant).lost_s += lost_s

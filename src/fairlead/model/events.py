@@ -113,6 +113,8 @@ class LeasesEnded:
     outcome: LoggedOutcome
     unsaved: FloatArray | None = field(default=None, metadata=OMIT_IF_NONE)
     """steps in the memory of processes that stay and are saving them; ``StepsSaved`` follows"""
+    suspended: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    """their processes stay with all of their work in memory, and save none"""
 
 
 @dataclass(frozen=True, slots=True)

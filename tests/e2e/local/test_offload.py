@@ -227,7 +227,9 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         fourth = bench.processes(4)
         os.kill(fourth[0], signal.SIGKILL)
         await _until_gone(fourth)
-        await bench.preempt(bench.order(5), after=2)
+        # Until the engine has seen the death, it would hand the next lease to the dead keeper.
+        await eventually(lambda: not bench.engine.parked_jobs())
+        assert (await bench.preempt(bench.order(5), after=2)).parked
         fifth = bench.processes(5)
         (tmp_path / "j/latest.json").unlink()  # its owner wants to start from scratch
         (end,) = await bench.train(bench.order(6))

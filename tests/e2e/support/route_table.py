@@ -46,6 +46,8 @@ EXPECTED: dict[str, tuple[Any, Any, Any, Any, Any, Any]] = {
     "GET /v1/nodes/devices": (OK, OK, OK, OK, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/cordon": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/drain": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
+    # Emulated devices cannot be divided.
+    "POST /v1/nodes/{node}/mig": (409, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     # After the drain, since this removes the node.
     "DELETE /v1/nodes/{node}": (OK, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
     "POST /v1/nodes/{node}/restore": (409, DENIED, DENIED, DENIED, UNKNOWN, UNKNOWN),
@@ -100,6 +102,7 @@ BODIES: dict[str, dict[str, object]] = {
     "PATCH /v1/jobs/{job_id}": {"priority": 1},
     "POST /v1/leases/{lease}/renew": {"rank": 0, "started": 0, "steps": 0},
     "PUT /v1/tenants/{tenant_id}": {"id": "new", "weight": 2.0},
+    "POST /v1/nodes/{node}/mig": {"gpu": 0, "profiles": ["1g.18gb"]},
     "PUT /v1/policy": {"round_s": 29.0},
     "POST /v1/what-if": {"devices": {"v100": 4}},
     "POST /v1/simulations": {"policies": ["max-min"], "speeds": "/etc/passwd"},

@@ -171,6 +171,37 @@ def restore_node(
     _change_node(node, "restore", as_json)
 
 
+@nodes.command("mig")
+def set_mig_layout(
+    node: Annotated[str, typer.Argument(help="Node id; the node must be drained.")],
+    gpu: Annotated[int, typer.Argument(help="Number of the GPU in nvidia-smi -L.")],
+    layout: Annotated[
+        str, typer.Argument(help="MIG profiles separated by commas, or none: the whole GPU.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Divide a GPU of a drained node into MIG devices, which join as a further node.
+
+    Needs the local engine and a server that runs as root.
+
+    Example:  fairlead nodes mig node1 0 3g.71gb,2g.35gb,1g.18gb,1g.18gb
+    """
+    from urllib.parse import quote
+
+    from fairlead.cli.shared.json_output import print_json
+    from fairlead.cli.shared.output import counts_text
+    from fairlead.client import Client
+
+    profiles = [] if layout == "none" else layout.split(",")
+    path = f"/v1/nodes/{quote(node, safe='')}/mig"
+    answer = Client.from_environment().ask("POST", path, {"gpu": gpu, "profiles": profiles})
+    if as_json:
+        print_json(answer)
+        return
+    for row in answer:
+        typer.echo(f"{row['id']}: {_node_state(row)}, {counts_text(row['devices'])}")
+
+
 def _change_node(node: str, action: str, as_json: bool) -> None:
     from urllib.parse import quote
 

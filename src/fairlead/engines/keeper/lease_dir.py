@@ -295,6 +295,7 @@ def read_ended(directory: Path, lease: int) -> Ended | None:
         resumed=content.get("resumed") is True,
         handed_over=content.get("handed_over") is True,
         unsaved=float(unsaved) if _is_number(unsaved) and unsaved <= _MAX_STEPS else None,
+        suspended=content.get("suspended") is True,
     )
 
 

@@ -44,6 +44,12 @@ class MemberOutput:
         """Forget a source."""
         self._selector.unregister(source)
 
+    def note(self, line: str) -> None:
+        """Write a line to the log of every member that may still print."""
+        for source, (log, _) in self._logs.items():
+            if source in self._selector.get_map():
+                log.write(line.encode() + b"\n")
+
     def redirect(self, make_log: Callable[[int], LogFile]) -> None:
         """Continue in other logs, made for each member from 0."""
         for index, (source, (log, rest)) in enumerate([*self._logs.items()]):

@@ -1,16 +1,21 @@
 """The local engine: runs gangs on this machine's devices, real or emulated."""
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fairlead.engines.base import DevicesTakenReport, LaunchOrder
+from fairlead.engines.base import DevicesTakenReport, LaunchOrder, NodeDown, NodeJoined, NodeUp
 from fairlead.engines.keeper.confinement.tenant_user import allow_traversal, find_user
 from fairlead.engines.keeper.hand_over.supervisor import HandOverSupervisor
 from fairlead.engines.local.commands import require_program
 from fairlead.engines.local.devices import LocalDevices
+from fairlead.engines.local.gpus import mig
 from fairlead.engines.local.gpus.monitor import GpuMonitor
 from fairlead.model.cluster import Cluster
+from fairlead.model.errors import ProtocolError
+
+_POLL_S = 0.01
 
 
 class LocalEngine(HandOverSupervisor):
@@ -25,6 +30,7 @@ class LocalEngine(HandOverSupervisor):
         *,
         devices: LocalDevices | None = None,
         monitor: GpuMonitor | None = None,
+        find_devices: Callable[[], tuple[LocalDevices, GpuMonitor | None]] | None = None,
         users: bool = False,
         inherits: Collection[str] = (),
         processes_per_device: int | None = None,
@@ -32,12 +38,16 @@ class LocalEngine(HandOverSupervisor):
     ) -> None:
         """Run on this machine, on ``devices`` where they are real or may change between starts.
 
+        ``find_devices`` lists real devices again, after a change of their MIG layout.
         With ``users`` a job runs as the Unix user with the name of its tenant, which needs root.
         Preempted processes may stay in ``offload_gib`` of host memory.
         """
         super().__init__(data, inherits, offload_gib=offload_gib)
         self._cluster = cluster
         self._devices, self._monitor = devices, monitor
+        self._find_devices = find_devices
+        self._absent: set[str] = set()
+        """nodes that are reported down, since they have no device left"""
         self._users = users
         self._processes_per_device = processes_per_device
         if users:
@@ -62,6 +72,53 @@ class LocalEngine(HandOverSupervisor):
         if self._monitor is not None:
             self._monitor.stop()
         await super().close()
+
+    async def check_layout(self, gpu: int, profiles: Sequence[str]) -> Collection[str]:
+        """Return the nodes that have devices of a GPU; raise if it cannot be divided so."""
+        if self._find_devices is None or self._devices is None:
+            raise ProtocolError("emulated devices cannot be divided: expected a server on GPUs")
+        mig.require_profiles(profiles)
+        mig.require_root()
+        listed = (await asyncio.to_thread(mig.list_by_index)).get(gpu, ())
+        uuids = {one.uuid for one in listed}
+        return {
+            node
+            for node, devices in self._devices.nodes.items()
+            if any(one.present and one.uuid in uuids for one in devices)
+        }
+
+    async def set_layout(self, gpu: int, profiles: Sequence[str]) -> None:
+        """Divide a GPU that no process uses, or make it whole; then report the devices."""
+        if self._monitor is not None:
+            await asyncio.to_thread(self._monitor.close)
+        try:
+            await asyncio.to_thread(mig.set_layout, gpu, profiles)
+        finally:
+            await self._report_devices()
+
+    async def _report_devices(self) -> None:
+        """List the devices again, and report nodes that have joined, returned or left."""
+        assert self._find_devices is not None
+        assert self._devices is not None
+        before = {node.id for node in self._devices.cluster.nodes}
+        devices, self._monitor = await asyncio.to_thread(self._find_devices)
+        devices.save()
+        self._devices, self._cluster = devices, devices.cluster
+        for node in self._cluster.nodes:
+            if node.id in self._absent:
+                self._reports.put_nowait(NodeUp(node.id))
+            elif node.id not in before:
+                self._reports.put_nowait(NodeJoined(node))
+        present = {node.id for node in self._cluster.nodes}
+        for name in sorted(before - present):
+            self._reports.put_nowait(NodeDown(name))
+        self._absent = (self._absent | before) - present
+        for name, numbers in devices.missing.items():
+            self._reports.put_nowait(DevicesTakenReport(name, numbers, gone=True))
+        if self._monitor is not None:
+            self._monitor.start(self._reports.put_nowait)
+        while not self._reports.empty():  # the caller sees the new devices
+            await asyncio.sleep(_POLL_S)
 
     def check_tenant(self, tenant: str) -> None:
         """Raise InputError if jobs of this tenant cannot run."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fairlead.engines.local.checkup import check_devices, check_isolation, check_job_library
@@ -39,13 +40,13 @@ class LocalPlugin:
                 "engine: local:users starts jobs as other users: expected a server that runs as"
                 " root, or --engine local"
             )
-        cluster, uuids, reader = _present_devices(site)
-        devices = LocalDevices(site.data, cluster, uuids)
+        devices, monitor = find_devices(site)
         engine = LocalEngine(
             site.data,
             devices.cluster,
             devices=devices,
-            monitor=None if reader is None else _monitor(reader, devices),
+            monitor=monitor,
+            find_devices=None if site.emulate is not None else partial(find_devices, site),
             users=users,
             inherits=site.job_environment,
             processes_per_device=site.processes_per_device,
@@ -58,6 +59,13 @@ class LocalPlugin:
         yield from check_devices(site.emulate)
         yield from check_isolation(site.data, users=LocalOptions(**options).users)
         yield from check_job_library(site.python)
+
+
+def find_devices(site: Site) -> tuple[LocalDevices, GpuMonitor | None]:
+    """Return the devices of this machine, or the emulated ones, and the monitor of GPUs."""
+    cluster, uuids, reader = _present_devices(site)
+    devices = LocalDevices(site.data, cluster, uuids)
+    return devices, None if reader is None else _monitor(reader, devices)
 
 
 def _present_devices(site: Site) -> tuple[Cluster, tuple[str, ...], DeviceReader | None]:

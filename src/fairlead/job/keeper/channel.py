@@ -2,6 +2,7 @@
 
 | from | message | meaning |
 |---|---|---|
+| process | ``attaching`` | it uses the library |
 | process | ``can_park`` | it can give up its device and stay |
 | keeper | ``stop`` | the lease may have to end: renew it now |
 | process | ``leaving`` | it has made its last step; to stay it needs ``more_gib`` of host memory |
@@ -14,7 +15,7 @@
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 
@@ -59,6 +60,14 @@ class Channel:
         self.closed = not chunk or len(self._unread) > _MAX_BYTES
         return [message for line in lines if (message := _parse(line)) is not None]
 
+    def receive_waiting(self) -> list[tuple[str, dict[str, str]]]:
+        """Return the (kind, environment) of messages that have arrived, without waiting."""
+        self._end.setblocking(False)
+        try:
+            return self.receive()
+        finally:
+            self._end.setblocking(True)
+
 
 def open_channel(environment: Mapping[str, str]) -> Channel | None:
     """Return the process's end; None if its keeper offers none."""
@@ -71,6 +80,21 @@ def open_channel(environment: Mapping[str, str]) -> Channel | None:
         return None
     end.set_inheritable(False)
     return Channel(end)
+
+
+def announce(environment: MutableMapping[str, str]) -> None:
+    """Tell the keeper that this process uses the library, and set the variables of its lease.
+
+    A process that was suspended before it attached has another lease than at its start.
+    """
+    channel = open_channel(environment)
+    if channel is None:
+        return
+    channel.send("attaching")
+    for kind, variables in channel.receive_waiting():
+        if kind == "resume":
+            environment.update(variables)
+    channel.detach()  # the run opens it again
 
 
 def _parse(line: bytes) -> tuple[str, dict[str, str]] | None:

@@ -157,7 +157,10 @@ class LeaseOutcomes:
         spec, number = self._specs[lease.job], self._queries.job_number(lease.job)
         outcome, steps = logged_outcome(ended.ending), self.steps(at, lease, ended)
         unsaved = self._unsaved(at, lease, ended, steps)
-        ends = ev.LeasesEnded(at, np.array([ended.lease]), np.array([steps]), outcome, unsaved)
+        lease_of = np.array([ended.lease])
+        ends = ev.LeasesEnded(
+            at, lease_of, np.array([steps]), outcome, unsaved, suspended=ended.suspended
+        )
         claimed = max(steps, ended.steps or 0.0)
         if lease.copy:
             claimed += self._queries.saved_steps(number)

@@ -54,7 +54,8 @@ class LeasePins:
         """Return whether a plan that is made now must leave a lease its devices."""
         if lease.leaving:
             return False
-        preempt = self._specs[lease.job].preempt
+        spec = self._specs[lease.job]
+        preempt = spec.preempt
         if preempt == "no":
             return True
         launched_at = self._launched_at(lease, at)
@@ -63,7 +64,9 @@ class LeasePins:
             start_s = min(lease.first_step_at - launched_at, _MAX_START_S)
             return applied_at - lease.first_step_at < start_s
         age_s = at - launched_at
-        if lease.last_heartbeat_at is not None or self._has_checkpoint(lease.job):
+        # Steps that a job has printed are in no checkpoint that it could be loading now.
+        loads = spec.progress_pattern is None and self._has_checkpoint(lease.job)
+        if lease.last_heartbeat_at is not None or loads:
             return age_s < _MAX_START_S
         return preempt == "auto" or applied_at - launched_at < self._min_run_s
 

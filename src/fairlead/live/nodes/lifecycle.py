@@ -34,6 +34,8 @@ class NodeController:
         self._inventory, self._clock, self._inbox = inventory, clock, inbox
         self.drained: set[str] = set()
         """nodes that an operator has drained; only an operator returns them"""
+        self.divided: set[str] = set()
+        """drained nodes with a GPU whose MIG layout is being changed"""
         self._down: set[str] = set()
         """nodes that the engine has reported down"""
         self._taken: dict[str, tuple[int, ...]] = {}
@@ -78,6 +80,8 @@ class NodeController:
         audit = Audit(self._clock.now(), user, "return", node)
 
         def make(at: float) -> Sequence[ev.Event]:
+            if node in self.divided:
+                raise ProtocolError(f"node {node!r}: a GPU is being divided: try again then")
             events: list[ev.Event] = []
             if node in self._scheduler.nodes.cordoned_names:
                 events.append(ev.NodeCordoned(at, node, cordoned=False))

@@ -251,6 +251,15 @@ class NodeView(_Message):
     """devices with readings of their driver or with a fault"""
 
 
+class MigLayout(_Message):
+    """A MIG layout of a GPU."""
+
+    gpu: Annotated[int, Field(ge=0, le=1023)]
+    """index of the GPU in ``nvidia-smi``"""
+    profiles: Annotated[list[Annotated[str, Field(max_length=32)]], Field(max_length=64)]
+    """MIG devices, such as 3g.71gb; none: the whole GPU"""
+
+
 DeviceState = Literal["free", "held", "taken"]
 
 

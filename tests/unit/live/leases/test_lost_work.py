@@ -9,12 +9,20 @@ from structlog.testing import capture_logs
 from tests.unit.live.scripted_live import scripted_live
 
 from fairlead.live.leases import lost_work
+from fairlead.model.lease_outcome import LeaseOutcome
 from fairlead.server.api.views import job_view
 
 
-@pytest.mark.parametrize(("min_lost_s", "warned"), [(0.0, True), (3600.0, False)])
-def test_the_end_of_a_lease_without_a_checkpoint_warns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_lost_s: float, warned: bool
+@pytest.mark.parametrize(
+    ("min_lost_s", "suspended", "warned"),
+    [(1e-9, False, True), (3600.0, False, False), (1e-9, True, False)],
+)
+def test_the_end_of_a_lease_without_a_checkpoint_warns_unless_its_process_is_suspended(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    min_lost_s: float,
+    suspended: bool,
+    warned: bool,
 ) -> None:
     monkeypatch.setattr(lost_work, "_MIN_LOST_S", min_lost_s)
 
@@ -25,7 +33,8 @@ def test_the_end_of_a_lease_without_a_checkpoint_warns(
             job = await site.submit()
             lease = await site.lease(job)
             with capture_logs() as logged:
-                site.engine.end(lease, "lost")
+                ending: LeaseOutcome = "left" if suspended else "lost"
+                site.engine.end(lease, ending, parked=suspended, suspended=suspended)
                 await site.recorded(lease)
             seen: list[Any] = [notices.get_nowait() for _ in range(notices.qsize())]
             published = [notice for notice in seen if notice["event"] == "job.work_lost"]
@@ -33,6 +42,7 @@ def test_the_end_of_a_lease_without_a_checkpoint_warns(
             view = job_view(site.live, 0)
             assert ("work lost: no checkpoint" in view.message) == warned
             assert len(published) == len(lines) == warned
+            assert (view.lost_s > 0) != suspended
             for notice in (*published, *lines):
                 assert (notice["job"], notice["lease"]) == (job, lease)
                 assert notice["lost_s"] == pytest.approx(view.lost_s, abs=0.1)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -34,6 +35,15 @@ def used_memory_gib(sessions: Collection[int], *, exact_above_gib: float) -> flo
     if used_gib > exact_above_gib and len(resident) > 1:
         used_gib = sum(_proportional_gib(pid, pages) for pid, pages in resident.items())
     return used_gib
+
+
+def available_gib() -> float:
+    """Return the memory of this machine that is free for new data; infinite if unknown."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) / 2**20
+    return float("inf")
 
 
 def _proportional_gib(pid: int, resident: float) -> float:

@@ -9,7 +9,6 @@ process does, in the directory of the first lease. See docs/design/offload.md.
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.confinement.host_memory import used_memory_gib
 from fairlead.engines.keeper.environment import member_environment
-from fairlead.engines.keeper.keeper import Keeper, run_lease
+from fairlead.engines.keeper.keeper import Keeper
 from fairlead.engines.keeper.orphans import reap_adopted
 from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, may_park, take_next
 from fairlead.engines.keeper.start import WAKE_SIGNAL
@@ -29,8 +28,8 @@ from fairlead.job.keeper.channel import VARIABLE, Channel
 from fairlead.untrusted_file import UnusableFileError
 
 _TICK_S = 0.25
-_ANSWER_TIMEOUT_S = 1.0
-"""seconds until a process that leaves without a stop request must exit"""
+_ANSWER_TIMEOUT_S = 10.0
+"""seconds until a process that leaves must exit: its server lives, and requests no stop"""
 _MAX_PARKED_S = 3600.0
 _MAX_NUMBER = 2.0**53
 """maximum of a number that a process sends"""
@@ -44,6 +43,8 @@ class ParkingKeeper(Keeper):
         self._server = int(os.environ.get(SERVER_VARIABLE, "0"))
         self._channel: Channel | None = None
         self._member_end: socket.socket | None = None
+        self._uses_library = False
+        """the process has attached, or is about to"""
         self._can_park = False
         """the process has declared that it can"""
         self._asked_at: float | None = None
@@ -110,8 +111,10 @@ class ParkingKeeper(Keeper):
     def _hear(self) -> None:
         assert self._channel is not None
         for kind, fields in self._channel.receive():
-            if kind == "can_park":
-                self._can_park = True
+            if kind == "attaching":
+                self._uses_library = True
+            elif kind == "can_park":
+                self._uses_library = self._can_park = True
             elif kind == "leaving" and not self._is_parked:
                 self._asked_at = time.monotonic()
                 self._more_gib = _number(fields.get("more_gib")) or 0.0
@@ -134,11 +137,13 @@ class ParkingKeeper(Keeper):
     def _answer(self) -> None:
         """Tell a process that leaves whether to park.
 
-        The process may learn of its preemption before this keeper does.
+        The process may learn of its preemption before this keeper does: the stop request follows,
+        unless the server dies.
         """
         if self._asked_at is None or self._channel is None:
             return
-        if not self._stopping and time.monotonic() < self._asked_at + _ANSWER_TIMEOUT_S:
+        may_follow = time.monotonic() < self._asked_at + _ANSWER_TIMEOUT_S
+        if not self._stopping and may_follow and self._server_lives():
             return
         self._asked_at = None
         sessions = {member.pid for member in self._members}
@@ -287,13 +292,22 @@ class ParkingKeeper(Keeper):
         failpoints.point("keeper.resume.known")
         self._started_at = time.monotonic()
         self._output.redirect(self._open_log)
-        self._confinement.freeze(False)
         assert self._channel is not None
         environment = {**order.environment, **member_environment(order, 0)}
         own = {k: v for k, v in environment.items() if k.startswith("FAIRLEAD_")}
         self._channel.send("resume", own)
+        self._confinement.freeze(False)
+        if problem := self._return_to_device():
+            return Ended(order.lease, "lost", self._checkpointed_steps(), problem)
         failpoints.point("keeper.resume.told")
         return self._watch()
+
+    def _return_to_device(self) -> str:
+        """Give the process its device memory back; return the problem, if any.
+
+        A process that uses the library does so itself.
+        """
+        return ""
 
     def _wake_up_at_signals(self) -> None:
         """End the wait for output at a signal, or when a process ends."""
@@ -313,12 +327,3 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number <= _MAX_NUMBER else None
-
-
-def main() -> int:
-    """Run the leases that begin in the directory that is the argument."""
-    return run_lease(Path(sys.argv[1]), ParkingKeeper)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -122,7 +122,7 @@ class ParkingSupervisor(KeeperSupervisor):
             return super()._start_keeper(directory)
         environment = inherited(os.environ, self._inherits)
         environment[SERVER_VARIABLE] = str(os.getpid())
-        return start_keeper(directory, "fairlead.engines.keeper.parking.keeper", environment)
+        return start_keeper(directory, "fairlead.engines.keeper.suspend.keeper", environment)
 
     def _follow(self, lease: int, pid: int, *, own: bool) -> None:
         if own and lease in self._orders:
@@ -169,6 +169,7 @@ class ParkingSupervisor(KeeperSupervisor):
         self._unfollow(parked)
         self._expect_parking(order)
         self._follow(order.lease, parked.pid, own=True)
+        self._poll_progress_of(order)
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfds[order.lease], WAKE_SIGNAL)
         failpoints.point("server.resume.told")
@@ -194,6 +195,7 @@ class ParkingSupervisor(KeeperSupervisor):
         order, pid = self._orders.pop(ended.lease), self._pids.pop(ended.lease)
         pidfd, loop = self._pidfds.pop(ended.lease), asyncio.get_running_loop()
         loop.remove_reader(pidfd)
+        self._progress.pop(ended.lease, None)
         home = self._directory(ended.lease if order.resumes is None else order.resumes)
         self._unforgotten.add(ended.lease)
         parked = ParkedKeeper(order, home, pid, pidfd, used_gib(home, order.offload_gib))

@@ -8,6 +8,8 @@ from typing import Protocol
 from fairlead.engines.base import DeviceReading, DevicesRead
 
 _EVERY_S = 5.0
+_CLOSE_S = 10.0
+"""seconds for which the end of a reading is waited for"""
 
 
 class DeviceReader(Protocol):
@@ -15,6 +17,10 @@ class DeviceReader(Protocol):
 
     def read(self, uuid: str, number: int) -> DeviceReading:
         """Return the condition of a device, with XID errors since its last reading."""
+        ...
+
+    def close(self) -> None:
+        """Release the driver."""
         ...
 
 
@@ -35,17 +41,26 @@ class GpuMonitor:
         """Read these devices: UUID → node and number on it."""
         self._reader, self._devices, self._every_s = reader, devices, every_s
         self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def start(self, report: Callable[[DevicesRead], None]) -> None:
         """Begin to read; ``report`` is called on the running event loop."""
         loop = asyncio.get_running_loop()
-        threading.Thread(
+        self._thread = threading.Thread(
             target=self._run, args=(loop, report), name="gpu-monitor", daemon=True
-        ).start()
+        )
+        self._thread.start()
 
     def stop(self) -> None:
         """Stop reading, without waiting for the reading under way."""
         self._stopped.set()
+
+    def close(self) -> None:
+        """Stop reading and release the driver: a GPU with a reader cannot be divided."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_S)
+        self._reader.close()
 
     def _run(self, loop: asyncio.AbstractEventLoop, report: Callable[[DevicesRead], None]) -> None:
         while not self._stopped.is_set():

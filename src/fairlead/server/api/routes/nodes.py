@@ -1,10 +1,11 @@
-"""Routes for nodes: list, drain, cordon, return, remove, restore."""
+"""Routes for nodes: list, drain, cordon, return, remove, restore, MIG."""
 
 import json
 
 from fastapi import APIRouter, Response
 
 from fairlead.live.driver import Live
+from fairlead.live.nodes.mig import MigLayouts
 from fairlead.server.access.authorization import CurrentPrincipal, LiveDependency, NotFoundError
 from fairlead.server.access.tokens import Principal
 from fairlead.server.api import schemas as msg
@@ -52,6 +53,19 @@ async def return_node(
     _require_manageable(live, principal, node)
     await live.nodes.return_node(node, principal.actor)
     return _require_manageable(live, principal, node)
+
+
+@nodes.post("/{node}/mig")
+async def set_mig_layout(
+    node: str, layout: msg.MigLayout, live: LiveDependency, principal: CurrentPrincipal
+) -> list[msg.NodeView]:
+    """Divide a GPU of a drained node into MIG devices; return the nodes after that."""
+    _require_manageable(live, principal, node)
+    layouts = MigLayouts(live.engine, live.nodes, live.queries, live.inbox)
+    at = live.clock.now()
+    await layouts.set_layout(node, layout.gpu, layout.profiles, principal.actor, at)
+    await live.write([])  # behind the engine's reports
+    return node_views(live)
 
 
 @nodes.delete("/{node}")
