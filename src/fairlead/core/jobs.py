@@ -14,7 +14,7 @@ from fairlead.model.errors import InputError, ProtocolError
 from fairlead.model.job import Job
 from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
-from fairlead.model.snapshot import Measurements, declared_memory_gib, max_copies, uneven_gangs
+from fairlead.model.snapshot import Measurements, declared_columns
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.admission import Admission, requirements
 from fairlead.model.submission.bounds import clamped_weight
@@ -276,11 +276,9 @@ class JobTable:
                 np.array([self.admission.member_speeds(job) for job in self._first_of_profile])
                 if self.admission.capabilities.mixed_gangs
                 else None,
-                uneven_gangs(self._first_of_profile, self._cluster.accelerators),
-                across_tenants(self._first_of_profile),
-                number_searches(self._first_of_profile),
-                declared_memory_gib(self._first_of_profile),
-                max_copies(self._first_of_profile),
+                across_tenants=across_tenants(self._first_of_profile),
+                search=number_searches(self._first_of_profile),
+                **declared_columns(self._first_of_profile, self._cluster.accelerators),
             )
         return self._profiles
 
@@ -323,7 +321,7 @@ class JobTable:
             self.set_tenant(Tenant(job.tenant))
         workload = job.workload or self.admission.workload_of(job)
         shape = (workload, job.gang, *_elastic_gangs(job))
-        gangs = (tuple(job.gangs.items()), job.max_copies)
+        gangs = (tuple(job.gangs.items()), job.max_copies, job.open_ended)
         numbers = (job.weight, job.across_tenants, tuple(sorted(job.declared_speeds.items())))
         tenant = self._tenant_index[job.tenant]
         return (*shape, gangs, *numbers, tenant, job.multijob, job.accelerators, job.memory_gib)

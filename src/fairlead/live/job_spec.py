@@ -66,6 +66,7 @@ class JobSpec(NewJob):
             id=self.id,
             workload=self.workload,
             total_steps=float(self.steps or UNBOUNDED_STEPS),
+            open_ended=self.steps is None,
             gang=self.gang,
             min_gang=self.min_gang,
             max_gang=self.max_gang,

@@ -48,6 +48,8 @@ class Job:
     )
     """accelerator → steps per second that its tenant expects there: a prior, which measurements
     overrule"""
+    open_ended: bool = field(default=False, metadata=OMIT_IF_EMPTY)
+    """it declares no steps: ``total_steps`` is arbitrary, policies use an estimate"""
     max_copies: int | None = field(default=None, metadata=OMIT_IF_NONE)
     """copies that may train at once on different nodes; None: not declared, as many as a mechanism
     that forks all jobs likes"""

@@ -44,6 +44,8 @@ class Profiles:
     any"""
     max_copies: IntArray | None = None
     """profiles → copies that its jobs declare, 0 where undeclared; None: none declares any"""
+    open_ended: BoolArray | None = None
+    """profiles → whether its jobs declare no steps; None: all declare them"""
 
     @cached_property
     def content(self) -> tuple[bytes, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import field, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from fairlead.model.value import value
 
 MIXED = -2
 """in place of an accelerator: devices of several"""
+FIRST_S = 600.0
+"""seconds that a job of unknown length is expected to need at its start"""
 
 
 @value
@@ -55,6 +58,7 @@ class Snapshot:
     profile: IntArray
     arrival_at: FloatArray
     total_steps: FloatArray
+    """jobs → steps that it declares; ``length`` for policies"""
     steps: FloatArray
     """jobs → steps made so far, as last reported"""
     deadline_at: FloatArray
@@ -112,8 +116,27 @@ class Snapshot:
 
     @property
     def steps_left(self) -> FloatArray:
-        """jobs → remaining steps; never 0, as unfinished jobs only are listed."""
-        return np.maximum(self.total_steps - self.steps, 1e-9)
+        """jobs → remaining steps; never 0, as unfinished jobs only are listed.
+
+        An open-ended job is expected to need as long again as it has used, on its fastest
+        accelerator: the mean of heavy-tailed lengths. One that reports no steps has used the time
+        for which it has held devices.
+        """
+        left = np.maximum(self.total_steps - self.steps, 1e-9)
+        if self.profiles.open_ended is None:
+            return left
+        fastest = self.profiles.speed.max(axis=1)[self.profile]
+        made = np.where(self.steps > 0.0, self.steps, fastest * self.received_s.sum(axis=1))
+        expected = np.maximum(np.maximum(made, fastest * FIRST_S), 1e-9)
+        return np.where(self.profiles.open_ended[self.profile], expected, left)
+
+    @property
+    def length(self) -> FloatArray:
+        """jobs → steps in all, those made and those left."""
+        open_ended = self.profiles.open_ended
+        if open_ended is None:
+            return self.total_steps
+        return np.where(open_ended[self.profile], self.steps + self.steps_left, self.total_steps)
 
     @property
     def elapsed_s(self) -> FloatArray:
@@ -201,16 +224,15 @@ def uneven_gangs(
     return gangs_by_accelerator(jobs, accelerators) if any(job.gangs for job in jobs) else None
 
 
-def declared_memory_gib(jobs: Sequence[Job]) -> FloatArray | None:
-    """Return jobs → device memory that it declares, 0 for none; None if no job declares any."""
-    memory = np.array([job.memory_gib or 0.0 for job in jobs])
-    return memory if memory.any() else None
-
-
-def max_copies(jobs: Sequence[Job]) -> IntArray | None:
-    """Return jobs → copies that it declares, 0 for none; None if no job declares any."""
-    copies = np.array([job.max_copies or 0 for job in jobs], dtype=np.int64)
-    return copies if copies.any() else None
+def declared_columns(jobs: Sequence[Job], accelerators: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of Profiles that are None unless a job declares something."""
+    columns = {
+        "memory_gib": np.array([job.memory_gib or 0.0 for job in jobs]),
+        "max_copies": np.array([job.max_copies or 0 for job in jobs], dtype=np.int64),
+        "open_ended": np.array([job.open_ended for job in jobs], dtype=bool),
+    }
+    declared = {name: column if column.any() else None for name, column in columns.items()}
+    return {"gangs": uneven_gangs(jobs, accelerators), **declared}
 
 
 def snapshot_of(instance: Instance) -> Snapshot:

@@ -25,9 +25,10 @@ class UtilityTerms:
     @classmethod
     def of(cls, snap: Snapshot, fastest: FloatArray) -> "UtilityTerms":
         """Return the terms of a snapshot's jobs, given the greatest speed of each."""
+        length = snap.length
         columns = (
-            snap.total_steps,
-            snap.total_steps / fastest,
+            length,
+            length / fastest,
             snap.steps_left / fastest,
             snap.starts_at - snap.arrival_at,
             snap.gang.astype(np.float64),

@@ -3,12 +3,10 @@
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
-from fairlead.model.snapshot import Snapshot
+from fairlead.model.snapshot import FIRST_S, Snapshot
 
 _LEAST_S = 60.0
 """shortest time left that counts: seconds do not decide between jobs about to end"""
-_FIRST_S = 600.0
-"""time left of a job of unknown length that has not run yet"""
 _OVERRUN = 0.1
 """least time left relative to the time used: declared lengths may be wrong"""
 
@@ -23,7 +21,7 @@ def estimate_left_s(snap: Snapshot, fastest: FloatArray, *, attained: bool) -> F
     """
     used_s = snap.steps / fastest
     if attained:
-        left_s: FloatArray = np.maximum(used_s, _FIRST_S)
+        left_s: FloatArray = np.maximum(used_s, FIRST_S)
     else:
         left_s = np.maximum(snap.steps_left / fastest, _OVERRUN * used_s)
     return np.maximum(left_s, _LEAST_S)
