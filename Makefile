@@ -66,9 +66,10 @@ bench: setup  ## speed against cvxpy, of whole simulations and a live server; fa
 	$(BIN)/python -m benchmarks.fidelity
 	$(BIN)/python -m benchmarks.estimate
 
-soak: setup  ## 500 kills of real processes, then 100,000 seeds of faults; over an hour on two cores
+soak: setup  ## 600 kills of real processes, then 100,000 seeds of faults; over an hour on two cores
 	$(BIN)/python -m benchmarks.kills --kills 250
 	$(BIN)/python -m benchmarks.kills --kills 250 --database postgresql
+	$(BIN)/python -m benchmarks.kills --kills 100 --copies
 	$(BIN)/python -m benchmarks.soak --seeds 100000
 
 docs: setup  ## build the documentation into site/

@@ -20,6 +20,7 @@ SERVER = (
     *("server.park.seen", "server.park.saved", "server.resume.before", "server.resume.ordered"),
     *("server.resume.named", "server.resume.told"),
     *("server.prepare.ordered", "server.prepare.spawned", "server.prepare.seen"),
+    *("server.merge.closed", "server.merge.committed", "server.merge.removed"),
 )
 KEEPER = (
     *("keeper.begins", "keeper.fence.raised", "keeper.member.started", "keeper.members.known"),

@@ -34,6 +34,7 @@ run()
 """
 _DISK_MIB = 64
 TENANTS = ("red", "blue", "green")
+COPIES_POLICY = "hadare:restart-s=0.1"
 
 
 @dataclass
@@ -46,6 +47,8 @@ class KillSite:
     devices: str = "v100=3,k80=3"
     offload_gib: float = 0.0
     """host memory for parked processes; 0: none park"""
+    copies: bool = False
+    """whether jobs of one device train in copies, on both nodes"""
     process: "subprocess.Popen[bytes] | None" = None
     starts: int = 0
     submitted: int = 0
@@ -83,6 +86,8 @@ class KillSite:
         command += ["--port", str(self._port), "--round", f"{self.round_s:g}"]
         command += ["--emulate", self.devices, "--speeds", str(self.home / "speeds.csv")]
         command += ["--create-tenants", "--offload-memory", f"{self.offload_gib:g}"]
+        if self.copies:
+            command += ["--policy", COPIES_POLICY]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
         environment = {**clean, **self._environment}
         if self.database is not None:
@@ -140,15 +145,17 @@ class KillSite:
     def submit(self, *, steps: int, gang: int, workload: str) -> bool:
         """Submit a job; return whether the server acknowledged it."""
         self.submitted += 1
+        forks = self.copies and gang == 1
         job_environment = {"FAIRLEAD_CHECKPOINT_S": "0.4", **self._environment}
         try:
             job = self.client.submit(
-                [sys.executable, train.__file__, str(self.home), str(steps)],
+                [sys.executable, train.__file__, str(self.home), str(steps), *["copies"] * forks],
                 name=f"n{self.submitted}",
                 tenant=TENANTS[self.submitted % len(TENANTS)],
                 workload=workload,
                 gang=gang,
                 steps=steps,
+                max_copies=2 if forks else None,
                 retries=1000,
                 grace_s=5.0,
                 directory=str(self.home),
@@ -158,6 +165,12 @@ class KillSite:
             return False  # the job may exist nevertheless, and must then finish
         self.known[job["id"]] = steps
         return True
+
+    def leases(self, job_id: str) -> list[dict[str, Any]] | None:
+        """Return the records of a job's leases, None if there are more than the server keeps."""
+        view = self.client.get(f"/v1/jobs/{job_id}/leases")
+        ended: list[dict[str, Any]] = view["ended"]
+        return ended if len(ended) == view["leases"] else None
 
     def change_policy(self, policy: str, round_s: float) -> None:
         """Change the policy of the running server; it may die meanwhile."""

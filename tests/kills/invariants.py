@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,13 +92,14 @@ def check_answer(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int
 
 
 def steps_made(path: Path) -> int:
-    """Return the number of different steps that a member has made."""
-    made = 0
+    """Return the number of different steps that a member has made, all steps of copies."""
+    made = trained = 0
     for line in path.read_text(encoding="ascii").splitlines():
         _, what, number, *_ = line.split()
         if what == "makes":
             made = max(made, int(number) + 1)
-    return made
+        trained += what == "trains"
+    return made or trained
 
 
 def check_end(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) -> list[str]:
@@ -107,10 +109,35 @@ def check_end(home: Path, jobs: list[dict[str, Any]], known: Mapping[str, int]) 
         job_id, total = job["id"], int(job["total_steps"])
         if (job["state"], job["steps_done"]) != ("finished", total):
             wrong.append(f"{job_id} is {job['state']} with {job['steps_done']} of {total} steps")
-        for rank in range(job["gang"]):
+        for rank in range(job["gang"] if not _may_fork(home, job_id) else 0):
             wrong += [
                 f"{job_id}, rank {rank}: {what}" for what in _check_rank(home, job_id, rank, total)
             ]
+    return wrong
+
+
+def _may_fork(home: Path, job: str) -> bool:
+    """Return whether the job may have trained in copies."""
+    trace = home / "steps" / f"{job}.0"
+    return trace.exists() and " trains " in trace.read_text(encoding="ascii")
+
+
+def check_leases(home: Path, job: dict[str, Any], leases: list[dict[str, Any]]) -> list[str]:
+    """Return the problems of the steps that count for each lease of a job with copies."""
+    if not leases or not _may_fork(home, job["id"]):
+        return []
+    trained: Counter[int] = Counter()
+    for line in (home / "steps" / f"{job['id']}.0").read_text(encoding="ascii").splitlines():
+        lease, what, *_ = line.split()
+        trained[int(lease)] += what == "trains"
+    wrong = [
+        f"{job['id']}: {lease['steps']} steps count for lease {lease['lease']}, "
+        f"{trained[lease['lease']]} were made"
+        for lease in leases
+        if lease["steps"] > trained[lease["lease"]]
+    ]
+    if (counted := sum(lease["steps"] for lease in leases)) != job["total_steps"]:
+        wrong.append(f"{job['id']}: leases with {counted} of {job['total_steps']} steps")
     return wrong
 
 

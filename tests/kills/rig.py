@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.kills.deployment import KillSite
+from tests.kills.deployment import COPIES_POLICY, KillSite
 from tests.kills.invariants import (
     CheckpointMonitor,
     check_answer,
     check_end,
+    check_leases,
     wait_until,
 )
 from tests.support.postgres import Postgres
@@ -127,12 +128,10 @@ class KillRig:
 
     def _points_passed(self) -> list[str]:
         """Return the failpoints that processes of this site pass."""
-        parks = self.site.offload_gib > 0
-        return [
-            point
-            for point in failpoints.POINTS
-            if parks or point.split(".")[1] not in ("park", "resume", "prepare")
-        ]
+        missed = set() if self.site.offload_gib > 0 else {"park", "resume", "prepare"}
+        if not self.site.copies:
+            missed.add("merge")
+        return [point for point in failpoints.POINTS if point.split(".")[1] not in missed]
 
     def _arm_crash_point(self, point: str) -> None:
         (self.site.home / "crashes" / point).touch()
@@ -141,7 +140,10 @@ class KillRig:
             self.counts["server killed"] += self._kill_server()
         if point.startswith("server.policy."):
             round_s = self.site.round_s * self.rng.uniform(0.9, 1.1)
-            self.site.change_policy(self.rng.choice(("max-min", "hierarchical", "srtf")), round_s)
+            policies = ("max-min", "hierarchical", "srtf")
+            if self.site.copies:
+                policies = (COPIES_POLICY, COPIES_POLICY, "max-min")
+            self.site.change_policy(self.rng.choice(policies), round_s)
 
     def _kill_server(self) -> bool:
         return self.site.kill()
@@ -279,7 +281,10 @@ class KillRig:
                 return site.unfinished() == 0
 
             wait_until(finished, _LAST_JOBS_S)
-            self.problems += check_end(site.home, site.jobs() or [], site.known)
+            jobs = site.jobs() or []
+            self.problems += check_end(site.home, jobs, site.known)
+            for job in jobs:
+                self.problems += check_leases(site.home, job, site.leases(job["id"]) or [])
         self.monitor.stop()
         self._collect_complaints()
         left = site.running()

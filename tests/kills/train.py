@@ -1,9 +1,9 @@
 """Training job that records every step, for tests that kill it.
 
-``python -m tests.kills.train HOME STEPS``: members of a gang synchronise after every step, lock
-their device for their lifetime, and write to ``HOME/complaints`` when another process holds the
-lock. A process that may park unlocks its device with every checkpoint. Needs the standard library
-only.
+``python -m tests.kills.train HOME STEPS [copies]``: members of a gang meet after every step,
+lock their device for their lifetime, and write to ``HOME/complaints`` when another process holds
+the lock. A process that may park unlocks its device with every checkpoint. A job that may train in
+copies records its steps as trained: each copy makes some of them. Needs the standard library only.
 """
 
 import fcntl
@@ -121,6 +121,7 @@ def main() -> None:
     trace, lease = f"{home}/steps/{name}.{run.rank}", run.lease
     _append(trace, f"{lease} begins {run.steps_done} {model['made']}\n")
     gang = _Gang(run.rank, run.world_size)
+    may_fork = len(sys.argv) > 3
     for i in run.steps(range(steps)):
         if run.lease != lease:
             lease = run.lease
@@ -129,7 +130,7 @@ def main() -> None:
         gang.meet()
         model["chain"] = chain(model["chain"], i)
         model["made"] += 1
-        _append(trace, f"{lease} makes {i}\n")
+        _append(trace, f"{lease} {'trains' if may_fork else 'makes'} {i}\n")
         if i % _EVERY == _EVERY - 1:
             run.checkpoint()
     with open(f"{home}/results/{name}.{run.rank}.tmp", "w", encoding="ascii") as file:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.unit.job.torch.leases import Server, leased
 
-from fairlead import untrusted_file
+from fairlead import failpoints
 from fairlead.job import EXIT_PREEMPTED, checkpoint
 from fairlead.job.checkpoint import CommittedCheckpoint, FencedError
 from fairlead.job.copies.averaging import average, restored_state
@@ -115,15 +115,19 @@ def test_a_copy_whose_items_are_used_up_does_not_end_the_job(job: Job) -> None:
     assert job.merged().steps == len(job.seen) == 6
 
 
-def test_a_merge_can_be_repeated_after_a_crash(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("point", [one for one in failpoints.SERVER if ".merge." in one])
+def test_a_merge_can_be_repeated_after_a_crash(
+    job: Job, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
     job.save_copy(5, 10, model={"weight": 1.0})
     job.save_copy(6, 30, model={"weight": 3.0})
 
-    def crash(path: str) -> None:
-        raise KeyboardInterrupt(path)
+    def crash(passed: str) -> None:
+        if passed == point:
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(untrusted_file, "remove_tree", crash)
+        broken.setattr(failpoints, "point", crash)
         with pytest.raises(KeyboardInterrupt):
             job.merged()
     merged = CommittedCheckpoint(6, 40, ("6-30.0.ckpt", "5-10.0.ckpt"), (30, 10))

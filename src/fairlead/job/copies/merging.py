@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 
-from fairlead import untrusted_file
+from fairlead import failpoints, untrusted_file
 from fairlead.job import checkpoint
 from fairlead.job.checkpoint import CommittedCheckpoint
 from fairlead.untrusted_file import UnusableFileError
@@ -33,6 +33,7 @@ def merge_copies(directory: str, copies: str, open_leases: Collection[int]) -> N
     new = [lease for lease in leases if lease > base.lease]
     parts = [part for lease in new if (part := _close(os.path.join(copies, str(lease)), lease))]
     if parts:
+        failpoints.point("server.merge.closed")
         parts.sort(key=lambda part: (-part.steps, part.lease))
         merged = CommittedCheckpoint(
             max(new),
@@ -43,11 +44,13 @@ def merge_copies(directory: str, copies: str, open_leases: Collection[int]) -> N
         paths = [os.path.join(copies, str(part.lease), part.files[0]) for part in parts]
         _make_directory(directory, os.path.dirname(paths[0]))
         checkpoint.commit_average(directory, merged, paths, wait_s=_LOCK_TIMEOUT_S)
+        failpoints.point("server.merge.committed")
     for lease in leases:
         path = os.path.join(copies, str(lease))
         for tree in {path, checkpoint.control_directory(path)}:
             with suppress(FileNotFoundError):
                 untrusted_file.remove_tree(tree)
+                failpoints.point("server.merge.removed")
 
 
 def _copy_leases(copies: str) -> list[int]:
