@@ -59,7 +59,8 @@ class GpuServer(LiveServer):
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[GpuServer]:
     made = GpuServer(tmp_path)
-    yield made.start()  # type: ignore[misc]
+    made.start()
+    yield made
     made.clean_up()
 
 
