@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from benchmarks.live.__main__ import free_port
+from benchmarks.physical.beliefs import BeliefReader, plan_s
 from benchmarks.physical.record import JobRecord, Lease, RunRecord
 from benchmarks.physical.scenario import PlannedJob, tenants_of
 
@@ -47,8 +48,8 @@ class Settings:
 
 
 @contextlib.contextmanager
-def server(settings: Settings) -> Iterator[Client]:
-    """Run a server with an empty data directory; yield a client of it.
+def server(settings: Settings) -> Iterator[tuple[Client, Path]]:
+    """Run a server with an empty data directory; yield a client of it, and the directory.
 
     At the end, by SIGTERM as well, jobs that have not ended are cancelled.
     """
@@ -63,7 +64,7 @@ def server(settings: Settings) -> Iterator[Client]:
         client = None
         try:
             client = demo.connect(data, port, process)
-            yield client
+            yield client, data
         except BaseException:
             print((data / "server.log").read_text(encoding="utf-8")[-3000:], file=sys.stderr)
             raise
@@ -98,13 +99,15 @@ def cancel_all(client: Client) -> None:
 
 def run(settings: Settings, jobs: Sequence[PlannedJob], *, timeout_s: float) -> RunRecord:
     """Submit the jobs at their times, wait for their ends, and return the record."""
-    with server(settings) as client:
+    with server(settings) as (client, data):
         for tenant in tenants_of({job.tenant for job in jobs}):
             body = {"id": tenant.id, "weight": tenant.weight}
             client.ask("PUT", f"/v1/tenants/{tenant.id}", body)
         devices = _devices(client)
         ids = _submit(client, jobs)
-        ended = _wait(client, ids, timeout_s)
+        reader = BeliefReader(data)
+        ended = _wait(client, ids, timeout_s, reader.poll)
+        plan_seconds = plan_s(client)
         leases = [client.get(f"/v1/jobs/{job_id}/leases")["ended"] for job_id in ids]
     first_at = min(job["submitted_at"] for job in ended)
     return RunRecord(
@@ -123,6 +126,8 @@ def run(settings: Settings, jobs: Sequence[PlannedJob], *, timeout_s: float) -> 
             )
             for planned, job, listed in zip(jobs, ended, leases, strict=True)
         ],
+        beliefs=reader.beliefs(first_at),
+        plan_s=round(plan_seconds, 4),
     )
 
 
@@ -154,11 +159,17 @@ def _submit(client: Client, jobs: Sequence[PlannedJob]) -> list[str]:
     return ids
 
 
-def _wait(client: Client, ids: Sequence[str], timeout_s: float) -> list[SubmittedJob]:
-    """Return the jobs once all have finished; raise InputError if one has not."""
+def _wait(
+    client: Client, ids: Sequence[str], timeout_s: float, poll: Callable[[], None]
+) -> list[SubmittedJob]:
+    """Return the jobs once all have finished; raise InputError if one has not.
+
+    Calls ``poll`` regularly.
+    """
     until = time.monotonic() + timeout_s
     while True:
         jobs = [client.job(job_id) for job_id in ids]
+        poll()
         for job in jobs:
             if job.has_ended and not job.has_succeeded:
                 _, log = client.text("GET", f"/v1/jobs/{job.id}/logs")

@@ -167,7 +167,7 @@ def measure(
 ) -> dict[str, list[Step]]:
     """Run the models in turns on one device for some seconds; return their traces."""
     program = [sys.executable, "-m", "benchmarks.physical.traced"]
-    with tempfile.TemporaryDirectory() as root, server(settings) as client:
+    with tempfile.TemporaryDirectory() as root, server(settings) as (client, _):
         trace_of = {model: Path(root) / model for model in models}
         ids = [
             client.submit(

@@ -37,6 +37,17 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """A speed that the server believed from some time on."""
+
+    at_s: float
+    workload: str
+    """scoped, as in the event log"""
+    accelerator: str
+    steps_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One run of the experiment."""
 
@@ -47,6 +58,10 @@ class RunRecord:
     speeds: str
     """name or file of the profiled speeds"""
     jobs: Sequence[JobRecord]
+    beliefs: Sequence[Belief] | None = None
+    """in order of time; None if not recorded"""
+    plan_s: float | None = None
+    """mean time to compute a plan; None if not recorded"""
 
     @property
     def average_completion_s(self) -> float:
@@ -74,4 +89,6 @@ def parse_record(content: dict[str, Any]) -> RunRecord:
         JobRecord(**{**job, "leases": [Lease(**lease) for lease in job["leases"]]})
         for job in content["jobs"]
     ]
-    return RunRecord(**{**content, "jobs": jobs})
+    listed = content.get("beliefs")
+    beliefs = None if listed is None else [Belief(**belief) for belief in listed]
+    return RunRecord(**{**content, "jobs": jobs, "beliefs": beliefs})

@@ -62,7 +62,7 @@ def measure(
     model, _, batch_size = workload.rpartition("-")
     command = [sys.executable, "-m", "benchmarks.physical.train", model]
     command += ["--batch-size", batch_size, "--steps", str(_ENDLESS)]
-    with server(settings) as client:
+    with server(settings) as (client, _):
         nodes = client.get("/v1/nodes")
         devices = sum(node["devices"].get(accelerator, 0) for node in nodes)
         for node in nodes:  # so that the first plan knows all jobs

@@ -128,7 +128,7 @@ def measure(options: argparse.Namespace, digits: Path, root: Path) -> Outcome:
     settings = Settings(
         policy=options.policy, speeds=str(speeds), round_s=_ROUND_S, emulate=options.emulate
     )
-    with server(settings) as client:
+    with server(settings) as (client, _):
         devices = sum(node["devices"].get(accelerator, 0) for node in client.get("/v1/nodes"))
         program = [sys.executable, "-m", "benchmarks.tuning.trial", "{configuration}"]
         record = search(

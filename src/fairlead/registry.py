@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairlead.model.errors import FairleadError, UsageError
 
@@ -199,15 +199,21 @@ def _convert(spec: str, key: str, hint: object, value: str | None) -> object:
         raise UsageError(f"{spec!r}: {key}: bad value {value!r}: expected yes or no")
     if value is None:
         raise UsageError(f"{spec!r}: {key}: missing value: expected {key}=…")
+    choices = get_args(hint)
+    words = [word for each in choices if get_origin(each) is Literal for word in get_args(each)]
+    if value in words:
+        return value
+    hint = float if float in choices else hint
     if hint in (int, float):
+        instead = "".join(f", or {word}" for word in words)
         try:
             number = int(value) if hint is int else float(value)
         except ValueError:
             raise UsageError(
-                f"{spec!r}: {key}: not a number: {value!r}: expected a number"
+                f"{spec!r}: {key}: not a number: {value!r}: expected a number{instead}"
             ) from None
         if not math.isfinite(number) or (key.endswith("-s") and number < 0):
             wanted = "0 or more seconds" if key.endswith("-s") else "a finite number"
-            raise UsageError(f"{spec!r}: {key}: bad value {value}: expected {wanted}")
+            raise UsageError(f"{spec!r}: {key}: bad value {value}: expected {wanted}{instead}")
         return number
     return value

@@ -11,7 +11,7 @@ from fairlead.core.scheduler_state import SchedulerState
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lease import Placement, Placements
 
-_LAST_STEPS = 1
+LAST_STEPS = 1
 """steps that a job which declares its copies makes by itself: then its program ends as usual"""
 
 
@@ -52,7 +52,7 @@ def _undivided_steps(jobs: JobTable, leases: LeaseTable, number: int) -> float:
     """Return the steps of a job that neither a checkpoint has nor a running copy is to make."""
     divided = sum(leases.max_steps.get(slot, 0.0) for slot in leases.of_job(number).tolist())
     left = jobs.numbers.item(number, TOTAL) - jobs.saved_steps.item(number)
-    return math.floor(left - _LAST_STEPS - divided)
+    return math.floor(left - LAST_STEPS - divided)
 
 
 def copies_held(leases: LeaseTable, number: int) -> tuple[int, int]:

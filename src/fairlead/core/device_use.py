@@ -7,7 +7,8 @@ import numpy as np
 from fairlead.core.jobs import PROFILE
 from fairlead.core.scheduler import Scheduler
 from fairlead.model.lease import SLOT_LIMIT
-from fairlead.model.speeds.key import SpeedKey, scoped_workload
+from fairlead.model.speeds.key import Consolidation, SpeedKey, scoped_workload
+from fairlead.model.speeds.placement import placement_of
 from fairlead.policies.base import mean_speed
 
 
@@ -92,6 +93,8 @@ class SharedDevices(NamedTuple):
     """ids of the other jobs on these devices"""
     leases: tuple[int, ...]
     """their leases"""
+    placement: Consolidation
+    """whether the devices are on as few nodes as possible"""
 
 
 def shared_devices(scheduler: Scheduler[Any], lease: int) -> SharedDevices | None:
@@ -108,13 +111,15 @@ def shared_devices(scheduler: Scheduler[Any], lease: int) -> SharedDevices | Non
         [cluster.accelerators[i] for i in cluster.accelerator_of[devices].tolist()],
         [ids[job] for job in leases.job[others].tolist()],
         tuple(leases.lease[others].tolist()),
+        placement_of(cluster, devices),
     )
 
 
 def speed_key(scheduler: Scheduler[Any], lease: int) -> SpeedKey | None:
     """Return the key of the speed that an open lease measures; None if it has none.
 
-    A job beside several partners has none, nor has a packed one that names no workload.
+    A job beside several partners has none, nor has a packed one that names no workload. The speed
+    of a packed gang counts for the pair in every placement.
     """
     shared = shared_devices(scheduler, lease)
     if shared is None or len(shared.partners) > 1 or len(set(shared.accelerators)) != 1:
@@ -125,7 +130,9 @@ def speed_key(scheduler: Scheduler[Any], lease: int) -> SpeedKey | None:
         return None
     workload, *partner = [scoped_workload(job.tenant, job.workload, job.id) for job in jobs]
     key = SpeedKey(workload, len(shared.accelerators), shared.accelerators[0])
-    return key._replace(partner=partner[0]) if partner else key
+    return (
+        key._replace(partner=partner[0]) if partner else key._replace(placement=shared.placement)
+    )
 
 
 def shared_device_counts(scheduler: Scheduler[Any]) -> dict[str, int]:

@@ -35,8 +35,9 @@ def refill(state: SchedulerState[Any], at: float) -> list[Command]:
     while len(idle := state.idle_devices()):
         more = state.refilled(at, hidden, idle)
         if state.leases.leaving_count:
-            # Two leases of one job at a time would be two writers of one checkpoint.
-            more = more.where((state.jobs.lease[more.job] < 0) | (more.copy > 0))
+            # Two leases of one job at a time would be two writers of one checkpoint, and what
+            # starts beside copies would lack their steps.
+            more = more.where(~state.leases.hold_open(more.job))
         may = limits.enforce(NO_INTS, state.waiting, more)[1] if limits else None
         refused = NO_INTS if may is None else more.job[~may]
         if may is not None:

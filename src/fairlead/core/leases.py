@@ -112,13 +112,19 @@ class LeaseTable:
         """leases → it is open and was not preempted."""
         slots = np.minimum(leases & (SLOT_LIMIT - 1), len(self.lease) - 1)
         still: BoolArray = (self.lease[slots] == leases) & ~self.leaving[slots]
-        return still
+        return still & (leases >= 0)
 
     def of_job(self, job: int) -> IntArray:
         """Return the slots that a job or its copies hold."""
         slots = self.open
         own: IntArray = slots[self.job[slots] == job]
         return own
+
+    def hold_open(self, jobs: IntArray) -> BoolArray:
+        """jobs → it or one of its copies has an open lease."""
+        if self.simple:
+            return self._jobs.lease[jobs] >= 0
+        return np.isin(jobs, self.job[self.open])
 
     def sizes(self, slots: IntArray) -> IntArray:
         """slots → devices that the lease holds."""

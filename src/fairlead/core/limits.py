@@ -63,7 +63,7 @@ class TenantLimits:
         full = self._used(units) >= self._limit
         closed = np.array([full[covering].any(axis=0).all() for covering in self._covering])
         jobs = self._jobs
-        active = jobs.active[jobs.lease[jobs.active] < 0]
+        active = jobs.active[~self._leases.hold_open(jobs.active)]
         active = active[~np.isin(active, waiting.job)]
         at_limit: IntArray = active[closed[jobs.profiles.tenant[jobs.ints[active, PROFILE]]]]
         return at_limit

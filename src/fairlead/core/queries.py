@@ -25,8 +25,8 @@ from fairlead.model.job import Job
 from fairlead.model.lease import SLOT_LIMIT
 from fairlead.model.plan import ABSENT
 from fairlead.model.snapshot import MIXED
-from fairlead.model.speeds.believed import BelievedSpeed, believed_speed
-from fairlead.model.speeds.key import SpeedKey, plain_workload
+from fairlead.model.speeds.believed import BelievedSpeed, believed_pair_speed, believed_speed
+from fairlead.model.speeds.key import PLACEMENTS, SpeedKey
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.tree import TenantTree
 
@@ -201,9 +201,11 @@ class Queries:
         return believed_speed(beliefs, measured, key, job)
 
     def measured_elsewhere(self, key: SpeedKey) -> list[float]:
-        """Return the measured speeds of a workload and gang on the other accelerators."""
+        """Return a workload and gang's measured speeds in the other placement and elsewhere."""
         measured = self._scheduler.measured_speeds.by_key
-        others = (key._replace(accelerator=name) for name in self._scheduler.cluster.accelerators)
+        names = self._scheduler.cluster.accelerators
+        others = [key._replace(placement=placement) for placement in PLACEMENTS]
+        others += [key._replace(accelerator=name) for name in names]
         return [measured[o].steps_per_s for o in others if o != key and o in measured]
 
     def speed_key(self, lease: int) -> SpeedKey | None:
@@ -325,11 +327,7 @@ class Queries:
 
     def believed_pair_speed(self, key: SpeedKey) -> float | None:
         """Return the believed speed of a workload beside its partner; None if it is unknown."""
-        beliefs = self._scheduler.beliefs
-        if key in beliefs.measured_pairs:
-            return beliefs.measured_pairs[key]
-        workload, partner = plain_workload(key.workload), plain_workload(key.partner or "")
-        return beliefs.speed(workload, (key.accelerator,) * key.gang, partner=partner) or None
+        return believed_pair_speed(self._scheduler.beliefs, key)
 
     def places(self, devices: Iterable[int]) -> tuple[HeldPlace, ...]:
         """Return nodes and accelerators of devices, in their order."""

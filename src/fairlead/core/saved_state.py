@@ -42,6 +42,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
     scheduler.jobs.restore(state["jobs"])
     scheduler.leases.restore(state["leases"])
     scheduler.usage.restore(state["usage"])
+    scheduler.restarts.restore(state.get("restarts", {}))
     for name in _SAVED_ATTRIBUTES:
         setattr(scheduler, name, state[name])
     scheduler.left_out = state.get("left_out", ())
@@ -51,6 +52,7 @@ def load_state(scheduler: Scheduler[Any], text: str) -> None:
 
 def _state_document(scheduler: Scheduler[Any]) -> Any:
     measured = scheduler.measured_speeds.saved()
+    restarts = scheduler.restarts.saved()
     pairs, trials = scheduler.measured_speeds.saved_pairs(), scheduler.trials.saved()
     return encode_value(
         {
@@ -63,6 +65,7 @@ def _state_document(scheduler: Scheduler[Any]) -> Any:
             **({"measured_speeds": measured} if measured else {}),
             **({"measured_pairs": pairs} if pairs else {}),
             **({"trials": trials} if trials else {}),
+            **({"restarts": restarts} if restarts else {}),
             "nodes": scheduler.cluster.nodes,
             **scheduler.nodes.columns(),
         }

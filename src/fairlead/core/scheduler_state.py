@@ -8,6 +8,7 @@ import numpy as np
 from fairlead.core.jobs import JobTable
 from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import TenantLimits, has_tenant_limits
+from fairlead.core.measured.restart_costs import RestartCosts
 from fairlead.core.nodes import NodeTable
 from fairlead.core.snapshot_builder import SnapshotBuilder
 from fairlead.core.tenant_usage import Usage
@@ -47,6 +48,7 @@ class SchedulerState(Generic[M]):
     ) -> None:
         self._guard_refill = guard_refill
         self.measured_speeds = MeasuredSpeeds()
+        self.restarts = RestartCosts()
         self.trials = Trials()
         """work left and vain rounds, against which the beliefs weigh trials"""
         self.configure(beliefs, mechanism, plan_lead_s, weight_scope, guaranteed_refills)
@@ -132,6 +134,7 @@ class SchedulerState(Generic[M]):
             self.beliefs,
             self.jobs,
             self.leases,
+            self.restarts if self.capabilities.reads_restarts else None,
             self.capabilities.reads_measured,
             self.weight_scope,
         )
@@ -206,7 +209,7 @@ class SchedulerState(Generic[M]):
     def unstartable_jobs(self) -> IntArray:
         """Return the jobs left out of the last plan that hold no devices and wait for none."""
         numbers = np.array(self.left_out, dtype=np.int64)
-        unplaced: IntArray = numbers[self.jobs.lease[numbers] < 0]
+        unplaced: IntArray = numbers[~self.leases.hold_open(numbers)]
         return np.setdiff1d(unplaced, self.waiting.job)
 
     def idle_devices(self) -> IntArray:

@@ -20,9 +20,10 @@ from fairlead.core.jobs import (
 )
 from fairlead.core.leases import LeaseTable
 from fairlead.core.limits import has_tenant_limits
+from fairlead.core.measured.restart_costs import RestartCosts
 from fairlead.core.nodes import NodeTable
 from fairlead.core.tenant_usage import Usage, charge_pinned, remaining_guarantees
-from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
+from fairlead.model.arrays import NO_FLOATS, NO_INTS, FloatArray, IntArray
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import ABSENT
 from fairlead.model.profiles import Profiles
@@ -48,6 +49,7 @@ class SnapshotBuilder:
         beliefs: SpeedTable,
         jobs: JobTable,
         leases: LeaseTable,
+        restarts: RestartCosts | None,
         measured: bool,
         weight_scope: WeightScope,
     ) -> None:
@@ -55,6 +57,8 @@ class SnapshotBuilder:
         self._beliefs = beliefs
         self._jobs = jobs
         self._leases = leases
+        self._restarts = restarts
+        """costs of restarts; None for mechanisms that do not read them"""
         self._measured = measured
         self._weight_scope = weight_scope
         self._scoped: tuple[Profiles, bytes, list[Tenant], Profiles] | None = None
@@ -106,6 +110,8 @@ class SnapshotBuilder:
         leases.credit(slots, row_of, starts_at, rows)
         if leases.leaving_count:
             leaving = ~leases.is_open(ints[:, LEASE])
+            if not leases.simple:  # copies hold leases that are not the job's own
+                leaving &= ~np.isin(active, leases.job[leases.active_slots])
             ints[leaving, ON] = ints[leaving, LEASE] = ABSENT
         holds = self._holder_rows(slots, row_of, active, waiting)
         return Snapshot(
@@ -136,6 +142,7 @@ class SnapshotBuilder:
                 jobs.profiles, ints[:, PROFILE], rows[:, PRIORITY], self._weight_scope
             ),
             measured=jobs.measurements(active) if self._measured else None,
+            restart_s=NO_FLOATS if self._restarts is None else self._restarts.of(active),
         )
 
     def _without_devices(

@@ -39,6 +39,7 @@ from fairlead.live.leases.lifecycle import LeaseLauncher
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.orders import LaunchOrderBuilder
 from fairlead.live.leases.outcomes import LeaseOutcomes
+from fairlead.live.leases.overheads import RestartTimes
 from fairlead.live.leases.parked_jobs import ParkedJobs
 from fairlead.live.leases.pins import LeasePins
 from fairlead.live.leases.registry import LeaseRegistry
@@ -136,6 +137,7 @@ class Live:
         )
         self.ends = self._lease_outcomes.ends
         self.overheads = self._lease_outcomes.overheads
+        self._restarts = RestartTimes(self.leases)
         self.messages = self._lease_outcomes.messages
         self.jobs = JobController(
             self.scheduler,
@@ -146,7 +148,7 @@ class Live:
             inbox=self.inbox,
             stream=self.stream,
         )
-        self._merges = CopyMerges(self.orders, self.leases)
+        self._merges = CopyMerges(self.orders, self.leases, self.queries, self.inbox)
         self._launcher = LeaseLauncher(
             self.scheduler,
             engine,
@@ -204,7 +206,7 @@ class Live:
         )
         self.tasks = BackgroundTasks()
         self._memory = DeviceMemory(
-            self.queries, self.orders.job_dir, self._workers, self.inbox, self.tasks
+            self.queries, self.orders.log_dir, self._workers, self.inbox, self.tasks
         )
         self._perform: dict[type, Callable[[Any], None]] = {
             cmd.Launch: self._launcher.launch,
@@ -349,6 +351,8 @@ class Live:
         events += self.speeds.measurements.events(at)
         if self.scheduler.capabilities.reads_measured:
             events += measured(self.leases.values(), at)
+        if self.scheduler.capabilities.reads_restarts:
+            events += self._restarts.events(at)
         return events
 
     # -- reports of the engine ------------------------------------------------------------------

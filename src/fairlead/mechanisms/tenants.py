@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fairlead.mechanisms._rounds.deficits import Account
 from fairlead.mechanisms._rounds.share_rounds import JobShareRounds
 from fairlead.mechanisms._rounds.tenant_jobs import job_rows
+from fairlead.mechanisms._rounds.turns import RestartOption
 from fairlead.model.arrays import IntArray
 from fairlead.model.capabilities import Capabilities
 from fairlead.model.lease import Placements
@@ -27,9 +28,10 @@ class Tenants:
     """seconds after which an allocation is renewed although only the progress of jobs changed"""
     stay: float = 0.5
     """extra urgency of running jobs over new ones: fewer preemptions, up to about 1"""
-    restart_s: float = 0.0
-    """believed cost of a restart to a job; the greater, the longer jobs run before others take
-    their turn, so that restarts cost little of the time"""
+    restart_s: RestartOption = None
+    """cost of a restart to a job, or auto for the measured one; the greater, the longer jobs run
+    before others take their turn, so that restarts cost little of the time; as the policy asks
+    if omitted"""
     _rounds: JobShareRounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -56,7 +56,7 @@ class Units(ShareMechanism):
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
             account = account.with_new_shares(
-                self._allocate(snap, warm), snap, carry_s=self.turn_s
+                self._allocate(snap, warm), snap, carry_s=self.turn_s(snap)
             )
         members = rows_of_units(account.packed, snap.job)
         wanted, ran = self._choose(snap, account, members)
@@ -93,7 +93,7 @@ class Units(ShareMechanism):
             entries = self._entries_of_jobs(snap, account.tables)
             self._choose_jobs(snap, account.owed_s, choice, entries)
             return choice.placed(snap, idle)
-        choice.assign(urgent_entries(account.tables[:, : len(snap.job)], self.turn_s))
+        choice.assign(urgent_entries(account.tables[:, : len(snap.job)], self.turn_s(snap)))
         if any(choice.free) and self.capabilities.fills_idle:
             choice.fill(snap.speed, _sums_of_jobs(account, account.owed_s))
         return choice.placed(snap, idle)
@@ -111,7 +111,8 @@ class Units(ShareMechanism):
         entries = self._entries(snap, account, members)
         inside = members[entries.row]
         there = (inside >= 0) & (snap.on[inside] == entries.column[:, None])
-        entries.weight[:] += self.stay_in_turn * there.sum(axis=1) / (inside >= 0).sum(axis=1)
+        stay = self.stay_in_turn(self.turn_s(snap))
+        entries.weight[:] += stay * there.sum(axis=1) / (inside >= 0).sum(axis=1)
         gang = snap.gang_sizes(inside[:, 0], entries.column)
         choice = UnitSelection(members, gang, entries, snap.capacity.tolist(), n)
         choice.assign()
@@ -130,13 +131,13 @@ class Units(ShareMechanism):
     ) -> CandidateEntries:
         """Return the entries of units that may run."""
         if not self.capabilities.ends_early:
-            return urgent_entries(account.tables, self.turn_s)
+            return urgent_entries(account.tables, self.turn_s(snap))
         total = _sums_of_jobs(account, account.share).sum(axis=1)[members]
         total = np.where(members >= 0, total, 0.0).max(axis=1)
         if runs_ahead(self.capabilities, snap):
             left_s = np.where(members >= 0, time_left_s(snap)[members], np.inf).min(axis=1)
             return shortest_first(account.tables, self.round_s, left_s, total)
-        entries = urgent_entries(account.tables, self.turn_s)
+        entries = urgent_entries(account.tables, self.turn_s(snap))
         if snap.profiles.single:
             return entries
         return full_time_first(entries, account.share, total)

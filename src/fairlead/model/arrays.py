@@ -9,3 +9,5 @@ BoolArray = npt.NDArray[np.bool_]
 
 NO_INTS: IntArray = np.zeros(0, dtype=np.int64)
 NO_INTS.flags.writeable = False
+NO_FLOATS: FloatArray = np.zeros(0)
+NO_FLOATS.flags.writeable = False

@@ -34,10 +34,14 @@ class Capabilities:
     """name of the mechanism that realises the policy by default"""
     reads_measured: bool = False
     """uses the measurements that jobs report (``snap.measured``)"""
+    reads_restarts: bool = False
+    """weighs the measured costs of restarts (``snap.restart_s``)"""
     starvation_free: bool = False
     """lets no runnable job wait forever; the conformance suite checks this promise"""
     stops_jobs: bool = True
     """preempts running jobs; otherwise a guarantee waits until borrowed devices are idle"""
+    packs: bool = False
+    """lets jobs share devices; the engine must start leases on the devices that the plan names"""
     forks: bool = False
     """starts several copies of a job, whose steps add up and whose states are averaged"""
 

@@ -8,6 +8,7 @@ from fairlead.model.cluster import Node
 from fairlead.model.job import OMIT_IF_EMPTY, OMIT_IF_NONE, Job
 from fairlead.model.lease_outcome import LoggedOutcome
 from fairlead.model.plan import Plan
+from fairlead.model.speeds.key import Consolidation, SpeedKey
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.model.tenants.usage_decay import History
 from fairlead.model.value import value
@@ -162,6 +163,15 @@ class JobsMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartMeasured:
+    """A job that was preempted has begun to make progress again, this long after its launch."""
+
+    at: float
+    job_id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedMeasured:
     """Running jobs have measured another speed of a workload than was believed so far.
 
@@ -175,6 +185,15 @@ class SpeedMeasured:
     steps_per_s: float
     partner: str | None = field(default=None, metadata=OMIT_IF_NONE)
     """scoped workload of the job on the same devices; None for a job that runs alone"""
+    placement: Consolidation | None = field(default=None, metadata=OMIT_IF_NONE)
+    """None: it counts for every placement, as in earlier versions"""
+
+    @classmethod
+    def of(cls, at: float, key: SpeedKey, steps_per_s: float) -> "SpeedMeasured":
+        """Return the event of a measured speed; a gang alone has a placement."""
+        workload, gang, accelerator, placement, partner = key
+        placed = placement if gang > 1 and partner is None else None
+        return cls(at, workload, gang, accelerator, steps_per_s, partner, placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +326,7 @@ Event = (
     | LeasesPinned
     | Measured
     | JobsMeasured
+    | RestartMeasured
     | SpeedMeasured
     | SpeedsForgotten
     | NodeLost

@@ -92,12 +92,17 @@ class Snapshot:
     """accelerators → devices to allocate after jobs of higher priority; None: all"""
     precedence: FloatArray = field(default_factory=lambda: np.zeros(0))
     """jobs → priority that counts against the jobs of all tenants; ``priority`` where omitted"""
+    restart_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """jobs → seconds without progress when it restarts, as last measured or as those of others;
+    0 where omitted or not read"""
 
     def __post_init__(self) -> None:
         if len(self.isolated_elapsed_s) != len(self.job):
             object.__setattr__(self, "isolated_elapsed_s", np.zeros(len(self.job)))
         if len(self.precedence) != len(self.job):
             object.__setattr__(self, "precedence", self.priority)
+        if len(self.restart_s) != len(self.job):
+            object.__setattr__(self, "restart_s", np.zeros(len(self.job)))
 
     @property
     def devices(self) -> FloatArray:
@@ -203,6 +208,7 @@ _PER_JOB_FIELDS = (
     "on",
     "lease",
     "isolated_elapsed_s",
+    "restart_s",
 )
 """columns of jobs that policies read"""
 

@@ -73,7 +73,10 @@ class _Run:
         self._record = record
         self._planner = Planner(mechanism)
         capabilities = capabilities_of(mechanism)
-        self._reads_progress = capabilities.reads_progress
+        self._reads_progress = capabilities.reads_progress and (
+            capabilities.reads_progress_without_deadline or _may_have_deadlines(scenario)
+        )
+        self._reads_restarts = capabilities.reads_restarts
         beliefs = scenario.believed or scenario.speeds
         self.scheduler: Scheduler[Any] = Scheduler(
             scenario.cluster, beliefs, mechanism, plan_lead_s=scenario.plan_lead_s
@@ -94,7 +97,14 @@ class _Run:
         )
         reviewer = scenario.reviewer
         review_at = math.inf if reviewer is None else 0.0
-        self._timers = {"PlanDue": math.inf, "RoundEnd": math.inf, "Review": review_at}
+        self._timers = {
+            "PlanDue": math.inf,
+            "PlanReady": math.inf,
+            "RoundEnd": math.inf,
+            "Review": review_at,
+        }
+        self._computed: PlanReady | None = None
+        """plan that is ready at its timer"""
         self._held = frozenset(() if reviewer is None else reviewer.held)
         self._departures: list[tuple[float, int, IntArray]] = []
         """heap of (time, first lease, leases): leases that free their devices at this time"""
@@ -114,21 +124,18 @@ class _Run:
 
     def run_to_end(self) -> None:
         """Deliver every event at its time until all jobs of the window have finished."""
-        for tenant in self._scenario.tenants:
-            self._send(TenantChanged(0.0, tenant))
-        if self._scenario.history is not None:
-            self._send(HistoryChanged(0.0, self._scenario.history))
-        jobs, node_events = self._scenario.jobs, list(self._scenario.node_events)
+        self._send_tenants()
+        jobs, others = self._scenario.jobs, self._scenario.other_events
         arrivals = [job.arrival_at for job in jobs] + [math.inf]
-        nodes = [event.at for event in node_events] + [math.inf]
+        others_at = [event.at for event in others] + [math.inf]
         timers, virtual, departures = self._timers, self._virtual, self._departures
         arrived = changed = idle_plans = 0
         while self._left:
             finish_at = virtual.next_finish_at()
             leave_at = departures[0][0] if departures else math.inf
-            # At one instant: completions, arrivals, nodes, then decisions, so that a decision
-            # takes every earlier event into account.
-            at = min(finish_at, leave_at, arrivals[arrived], nodes[changed], *timers.values())
+            # At one instant: completions, arrivals, other events, then decisions, so that a
+            # decision takes every earlier event into account.
+            at = min(finish_at, leave_at, arrivals[arrived], others_at[changed], *timers.values())
             if at == math.inf:
                 return  # no event is left: the remaining jobs cannot run
             if finish_at == at:
@@ -138,9 +145,13 @@ class _Run:
             elif arrivals[arrived] == at:
                 self._send(JobSubmitted(at, jobs[arrived], held=jobs[arrived].id in self._held))
                 arrived += 1
-            elif nodes[changed] == at:
-                self._send(node_events[changed])
+            elif others_at[changed] == at:
+                self._send(others[changed])
                 changed += 1
+            elif timers["PlanReady"] == at:
+                timers["PlanReady"] = math.inf
+                assert self._computed is not None
+                self._plan_ready(self._computed)
             elif timers["Review"] == at:
                 self._review(at)
             elif timers["PlanDue"] == at:
@@ -149,13 +160,19 @@ class _Run:
                 idle_plans = 0 if len(self.scheduler.leases) else idle_plans + 1
                 if (
                     idle_plans > _MAX_IDLE_PLANS
-                    and min(arrivals[arrived], nodes[changed]) == math.inf
+                    and min(arrivals[arrived], others_at[changed]) == math.inf
                 ):
                     return  # no more arrivals, and the mechanism never starts the waiting jobs
             else:
                 timers["RoundEnd"] = math.inf
                 self._protect_starts(at)
                 self._send(RoundEnd(at))
+
+    def _send_tenants(self) -> None:
+        for tenant in self._scenario.tenants:
+            self._send(TenantChanged(0.0, tenant))
+        if self._scenario.history is not None:
+            self._send(HistoryChanged(0.0, self._scenario.history))
 
     def credit_running(self) -> None:
         """Credit running jobs with their steps and device time so far."""
@@ -224,6 +241,9 @@ class _Run:
     def _launch(self, command: Launch, event: Event) -> None:
         self._record.ended_at = event.at
         self._virtual.launch(command, event.at)
+        if self._reads_restarts:
+            for restart in self._virtual.restarts.events(event.at):
+                self._send(restart)
 
     def _renew(self, command: Renew, event: Event) -> None:
         del event
@@ -252,6 +272,20 @@ class _Run:
             plan = exchange_devices(plan, self.scheduler.cluster, left)
         self._record.rounds += 1
         self._record.solves += plan.reallocated
-        self._send(PlanReady(event.at, command.version, plan, memory))
-        if self._scenario.plan_lead_s > 0.0 and self.scheduler.pending is plan:
-            self._virtual.prepare(plan.start)
+        ready = PlanReady(event.at + self._scenario.plan_s, command.version, plan, memory)
+        if self._scenario.plan_s > 0.0:
+            self._computed, self._timers["PlanReady"] = ready, ready.at
+        else:
+            self._plan_ready(ready)
+
+    def _plan_ready(self, ready: PlanReady) -> None:
+        self._send(ready)
+        if self._scenario.plan_lead_s > 0.0 and self.scheduler.pending is ready.plan:
+            self._virtual.prepare(ready.plan.start)
+
+
+def _may_have_deadlines(scenario: Scenario) -> bool:
+    """Return whether a job has a deadline, or a reviewer might give it one."""
+    return scenario.reviewer is not None or any(
+        job.deadline_s is not None for job in scenario.jobs
+    )

@@ -52,7 +52,7 @@ class SpeedLearning:
                 self._counted.add((lease, key.partner))
                 changed[key] = self._average(key, steps_per_s)
         return [
-            SpeedMeasured(measured.at, key.workload, key.gang, key.accelerator, speed, key.partner)
+            SpeedMeasured.of(measured.at, key, speed)
             for key, speed in changed.items()
             if self._differs(key, speed)
         ]

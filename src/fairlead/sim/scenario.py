@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from fairlead.mechanisms.base import FluidMechanism, Mechanism
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.events import Event, NodeAdded, NodeEvent
+from fairlead.model.events import Event, NodeAdded, NodeEvent, SpeedMeasured
 from fairlead.model.job import Job
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.model.submission.skipped_job import SkippedJob
@@ -53,11 +53,15 @@ class Scenario:
     """speeds that decisions use; None: the true speeds"""
     learning: Learning | None = None
     """noise of the measured speeds that change ``believed``; None: nothing is measured"""
+    measured: Sequence[SpeedMeasured] = ()
+    """speeds that a real run measured, in order of time, believed from then on"""
     tenants: Sequence[Tenant] = ()
     history: History | None = None
     """effect of past usage on weights"""
     plan_lead_s: float = 0.0
     """seconds between the computation of a plan and its round, as on a live cluster"""
+    plan_s: float = 0.0
+    """seconds that a plan takes to compute, as on a live cluster"""
     protect_starts: bool = False
     """whether leases keep their devices, as on a live cluster, until they have trained for as
     long as their start took"""
@@ -79,6 +83,12 @@ class Scenario:
     """called with every event before the scheduler handles it"""
     on_progress: Callable[[float, int], None] | None = field(default=None, compare=False)
     """called regularly with the virtual time and the number of finished jobs"""
+
+    @property
+    def other_events(self) -> Sequence[Event]:
+        """Changes of nodes and measured speeds, in order of time."""
+        events: list[NodeEvent | SpeedMeasured] = [*self.node_events, *self.measured]
+        return sorted(events, key=lambda event: event.at)
 
     @property
     def whole_cluster(self) -> Cluster:

@@ -13,6 +13,7 @@ from fairlead.estimate.learned import (
 )
 from fairlead.files.bundled import data_sheets
 from fairlead.model.job import Job
+from fairlead.model.speeds.believed import doubt_of
 from fairlead.model.speeds.key import SpeedKey, scoped_workload
 from fairlead.model.speeds.table import SpeedTable
 
@@ -31,7 +32,7 @@ def test_unknown_workload_runs_as_fast_as_data_sheets_suggest() -> None:
     # The weakest device makes one step a second, and so does one without a data sheet.
     assert EMPTY.speed("new", ["m60"]) == EMPTY.speed("new", ["no-such-device"]) == 1.0
     assert EMPTY.speed("new", ["v100"] * 4) == pytest.approx(fast * 4**SCALING, rel=1e-4)
-    assert EMPTY.doubt("new", 1, "v100") == LEVEL_SD
+    assert doubt_of(EMPTY, SpeedKey("new", 1, "v100")) == LEVEL_SD
 
 
 def test_mig_devices_have_their_part_of_the_whole_device() -> None:
@@ -45,10 +46,10 @@ def test_own_measurement_sets_the_level_and_leaves_the_ratio() -> None:
     own = workload("cnn")
     table = EMPTY.with_measured({SpeedKey(own, 1, "k80"): 10.0})
     assert table.speed(own, ["k80"]) == 10.0
-    assert table.doubt(own, 1, "k80") is None
+    assert doubt_of(table, SpeedKey(own, 1, "k80")) is None
     ratio = EMPTY.speed("new", ["v100"]) / EMPTY.speed("new", ["k80"])
     assert table.speed(own, ["v100"]) == pytest.approx(10.0 * ratio, rel=1e-4)
-    doubt = table.doubt(own, 1, "v100")
+    doubt = doubt_of(table, SpeedKey(own, 1, "v100"))
     assert doubt is not None
     assert AFFINITY_SD < doubt < LEVEL_SD
     assert table.speed(own, ["k80"] * 2) == pytest.approx(10.0 * 2**SCALING, rel=1e-4)
@@ -63,7 +64,8 @@ def test_ratios_of_other_workloads_overrule_the_data_sheets_within_a_tenant() ->
     table = EMPTY.with_measured(measured)
     assert table.speed(workload("new"), ["v100"]) == pytest.approx(1.5, rel=0.1)
     assert table.speed(workload("new", "b"), ["v100"]) > 2.5
-    doubts = [table.doubt(workload("new", tenant), 1, "v100") or 0.0 for tenant in "ab"]
+    keys = [SpeedKey(workload("new", tenant), 1, "v100") for tenant in "ab"]
+    doubts = [doubt_of(table, key) or 0.0 for key in keys]
     assert doubts[0] < 0.75 * doubts[1]
 
 
@@ -105,7 +107,7 @@ def test_batch_sizes_and_gangs_of_a_model_teach_each_other_within_a_tenant() -> 
     assert row[0] / row[1] == pytest.approx(guessed, rel=0.03)
     # A gang of four is 2.4 times as fast, not 4 ** SCALING times.
     assert 2.0 < table.speed(workload("bert-bs64"), ["v100"] * 4) / row[0] < 3.0
-    doubt = table.doubt(workload("bert-bs64"), 1, "v100")
+    doubt = doubt_of(table, SpeedKey(workload("bert-bs64"), 1, "v100"))
     assert doubt is not None
     assert doubt < AFFINITY_SD + 0.2
     foreign = Job(id="j", workload="bert-bs64", total_steps=1.0, tenant="b")
@@ -144,5 +146,5 @@ def test_a_declared_speed_is_a_prior_that_measurements_overrule() -> None:
     listed = SpeedTable({SpeedKey("cnn", 1, "k80"): 4.0}, assumed=1.0, learner=LEARNER)
     assert believed(listed, k80=8.0)[2] == 4.0
     own = Job(id="j", workload="cnn", tenant="a", total_steps=1, declared_speeds={"k80": 10.0})
-    doubts = [EMPTY.doubt("cnn", 1, "k80", job) or 0.0 for job in (None, own)]
+    doubts = [doubt_of(EMPTY, SpeedKey("cnn", 1, "k80"), job) or 0.0 for job in (None, own)]
     assert 0.5 < doubts[1] < 0.5 * doubts[0]

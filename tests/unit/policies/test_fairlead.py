@@ -16,7 +16,7 @@ from fairlead.model.snapshot import Snapshot, snapshot_of
 from fairlead.model.tenants.tenant import Tenant
 from fairlead.policies.fairlead import Fairlead
 from fairlead.policies.fairlead.lengths import estimate_left_s
-from fairlead.policies.fairlead.promise import urgency
+from fairlead.policies.fairlead.promise import IN_PROGRAM, urgency
 from fairlead.policies.rules.priority import PriorityPolicy
 
 HOUR_S = 3600.0
@@ -66,7 +66,7 @@ def test_a_tenant_cannot_gather_its_weight_on_one_job() -> None:
 def test_a_job_near_its_promised_finish_time_comes_before_shorter_ones() -> None:
     # Alone it would still need 9 h; on half of the cluster it would have ended after 18 h.
     waited = _job("waited", 9.0, elapsed_s=8.9 * HOUR_S)
-    fresh = _job("fresh", 2.0)
+    fresh = _job("fresh", 2.5)
     assert Fairlead().allocate(_snap({"a": 1}, waited, fresh)).share[:, 0].tolist() == [1.0, 0.0]
     early = replace(waited, elapsed_s=HOUR_S)
     assert Fairlead().allocate(_snap({"a": 1}, early, fresh)).share[:, 0].tolist() == [0.0, 1.0]
@@ -77,7 +77,7 @@ def test_urgency_never_stops_growing_with_the_time_waited() -> None:
     for elapsed_h in (0.0, 5.0, 12.0, 18.0, 40.0, 400.0):
         job = _job("waits", 9.0, elapsed_s=elapsed_h * HOUR_S)
         snap = _snap({"a": 1}, job, _job("other", 9.0))
-        values.append(float(urgency(snap, snap.speed, snap.steps_left)[0]))
+        values.append(float(urgency(snap, snap.speed, snap.steps_left, IN_PROGRAM)[0]))
     assert values == sorted(values)
     assert values[-1] > 5 * values[-2] > 0
 
@@ -122,7 +122,7 @@ def test_objective_is_that_of_a_plain_program_and_proved(seed: int) -> None:
     snap = _snap({"a": 4, "b": 3, "c": 6}, *jobs)
     allocation = Fairlead().allocate(snap)
     left_s = snap.steps_left / snap.speed.max(axis=1)
-    value = snap.weight * urgency(snap, snap.speed, left_s)
+    value = snap.weight * urgency(snap, snap.speed, left_s, IN_PROGRAM)
     value = value / np.sqrt(left_s) / snap.speed.max(axis=1)
     assert allocation.objective == pytest.approx(_greatest_total(snap, value), rel=1e-7)
     assert allocation.prove is not None

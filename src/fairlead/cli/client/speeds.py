@@ -36,7 +36,8 @@ def show(
     estimate from data sheets and other measurements, because no job has measured it yet; it is
     within the interval with 80 % probability. Tenants see the workloads of their own jobs.
 
-    With --gangs, the speeds of these gangs: the scaling of each workload.
+    With --gangs, the speeds of these gangs: the scaling of each workload. Gangs that are spread
+    over more nodes than they need have a row of their own where their speed differs.
 
     Example:  fairlead speeds show
 
@@ -60,7 +61,7 @@ def show(
         [
             workload_label(row),
             row["tenant"] or "",
-            str(row["gang"]),
+            _gang_label(row),
             row["accelerator"],
             f"{row['steps_per_s']:.4g}",
             _source_label(row),
@@ -80,6 +81,11 @@ def show(
         "age",
     ]
     table(pluralise(len(answer), "speed"), heads, rows, figures=False)
+
+
+def _gang_label(row: Mapping[str, Any]) -> str:
+    """Return the devices of a gang: ``4``, or ``4 spread``."""
+    return f"{row['gang']} spread" if row.get("placement") == "spread" else str(row["gang"])
 
 
 def _source_label(row: Mapping[str, Any]) -> str:
@@ -200,6 +206,7 @@ def check(
             "workload": key.workload,
             "gang": key.gang,
             "accelerator": key.accelerator,
+            "placement": key.placement,
             "table": listed[key],
             "measured": speed,
         }
@@ -210,7 +217,7 @@ def check(
     if as_json:
         print_json({"compared": compared, "differing": differing})
     else:
-        heads = ["workload", "gang", "accelerator", "table", "measured"]
+        heads = ["workload", "gang", "accelerator", "placement", "table", "measured"]
         title = f"{len(differing)} of {pluralise(compared, 'measured speed')} differ"
         rows = [[_cell(value) for value in row.values()] for row in differing]
         table(title, heads, rows, figures=False)
@@ -309,11 +316,8 @@ def _measured_rows() -> list[tuple["SpeedKey", dict[str, Any]]]:
     from fairlead.model.speeds.key import SpeedKey
 
     rows = Client.from_environment().get("/v1/speeds/measured")
-    return [
-        (SpeedKey(row["workload"], row["gang"], row["accelerator"]), row)
-        for row in rows
-        if row["workload"]
-    ]
+    names = ("workload", "gang", "accelerator", "placement")
+    return [(SpeedKey(*(row[name] for name in names)), row) for row in rows if row["workload"]]
 
 
 def _cell(value: object) -> str:

@@ -24,6 +24,7 @@ HANDLERS: Mapping[type, Callable[[SchedulerState[Any], Any], list[Command]]] = {
     ev.LeasesPinned: leases.leases_pinned,
     ev.Measured: leases.measured,
     ev.JobsMeasured: leases.jobs_measured,
+    ev.RestartMeasured: leases.restart_measured,
     ev.SpeedMeasured: leases.speed_measured,
     ev.SpeedsForgotten: leases.speeds_forgotten,
     ev.NodeLost: nodes.node_lost,

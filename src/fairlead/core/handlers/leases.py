@@ -14,6 +14,7 @@ from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.commands import Command, MergeCopies
 from fairlead.model.speeds.key import SpeedKey, scope_of
 from fairlead.model.speeds.measured import Selection
+from fairlead.model.speeds.placement import fits_one_node
 
 
 def progress(state: SchedulerState[Any], event: ev.Progress) -> list[Command]:
@@ -54,10 +55,20 @@ def jobs_measured(state: SchedulerState[Any], event: ev.JobsMeasured) -> list[Co
     return []
 
 
+def restart_measured(state: SchedulerState[Any], event: ev.RestartMeasured) -> list[Command]:
+    """Keep the cost of a job's restart for mechanisms that weigh it; allocations stand."""
+    state.restarts.record(state.jobs.find(event.job_id), event.seconds)
+    return []
+
+
 def speed_measured(state: SchedulerState[Any], event: ev.SpeedMeasured) -> list[Command]:
     """Believe the measured speed from the next plan on."""
-    key = SpeedKey(event.workload, event.gang, event.accelerator, partner=event.partner)
-    state.measured_speeds.record(key, event.steps_per_s, event.at)
+    placement = event.placement or "consolidated"
+    key = SpeedKey(event.workload, event.gang, event.accelerator, placement, event.partner)
+    on_one_node = event.placement == "consolidated" and fits_one_node(
+        state.cluster, event.accelerator, event.gang
+    )
+    state.measured_speeds.record(key, event.steps_per_s, event.at, on_one_node=on_one_node)
     state.use_measured_speeds()
     scope = scope_of(event.workload)
     if scope is not None and scope.job is not None:

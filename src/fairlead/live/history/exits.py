@@ -33,15 +33,24 @@ def failed_rank(codes: Sequence[int]) -> int:
     return next((rank for rank, code in enumerate(codes) if code), 0)
 
 
-def log_tail(directory: Path, lease: int, rank: int) -> list[str]:
-    """Return the last lines that a member of a lease has printed, without control characters."""
+def log_tail(
+    directory: Path,
+    lease: int,
+    rank: int,
+    most: int = _MAX_TAIL_LINES,
+    size: int = _MAX_TAIL_BYTES,
+) -> list[str]:
+    """Return the last lines that a member of a lease has printed, without control characters.
+
+    At most so many lines and bytes.
+    """
     path = directory / f"{lease}.{rank}.log"
     end = log_file.end_of(path)
-    begin, piece = log_file.read(path, max(end - _MAX_TAIL_BYTES, 0), _MAX_TAIL_BYTES)
+    begin, piece = log_file.read(path, max(end - size, 0), size)
     lines = piece.decode("utf-8", "replace").splitlines()
     if begin > 0 and len(lines) > 1:
         del lines[0]  # it has lost its beginning
-    return [_escaped(line) for line in lines[-_MAX_TAIL_LINES:]]
+    return [_escaped(line) for line in lines[-most:]]
 
 
 def _escaped(line: str) -> str:

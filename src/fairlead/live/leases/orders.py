@@ -5,16 +5,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from fairlead.code_snapshot.location import code_dir, snapshot_path
 from fairlead.engines.base import LaunchOrder
 from fairlead.job.copies.part import CopyPart
 from fairlead.live.job_spec import JobSpec
 from fairlead.model.cluster import Cluster
 from fairlead.model.lease import Placement
+from fairlead.model.speeds.key import Consolidation
+from fairlead.model.speeds.placement import placement_of
 from fairlead.model.submission.secrets import parse_secrets
 
-Environment = Callable[[int, JobSpec, tuple[str, ...]], dict[str, str]]
-"""(lease, job, accelerators) → environment variables of its processes"""
+Environment = Callable[[int, JobSpec, tuple[str, ...], Consolidation], dict[str, str]]
+"""(lease, job, accelerators, placement) → environment variables of its processes"""
 _LEAST_TIME_S = 1e-3
 """time limit of a lease whose job has no time left"""
 
@@ -40,10 +44,10 @@ class LaunchOrderBuilder:
 
         ``shares``: copy → share of the steps, of a job that has copies.
         """
-        job_dir = self.job_dir(spec.id)
         accelerators = tuple(
             cluster.accelerators[cluster.accelerator_of[device]] for device in placement.devices
         )
+        placed = placement_of(cluster, np.array(placement.devices, dtype=np.int64))
         return LaunchOrder(
             lease=lease,
             job=spec.id,
@@ -54,7 +58,7 @@ class LaunchOrderBuilder:
             container=spec.container,
             environment={
                 **spec.environment,
-                **self.environment(lease, spec, accelerators),
+                **self.environment(lease, spec, accelerators, placed),
                 **self._copy_environment(spec.id, placement, shares or {}),
             },
             secrets=parse_secrets(spec.secrets),
@@ -63,7 +67,7 @@ class LaunchOrderBuilder:
             checkpoint_dir=os.path.join(self.copies_dir(spec.id), str(lease))
             if placement.copy
             else self.checkpoint_dir(spec.id),
-            log_dir=str(job_dir / "logs"),
+            log_dir=str(self.log_dir(spec.id)),
             total_steps=spec.steps,
             grace_s=spec.grace_s,
             memory_gib=spec.host_memory_gib,
@@ -76,6 +80,10 @@ class LaunchOrderBuilder:
     def job_dir(self, job_id: str) -> Path:
         """Return the directory of a job's checkpoints, logs and code."""
         return self.data / "jobs" / job_id
+
+    def log_dir(self, job_id: str) -> Path:
+        """Return the directory of the logs of a job's leases."""
+        return self.job_dir(job_id) / "logs"
 
     def checkpoint_dir(self, job_id: str) -> str:
         """Return the directory of a job's checkpoints."""

@@ -3,14 +3,18 @@
 import math
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlead.live.leases.open_leases import OpenLease
+from fairlead.model import events as ev
 
 _RECENT_LEASES = 1000
 """leases whose overheads are averaged"""
 BUCKETS_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 """upper bounds of the buckets in which overheads are counted"""
+_MAX_RESTART_S = 600.0
+"""seconds above which a restart counts no more: a job could wait to earn longer turns"""
 
 
 @dataclass(slots=True)
@@ -60,3 +64,34 @@ class LeaseOverheads:
     def end_s(self) -> float | None:
         """Mean time from a lease's last step to its end, when its devices become free."""
         return self.end.mean_s
+
+
+class RestartTimes:
+    """Reports the restart of each lease that continues a job, once, after its first step.
+
+    First starts do not count: they may load data and compile for longer than later ones. Nor do
+    copies, and leases of earlier servers, whose launch is not known.
+    """
+
+    def __init__(self, leases: Mapping[int, OpenLease]) -> None:
+        self._leases = leases
+        self._reported: set[int] = set()
+
+    def events(self, at: float) -> list[ev.Event]:
+        """Return the restarts that were measured since the last call."""
+        self._reported &= self._leases.keys()
+        measured: list[ev.Event] = []
+        for lease in self._leases.values():
+            if lease.number in self._reported or not _is_measured_restart(lease):
+                continue
+            self._reported.add(lease.number)
+            assert lease.first_step_at is not None
+            seconds = min(max(lease.first_step_at - lease.launched_at, 0.0), _MAX_RESTART_S)
+            measured.append(ev.RestartMeasured(at, lease.job, seconds))
+        return measured
+
+
+def _is_measured_restart(lease: OpenLease) -> bool:
+    """Return whether a lease continues a job from a checkpoint and has begun its first step."""
+    continues = lease.claims.limits.saved_steps > 0 and not lease.copy and not lease.leaving
+    return continues and lease.first_step_at is not None and not math.isnan(lease.launched_at)

@@ -21,7 +21,7 @@ _MAX_SEARCH_S = 30.0
 """limits of the search for jobs that make a plan fail"""
 _JOB_COLUMNS = (
     "job", "profile", "arrival_at", "total_steps", "steps", "deadline_at", "priority",
-    "precedence", "received_s", "on", "lease", "isolated_elapsed_s",
+    "precedence", "received_s", "on", "lease", "isolated_elapsed_s", "restart_s",
 )  # fmt: skip
 _PROFILE_COLUMNS = ("speed", "gang", "weight", "min_gang", "max_gang", "member", "gangs")
 
@@ -190,6 +190,7 @@ def _ordinary(snapshot: Snapshot) -> Snapshot:
         holds=np.full_like(only.holds, ABSENT),
         holds_lease=None,
         isolated_elapsed_s=np.zeros(1),
+        restart_s=np.zeros(1),
     )
 
 

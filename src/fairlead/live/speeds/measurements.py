@@ -7,7 +7,6 @@ from fairlead.core.queries import Queries
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.live.leases.renewal import RenewalAnswer
-from fairlead.live.leases.reported_speeds import Company
 from fairlead.live.speeds.memory import too_large
 from fairlead.model import events as ev
 from fairlead.model.speeds.elastic import speed_of_size
@@ -45,25 +44,25 @@ class SpeedMeasurements:
 
     A speed counts once its job has reported it several times, after further steps each time. The
     median of the last reports is used, over all jobs of a workload with the same gang on the same
-    accelerator. The speed of a packed job counts for the pair of workloads, never for the job
-    alone. Left out are speeds on devices of several accelerators, beside several partners, and
-    impossible claims. Where emulated accelerators run at the believed speeds, nothing is measured
-    (not ``enabled``).
+    accelerator, consolidated or spread. The speed of a packed job counts for the pair of
+    workloads, never for the job alone. Left out are speeds on devices of several accelerators,
+    beside several partners, and impossible claims. Where emulated accelerators run at the
+    believed speeds, nothing is measured (not ``enabled``).
     """
 
     def __init__(
         self, queries: Queries, leases: Mapping[int, OpenLease], *, enabled: bool
     ) -> None:
         self._queries, self._leases, self._enabled = queries, leases, enabled
-        self._counted: dict[int, Company | None] = {}
-        """open leases whose speed has been used, and their company then"""
+        self._counted: dict[int, int] = {}
+        """open leases whose speed has been used, and the last series that was"""
 
     def is_new(self, lease: int) -> bool:
-        """Return whether a lease has its first measured speed, which no event has used yet."""
+        """Return whether a lease has the first speed of a series, which no event has used yet."""
         opened = self._leases.get(lease)
         if not self._enabled or opened is None or opened.speeds.measured is None:
             return False
-        return lease not in self._counted or self._counted[lease] != opened.speeds.company
+        return self._counted.get(lease) != opened.speeds.series
 
     def events(self, at: float) -> list[ev.Event]:
         """Return the measured speeds that differ from those believed so far.
@@ -78,15 +77,13 @@ class SpeedMeasurements:
             speed = lease.speeds.measured
             if speed is None or lease.leaving or self._has_changed_company(lease):
                 continue
-            self._counted[lease.number] = lease.speeds.company
+            self._counted[lease.number] = lease.speeds.series
             key = self._queries.speed_key(lease.number)
             if key is not None and lease.claims.is_possible_speed(speed):
                 reports.setdefault(key, []).append(speed)
         changes = ((key, self._changed(key, median(speeds))) for key, speeds in reports.items())
         changed: list[ev.Event] = [
-            ev.SpeedMeasured(at, key.workload, key.gang, key.accelerator, speed, key.partner)
-            for key, speed in changes
-            if speed is not None
+            ev.SpeedMeasured.of(at, key, speed) for key, speed in changes if speed is not None
         ]
         return changed + too_large(self._queries, self._leases.values(), at)
 
@@ -98,8 +95,8 @@ class SpeedMeasurements:
     def _changed(self, key: SpeedKey, speed: float) -> float | None:
         """Return the speed to believe from now on; None if the belief stays.
 
-        A speed that is the same as on another accelerator takes that value: jobs need not change
-        places between accelerators that differ by noise alone.
+        A speed that is the same as in the other placement or on another accelerator takes that
+        value: jobs need not move between places that differ by noise alone.
         """
         if key.partner is not None:
             beside = self._queries.believed_pair_speed(key)
@@ -142,11 +139,13 @@ def emulated_speed(
     shared = queries.shared_devices(lease)
     if shared is None:
         return None
-    workload, accelerators = specs[shared.job_id].workload, shared.accelerators
+    spec, accelerators, placement = specs[shared.job_id], shared.accelerators, shared.placement
     partners = [specs[job_id].workload for job_id in shared.partners]
     if len(partners) == 1:
-        beside = speeds.speed(workload, accelerators, partner=partners[0])
+        beside = speeds.speed(
+            spec.workload, accelerators, placement=placement, partner=partners[0]
+        )
         if beside > 0:
             return beside
-    alone = speed_of_size(speeds, workload, accelerators, specs[shared.job_id].gang)
+    alone = speed_of_size(speeds, spec.workload, accelerators, spec.gang, placement)
     return alone / (1 + len(partners))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -9,7 +10,7 @@ import structlog
 from fairlead.core.queries import Queries
 from fairlead.engines.base import Ended
 from fairlead.live.executors import BackgroundTasks, Workers
-from fairlead.live.history.exits import failed_rank, log_tail
+from fairlead.live.history.exits import log_tail
 from fairlead.live.inbox import Inbox
 from fairlead.live.leases.open_leases import OpenLease
 from fairlead.model import events as ev
@@ -22,6 +23,10 @@ _OUT_OF_MEMORY = re.compile(
     r"|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory"
 )
 """last words of programs of PyTorch, JAX, TensorFlow and CUDA that ran out of device memory"""
+_MAX_LINES, _MAX_BYTES = 60, 16384
+"""end of a log that is searched: launchers such as torchrun print a report after the error"""
+_MAX_LOGS = 64
+"""members whose logs are searched"""
 
 
 def too_large(queries: Queries, leases: Collection[OpenLease], at: float) -> list[ev.Event]:
@@ -34,7 +39,7 @@ def too_large(queries: Queries, leases: Collection[OpenLease], at: float) -> lis
     if not queries.smaller_accelerators(most_gib):
         return []
     needs = {
-        lease.number: (key._replace(partner=None), lease.metrics.get("memory_gib") or 0.0)
+        lease.number: (SpeedKey(*key[:3]), lease.metrics.get("memory_gib") or 0.0)
         for lease in leases
         if (key := queries.speed_key(lease.number)) is not None
     }
@@ -63,12 +68,12 @@ class DeviceMemory:
     def __init__(
         self,
         queries: Queries,
-        job_dir: Callable[[str], Path],
+        log_dir: Callable[[str], Path],
         workers: Workers,
         inbox: Inbox,
         tasks: BackgroundTasks,
     ) -> None:
-        self._queries, self._job_dir = queries, job_dir
+        self._queries, self._log_dir = queries, log_dir
         self._workers, self._inbox, self._tasks = workers, inbox, tasks
 
     def lease_ended(self, ended: Ended) -> None:
@@ -79,12 +84,8 @@ class DeviceMemory:
             self._tasks.spawn(self._learn(ended, shared.job_id, key))
 
     async def _learn(self, ended: Ended, job_id: str, key: SpeedKey) -> None:
-        directory, rank = self._job_dir(job_id), failed_rank(ended.exit_codes)
-        try:
-            lines = await self._workers.write(log_tail, directory, ended.lease, rank)
-        except OSError:  # the log was removed
-            return
-        if not any(map(_OUT_OF_MEMORY.search, lines)):
+        directory = self._log_dir(job_id)
+        if not await self._workers.write(_ran_out, directory, ended.lease, ended.exit_codes):
             return
 
         def lesson(at: float) -> Sequence[ev.Event]:
@@ -98,3 +99,17 @@ class DeviceMemory:
             return [ev.SpeedMeasured(at, *place, 0.0, key.partner)]
 
         self._inbox.post(lesson)
+
+
+def _ran_out(directory: Path, lease: int, exit_codes: Sequence[int]) -> bool:
+    """Return whether any failed member has printed last that its device is out of memory.
+
+    The others are killed then, so the failed member with the least rank may be none that ran out.
+    """
+    failed = [rank for rank, code in enumerate(exit_codes) if code] or [0]
+    for rank in failed[:_MAX_LOGS]:
+        with suppress(OSError):  # the log was removed
+            lines = log_tail(directory, lease, rank, _MAX_LINES, _MAX_BYTES)
+            if any(map(_OUT_OF_MEMORY.search, lines)):
+                return True
+    return False

@@ -90,10 +90,13 @@ class Account:
         snap: Snapshot,
         warm: WarmStart,
         *,
-        carry_s: float,
+        carry_s: float | FloatArray,
         by_value: bool = False,
     ) -> "Account":
-        """Return the account under new shares, nothing owed; up to ``carry_s`` is carried over."""
+        """Return the account under new shares, nothing owed; up to ``carry_s`` is carried over.
+
+        It is one limit for all, or jobs → limit.
+        """
         allocation = allocate(policy, snap, warm)
         if allocation.rows != "jobs" or allocation.measure != "time":
             raise UsageError(
@@ -114,8 +117,10 @@ class Account:
             by_value,
         )
 
-    def _with(self, share: FloatArray, carry_s: float) -> FloatArray:
-        if compiled is not None:
+    def _with(self, share: FloatArray, carry_s: float | FloatArray) -> FloatArray:
+        if isinstance(carry_s, np.ndarray):
+            carry_s = carry_s[:, None]
+        elif compiled is not None:
             tables = np.empty_like(self.tables)
             compiled.reallocated(self.tables, np.ascontiguousarray(share), carry_s, tables)
             return tables

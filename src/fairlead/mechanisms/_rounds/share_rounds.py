@@ -1,18 +1,24 @@
 """Rounds that realise time shares, shared by the mechanisms for jobs, units and tenants."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import SHARE, Account
 from fairlead.mechanisms._rounds.selection import RoundSelection
+from fairlead.mechanisms._rounds.turns import (
+    RestartOption,
+    check_restart_s,
+    in_rounds,
+    turn_of_all,
+    turns_of_jobs,
+)
 from fairlead.mechanisms._rounds.urgency import full_time_first, shortest_first, urgent_entries
 from fairlead.mechanisms.base import RealisesPolicy
 from fairlead.model.arrays import NO_INTS, BoolArray, FloatArray, IntArray
 from fairlead.model.capabilities import Capabilities, capabilities_of
-from fairlead.model.errors import UsageError
 from fairlead.model.lease import NO_PLACEMENTS, Placements
 from fairlead.model.plan import Plan
 from fairlead.model.snapshot import Snapshot
@@ -21,8 +27,6 @@ from fairlead.policies.base import Policy, ValuesDevices, WarmStart
 from fairlead.policies.rules.priority import has_priorities
 from fairlead.policies.rules.quotas import any_quota
 
-_TURN_OVER_RESTART = 120.0
-"""length of a turn over the cost of a restart: two hours for a minute"""
 _STAY_IN_LONG_TURN = 1.0
 
 
@@ -36,28 +40,39 @@ class ShareMechanism:
     """seconds after which an allocation is renewed although only the progress of jobs changed"""
     stay: float = 0.5
     """extra urgency of running jobs over new ones: fewer preemptions, up to about 1"""
-    restart_s: float = 0.0
-    """believed cost of a restart to a job; the greater, the longer jobs run before others take
-    their turn, so that restarts cost little of the time"""
+    restart_s: RestartOption = None
+    """cost of a restart to a job, or auto for the measured one; the greater, the longer jobs run
+    before others take their turn, so that restarts cost little of the time; as the policy asks
+    if omitted"""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.restart_s) and self.restart_s >= 0):
-            raise UsageError(f"restart-s: {self.restart_s} not allowed: expected 0 or more")
+        check_restart_s(self.restart_s)
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the policy."""
-        return capabilities_of(self.policy)
+        """The capabilities of the policy; measured costs of restarts count as the option says."""
+        own = capabilities_of(self.policy)
+        weighs = self.restart_s == "auto" or (self.restart_s is None and own.reads_restarts)
+        return own if own.reads_restarts == weighs else replace(own, reads_restarts=weighs)
 
-    @property
-    def turn_s(self) -> float:
-        """Time by which a job may be ahead or behind: a round, or longer where restarts cost."""
-        return max(self.round_s, _TURN_OVER_RESTART * self.restart_s)
+    def turn_s(self, snap: Snapshot) -> float:
+        """Return the time by which a row may be ahead or behind: a round, more if restarts cost.
 
-    @property
-    def stay_in_turn(self) -> float:
-        """Extra urgency of running jobs, more where restarts cost."""
-        return self.stay if self.turn_s <= self.round_s else max(self.stay, _STAY_IN_LONG_TURN)
+        Measured costs count by their mean.
+        """
+        if isinstance(self.restart_s, (int, float)):
+            return turn_of_all(self.round_s, self.restart_s)
+        if not self.capabilities.reads_restarts or not len(snap.job):
+            return self.round_s
+        return turn_of_all(self.round_s, float(snap.restart_s.mean()))
+
+    def stay_in_turn(self, turn_s: float) -> float:
+        """Return the extra urgency of running jobs, more where restarts cost."""
+        return self.stay if turn_s <= self.round_s else max(self.stay, _STAY_IN_LONG_TURN)
+
+    def _turns_of_jobs(self, snap: Snapshot) -> FloatArray | None:
+        """Return jobs → length of its turns by the measured costs; None: ``turn_s`` for all."""
+        return turns_of_jobs(snap, self.round_s) if self.capabilities.reads_restarts else None
 
     def _is_stale(self, snap: Snapshot, changes: int, solved_at: float) -> bool:
         """Return whether an allocation made at that time and count of changes is out of date."""
@@ -76,7 +91,13 @@ class ShareMechanism:
         if runs_ahead(self.capabilities, snap):
             total = share.sum(axis=1)
             return shortest_first(tables, self.round_s, time_left_s(snap), total, on)
-        entries = urgent_entries(tables, self.turn_s, on, self.stay_in_turn)
+        turns, turn_s = self._turns_of_jobs(snap), self.turn_s(snap)
+        stay = self.stay_in_turn(turn_s)
+        if turns is None:
+            entries = urgent_entries(tables, turn_s, on, stay)
+        else:
+            tables = in_rounds(tables, turns, self.round_s)
+            entries = urgent_entries(tables, self.round_s, on, stay)
         if self.capabilities.ends_early and not snap.profiles.single:
             entries = full_time_first(entries, share, share.sum(axis=1))
         return entries
@@ -121,11 +142,12 @@ class JobShareRounds(ShareMechanism):
         account = memory.advanced_to(snap)
         stale = self._is_stale(snap, account.changes, account.solved_at)
         if stale:
+            turns = self._turns_of_jobs(snap)
             account = account.with_new_shares(
                 self.policy,
                 snap,
                 warm,
-                carry_s=self.turn_s,
+                carry_s=self.turn_s(snap) if turns is None else turns,
                 by_value=self._valued_devices is not None,
             )
         entries = self._entries_of_jobs(snap, account.tables, snap.on)
@@ -175,9 +197,12 @@ class JobShareRounds(ShareMechanism):
         """Return the policy if it orders jobs for idle devices; priorities go by time owed."""
         return self._valued_devices if account.by_value and not has_priorities(snap) else None
 
-    @property
+    @cached_property
     def _valued_devices(self) -> ValuesDevices | None:
-        """The policy, or the one that it is around, if that values devices."""
+        """The policy, or the one that it is around, if that values devices.
+
+        Computed once: checking protocols at every solve is slow.
+        """
         policy: object = self.policy
         while not isinstance(policy, ValuesDevices) and isinstance(policy, RealisesPolicy):
             policy = policy.policy

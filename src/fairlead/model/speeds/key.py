@@ -1,9 +1,10 @@
 """Keys of measured speeds."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 Consolidation = Literal["consolidated", "spread"]
 """placement of a gang: on as few nodes as possible, or over more nodes"""
+PLACEMENTS: tuple[Consolidation, ...] = ("consolidated", "spread")
 SpeedSource = Literal["measured", "table", "assumed"]
 """origin of a believed speed: running jobs, the speed table, or an estimate"""
 
@@ -19,6 +20,22 @@ class SpeedKey(NamedTuple):
     accelerator: str
     placement: Consolidation = "consolidated"
     partner: str | None = None
+
+
+class NamesWorkload(Protocol):
+    """A job, or the part of it that decides which measured speeds count for it."""
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+
+    @property
+    def tenant(self) -> str:
+        """Its tenant."""
+
+    @property
+    def workload(self) -> str:
+        """Its workload; empty: none."""
 
 
 _SEPARATOR = "\x1f"

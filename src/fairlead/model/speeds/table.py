@@ -19,6 +19,7 @@ from fairlead.model.speeds.estimates import (
 )
 from fairlead.model.speeds.key import (
     Consolidation,
+    NamesWorkload,
     SpeedKey,
     SpeedSource,
     plain_workload,
@@ -27,6 +28,8 @@ from fairlead.model.speeds.key import (
 )
 from fairlead.model.speeds.pairs import PairSpeeds
 from fairlead.model.speeds.planned import Trials, planned_factor
+from fairlead.model.speeds.problems import unlisted_gang, unlisted_workload
+from fairlead.model.speeds.spread import EQUAL, PlacementSpeeds
 
 __all__ = ["Consolidation", "SpeedKey", "SpeedSource", "SpeedTable"]
 
@@ -35,7 +38,8 @@ __all__ = ["Consolidation", "SpeedKey", "SpeedSource", "SpeedTable"]
 class SpeedTable:
     """Steps per second of whole jobs; an entry of 0 means that a job does not run there.
 
-    A spread gang without an entry runs at its consolidated speed. In a table without gangs
+    A spread gang without an entry runs at its consolidated speed, until measurements tell them
+    apart (``PlacementSpeeds``). In a table without gangs
     above 1 a gang runs at gang times the speed of one device. Speeds on an accelerator that the
     table lacks are unknown, and so are all others that it lacks if ``assumed`` is set: they are
     estimated (``SpeedEstimates``). Otherwise a job does not run where the table has no entry.
@@ -47,6 +51,8 @@ class SpeedTable:
     """speed of one device for unknown workloads; None: these are rejected"""
     measured: Mapping[SpeedKey, float] = field(default_factory=dict)
     """speeds that running jobs have measured; these replace the entries of the table"""
+    on_one_node: frozenset[SpeedKey] = frozenset()
+    """those of gangs on one node; the other consolidated ones count for every placement"""
     measured_pairs: Mapping[SpeedKey, float] = field(default_factory=dict)
     """speeds that packed jobs have measured, by scoped workload and scoped partner"""
     estimates: bool = True
@@ -210,7 +216,7 @@ class SpeedTable:
             return self._planned(workload, gang, accelerator, declared_speeds(job))
         return self.speed(workload, (accelerator,) * gang)
 
-    def workload_of(self, job: Job) -> str:
+    def workload_of(self, job: NamesWorkload) -> str:
         """Return the workload by which a job's speed is looked up.
 
         It is scoped once it was measured, or once its tenant has measured other workloads from
@@ -225,37 +231,37 @@ class SpeedTable:
         return scoped if learns and job.tenant in self._measuring_tenants else job.workload
 
     def with_measured(
-        self, measured: Mapping[SpeedKey, float], pairs: Mapping[SpeedKey, float] | None = None
+        self,
+        measured: Mapping[SpeedKey, float],
+        pairs: Mapping[SpeedKey, float] | None = None,
+        on_one_node: frozenset[SpeedKey] = frozenset(),
     ) -> "SpeedTable":
         """Return the table with these measured speeds, of jobs alone and of packed ones."""
         if not (measured or self.measured or pairs or self.measured_pairs):
             return self
-        return replace(self, measured=measured, measured_pairs=pairs or {})
+        pairs = pairs or {}
+        return replace(self, measured=measured, measured_pairs=pairs, on_one_node=on_one_node)
 
     def listed_speed(self, workload: str, gang: int, accelerator: str) -> float | None:
         """Return the table's own speed of a gang; None if it has none."""
         return self._entry(workload, gang, accelerator, "consolidated", None)
 
-    def source_of(self, workload: str, gang: int, accelerator: str) -> SpeedSource:
+    def source_of(
+        self, workload: str, gang: int, accelerator: str, placement: Consolidation = "consolidated"
+    ) -> SpeedSource:
         """Return whether a gang's speed was measured, is of the table, or is an estimate."""
-        if SpeedKey(workload, gang, accelerator) in self.measured:
+        key = SpeedKey(workload, gang, accelerator, placement)
+        if key in self.measured:
             return "measured"
+        taught = self.placements.taught(key) if self.measured else None
+        if taught is not None:
+            return "measured" if taught.doubt is None else "assumed"
+        if self.placements.unlisted_ratio(key) is not EQUAL:
+            return "assumed"
         workload = plain_workload(workload)
         if self.listed_speed(workload, gang, accelerator) is not None:
             return "table"
         return "assumed" if self._is_unknown(workload, accelerator) else "table"
-
-    def doubt(
-        self, workload: str, gang: int, accelerator: str, job: Job | None = None
-    ) -> float | None:
-        """Return the standard deviation of the logarithm of an estimate; None: not stated.
-
-        ``job``: the job whose declared speeds count.
-        """
-        if self.source_of(workload, gang, accelerator) != "assumed":
-            return None
-        declared = () if job is None else declared_speeds(job)
-        return self._estimator.doubt(workload, gang, accelerator, declared)
 
     @cached_property
     def medians(self) -> "SpeedTable":
@@ -270,7 +276,7 @@ class SpeedTable:
 
     def _with_same_estimates(self, quantile: float, trials: Trials | None) -> "SpeedTable":
         table = replace(self, quantile=quantile, trials=trials)
-        vars(table)["_estimator"] = self._estimator  # so that nothing is estimated twice
+        vars(table)["estimator"] = self.estimator  # so that nothing is estimated twice
         return table
 
     def lacking(self, accelerators: Iterable[str]) -> list[str]:
@@ -284,28 +290,9 @@ class SpeedTable:
         if self.assumed is not None and (gangs is None or self.estimates):
             return
         if gangs is None:
-            some = f"one of the {len(self.workloads)} workloads (e.g. {self.workloads[0]!r})"
-            if not workload:
-                raise InputError(
-                    "missing: needed to look up the job's speed",
-                    fix=f"expected {some} of the speed table{self._label}",
-                    field="workload",
-                )
-            raise InputError(
-                f"no workload {workload!r} in the speed table{self._label}",
-                fix=f"expected {some}, or add rows for it",
-                field="workload",
-            )
+            raise unlisted_workload(workload, self.workloads, self.source)
         if gang not in gangs and self.has_gang_speeds:
-            raise InputError(
-                f"no gang of {gang} for {workload!r} in the speed table{self._label}",
-                fix=f"expected one of {', '.join(map(str, gangs))}, or add rows for it",
-                field="gang",
-            )
-
-    @property
-    def _label(self) -> str:
-        return f" {self.source}" if self.source else ""
+            raise unlisted_gang(workload, gang, gangs, self.source)
 
     def _lookup(
         self,
@@ -316,28 +303,34 @@ class SpeedTable:
         partner: str | None,
     ) -> float:
         """Return the speed of a gang on one accelerator; 0 where it does not run."""
+        apart = 1.0
         if partner is None and self.measured:
-            measured = self.measured.get(SpeedKey(workload, gang, accelerator))
+            key = SpeedKey(workload, gang, accelerator, placement)
+            measured = self.measured.get(key)
             if measured is not None:
                 return measured
+            taught = self.placements.taught(key)
+            if taught is not None:
+                return taught.steps_per_s
+            apart = self.placements.unlisted_ratio(key).value
         plain = plain_workload(workload)
         speed = self._entry(plain, gang, accelerator, placement, partner)
         if speed is not None:
-            return speed
+            return apart * speed
         if partner is None and self._is_unknown(plain, accelerator):
             if self.assumed is None and not self.has_gang_speeds:
-                return gang * self._planned(workload, 1, accelerator)
-            return self._planned(workload, gang, accelerator)
+                return apart * gang * self._planned(workload, 1, accelerator)
+            return apart * self._planned(workload, gang, accelerator)
         return 0.0
 
     def _planned(
         self, workload: str, gang: int, accelerator: str, declared: tuple[DeclaredSpeed, ...] = ()
     ) -> float:
         """Return the speed that decisions use for an estimate, rounded: the same everywhere."""
-        speed = self._estimator.estimate(workload, gang, accelerator, declared)
+        speed = self.estimator.estimate(workload, gang, accelerator, declared)
         if self.quantile == 0.5 and self.trials is None:
             return speed
-        doubt = self._estimator.doubt(workload, gang, accelerator, declared)
+        doubt = self.estimator.doubt(workload, gang, accelerator, declared)
         if doubt is None:
             return speed
         # A trial pays only against a known speed elsewhere.
@@ -391,8 +384,17 @@ class SpeedTable:
         return frozenset(scope.tenant for scope in scopes if scope is not None)
 
     @cached_property
-    def _estimator(self) -> Estimator:
+    def placements(self) -> PlacementSpeeds:
+        """Derives speeds of one placement from measured speeds of the other one."""
+
+        known = (self.measured, self.on_one_node)
+        return PlacementSpeeds(self.steps_per_s, self.listed_speed, *known)
+
+    @cached_property
+    def estimator(self) -> Estimator:
+        """Estimates of the speeds of consolidated gangs that are not known."""
         unknown = DEFAULT_SPEED if self.assumed is None else self.assumed
+        measured = self.placements.as_consolidated()
         if self.learner is not None:
-            return self.learner.estimator(self.steps_per_s, self.measured, unknown)
-        return SpeedEstimates(self.steps_per_s, self.measured, unknown)
+            return self.learner.estimator(self.steps_per_s, measured, unknown)
+        return SpeedEstimates(self.steps_per_s, measured, unknown)

@@ -4,6 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fairlead.model.speeds.key import Consolidation
+
 
 class MeasuredSpeedView(BaseModel):
     """Speed that running jobs have measured."""
@@ -16,6 +18,8 @@ class MeasuredSpeedView(BaseModel):
     """the job that the speed belongs to alone, because it names no workload"""
     gang: int
     accelerator: str
+    placement: Consolidation
+    """on as few nodes as the gang needs, or spread over more"""
     steps_per_s: float
     """0: the job ran out of the device's memory there"""
     age_s: float

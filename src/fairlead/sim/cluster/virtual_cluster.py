@@ -13,6 +13,7 @@ from fairlead.sim.cluster.copies import CopyLeases
 from fairlead.sim.cluster.interference import DeviceSharing
 from fairlead.sim.cluster.measurements import SelfMeasurement
 from fairlead.sim.cluster.progress import JobProgress
+from fairlead.sim.cluster.restart_costs import RestartMeasurement
 from fairlead.sim.cluster.speed_changes import SpeedChanges
 from fairlead.sim.physics.true_speeds import TrueSpeeds
 from fairlead.sim.record import Record, UtilizationLog
@@ -53,6 +54,7 @@ class VirtualCluster:
         self._sharing = DeviceSharing(
             true_speeds, self._progress, self._speed_changes, checkpoint_s=checkpoint_s
         )
+        self.restarts = RestartMeasurement(jobs)
         self._copies = CopyLeases(
             true_speeds,
             self._progress,
@@ -104,7 +106,9 @@ class VirtualCluster:
             progress.rate[job] = rate
             time = (progress.total[job] - progress.done[job]) / rate
         else:
-            progress.rate[job] = rate * self._physics.working_fraction(job, self._checkpoint_s)
+            rate *= self._physics.working_fraction(job, self._checkpoint_s)
+            self._physics.replay(job, units.first, rate, progress.leave_s)
+            progress.rate[job] = rate
             time = progress.time_left(job)
         progress.finish_at[job] = progress_from + time
         progress.until = command.until
@@ -118,14 +122,19 @@ class VirtualCluster:
         record.migrations[job] += before != first
         restored_at = at + self._restore_cost_s
         if before[before.argmin()] >= 0 and self._physics is None:
+            self.restarts.record(job, np.full(len(job), self._restore_cost_s))
             return restored_at
         fresh = before < 0
+        cost_s = np.full(len(job), self._restore_cost_s)
         record.started_at[job[fresh]] = at
         record.migrations[job[fresh]] = 0
         progress_from = np.where(fresh, at, restored_at)
         if self._physics is not None:
             prepared = self._progress.prepared[job]
-            progress_from += self._physics.start_s(job, before, first, prepared)
+            start_s = self._physics.start_s(job, before, first, prepared)
+            progress_from += start_s
+            cost_s += start_s
+        self.restarts.record(job[~fresh], cost_s[~fresh])
         return progress_from
 
     def prepare(self, units: Placements) -> None:

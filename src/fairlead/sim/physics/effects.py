@@ -5,12 +5,13 @@ are defined here: each has a name, can be switched on or off, and has parameters
 Without physics, the table alone determines speeds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
 from fairlead.model.errors import UsageError
+from fairlead.sim.physics.measured_leases import MeasuredLease
 
 EFFECTS = ("costs", "locality", "switch", "network", "packing", "memory")
 """effects that can be switched on and off:
@@ -113,6 +114,10 @@ class Physics:
     )
     """workload → parameters; ``*`` for all others"""
     topology: Topology = Topology()
+    leases: Mapping[str, Sequence[MeasuredLease]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """job id → its leases in the real run to be simulated; they override costs and speeds"""
 
     def __post_init__(self) -> None:
         unknown = sorted(self.effects - set(EFFECTS))
@@ -122,10 +127,17 @@ class Physics:
             )
 
     @classmethod
-    def with_costs(cls, costs: TransitionCosts) -> Self:
-        """Return physics in which leases of all workloads have these costs, and nothing else."""
+    def with_costs(
+        cls,
+        costs: TransitionCosts,
+        leases: Mapping[str, Sequence[MeasuredLease]] = MappingProxyType({}),
+    ) -> Self:
+        """Return physics in which leases of all workloads have these costs, and nothing else.
+
+        ``leases`` of a real run take precedence.
+        """
         by_workload = {OTHER_WORKLOADS: WorkloadPhysics(costs=costs)}
-        return cls(effects=frozenset({"costs"}), by_workload=by_workload)
+        return cls(effects=frozenset({"costs"}), by_workload=by_workload, leases=leases)
 
     def of(self, workload: str) -> WorkloadPhysics:
         """Return the parameters of a workload."""

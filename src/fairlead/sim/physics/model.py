@@ -8,6 +8,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.sim.physics.effects import Physics, WorkloadPhysics
+from fairlead.sim.physics.measured_leases import LeaseReplay, StartKind
 
 
 class PhysicsModel:
@@ -20,6 +21,11 @@ class PhysicsModel:
         self._cluster = cluster
         self._jobs = jobs
         self._workload_physics = [physics.of(job.workload) for job in jobs]
+        self._replays = {
+            number: LeaseReplay(physics.leases[job.id])
+            for number, job in enumerate(jobs)
+            if job.id in physics.leases
+        }
         self._node = cluster.node_of
         racks = {rack: i for i, rack in enumerate(dict.fromkeys(n.rack for n in cluster.nodes))}
         rack_of_node = np.array([racks[node.rack] for node in cluster.nodes])
@@ -113,16 +119,38 @@ class PhysicsModel:
         seconds = []
         devices = np.stack([before, first, prepared], axis=1).tolist()
         for number, (was, now, ready) in zip(job.tolist(), devices, strict=True):
-            costs = self._workload_physics[number].costs
-            if was < 0:
+            costs, begins = self._workload_physics[number].costs, _start_kind(was, now, ready)
+            replay = self._replays.get(number)
+            measured = None if replay is None else replay.next_start_s(begins)
+            if measured is not None:
+                seconds.append(measured)
+            elif begins == "first":
                 seconds.append(costs.preload_s)
-            elif now == ready != was and costs.hand_over_s is not None:
+            elif begins == "hand-over" and costs.hand_over_s is not None:
                 seconds.append(costs.hand_over_s)
             elif self._node[was] == self._node[now]:
                 seconds.append(costs.resume_s + (costs.move_s if was != now else 0.0))
             else:
                 seconds.append(costs.migrate_s)
         return np.array(seconds)
+
+    def replay(
+        self, job: IntArray, first: IntArray, rate: FloatArray, leave_s: FloatArray
+    ) -> None:
+        """Replace the speeds and ends of leases that start now by those of the real run.
+
+        ``rate`` has an entry for each lease, ``leave_s`` one for each job of the trace.
+        """
+        if not self._replays:
+            return
+        accelerator_of = self._cluster.accelerator_of[first].tolist()
+        for i, (number, accelerator) in enumerate(zip(job.tolist(), accelerator_of, strict=True)):
+            if number in self._replays:
+                replay = self._replays[number]
+                speed = replay.next_steps_per_s(self._cluster.accelerators[accelerator])
+                leaves = replay.next_leave_s()
+                rate[i] = rate[i] if speed is None else speed
+                leave_s[number] = leave_s[number] if leaves is None else leaves
 
     def leave_s(self) -> FloatArray:
         """Return jobs → seconds between the last step and free devices."""
@@ -156,6 +184,15 @@ class PhysicsModel:
         """Return the memory that a job needs on every device; None if unknown."""
         own = self._jobs[job].memory_gib
         return own if own is not None else self._workload_physics[job].memory_gib
+
+
+def _start_kind(was: int, now: int, prepared: int) -> StartKind:
+    """Return the kind of a start by the devices before, now and with a prepared process."""
+    if was < 0:
+        return "first"
+    if was == now:
+        return "resume"
+    return "hand-over" if now == prepared else "move"
 
 
 def _spans_several(places: IntArray) -> bool:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from fairlead.demo.scenario import demo_jobs, predicted
+from fairlead.live.leases.claims import ClaimLimits, Claims
 from fairlead.live.leases.open_leases import OpenLease, RenewalLoad
-from fairlead.live.leases.overheads import LeaseOverheads
+from fairlead.live.leases.overheads import LeaseOverheads, RestartTimes
 from fairlead.live.leases.renewal import Renewal
+from fairlead.model.events import RestartMeasured
 
 
 def renewal(*, rank: int = 0, first_step_s: float | None, last_step_s: float | None) -> Renewal:
@@ -37,6 +39,19 @@ def test_adopted_leases_and_leases_without_steps_do_not_count_as_starts() -> Non
     assert overheads.start_s is None
     assert overheads.end_s == pytest.approx(1.0)
     assert math.isnan(adopted.launched_at)
+
+
+def test_a_restart_is_reported_once_after_the_first_step_of_a_job_that_continues() -> None:
+    saved = Claims(ClaimLimits(saved_steps=3.0))
+    again = OpenLease(1, "again", 1, 100.0, launched_at=10.0, claims=saved)
+    first = OpenLease(2, "first", 1, 100.0, launched_at=10.0)
+    leases = {1: again, 2: first}
+    restarts = RestartTimes(leases)
+    assert restarts.events(11.0) == []
+    for lease in leases.values():
+        lease.renew(15.0, renewal(first_step_s=1.0, last_step_s=0.5), RenewalLoad())
+    assert restarts.events(16.0) == [RestartMeasured(16.0, "again", 4.0)]
+    assert restarts.events(17.0) == []
 
 
 def test_higher_overheads_make_the_simulated_demo_last_longer() -> None:

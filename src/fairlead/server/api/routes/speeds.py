@@ -1,12 +1,14 @@
 """Routes of speeds: believed and measured ones, imports into the table, forgotten ones."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from fairlead.core.queries import JobState
-from fairlead.model.speeds.believed import BelievedSpeed
+from fairlead.live.driver import Live
+from fairlead.model.speeds.believed import BelievedSpeed, with_spread
 from fairlead.model.speeds.estimates import declared_speeds
 from fairlead.model.speeds.interval import interval_80
 from fairlead.model.speeds.key import WorkloadScope, plain_workload, scope_of
@@ -41,7 +43,7 @@ async def show_speeds(
     """Return the believed speeds of the active jobs' workloads, each with its source.
 
     ``gang``: numbers of devices, one or more, instead of those that the jobs need; shows the
-    scaling of each workload.
+    scaling of each workload. Spread gangs are listed where they are believed to differ.
     Tenants see those of the jobs that they can see.
     """
     queries, now = live.queries, live.clock.now()
@@ -55,7 +57,7 @@ async def show_speeds(
     believed = {
         (speed.key, speed.steps_per_s, speed.declared_steps_per_s): speed
         for number in alike.values()
-        for speed in queries.job_speeds(number, gang)
+        for speed in _placed_speeds(live, number, gang)
     }
     return [_speed_view(speed, now) for speed in believed.values()]
 
@@ -69,7 +71,13 @@ async def job_speeds(
     if live.queries.has_ended(number):
         return []
     now = live.clock.now()
-    return [_speed_view(speed, now) for speed in live.queries.job_speeds(number)]
+    return [_speed_view(speed, now) for speed in _placed_speeds(live, number)]
+
+
+def _placed_speeds(live: Live, number: int, gangs: Sequence[int] = ()) -> list[BelievedSpeed]:
+    """Return the believed speeds of a job, also of spread gangs where these differ."""
+    beliefs, measured = live.scheduler.beliefs, live.scheduler.measured_speeds.by_key
+    return with_spread(beliefs, measured, live.queries.job_speeds(number, gangs))
 
 
 def _speed_view(speed: BelievedSpeed, now: float) -> msg.SpeedView:
@@ -84,6 +92,7 @@ def _speed_view(speed: BelievedSpeed, now: float) -> msg.SpeedView:
         job=scope.job,
         gang=key.gang,
         accelerator=key.accelerator,
+        placement=key.placement,
         steps_per_s=speed.steps_per_s,
         source=speed.source,
         age_s=None if speed.measured_at is None else max(now - speed.measured_at, 0.0),
@@ -108,7 +117,10 @@ async def measured_speeds(
         scope = scope_of(key.workload)
         if scope is None or not principal.can_see(scope.tenant):
             continue
-        listed = table.listed_speed(plain_workload(key.workload), key.gang, key.accelerator)
+        plain = key._replace(workload=plain_workload(key.workload))
+        listed = table.listed_speed(plain.workload, key.gang, key.accelerator)
+        if key.placement == "spread":
+            listed = table.steps_per_s.get(plain, listed)
         views.append(
             MeasuredSpeedView(
                 workload=scope.workload,
@@ -116,6 +128,7 @@ async def measured_speeds(
                 job=scope.job,
                 gang=key.gang,
                 accelerator=key.accelerator,
+                placement=key.placement,
                 steps_per_s=measured.steps_per_s,
                 age_s=max(now - measured.at, 0.0),
                 table_steps_per_s=listed,

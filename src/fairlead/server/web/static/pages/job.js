@@ -184,7 +184,7 @@ function Speeds({ job, wants }) {
         figures=${[1, 2, 4, 5]}
         rows=${rows.map((speed) => [
           speed.accelerator,
-          speed.gang,
+          speed.placement === "spread" ? `${speed.gang} spread` : speed.gang,
           `${figure(speed.steps_per_s)}${speed.low === null ? "" : ` (${figure(speed.low)} to ${figure(speed.high)})`} steps/s`,
           speed.source,
           duration(speed.age_s),

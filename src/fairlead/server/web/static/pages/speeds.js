@@ -17,7 +17,8 @@ export function Speeds() {
     <p class="help">
       Steps per second that the scheduler believes of the workloads of unended jobs; the
       stronger the colour, the faster in its row. Measured speeds are bold, those of the speed table plain, assumed ones in
-      italics, with the range of 80 % probability where the server states one. The bars of a row
+      italics, with the range of 80 % probability where the server states one. “Spread” marks
+      gangs on more nodes than they need, where their speed differs. The bars of a row
       have the same logarithmic scale: a mark at the speed, a line over that range.
     </p>
     <${Loaded} of=${speeds}>
@@ -45,7 +46,7 @@ function Measured() {
                 speed.workload || speed.job,
                 speed.tenant,
                 speed.accelerator,
-                speed.gang,
+                gangText(speed),
                 speed.steps_per_s === 0 ? "out of memory" : figure(speed.steps_per_s),
                 figure(speed.table_steps_per_s),
                 difference(speed),
@@ -55,6 +56,11 @@ function Measured() {
             ${list.length > SHOWN_MEASURED && html`<p class="help">The first ${SHOWN_MEASURED} of ${list.length}.</p>`}`}
     <//>
   <//>`;
+}
+
+/** Return the devices of a gang: "4", or "4 spread". @param {Api.MeasuredSpeedView} speed */
+function gangText({ gang, placement }) {
+  return placement === "spread" ? `${gang} spread` : gang;
 }
 
 /** Return by how much a measured speed differs from the table's. @param {Api.MeasuredSpeedView} speed */
@@ -76,7 +82,7 @@ function HeatMap({ speeds }) {
     const row = rows.get(key) ?? { label, tenant, cells: new Map() };
     rows.set(key, row);
     const { cells } = row;
-    cells.set(speed.accelerator, [...(cells.get(speed.accelerator) ?? []), speed]); // one per size of gang
+    cells.set(speed.accelerator, [...(cells.get(speed.accelerator) ?? []), speed]); // one per size and placement of gang
   }
   return html`<div class="card scroll" tabindex="0" role="region" aria-label="Believed speeds">
     <table class="heat">
@@ -109,10 +115,10 @@ function Row({ label, tenant, cells, accelerators }) {
 }
 
 /** @param {Api.SpeedView & {scale: (speed: number) => number}} props */
-function Speed({ steps_per_s: speed, gang, source, age_s: age, low, high, scale }) {
+function Speed({ steps_per_s: speed, gang, placement, source, age_s: age, low, high, scale }) {
   const origin = `${source}${age === null ? "" : `, ${duration(age)} ago`}`;
   return html`<div class=${source} title=${origin}>
-    ${figure(speed)}${gang > 1 && ` ×${gang}`}${low !== null && high !== null &&
+    ${figure(speed)}${gang > 1 && ` ×${gang}`}${placement === "spread" && " spread"}${low !== null && high !== null &&
     html` <small>${figure(low)} to ${figure(high)}</small>`}<span class="hidden">, ${origin}</span>
     ${speed > 0 && html`<${ErrorBar} at=${scale(speed)} from=${scale(low ?? speed)} to=${scale(high ?? speed)} />`}
   </div>`;

@@ -13,6 +13,7 @@ from fairlead.files import format_speeds
 from fairlead.files.bundled import data_sheets
 from fairlead.live.leases.renewal import Renewal
 from fairlead.model.errors import InputError
+from fairlead.model.speeds.believed import doubt_of
 from fairlead.model.speeds.key import SpeedKey
 from fairlead.model.speeds.measured import Selection
 from fairlead.model.speeds.planned import Trials
@@ -200,11 +201,12 @@ def test_the_quantile_of_decisions_is_stored_and_believed_speeds_stay_medians() 
     table = SpeedTable({SpeedKey("w", 1, "k80"): 1.0}, assumed=1.0, learner=learner, quantile=0.8)
     stored = load_scheduling_config(build_scheduling_config("fifo", None, 60.0, table).text)
     changed = changed_scheduling_config(stored, speeds=format_speeds(table))
+    key = SpeedKey("w", 1, "v100")
     for beliefs in (stored.beliefs, changed.beliefs):
         planned = beliefs.speed("w", ["v100"])
         median = beliefs.medians.speed("w", ["v100"])
         assert 1.3 * median < planned <= 2.0 * median
-        assert beliefs.medians.doubt("w", 1, "v100") == beliefs.doubt("w", 1, "v100")
+        assert doubt_of(beliefs.medians, key) == doubt_of(beliefs, key)
         assert beliefs.speed("w", ["k80"]) == 1.0
     explores = replace(table, quantile=0.5, trials=Trials({"w": 5}))
     config = build_scheduling_config("fifo", None, 60.0, explores)
@@ -259,7 +261,7 @@ def test_out_of_memory_teaches_where_a_workload_does_not_fit(tmp_path: Path) -> 
         lease = await world.lease(job)
         shared = world.live.queries.shared_devices(lease)
         assert shared is not None
-        directory = world.live.orders.job_dir(job)
+        directory = world.live.orders.log_dir(job)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / f"{lease}.0.log").write_text(text)
         await world.fail(job)

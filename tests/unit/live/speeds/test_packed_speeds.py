@@ -158,7 +158,7 @@ def test_out_of_memory_beside_a_partner_separates_the_pair_alone(tmp_path: Path)
             tmp_path, devices="v100=1", policy="max-min:packed", speeds=PAYS
         ) as world:
             jobs = await packed_pair(world)
-            directory = world.live.orders.job_dir(jobs[0])
+            directory = world.live.orders.log_dir(jobs[0])
             directory.mkdir(parents=True, exist_ok=True)
             lease = await world.lease(jobs[0])
             (directory / f"{lease}.0.log").write_text("torch.OutOfMemoryError: CUDA out of memory")

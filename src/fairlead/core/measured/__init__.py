@@ -1,0 +1,1 @@
+"""Measurements that the scheduler keeps for its mechanisms."""
