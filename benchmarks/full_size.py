@@ -5,7 +5,9 @@
 Jobs of one device arrive at 5.6 an hour on 36 devices of each of three accelerators; larger traces
 scale both. Each simulation is a separate process, one at a time, so that CPU time and memory
 include the start-up. CPU times are compared with that of `max-min` in the same run; ranges.toml
-(``full-size``) limits the ratios. Needs Gavel's speeds as `benchmarks.simulation` does.
+(``full-size``) limits the ratios. Some policies leave devices idle or decide every minute and so
+take several times the rounds of `max-min`: the CPU time per round is printed as well. Needs
+Gavel's speeds as `benchmarks.simulation` does.
 """
 
 import argparse
@@ -39,6 +41,12 @@ class Measured:
     memory_mb: float
     average_h: float
     preemptions: int
+    rounds: int
+
+    @property
+    def ms_per_round(self) -> float:
+        """CPU time per round, start-up included."""
+        return 1e3 * self.cpu_s / max(self.rounds, 1)
 
 
 def specs() -> Iterator[str]:
@@ -55,7 +63,8 @@ def measure(spec: str, file: Path, devices: int, limit_s: float) -> Measured:
     result, cpu_s, memory_mb = simulate(file, GAVEL, devices, policy, *more, limit_s=limit_s)
     if unfinished := result["unfinished"]:
         sys.exit(f"{spec}: {unfinished} jobs did not end")
-    return Measured(cpu_s, memory_mb, result["avg_jct_s"] / 3600, result["preemptions"])
+    average_h = result["avg_jct_s"] / 3600
+    return Measured(cpu_s, memory_mb, average_h, result["preemptions"], result["rounds"])
 
 
 def measure_all(
@@ -75,7 +84,8 @@ def measure_all(
                 print(f"{spec:24} FAILED: {failure}", file=sys.stderr, flush=True)
                 continue
             print(
-                f"{spec:24} {it.cpu_s:7.1f} CPU s {it.memory_mb:6.0f} MB, average"
+                f"{spec:24} {it.cpu_s:7.1f} CPU s {it.rounds:7,d} rounds"
+                f" {it.ms_per_round:6.2f} ms each {it.memory_mb:6.0f} MB, average"
                 f" {it.average_h:7.2f} h, preemptions {it.preemptions:9,d}",
                 file=sys.stderr,
                 flush=True,
@@ -87,7 +97,9 @@ def figures(measured: dict[str, Measured]) -> Iterator[tuple[str, float]]:
     """Yield the figures that ranges.toml limits."""
     for spec, it in measured.items():
         if BASELINE in measured:
-            yield f"{spec}: CPU over {BASELINE}'s", it.cpu_s / measured[BASELINE].cpu_s
+            base = measured[BASELINE]
+            yield f"{spec}: CPU over {BASELINE}'s", it.cpu_s / base.cpu_s
+            yield f"{spec}: CPU per round over {BASELINE}'s", it.ms_per_round / base.ms_per_round
         yield f"{spec}: MB", it.memory_mb
         yield f"{spec}: average h", it.average_h
 
@@ -111,7 +123,7 @@ def main() -> int:
         limit = limits.get(name, {})
         bad = not limit.get("least", value) <= value <= limit.get("most", value)
         broken += bad
-        if not options.json and limit:
+        if not options.json and (limit or "per round" in name):
             print(f"{name:45} {value:9.2f}   {limit}{'  BROKEN' if bad else ''}")
     return 1 if broken or failures else 0
 

@@ -2,9 +2,10 @@
 
    `solve_small` is small_system.solve_small_system, `balance` is WarmStage._balance; `forward` and
    `reallocated` are Account.advanced_to and with_new_shares, `credit` is LeaseTable.credit, `urgent`
-   is urgency.urgent_entries, `assign` and `fill` are RoundSelection's, with AssignmentExchange. Read
-   those first: they explain the reasons; this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers, row by row;
-   sums are made in the same order. */
+   is urgency.urgent_entries, `assign` and `fill` are RoundSelection's, with AssignmentExchange, and
+   `sell_singles` is Hadar's allocate_queue for jobs of one device. Read those first: they explain
+   the reasons; this file only repeats them in C. Arrays are numpy's, of doubles or 64-bit integers,
+   row by row; sums are made in the same order. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -16,7 +17,7 @@
 
 enum { NONE = -1, BUSY = -2, NOBODY = -1 };
 enum { SHARE, OWED, CARRIED, RECEIVED, TABLES };
-enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 10 };
+enum { MAX_EXCHANGES = 64, SOON = 24, MAX_ARGUMENTS = 10, MAX_WAYS = 1 << 24 };
 
 static const double LEAST = 1e-9, SINGULAR = 1e-12;
 
@@ -821,6 +822,226 @@ end:
     return give(answer, &arguments);
 }
 
+/* Devices on offer, and the price of one in each cell by the number that are left. */
+typedef struct {
+    Py_ssize_t cells, accelerators, columns;
+    const int64_t *range;
+    const double *prices;
+} Market;
+
+/* One way to have decided on the first jobs of the queue. */
+typedef struct {
+    double payoff;
+    uint64_t key;
+    Py_ssize_t trail;
+    int64_t *left;
+    double *least;
+    int64_t *cheapest;
+} Way;
+
+/* A way after one more job: admitted to an accelerator, or passed over. */
+typedef struct {
+    double payoff;
+    const Way *before;
+    int64_t accelerator;
+} Step;
+
+/* A job admitted, and the one before it. */
+typedef struct {
+    Py_ssize_t before, place;
+    int64_t cell;
+    double cost;
+} Admitted;
+
+static uint64_t unit_of(int64_t cell)
+{
+    uint64_t mixed = ((uint64_t)cell + 1) * 0x9E3779B97F4A7C15u;
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
+    return mixed ^ (mixed >> 27);
+}
+
+static void find_cheapest(const Market *market, Way *way, int64_t accelerator)
+{
+    int64_t first = market->range[2 * accelerator], last = market->range[2 * accelerator + 1];
+    double least = INFINITY;
+    int64_t cheapest = first;
+    for (int64_t cell = first; cell < last; cell++) {
+        double price = market->prices[cell * market->columns + way->left[cell]];
+        if (price < least) {
+            least = price;
+            cheapest = cell;
+        }
+    }
+    way->least[accelerator] = least;
+    way->cheapest[accelerator] = cheapest;
+}
+
+/* Copy a way, less the cheapest device of an accelerator unless that is NONE. */
+static void follow(const Market *market, const Step *step, Way *way)
+{
+    const Way *before = step->before;
+    memcpy(way->left, before->left, market->cells * sizeof *way->left);
+    memcpy(way->least, before->least, market->accelerators * sizeof *way->least);
+    memcpy(way->cheapest, before->cheapest, market->accelerators * sizeof *way->cheapest);
+    way->payoff = step->payoff;
+    way->key = before->key;
+    way->trail = before->trail;
+    if (step->accelerator == NONE)
+        return;
+    int64_t cell = before->cheapest[step->accelerator];
+    way->left[cell]--;
+    way->key -= unit_of(cell);
+}
+
+/* List the ways after one more job, the greatest payoff first; those that pass it over lead ties. */
+static Py_ssize_t list_steps(
+    const Market *market, const double *worth, const Way *front, Py_ssize_t ways, Step *steps,
+    Step *admitted)
+{
+    Py_ssize_t n_admitted = 0, count = 0, a = 0;
+    for (Py_ssize_t w = 0; w < ways; w++) {
+        double best = 0.0;
+        int64_t choice = NONE;
+        for (Py_ssize_t k = 0; k < market->accelerators; k++)
+            if (worth[k] > 0.0 && worth[k] - front[w].least[k] > best) {
+                best = worth[k] - front[w].least[k];
+                choice = k;
+            }
+        if (choice == NONE)
+            continue;
+        Step step = {front[w].payoff + best, &front[w], choice};
+        Py_ssize_t at = n_admitted++;
+        for (; at > 0 && admitted[at - 1].payoff < step.payoff; at--)
+            admitted[at] = admitted[at - 1];
+        admitted[at] = step;
+    }
+    if (!n_admitted)
+        return 0;
+    for (Py_ssize_t w = 0; w < ways; w++) {
+        while (a < n_admitted && admitted[a].payoff > front[w].payoff)
+            steps[count++] = admitted[a++];
+        steps[count++] = (Step){front[w].payoff, &front[w], NONE};
+    }
+    while (a < n_admitted)
+        steps[count++] = admitted[a++];
+    return count;
+}
+
+static int is_known(const Market *market, const Way *ways, Py_ssize_t count, const Way *way)
+{
+    for (Py_ssize_t w = 0; w < count; w++)
+        if (ways[w].key == way->key &&
+            !memcmp(ways[w].left, way->left, market->cells * sizeof *way->left))
+            return 1;
+    return 0;
+}
+
+/* Room for twice as many ways as are followed: those before and those after a job. */
+static Way *room_for_ways(const Market *market, Py_ssize_t count)
+{
+    size_t each = (market->cells + 2 * market->accelerators) * sizeof(int64_t);
+    char *room = malloc(count * (sizeof(Way) + each));
+    Way *ways = (Way *)room;
+    for (Py_ssize_t w = 0; room && w < count; w++) {
+        char *own = room + count * sizeof(Way) + w * each;
+        ways[w].left = (int64_t *)own;
+        ways[w].cheapest = ways[w].left + market->cells;
+        ways[w].least = (double *)(ways[w].cheapest + market->accelerators);
+    }
+    return ways;
+}
+
+/* Decide on the whole queue; 0 without memory. */
+static int sell_queue(
+    const Market *market, const double *worth, Py_ssize_t jobs, const int64_t *left,
+    Py_ssize_t width, int64_t *sold, double *cost)
+{
+    Way *room = room_for_ways(market, 2 * width), *front = room, *next = room + width;
+    Step *steps = malloc(3 * width * sizeof *steps);
+    Admitted *trail = malloc((jobs * width + 1) * sizeof *trail);
+    Py_ssize_t ways = 1, n_trail = 0;
+    int well = room && steps && trail;
+    if (!well)
+        goto end;
+    memcpy(front->left, left, market->cells * sizeof *left);
+    front->payoff = 0.0;
+    front->key = 0;
+    front->trail = NONE;
+    for (Py_ssize_t k = 0; k < market->accelerators; k++)
+        find_cheapest(market, front, k);
+    for (Py_ssize_t place = 0; place < jobs; place++) {
+        const double *its_worth = worth + place * market->accelerators;
+        Py_ssize_t count = list_steps(market, its_worth, front, ways, steps, steps + 2 * width);
+        if (!count)
+            continue;
+        Py_ssize_t kept = 0;
+        for (Py_ssize_t s = 0; s < count && kept < width; s++) {
+            Way *way = &next[kept];
+            follow(market, &steps[s], way);
+            if (is_known(market, next, kept, way))
+                continue;
+            kept++;
+            if (steps[s].accelerator == NONE)
+                continue;
+            int64_t k = steps[s].accelerator;
+            const Way *before = steps[s].before;
+            trail[n_trail] = (Admitted){before->trail, place, before->cheapest[k], before->least[k]};
+            way->trail = n_trail++;
+            find_cheapest(market, way, k);
+        }
+        Way *last = front;
+        front = next;
+        next = last;
+        ways = kept;
+    }
+    for (Py_ssize_t at = front->trail; at != NONE; at = trail[at].before) {
+        sold[trail[at].place] = trail[at].cell;
+        cost[trail[at].place] = trail[at].cost;
+    }
+end:
+    free(room);
+    free(steps);
+    free(trail);
+    return well;
+}
+
+/* sell_singles(worth, range, prices, left, width, sold, cost): the last two are filled */
+static PyObject *sell_singles(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    Arguments arguments = {0};
+    Array *arrays = arguments.arrays;
+    PyObject *answer = NULL;
+    if (!take_all(&arguments, args, n_args, "didixje"))
+        goto end;
+    const int64_t *range = arrays[1].view.buf, *left = arrays[3].view.buf;
+    Py_ssize_t cells = items(&arrays[3]), accelerators = items(&arrays[1]) / 2;
+    double wanted = arguments.numbers[4];
+    Py_ssize_t jobs = items(&arrays[5]), width = wanted < MAX_WAYS ? (Py_ssize_t)wanted : 0;
+    Market market = {cells, accelerators, cells ? items(&arrays[2]) / cells : 0, range,
+                     arrays[2].view.buf};
+    int fits = width >= 1 && items(&arrays[0]) == jobs * accelerators &&
+               items(&arrays[6]) == jobs && items(&arrays[2]) == cells * market.columns;
+    for (Py_ssize_t k = 0; fits && k < accelerators; k++)
+        fits = range[2 * k] >= 0 && range[2 * k] <= range[2 * k + 1] && range[2 * k + 1] <= cells;
+    for (Py_ssize_t cell = 0; fits && cell < cells; cell++)
+        fits = left[cell] >= 0 && left[cell] < market.columns &&
+               market.prices[cell * market.columns] == INFINITY;
+    if (!fits) {
+        wrong_sizes();
+        goto end;
+    }
+    int64_t *sold = arrays[5].view.buf;
+    for (Py_ssize_t i = 0; i < jobs; i++)
+        sold[i] = NONE;
+    if (sell_queue(&market, arrays[0].view.buf, jobs, left, width, sold, arrays[6].view.buf))
+        answer = Py_NewRef(Py_None);
+    else
+        PyErr_NoMemory();
+end:
+    return give(answer, &arguments);
+}
+
 static PyMethodDef methods[] = {
     {"solve_small", (PyCFunction)(void (*)(void))solve_small, METH_FASTCALL, NULL},
     {"balance", (PyCFunction)(void (*)(void))balance, METH_FASTCALL, NULL},
@@ -830,6 +1051,7 @@ static PyMethodDef methods[] = {
     {"urgent", (PyCFunction)(void (*)(void))urgent, METH_FASTCALL, NULL},
     {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL, NULL},
     {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, NULL},
+    {"sell_singles", (PyCFunction)(void (*)(void))sell_singles, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -96,6 +96,19 @@ class CompiledKernels(Protocol):
     ) -> None:
         """Select rows for the devices that are still free; updates both."""
 
+    def sell_singles(
+        self,
+        worth: FloatArray,
+        ranges: IntArray,
+        prices: FloatArray,
+        free: IntArray,
+        width: int,
+        sold: IntArray,
+        cost: FloatArray,
+        /,
+    ) -> None:
+        """Sell devices to jobs of one device each; note the cell, -1 for none, and its cost."""
+
 
 def _load() -> CompiledKernels | None:
     if os.environ.get("FAIRLEAD_PURE_PYTHON"):

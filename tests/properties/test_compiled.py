@@ -23,6 +23,9 @@ from fairlead.mechanisms._rounds import deficits, selection, urgency
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
 from fairlead.mechanisms._rounds.deficits import Account
 from fairlead.mechanisms._rounds.selection import RoundSelection
+from fairlead.mechanisms.hadar import dp_allocation
+from fairlead.mechanisms.hadar.find_alloc import Bid, DeviceCells, DeviceMarket
+from fairlead.mechanisms.hadar.prices import Prices
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.instance import Instance, InstanceJob
@@ -123,6 +126,27 @@ def test_the_compiled_filling_is_the_same(
 
 
 @needs_compiled
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(1, 9), st.data())
+def test_the_compiled_sale_to_jobs_of_one_device_is_the_same(
+    cells_of: list[int], width: int, data: st.DataObject
+) -> None:
+    accelerator = sorted(cells_of)
+    capacity = [data.draw(st.integers(1, 3)) for _ in accelerator]
+    devices = [tuple(range(10 * cell, 10 * cell + n)) for cell, n in enumerate(capacity)]
+    cells = DeviceCells(accelerator, list(range(len(accelerator))), devices)
+    # Few different numbers, so that payoffs tie.
+    bounds = Prices(np.array([0.5, 0.25, 0.5]), np.array([4.0, 4.0, 8.0]))
+    market = DeviceMarket(cells, capacity, bounds, 0.1)
+    worth = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0]) | st.floats(0.1, 9.0)
+    worths = data.draw(st.lists(st.tuples(worth, worth, worth), max_size=12))
+    queue = [Bid(row, 1, w, w) for row, w in enumerate(worths)]
+    opening = market.opening([data.draw(st.integers(0, n)) for n in capacity])
+    deals = dp_allocation.allocate_queue(market, opening, queue, width=width)
+    with Pure(dp_allocation):
+        assert deals == dp_allocation.allocate_queue(market, opening, queue, width=width)
+
+
+@needs_compiled
 @given(st.integers(0, 5), st.data())
 def test_compiled_equations_have_the_same_solution(size: int, data: st.DataObject) -> None:
     numbers = st.sampled_from([0.0, 1.0, -1.0]) | st.floats(-9.0, 9.0)
@@ -219,6 +243,7 @@ def test_whole_simulations_are_the_same(scenario: Scenario) -> None:
 
 INTS, FLOATS, OTHERS = np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32)
 WAITS = np.full(4, -1)
+RANGES, UNSOLD = np.array([0, 1]), np.array([np.inf, 2.0, 1.0])
 
 
 @needs_compiled
@@ -264,6 +289,12 @@ WAITS = np.full(4, -1)
         ("forward", (INTS, np.ones(16), 1.0, INTS, np.ones((4, 1)), np.ones(12))),
         ("forward", (INTS, np.ones(16), "no", INTS, np.ones((4, 1)), np.ones(16))),
         ("forward", (INTS, "no", 1.0, INTS, np.ones((4, 1)), np.ones(16))),
+        ("sell_singles", (FLOATS, RANGES, UNSOLD, WAITS[:1] + 1, 0, INTS.copy(), FLOATS.copy())),
+        ("sell_singles", (FLOATS, RANGES, UNSOLD, WAITS[:1], 2, INTS.copy(), FLOATS.copy())),
+        ("sell_singles", (FLOATS, RANGES, FLOATS, WAITS[:1] + 1, 2, INTS.copy(), FLOATS.copy())),
+        ("sell_singles", (FLOATS, 2 * RANGES, UNSOLD, INTS[:1], 2, INTS.copy(), FLOATS.copy())),
+        ("sell_singles", (FLOATS[:3], RANGES, UNSOLD, INTS[:1], 2, INTS.copy(), FLOATS.copy())),
+        ("sell_singles", (FLOATS, RANGES, UNSOLD, INTS[:1], 1e300, INTS.copy(), FLOATS.copy())),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, arguments: tuple[Any, ...]) -> None:

@@ -21,6 +21,7 @@ from fairlead.solve.options.objectives import (
 )
 from fairlead.solve.options.problem import NO_PARTNER, ExtraRows, OptionProblem
 from fairlead.solve.options.solution import OptionSolution, OptionStage
+from fairlead.solve.options.warm_sum import WarmSum
 from fairlead.solve.paths.filling import (
     ClimbSolution,
     climb,
@@ -56,6 +57,7 @@ __all__ = [
     "Stage",
     "WarmClimb",
     "WarmFilling",
+    "WarmSum",
     "best_ratio",
     "best_ratio_above",
     "best_sum",

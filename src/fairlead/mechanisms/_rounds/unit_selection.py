@@ -1,7 +1,5 @@
 """Selects the units that run this round where units may have jobs in common."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from fairlead.mechanisms._rounds.candidates import CandidateEntries
@@ -44,6 +42,8 @@ class UnitSelection:
         self._gang: list[int] = gang[order].tolist()
         self._entry: dict[int, int] = {}
         """unit chosen → its entry"""
+        self._in_columns: dict[tuple[int, ...], list[int]] = {}
+        """columns → their entries, in the order of weights"""
 
     @property
     def wanted(self) -> dict[int, int]:
@@ -52,12 +52,11 @@ class UnitSelection:
 
     def assign(self) -> None:
         """Take entries in the order of their weights, then use the free devices."""
-        entries = range(len(self._unit))
-        self._pick(entries)
+        self._pick()
         if any(self.free) and len(self._entry) < len(self._unit):
-            self._improve(entries)
+            self._improve()
         if self._gang and max(self._gang) > 1 and self._make_room_for_gangs():
-            self._pick(entries)
+            self._pick()
 
     def _take(self, i: int) -> None:
         unit = self._unit[i]
@@ -73,11 +72,11 @@ class UnitSelection:
         for row in self._members[i]:
             self.unit_of[row] = ABSENT
 
-    def _pick(self, entries: Iterable[int]) -> list[int]:
-        """Take every entry that still fits, in the order given: Gavel's Algorithm 1."""
+    def _pick(self) -> list[int]:
+        """Take every entry that still fits, in the order of weights: Gavel's Algorithm 1."""
         free, column, gang, unit_of = self.free, self._column, self._gang, self.unit_of
         taken = []
-        for i in entries:
+        for i in self._in_free_columns():
             if free[column[i]] < gang[i]:
                 continue
             for row in self._members[i]:
@@ -88,17 +87,26 @@ class UnitSelection:
                 taken.append(i)
         return taken
 
-    def _improve(self, entries: range) -> None:
+    def _in_free_columns(self) -> list[int]:
+        """Return the entries of columns with free devices, in the order of weights."""
+        columns = tuple(c for c, devices in enumerate(self.free) if devices > 0)
+        entries = self._in_columns.get(columns)
+        if entries is None:
+            entries = [i for i, c in enumerate(self._column) if c in columns]
+            self._in_columns[columns] = entries
+        return entries
+
+    def _improve(self) -> None:
         """Let units run on free devices in place of those that hold their jobs, if that gains.
 
         A unit that makes room frees devices and partners for others, which counts.
         """
         trials = 0
-        for i in entries:
+        for i in range(len(self._unit)):
             if self.free[self._column[i]] < self._gang[i] or self._entry.get(self._unit[i]) == i:
                 continue
             trials += 1
-            self._exchange(i, entries)
+            self._exchange(i)
             if trials == _MAX_TRIALS or not any(self.free):
                 return
 
@@ -120,13 +128,13 @@ class UnitSelection:
             moved = True
         return moved
 
-    def _exchange(self, i: int, entries: range) -> None:
+    def _exchange(self, i: int) -> None:
         out = {self.unit_of[row] for row in self._members[i]} - {ABSENT}
         dropped = [self._entry[unit] for unit in sorted(out)]
         for entry in dropped:
             self._drop(entry)
         self._take(i)
-        taken = [i, *self._pick(entries)]
+        taken = [i, *self._pick()]
         gain = sum(self._weight[e] for e in taken) - sum(self._weight[e] for e in dropped)
         if gain > _MIN_GAIN:
             return

@@ -156,6 +156,10 @@ class Auction:
         """Return what a plan is worth in all: utilities less the cost of communication."""
         total = 0.0
         for row, devices in running.items():
+            if len(devices) == 1:
+                there = self._accelerator_of[devices[0]]
+                total += self.worth.alone(row, there, stays=self.held.get(row) == devices)
+                continue
             nodes = len({self._node_of[device] for device in devices})
             accelerators = {self._accelerator_of[device] for device in devices}
             stays = self.held.get(row) == devices

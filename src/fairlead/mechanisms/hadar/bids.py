@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,9 +11,10 @@ from fairlead.mechanisms.hadar.prices import Bidders, horizon_s
 from fairlead.mechanisms.hadar.utilities import Utility, UtilityTerms
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.profile_speeds import believed_workload
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class JobUtilities:
     """jobs × accelerators → utility of running through from now on; 0 where it cannot run.
 
@@ -80,6 +82,15 @@ class JobUtilities:
             bids.append(Bid(row, self.gang[row], one_node, apart))
         return sorted(bids, key=lambda bid: -max(*bid.together, *bid.spread) / bid.gang)
 
+    def alone(self, row: int, accelerator: int, *, stays: bool) -> float:
+        """Return the utility of a job on one device of an accelerator."""
+        return self._together_lists[0 if stays else 1][row][accelerator]
+
+    @cached_property
+    def _together_lists(self) -> list[list[list[float]]]:
+        lists: list[list[list[float]]] = self.together.tolist()
+        return lists
+
     def utility(
         self, row: int, accelerators: Iterable[int], *, one_node: bool, stays: bool
     ) -> float:
@@ -101,7 +112,7 @@ def _speeds(snap: Snapshot) -> tuple[FloatArray, FloatArray]:
     if table is not None:
         accelerators = snap.cluster.accelerators
         for p in np.unique(snap.profile[snap.gang > 1]).tolist():
-            workload, gang = profiles.workload[p], int(profiles.gang[p])
+            workload, gang = believed_workload(snap, p), int(profiles.gang[p])
             for k in (together[p] > 0.0).nonzero()[0].tolist():
                 spread[p, k] = table.member_speed(
                     workload, gang, accelerators[k], placement="spread"

@@ -1,6 +1,7 @@
 """From counts of devices by node to the devices themselves, moving as few jobs as possible."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from fairlead.mechanisms.hadar.find_alloc import DeviceCells, DeviceDeal
 
@@ -20,16 +21,16 @@ def choose_devices(
         for cell, count in deal.take:
             wanting[cell].append((row, count))
     for cell, wants in enumerate(wanting):
-        free = [device for device in cells.devices[cell] if device in idle]
+        free = {device for device in cells.devices[cell] if device in idle}
         missing: list[tuple[int, int]] = []
         for row, count in wants:
             own = [device for device in held.get(row, ()) if device in free][:count]
-            free = [device for device in free if device not in own] if own else free
+            free.difference_update(own)
             chosen[row] += own
             missing.append((row, count - len(own)))
+        rest = iter([device for device in cells.devices[cell] if device in free])
         for row, count in missing:
-            chosen[row] += free[:count]
-            del free[:count]
+            chosen[row] += islice(rest, count)
     return {row: tuple(sorted(devices)) for row, devices in chosen.items()}
 
 
@@ -42,6 +43,8 @@ def with_nodes_exchanged(
     the exchanges that leave most devices with their jobs come first.
     """
     shape = _shapes(cells)
+    if len(set(shape.values())) == len(shape):
+        return dict(deals)  # no two nodes are equal
     keys = list(zip(cells.node, cells.accelerator, strict=True))
     cell_at = {key: cell for cell, key in enumerate(keys)}
     place_of = {d: key for key, here in zip(keys, cells.devices, strict=True) for d in here}

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+import numpy as np
+
+from fairlead.compiled import compiled
 from fairlead.mechanisms.hadar.find_alloc import (
     Bid,
     DeviceDeal,
@@ -32,6 +35,9 @@ _Choice = DeviceDeal | int | None
 """the deal at which a job is admitted, the accelerator of its only device, or None: passed over"""
 _Way = tuple[float, int, _Partial, _Choice]
 """payoff and key of the state after one more job; the way before, and the choice"""
+_MAX_COMPILED = 1 << 20
+"""pairs of a partial solution and a job for which the compiled loop, which compares all partial
+solutions, has room and is fast"""
 
 
 def allocate_queue(
@@ -45,6 +51,8 @@ def allocate_queue(
     2**len(queue) or more nothing is cut off. A job without a deal is passed over: the paper's
     line 8 would end the queue there.
     """
+    if compiled is not None and len(queue) * width <= _MAX_COMPILED and _all_single(queue):
+        return _sell_singles(market, opening, queue, width)
     front = [_Partial(0.0, opening, None)]
     for place, bid in enumerate(queue):
         ways: list[_Way] = [(p.payoff, p.state.key, p, None) for p in front]
@@ -56,6 +64,30 @@ def allocate_queue(
         elif not any(partial.state.total for partial in front):
             break
     return _admitted_list(front[0].trail)
+
+
+def _all_single(queue: Sequence[Bid]) -> bool:
+    return all(bid.gang == 1 for bid in queue)
+
+
+def _sell_singles(
+    market: DeviceMarket, opening: MarketState, queue: Sequence[Bid], width: int
+) -> list[tuple[int, DeviceDeal]]:
+    """Return the same for jobs of one device, by the compiled loop."""
+    assert compiled is not None
+    offered = len(market.cells.ranges)
+    worth = np.array([bid.together[:offered] for bid in queue], dtype=np.float64)
+    sold, cost = np.empty(len(queue), dtype=np.int64), np.empty(len(queue))
+    ranges = np.array(market.cells.ranges, dtype=np.int64)
+    free = np.array(opening.free, dtype=np.int64)
+    compiled.sell_singles(worth, ranges, market.price_table, free, width, sold, cost)
+    accelerator = market.cells.accelerator
+    deals = []
+    for place in (sold >= 0).nonzero()[0].tolist():
+        cell = int(sold[place])
+        worth_here = queue[place].together[accelerator[cell]]
+        deals.append((place, DeviceDeal(((cell, 1),), worth_here, float(cost[place]))))
+    return deals
 
 
 def _ways(market: DeviceMarket, front: list[_Partial], bid: Bid) -> list[_Way]:

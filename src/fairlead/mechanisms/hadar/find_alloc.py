@@ -7,7 +7,10 @@ from functools import cached_property
 from heapq import nsmallest
 from typing import NamedTuple
 
+import numpy as np
+
 from fairlead.mechanisms.hadar.prices import Prices
+from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 
 UNAFFORDABLE = math.inf
@@ -171,6 +174,16 @@ class DeviceMarket:
                 known[accelerator, of] = [UNAFFORDABLE, *rising]
             price_lists.append(known[accelerator, of])
         return price_lists
+
+    @property
+    def price_table(self) -> FloatArray:
+        """cells × devices left → price of one; infinite beyond the devices of a cell."""
+        price_lists = self._price_list
+        columns = max(map(len, price_lists), default=0)
+        table = np.full((len(price_lists), columns), UNAFFORDABLE)
+        for row, prices in zip(table, price_lists, strict=True):
+            row[: len(prices)] = prices
+        return table
 
     def find(self, state: MarketState, bid: Bid) -> DeviceDeal | None:
         """Return FIND_ALLOC: the deal with the greatest payoff above 0, None if there is none.

@@ -79,13 +79,17 @@ class Apportionment:
         keys = self._keys(i, j, due[owed], gang[i])
         order = np.lexsort(keys[::-1])
         served = [[0] * len(self.free) for _ in self.gang]
-        free, waiting, picked = self.free, self.waiting, self.picked
+        free, waiting, picked, gangs = self.free, self.waiting, self.picked, self.gang
+        left = sum(free)
         for row, column in zip(i[order].tolist(), j[order].tolist(), strict=True):
-            rows, size = waiting[row], self.gang[row]
+            rows, size = waiting[row], gangs[row]
             if rows and size <= free[column]:
                 picked.append((row, rows.pop(), column))
                 free[column] -= size
                 served[row][column] += size
+                left -= size
+                if not left:
+                    break
         self.due -= np.array(served, dtype=np.int64).reshape(self.due.shape)
 
     def _serve_ahead(self) -> None:

@@ -186,11 +186,13 @@ def _assign_with_few_moves(snap: Snapshot, picked: Sequence[tuple[int, int, int]
     Jobs of one virtual tenant can stand in for one another, so a job that already runs on one of
     the accelerators that they were given stays there.
     """
-    wanted = np.full(len(snap.job), -1, dtype=np.int64)
+    wanted = [-1] * len(snap.job)
     alike: dict[int, tuple[list[int], list[int]]] = {}
     on = snap.on.tolist()
     for i, row, j in picked:
-        rows, places = alike.setdefault(i, ([], []))
+        if i not in alike:
+            alike[i] = [], []
+        rows, places = alike[i]
         rows.append(row)
         places.append(j)
     for rows, places in alike.values():
@@ -201,5 +203,6 @@ def _assign_with_few_moves(snap: Snapshot, picked: Sequence[tuple[int, int, int]
                 wanted[row] = on[row]
             else:
                 movers.append(row)
-        wanted[movers] = places
-    return wanted
+        for row, place in zip(movers, places, strict=True):
+            wanted[row] = place
+    return np.array(wanted, dtype=np.int64)

@@ -10,6 +10,7 @@ from fairlead.mechanisms._rounds.equal_accelerators import keep_in_place
 from fairlead.mechanisms.rounding.apportionment import payable_deviations
 from fairlead.model.arrays import NO_INTS, FloatArray, IntArray
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.speeds.profile_speeds import believed_workload
 from fairlead.model.value import value
 from fairlead.policies.base import Policy, WarmStart, allocate
 from fairlead.policies.rules.tenant_rows import tenant_table
@@ -243,7 +244,7 @@ def _placed(
     slowest = gain[accelerator].min()
     rate = float(slowest) * len(devices)
     if snap.speeds is not None and len(set(snap.cluster.node_of[list(devices)].tolist())) > 1:
-        workload = snap.profiles.workload[snap.profile[row]]
+        workload = believed_workload(snap, int(snap.profile[row]))
         names = [snap.cluster.accelerators[k] for k in accelerator.tolist()]
         together = snap.speeds.speed(workload, names)
         apart = snap.speeds.speed(workload, names, placement="spread")

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from fairlead.model.allocation import Allocation, Certificate
 from fairlead.model.arrays import FloatArray
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.shares import as_job_shares, unit_allocation
-from fairlead.policies._packing.table import UnitRules, unit_table
+from fairlead.policies._packing.table import UnitRules, UnitTable, unit_table
 from fairlead.solve import Classes, FlatPath, OptionProblem, Path, WarmFilling
 
 PathOf = Callable[[Classes, OptionProblem], Path]
@@ -21,15 +22,20 @@ def max_min_units(
     last: WarmFilling,
     speed: FloatArray | None = None,
     unit: float = 1.0,
+    *,
+    by_job: bool = False,
 ) -> Allocation:
     """Return the lexicographic max-min shares of units, a job's level being scale × speed.
 
     ``last`` keeps where the planner's last filling ended, in levels per ``unit``. ``speed``
-    (jobs × accelerators) replaces the believed speeds. Objective and bound are the least level.
+    (jobs × accelerators) replaces the believed speeds. ``by_job``: scales change from filling
+    to filling, so that jobs stay the same rather than classes. Objective and bound are the
+    least level.
     """
     table = unit_table(snap, scale, rules, speed)
     problem = table.problem(scale)
-    solution = last.fill(problem, FlatPath(problem.cap), unit)
+    keys = _job_keys(snap, table) if by_job else table.code
+    solution = last.fill(problem, FlatPath(problem.cap), unit, keys)
 
     def worth() -> float:
         level = problem.level(solution.time)
@@ -60,7 +66,8 @@ def path_units(
     """
     table = unit_table(snap, np.column_stack([scale, distinct]), rules, speed)
     problem = table.problem(scale)
-    solution = last.fill(problem, path_of(table.classes, problem))
+    path = path_of(table.classes, problem)
+    solution = last.fill(problem, path, keys=_job_keys(snap, table))
 
     def worth() -> float:
         return solution.stages[0].theta if solution.stages else 0.0
@@ -70,3 +77,8 @@ def path_units(
 
     allocation = unit_allocation(snap, table, solution.time, worth=worth, prove=prove)
     return as_job_shares(snap, allocation, rules)
+
+
+def _job_keys(snap: Snapshot, table: UnitTable) -> npt.NDArray[np.uint64]:
+    """Return classes → number of its first job."""
+    return snap.job[table.classes.representative].astype(np.uint64)

@@ -21,8 +21,11 @@ class UnitPolicy:
     alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True)
     """capabilities of the policy over jobs alone"""
     agnostic: bool = False
+    """ignore the differences between accelerators"""
     packed: bool = False
+    """let two jobs share devices where that pays"""
     placement: bool = False
+    """distinguish gangs on one node from gangs spread over several"""
 
     def __post_init__(self) -> None:
         if self.agnostic and self.packed:
@@ -36,7 +39,7 @@ class UnitPolicy:
     def capabilities(self) -> Capabilities:
         """The policy's capabilities; shares of units and placements need the units mechanism."""
         if self.packed or self.placement:
-            return replace(self.alone, mechanism="units")
+            return replace(self.alone, mechanism="units", packs=self.packed)
         return self.alone
 
     @property

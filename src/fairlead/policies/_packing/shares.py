@@ -6,6 +6,7 @@ so that there are hardly more units than jobs.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -95,6 +96,7 @@ def _pairs(table: UnitTable, packed: IntArray, time: FloatArray) -> tuple[IntArr
     return np.concatenate(members), np.concatenate(shares)
 
 
+@lru_cache(maxsize=4096)
 def pair_two_classes(n_a: int, n_b: int) -> tuple[IntArray, IntArray, FloatArray]:
     """Return pairs of members of two classes and their parts, which sum to 1/n_a and 1/n_b each.
 
@@ -106,6 +108,7 @@ def pair_two_classes(n_a: int, n_b: int) -> tuple[IntArray, IntArray, FloatArray
     return ends[:-1] // n_b, ends[:-1] // n_a, np.diff(ends) / whole
 
 
+@lru_cache(maxsize=1024)
 def pair_within_class(n: int) -> tuple[IntArray, IntArray, FloatArray]:
     """Return pairs of each member with the next one, all with equal parts; n = 2 is one pair."""
     if n == 2:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from fairlead.model.allocation import Column
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.speeds.key import plain_workload
+from fairlead.model.speeds.key import PLACEMENTS, plain_workload
+from fairlead.model.speeds.profile_speeds import spread_speeds
 from fairlead.model.speeds.table import Consolidation
 from fairlead.policies._packing.measured_pairs import (
     measured_block,
@@ -26,8 +28,6 @@ from fairlead.policies.base import accelerator_columns
 from fairlead.policies.rules.quotas import Quotas, any_quota
 from fairlead.solve import NO_PARTNER, Classes, ExtraRows, OptionProblem, merge
 from fairlead.solve.classes import fractions, row_hash
-
-_PLACEMENTS: tuple[Consolidation, ...] = ("consolidated", "spread")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +50,8 @@ class UnitTable:
     """options → steps per second of the first member"""
     speed_second: FloatArray
     tie: FloatArray
+    code: npt.NDArray[np.uint64]
+    """classes → hash of what its jobs have in common"""
     extra: ExtraRows | None = None
     """the tenants' quotas"""
 
@@ -145,6 +147,9 @@ class _Builder:
         )
         if snap.profiles.gangs is not None:
             properties = np.column_stack([properties, snap.gang_on])
+        self._spread = spread_speeds(snap)[snap.profile] if self._knows_spread() else None
+        if self._spread is not None and snap.speeds is not None and snap.speeds.placements.apart:
+            properties = np.column_stack([properties, self._spread])
         memory_gib = memory_of_jobs(snap) if rules.packed else None
         if memory_gib is not None:
             properties = np.column_stack([properties, memory_gib])
@@ -167,7 +172,7 @@ class _Builder:
     def table(self) -> UnitTable:
         width = len(self._snap.capacity)
         placements: Sequence[Consolidation | None] = (
-            _PLACEMENTS if self._rules.placement else (None,)
+            PLACEMENTS if self._rules.placement else (None,)
         )
         columns = tuple(Column(j, placement) for placement in placements for j in range(width))
         for at, placement in enumerate(placements):
@@ -186,6 +191,7 @@ class _Builder:
             speed_first=own,
             speed_second=other,
             tie=fractions(code, len(columns))[np.arange(len(code)), column],
+            code=self._code,
         )
 
     def _add(self, offset: int, placement: Consolidation | None) -> None:
@@ -215,19 +221,15 @@ class _Builder:
             return self._speed
         if placement == "consolidated":
             return np.where(self._gang <= self._largest_node(), self._speed, 0.0)
-        table, accelerators = self._snap.speeds, self._snap.cluster.accelerators
         speed = np.where(self._gang > 1, self._speed, 0.0)
-        if table is None:
+        if self._spread is None:
             return speed
-        for k in np.flatnonzero((self._gang > 1).any(axis=1)).tolist():
-            workload = plain_workload(self._workload[self._workload_of[k]])
-            gang = self._gang[k].tolist()
-            spread = [
-                table.speed(workload, (a,) * g, placement="spread")
-                for a, g in zip(accelerators, gang, strict=True)
-            ]
-            speed[k] = np.where(speed[k] > 0, spread, 0.0)
-        return speed
+        return np.where(speed > 0, self._spread[self._classes.representative], 0.0)
+
+    def _knows_spread(self) -> bool:
+        snap = self._snap
+        gangs = bool((snap.gang_on > 1).any())
+        return self._rules.placement and snap.speeds is not None and gangs
 
     def _largest_node(self) -> IntArray:
         """Return accelerators → maximum of its devices on one node that is up."""

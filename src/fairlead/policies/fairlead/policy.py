@@ -1,23 +1,27 @@
 """The policy ``fairlead``: one linear program over jobs' values of progress."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import FloatArray
+from fairlead.model.capabilities import Capabilities
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies._packing.policy import UnitPolicy
 from fairlead.policies._packing.table import UnitTable, unit_table
 from fairlead.policies._packing.totals import JobOptions
-from fairlead.policies.base import empty_allocation, mean_speed
+from fairlead.policies.base import WarmStart, empty_allocation, mean_speed
 from fairlead.policies.fairlead.lengths import estimate_left_s
-from fairlead.policies.fairlead.promise import urgency
+from fairlead.policies.fairlead.promise import FOR_IDLE_DEVICES, IN_PROGRAM, Promise, urgency
 from fairlead.policies.fairlead.weights import fair_weights
-from fairlead.solve import NO_PARTNER, OptionProblem, best_sum
+from fairlead.solve import NO_PARTNER, OptionProblem, WarmSum
 
 _STAY = 0.1
 """extra value of the accelerator on which a job runs: nobody moves for less"""
+_REPAID_S = 600.0
+"""seconds within which the gain of a move has to repay the restart, if the job runs so long"""
 
 
 @dataclass(frozen=True)
@@ -28,29 +32,41 @@ class Fairlead(UnitPolicy):
     first, each where it is relatively fastest, and gangs by their progress per device. The
     urgency grows as a job nears the finish time of an equal split of the cluster by weight, so
     that such jobs come first and none starves. A job that runs counts a little more where it
-    is. ``attained`` ignores declared lengths and orders jobs by service so far. ``agnostic``
-    uses a job's mean speed on every accelerator, ``packed`` lets two jobs share devices where
-    that pays, ``placement`` distinguishes gangs on one node from spread gangs.
+    is, the more the longer its restarts take. ``attained`` ignores declared lengths and orders
+    jobs by service so far. ``agnostic`` uses a job's mean speed on every accelerator, ``packed``
+    lets two jobs share devices where that pays, ``placement`` distinguishes gangs on one node
+    from spread gangs.
     """
 
+    alone: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True, reads_restarts=True)
     attained: bool = False
+    """ignore declared lengths and order jobs by service so far"""
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares with the greatest total value of progress."""
+        return self.allocate_warm(snap, WarmStart())
+
+    def allocate_warm(self, snap: Snapshot, warm: WarmStart) -> Allocation:
+        """Return the same, starting from the planner's last solution."""
         if not len(snap.job):
             return empty_allocation(snap)
         speed = self._believed_speed(snap)
         # Every job is a class: equal jobs take turns only if both fit.
         number = snap.job.astype(np.float64).reshape(-1, 1)
         table = unit_table(snap, number, self._rules, speed if self.agnostic else None)
-        problem = table.problem(self._value_per_step(snap, speed))
-        best = best_sum(problem, _with_stay(snap, table, problem))
+        problem = table.problem(self._value_per_step(snap, speed, IN_PROGRAM))
+        left_s = estimate_left_s(snap, _fastest(speed), attained=self.attained)
+        stay = _STAY + snap.restart_s / np.minimum(left_s, _REPAID_S)
+        keys = snap.job[table.classes.representative].astype(np.uint64)
+        last = warm.state(self, WarmSum)
+        best = last.best(problem, _with_stay(snap, table, problem, stay), keys)
         return JobOptions(table, problem).allocation(snap, best, self._rules)
 
     def device_value(self, snap: Snapshot) -> FloatArray:
         """Return jobs × accelerators → value of progress on one device of a gang there."""
         speed = self._believed_speed(snap)
-        value: FloatArray = self._value_per_step(snap, speed)[:, None] * speed / snap.gang_on
+        per_step = self._value_per_step(snap, speed, FOR_IDLE_DEVICES)
+        value: FloatArray = per_step[:, None] * speed / snap.gang_on
         return value
 
     def _believed_speed(self, snap: Snapshot) -> FloatArray:
@@ -60,22 +76,33 @@ class Fairlead(UnitPolicy):
             return speed
         return np.where(speed > 0, mean_speed(speed, snap.capacity)[:, None], 0.0)
 
-    def _value_per_step(self, snap: Snapshot, speed: FloatArray) -> FloatArray:
+    def _value_per_step(self, snap: Snapshot, speed: FloatArray, promise: Promise) -> FloatArray:
         """Return jobs → value of a step per second."""
         speed = np.where(snap.gang_on <= snap.capacity, speed, 0.0)
-        fastest = speed.max(axis=1)
-        safe = np.where(fastest > 0, fastest, 1.0)
-        left_s = estimate_left_s(snap, safe, attained=self.attained)
-        progress: FloatArray = 1.0 / (safe * np.sqrt(left_s))
-        return fair_weights(snap) * urgency(snap, speed, left_s) * progress
+        fastest = _fastest(speed)
+        left_s = estimate_left_s(snap, fastest, attained=self.attained)
+        progress: FloatArray = 1.0 / (fastest * np.sqrt(left_s))
+        return fair_weights(snap) * urgency(snap, speed, left_s, promise) * progress
 
 
-def _with_stay(snap: Snapshot, table: UnitTable, problem: OptionProblem) -> FloatArray:
-    """Return options → value, with the extra value of members that stay on their accelerator."""
+def _fastest(speed: FloatArray) -> FloatArray:
+    """Return jobs → speed on its fastest accelerator; 1 for a job that can run on none."""
+    fastest = speed.max(axis=1)
+    return np.where(fastest > 0, fastest, 1.0)
+
+
+def _with_stay(
+    snap: Snapshot, table: UnitTable, problem: OptionProblem, stay: FloatArray
+) -> FloatArray:
+    """Return options → value, with the extra value of members that stay on their accelerator.
+
+    ``stay`` is jobs → that value, relative to the value of its progress.
+    """
     row = np.append(table.classes.representative, 0)  # class NO_PARTNER: any, its gain is 0
     stays_first = snap.on[row[problem.first]] == problem.resource
     stays_second = snap.on[row[problem.second]] == problem.resource
     assert NO_PARTNER == -1
-    value: FloatArray = problem.gain_first * (1.0 + _STAY * stays_first)
-    value += problem.gain_second * (1.0 + _STAY * stays_second)
+    stay = stay[row]
+    value: FloatArray = problem.gain_first * (1.0 + stay[problem.first] * stays_first)
+    value += problem.gain_second * (1.0 + stay[problem.second] * stays_second)
     return value

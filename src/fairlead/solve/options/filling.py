@@ -5,15 +5,18 @@ cannot rise further, because their levels have a price, are stopped, and the res
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import SolveError
+from fairlead.solve.options.basis import Keys, LastBasis, option_keys
 from fairlead.solve.options.problem import OptionProblem
-from fairlead.solve.options.program import OptionProgram, OptionVertex
+from fairlead.solve.options.program import OptionProgram, WarmProgram, new_program_highs
 from fairlead.solve.options.solution import OptionSolution, OptionStage
 from fairlead.solve.options.stage import NEAR_TOLERANCE, SLACKS, Climb
+from fairlead.solve.options.vertex import OptionVertex
 from fairlead.solve.paths.path import Path
 
 _PRICED = 1e-7  # relative to the prices of devices: below it is noise
@@ -44,15 +47,20 @@ class FlatPath:
 
 
 def fill_options(
-    problem: OptionProblem, path: Path, guess: tuple[float, ...] = ()
+    problem: OptionProblem,
+    path: Path,
+    guess: tuple[float, ...] = (),
+    start: WarmProgram | None = None,
 ) -> OptionSolution:
     """Return the levels reached by climbing ``path`` in stages, and of the times the tie rule's.
 
     The tie rule: the least device time; what is still tied is decided by the options' ``tie``
     numbers. No class is asked for more than its cap, even if the path exceeds it. ``guess`` holds
-    thetas at which stages may end; it decides only how many programs are solved.
+    thetas at which stages may end, ``start`` where the program begins; both decide only how many
+    programs are solved, and how fast.
     """
-    filling = _OptionFilling(problem, path.within(np.where(problem.count > 0, problem.cap, 0.0)))
+    path = path.within(np.where(problem.count > 0, problem.cap, 0.0))
+    filling = _OptionFilling(problem, path, guess, start)
     stages: list[OptionStage] = []
     while filling.rises():
         stages.append(filling.stage(guess[len(stages)] if len(stages) < len(guess) else 0.0))
@@ -66,17 +74,34 @@ def fill_options(
 
 
 class WarmFilling:
-    """Solves successive similar fillings; each search begins where the last one ended."""
+    """Solves successive similar fillings; each begins where the last one ended."""
 
     def __init__(self) -> None:
         self._ends: tuple[float, ...] = ()
+        self._basis: LastBasis | None = None
+        self._highs: Any = None
 
-    def fill(self, problem: OptionProblem, path: Path, unit: float = 1.0) -> OptionSolution:
+    def fill(
+        self, problem: OptionProblem, path: Path, unit: float = 1.0, keys: Keys | None = None
+    ) -> OptionSolution:
         """Return the solution of ``fill_options``.
 
-        The path's theta is proportional to ``unit``, which may differ from call to call.
+        The path's theta is proportional to ``unit``, which may differ from call to call. ``keys``
+        (classes) name the classes that the last problem had, too.
         """
-        solution = fill_options(problem, path, tuple(end * unit for end in self._ends))
+        guess = tuple(end * unit for end in self._ends)
+        if keys is None:
+            solution = fill_options(problem, path, guess)
+        else:
+            options = option_keys(problem, keys)
+            if self._highs is None:
+                self._highs = new_program_highs()
+            self._highs.clearModel()
+            start = WarmProgram(self._highs, self._basis, keys, options)
+            solution = fill_options(problem, path, guess, start)
+            if solution.stages:
+                vertices = [stage.vertex for stage in solution.stages]
+                self._basis = LastBasis.of(keys, options, vertices, solution.time)
         self._ends = tuple(stage.theta / unit for stage in solution.stages)
         return solution
 
@@ -84,9 +109,16 @@ class WarmFilling:
 class _OptionFilling:
     """A water-filling in progress."""
 
-    def __init__(self, problem: OptionProblem, path: Path) -> None:
+    def __init__(
+        self,
+        problem: OptionProblem,
+        path: Path,
+        guess: tuple[float, ...],
+        start: WarmProgram | None,
+    ) -> None:
         self.problem = problem
-        self.program = OptionProgram(problem)
+        rate = path.rate(guess[0] * (1 + NEAR_TOLERANCE)) if guess else None
+        self.program = OptionProgram(problem, start, rate)
         self.stopped = (problem.count <= 0) | (problem.cap <= 0)
         self.path = path
         self.theta = 0.0

@@ -37,11 +37,21 @@ def best_sum(problem: OptionProblem, value: FloatArray) -> BestTimes:
         return BestTimes(value, 0.0)
     program = _Program(problem, np.zeros(problem.classes))
     first = program.maximise(value)
-    is_unique = program.settle(first)
-    # Where no other vertex is as good, there is no tie to break.
-    time = problem.feasible(program.times(first) if is_unique else program.least_device_time())
+    time = problem.feasible(program.best_by_tie_rule(first))
+    return best_times(problem, value, time, first.row_dual)
+
+
+def best_times(
+    problem: OptionProblem, value: FloatArray, time: FloatArray, row_dual: FloatArray
+) -> BestTimes:
+    """Return times of the greatest Σ value · y with the proof that these duals give."""
     reached = float((value * time).sum())
-    return BestTimes(time, reached, _certificate(problem, value, first, reached))
+    return BestTimes(time, reached, _certificate(problem, value, row_dual, reached))
+
+
+def least_device_time_on_face(problem: OptionProblem, first: LinearSolution) -> FloatArray:
+    """Return options → time of the tie rule among what is as good as this vertex."""
+    return _Program(problem, np.zeros(problem.classes)).best_by_tie_rule(first)
 
 
 def best_ratio(problem: OptionProblem, value: FloatArray, cost: FloatArray) -> BestTimes:
@@ -177,6 +187,11 @@ class _Program:
         # has a price, they are fixed, and with them the basic ones.
         return int(np.count_nonzero(np.abs(worth) > least)) >= len(self._lower)
 
+    def best_by_tie_rule(self, vertex: LinearSolution) -> FloatArray:
+        """Return options → time of least device time among what is as good as this vertex."""
+        # Where no other vertex is as good, there is no tie to break.
+        return self.times(vertex) if self.settle(vertex) else self.least_device_time()
+
     def times(self, vertex: LinearSolution) -> FloatArray:
         """Return options → total time."""
         return vertex.value[: self.options]
@@ -215,7 +230,7 @@ def _fix_priced_bounds(
 
 
 def _certificate(
-    problem: OptionProblem, value: FloatArray, vertex: LinearSolution, reached: float
+    problem: OptionProblem, value: FloatArray, row_dual: FloatArray, reached: float
 ) -> Certificate:
     """Return the proof by prices of devices and of members' time: none is worth less than is made.
 
@@ -223,7 +238,7 @@ def _certificate(
     Rounding is repaired by raising the members' prices q.
     """
     width, classes = len(problem.capacity), problem.classes
-    rows = -vertex.row_dual
+    rows = -row_dual
     rows[: width + 2 * classes] = np.maximum(rows[: width + 2 * classes], 0.0)
     rows[width : width + classes] = 0.0
     bound = problem.worth(rows, np.maximum(value - problem.priced(rows), 0.0))

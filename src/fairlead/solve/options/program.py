@@ -18,7 +18,9 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import SolveError
 from fairlead.solve.linear import INFINITY, new_highs, rerun_highs
+from fairlead.solve.options.basis import Keys, LastBasis
 from fairlead.solve.options.problem import OptionProblem
+from fairlead.solve.options.vertex import OptionVertex
 
 _NONE = np.zeros(0, np.int32)
 _REDUCED_COST = 1e-9
@@ -29,33 +31,18 @@ _ALL_COLUMNS = 4000
 _ADDED = 500
 # The columns before the options: the rise, and what is lacking of the levels.
 _RISE, _LACK, _FIXED = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OptionVertex:
-    """An optimal vertex; duals have the sign of prices, all at least 0 up to rounding."""
-
-    rise: float
-    time: FloatArray
-    """options → total time"""
-    prices: FloatArray
-    """resources → price of a device"""
-    level_price: FloatArray
-    """classes → price of its level"""
-    time_price: FloatArray
-    """classes → price of a member's time"""
-    extra: FloatArray
-    """extra rows → price; positive where the upper bound holds, negative for the lower"""
-    surplus: FloatArray
-    """options → what its use costs more than it brings"""
-    scale: float
-    """worth of a unit of rise in these prices"""
+_BASIC, _LOWER = highspy.HighsBasisStatus.kBasic, highspy.HighsBasisStatus.kLower
 
 
 class OptionProgram:
     """One problem's program: set what levels are asked for, then maximise something."""
 
-    def __init__(self, problem: OptionProblem) -> None:
+    def __init__(
+        self,
+        problem: OptionProblem,
+        start: "WarmProgram | None" = None,
+        theta_rate: FloatArray | None = None,
+    ) -> None:
         self.problem = problem
         width, classes, count = len(problem.capacity), problem.classes, problem.count
         self._first_level = width
@@ -65,20 +52,27 @@ class OptionProgram:
             lower.append(np.maximum(problem.extra.lower, -INFINITY))
             upper.append(np.minimum(problem.extra.upper, INFINITY))
         self._lower, self._upper = np.concatenate(lower), np.concatenate(upper)
-        self._highs = new_highs(presolve=False)
-        self._highs.setOptionValue("simplex_strategy", _PRIMAL)
+        self._highs = new_program_highs() if start is None else start.highs
         rows = len(self._lower)
         none = np.zeros(rows, np.int32)
         self._highs.addRows(rows, self._lower, self._upper, 0, none, _NONE, np.zeros(0))
-        for _ in range(_FIXED):
-            self._highs.addCol(0.0, 0.0, 0.0, 0, _NONE, np.zeros(0))
+        self._water = np.zeros(classes) if theta_rate is None else count * theta_rate
+        at = self._water.nonzero()[0]
+        self._highs.addCol(0.0, 0.0, 0.0, len(at), (width + at).astype(np.int32), -self._water[at])
+        self._highs.addCol(0.0, 0.0, 0.0, 0, _NONE, np.zeros(0))
         self._cost = np.zeros(len(problem.resource))
         self._column_of = np.full(len(problem.resource), -1)
         self._options: IntArray = np.zeros(0, np.int64)
-        self._water = np.zeros(classes)
         self._floor = np.zeros(classes)
         self._kept: list[FloatArray] = []
-        self._activate(_first_columns(problem))
+        self._dual = np.zeros(0)
+        self._priced = np.zeros(0)
+        """options → surplus at the last optimum"""
+        if start is None or start.basis is None:
+            self._activate(_first_columns(problem))
+        else:
+            self._activate((~problem.paired | start.basis.columns(start.options)).nonzero()[0])
+            self._highs.setBasis(start.basis_of(self._options, problem, rows))
 
     def raise_levels(
         self, level: FloatArray, rate: FloatArray, least: float, most: float
@@ -204,9 +198,11 @@ class OptionProgram:
 
     def _add_profitable_columns(self, cost: FloatArray) -> bool:
         """Add the options that would pay most at the present duals; tell whether any would."""
+        self._dual = np.array(self._highs.getSolution().row_dual)
+        self._priced = self._surplus(cost, self._dual)
         if len(self._options) == len(self._cost):
             return False
-        surplus = self._surplus(cost, np.array(self._highs.getSolution().row_dual))
+        surplus = self._priced.copy()
         surplus[self._options] = 0.0
         paying = (surplus < -_REDUCED_COST).nonzero()[0]
         if not len(paying):
@@ -224,18 +220,54 @@ class OptionProgram:
         return surplus
 
     def _vertex(self, scale: float) -> OptionVertex:
-        solution: Any = self._highs.getSolution()
-        value, dual = np.array(solution.col_value), np.array(solution.row_dual)
+        value, dual = np.array(self._highs.getSolution().col_value), self._dual
         time = np.zeros(len(self._cost))
         time[self._options] = value[_FIXED:]
         width, classes = len(self.problem.capacity), self.problem.classes
         prices, level_price, time_price, extra, _ = np.split(
             dual, np.cumsum([width, classes, classes, len(self._lower) - width - 2 * classes])
         )
-        surplus = self._surplus(self._cost, dual)
         return OptionVertex(
-            float(value[_RISE]), time, -prices, level_price, -time_price, -extra, surplus, scale
+            float(value[_RISE]),
+            time,
+            -prices,
+            level_price,
+            -time_price,
+            -extra,
+            self._priced,
+            scale,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarmProgram:
+    """The start of a program: an empty HiGHS, the last basis, and the keys that identify rows."""
+
+    highs: Any
+    basis: LastBasis | None
+    classes: Keys
+    """classes → key"""
+    options: Keys
+    """options → key"""
+
+    def basis_of(self, options: IntArray, problem: OptionProblem, rows: int) -> Any:
+        """Return HiGHS's basis for the columns of these options."""
+        assert self.basis is not None
+        column, row = self.basis.statuses(
+            self.classes, self.options[options], len(problem.capacity)
+        )
+        basis = highspy.HighsBasis()
+        basis.col_status = [_BASIC, _LOWER, *column]
+        basis.row_status = [*row, *[_BASIC] * (rows - len(row))]
+        basis.valid, basis.alien = True, True
+        return basis
+
+
+def new_program_highs() -> Any:
+    """Return a HiGHS without a model, for programs over options."""
+    highs = new_highs(presolve=False)
+    highs.setOptionValue("simplex_strategy", _PRIMAL)
+    return highs
 
 
 def _first_columns(problem: OptionProblem) -> IntArray:

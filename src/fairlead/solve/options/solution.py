@@ -8,7 +8,7 @@ from fairlead.model.allocation import Certificate
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.solve.certificate import certify
 from fairlead.solve.options.problem import OptionProblem
-from fairlead.solve.options.program import OptionVertex
+from fairlead.solve.options.vertex import OptionVertex
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,8 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import SolveError
-from fairlead.solve.options.program import OptionProgram, OptionVertex
+from fairlead.solve.options.program import OptionProgram
+from fairlead.solve.options.vertex import OptionVertex
 from fairlead.solve.paths.path import Path
 
 NEAR_TOLERANCE = 1e-9  # relative: levels this close are the same
@@ -33,10 +34,11 @@ class Climb:
         that is above the last stage's end, comes first.
         """
         path, search = self._path, _ThetaSearch(self._theta, self._path.top)
-        at = self._first_guess() if self._theta == 0.0 else self._theta
-        tangent = at <= self._theta
         if self._theta < guess < path.top:
             at, tangent = guess, True
+        else:
+            at = self._first_guess() if self._theta == 0.0 else self._theta
+            tangent = at <= self._theta
         cap = np.maximum(self._problem.cap, 1e-300)
         for _ in range(_MAX_PROGRAMS):
             low, level = search.low, path.level(at)
