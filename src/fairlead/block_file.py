@@ -6,6 +6,7 @@ Earlier versions wrote the payload's own SHA-256, in hexadecimal; their files ar
 Uses the standard library only, so that the job library can import it.
 """
 
+import errno
 import hashlib
 import mmap
 import os
@@ -22,8 +23,14 @@ BLOCK = 4 << 20
 _MAGIC = b"FLBLOCK1"
 _MAX_THREADS = 8
 """more threads than this wait for memory"""
-_reserved: list[mmap.mmap] = []
+_reserved: list[memoryview] = []
 """memory that the next large payload is read into"""
+_in_use: list[memoryview] = []
+"""reserved memory that a payload was read into"""
+_POPULATE = 23
+"""MADV_POPULATE_WRITE of Linux 5.14, which Python does not name"""
+_MIN_COPY = 1 << 16
+"""bytes from which a copy lets other threads run meanwhile"""
 
 
 def write(file: BinaryIO, chunks: Sequence[Payload]) -> None:
@@ -40,6 +47,32 @@ def write(file: BinaryIO, chunks: Sequence[Payload]) -> None:
 
     hashes = _for_each(len(blocks), write_block)
     _write_all(descriptor, _header(sum(map(len, chunks)), hashes), 0)
+
+
+def write_to_memory(memory: mmap.mmap, chunks: Sequence[Payload]) -> None:
+    """Write the header and the chunks to the memory of a mapped file of ``size_of`` bytes.
+
+    Raises OSError if the file system has no memory left for it.
+    """
+    blocks = _cut(chunks)
+    populate(memory, 0, HEADER)
+
+    def write_block(number: int) -> bytes:
+        digest, position = hashlib.sha256(), HEADER + number * BLOCK
+        populate(memory, position, position + sum(map(len, blocks[number])))
+        for piece in blocks[number]:
+            _copy(piece, memory, position)
+            digest.update(piece)
+            position += len(piece)
+        return digest.digest()
+
+    hashes = _for_each(len(blocks), write_block)
+    memory[:HEADER] = _header(sum(map(len, chunks)), hashes)
+
+
+def size_of(chunks: Sequence[Payload]) -> int:
+    """Return the size of the file that holds the chunks."""
+    return HEADER + sum(map(len, chunks))
 
 
 def read(file: BinaryIO) -> Payload | None:
@@ -90,9 +123,63 @@ def reserve(nbytes: int) -> None:
     """
     if nbytes > BLOCK:
         memory = map_memory(nbytes)
-        for at in range(0, nbytes, mmap.PAGESIZE):
-            memory[at] = 0
-        _reserved[:] = [memory]
+        populate(memory, 0, nbytes)
+        reserve_memory(memoryview(memory))
+
+
+def reserve_memory(memory: memoryview) -> None:
+    """Keep this memory for the next read of a large payload, if the payload fits."""
+    _reserved[:] = [memory]
+
+
+def drop_read_memory() -> None:
+    """Let reserved memory be freed once nothing refers to it.
+
+    To free it takes a while: a read does not do so before training begins.
+    """
+    _in_use.clear()
+
+
+def populate(memory: mmap.mmap, begin: int, end: int) -> None:
+    """Fault in the pages of a part of mapped memory; other threads run meanwhile.
+
+    Raises OSError if there is no memory. To touch memory that a file system cannot provide would
+    kill the process instead.
+    """
+    import ctypes  # noqa: PLC0415  # slow to import; only large payloads need it
+
+    begin -= begin % mmap.PAGESIZE
+    # Nothing refers to the buffer longer, so that its owner can close it after an error.
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory, begin))
+    madvise = ctypes.CDLL(None, use_errno=True).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    if madvise(address, end - begin, _POPULATE) == 0:
+        return
+    number = ctypes.get_errno()
+    if number == errno.EINVAL:  # an older kernel
+        for at in range(begin, end, mmap.PAGESIZE):
+            memory[at] = memory[at]
+        return
+    number = errno.ENOSPC if number == errno.EFAULT else number
+    raise OSError(number, os.strerror(number))
+
+
+def can_populate() -> bool:
+    """Return whether the kernel reports a lack of memory in ``populate``."""
+    release = os.uname().release.split(".")
+    return tuple(int("0" + part) for part in release[:2] if part.isdigit()) >= (5, 14)
+
+
+def _copy(piece: memoryview, memory: mmap.mmap, position: int) -> None:
+    """Copy a piece to mapped memory; other threads run meanwhile if it is large."""
+    if len(piece) < _MIN_COPY or piece.readonly:
+        memory[position : position + len(piece)] = piece
+        return
+    import ctypes  # noqa: PLC0415  # as above
+
+    source = ctypes.addressof(ctypes.c_char.from_buffer(piece))
+    target = ctypes.addressof(ctypes.c_char.from_buffer(memory, position))
+    ctypes.memmove(target, source, len(piece))
 
 
 def _memory_for(length: int) -> memoryview:
@@ -100,7 +187,8 @@ def _memory_for(length: int) -> memoryview:
     if length <= BLOCK:
         return memoryview(bytearray(max(length, 0)))
     if _reserved and len(_reserved[0]) >= length:
-        return memoryview(_reserved.pop())[:length]
+        _in_use[:] = [_reserved.pop()]
+        return _in_use[0][:length]
     return memoryview(map_memory(length))
 
 

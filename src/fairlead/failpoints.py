@@ -36,6 +36,7 @@ JOB = (
     *("job.commit.aside", "job.commit.replaced", "job.commit.after"),
     *("job.park.allowed", "job.park.released", "job.park.saved", "job.park.resumed"),
     *("job.prepare.ready", "job.prepare.resumed"),
+    *("job.spare.made", "job.spare.taken", "job.spare.written", "job.spare.named"),
 )
 POINTS = (*SERVER, *KEEPER, *JOB)
 

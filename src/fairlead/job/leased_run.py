@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from fairlead import failpoints
+from fairlead.block_file import Payload
 from fairlead.job import checkpoint
 from fairlead.job.copies.averaging import restored_state
 from fairlead.job.copies.part import CopyPart
@@ -22,8 +23,8 @@ from fairlead.job.keeper.parking import Parking
 from fairlead.job.lease import Lease
 from fairlead.job.registration import RegisteredState
 from fairlead.job.run import Run, T
-from fairlead.job.state_format import encode_chunks
-from fairlead.job.writer import BackgroundWriter
+from fairlead.job.saving.memory_file import MemoryFile
+from fairlead.job.saving.saver import Saver
 
 _MAX_METRICS = 100
 """metrics that the server keeps for one job"""
@@ -51,8 +52,7 @@ class LeasedRun(Run):
         self._own_steps = 0
         """steps that count for the lease: all of the job's, or those of this copy"""
         self._state = RegisteredState()
-        self._host: Any = None
-        self._writer = BackgroundWriter()
+        self._saver = Saver(self._directory, environment)
         self._epoch = {"number": 0, "began_at": 0}
         self._in_epochs, self._is_last_epoch = False, True
         self._skip = 0
@@ -134,38 +134,27 @@ class LeasedRun(Run):
 
     def _save(self, *, behind: bool = False) -> None:
         """Save the state; with ``behind`` return once its tensors are copied."""
-        self._writer.wait()
-        chunks = self._encode(self._state.state_dicts())
+        self._saver.writer.wait()
+        chunks = self._saver.encode(self._state.state_dicts())
+        spare = self._saver.take_spare()
         failpoints.point("job.checkpoint.before")
         if behind and len(chunks) > 1:
-            self._writer.begin(partial(self._write_behind, self._own_steps, chunks))
+            self._saver.writer.begin(partial(self._write_behind, self._own_steps, chunks, spare))
             self._saved_at = time.monotonic()
         else:
-            self._write(self._own_steps, chunks)
+            self._write(self._own_steps, chunks, spare)
 
-    def _write_behind(self, steps: int, chunks: Sequence[bytes | memoryview]) -> None:
+    def _write_behind(
+        self, steps: int, chunks: Sequence[Payload], spare: MemoryFile | None
+    ) -> None:
         try:
-            self._write(steps, chunks)
+            self._write(steps, chunks, spare)
         except OSError as error:
             _print_to_log(f"no checkpoint at step {steps}: {error}")
 
-    def _encode(self, states: Mapping[str, Any]) -> Sequence[bytes | memoryview]:
-        """Return the state as bytes: one chunk, or several if it holds tensors."""
-        chunks = encode_chunks(states, self._host_memory())
-        has_tensors = any(isinstance(chunk, memoryview) for chunk in chunks)
-        return chunks if has_tensors else [b"".join(chunks)]
-
-    def _host_memory(self) -> Any:
-        """Return the host memory for tensors; None without PyTorch."""
-        if self._host is None and "torch" in sys.modules:
-            from fairlead.job.torch import HostState  # noqa: PLC0415  # only jobs that use it have it
-
-            self._host = HostState()
-        return self._host
-
-    def _write(self, steps: int, chunks: Sequence[bytes | memoryview]) -> None:
+    def _write(self, steps: int, chunks: Sequence[Payload], spare: MemoryFile | None) -> None:
         lease = self._lease.number
-        checkpoint.write(self._directory, lease, steps, self.rank, *chunks)
+        checkpoint.write(self._directory, lease, steps, self.rank, *chunks, spare=spare)
         failpoints.point("job.checkpoint.written")
         if self.rank == 0:
             checkpoint.commit(self._directory, lease, steps, self.world_size)
@@ -242,6 +231,8 @@ class LeasedRun(Run):
         due = self.world_size == 1 and now - self._saved_at > self._every_s
         if due or self._save_after_step:
             self._save_or_raise()
+        else:
+            self._saver.step_done(self._state.state_dicts)
 
     def finish(self) -> None:
         """Save the state after the last step.
@@ -249,7 +240,8 @@ class LeasedRun(Run):
         The job is done only once it is saved: if that fails a later lease repeats the steps.
         """
         self._save_or_leave()
-        if self._copy and self._copy.fetched:  # the job itself runs the rest of the program
+        if self._copy and (self._copy.fetched or self._is_complete()):
+            # The job itself runs the rest of the program.
             self._exit(EXIT_PREEMPTED, f"copy {self.copy} left after {self._own_steps} steps")
         if self._is_complete():
             self._lease.close()
@@ -310,15 +302,16 @@ class LeasedRun(Run):
         The state is saved in any case, after the device is free.
         """
         sys.stdout.flush()
-        host = self._host_memory()
+        self._saver.stop()
+        host = self._saver.host_memory()
         with self._leaving_on_failure():
-            self._writer.wait()  # it reads the host memory
+            self._saver.writer.wait()  # it reads the host memory
         if not parking.ask(host):
             self._save_or_leave()
             return None
         states, parked = self._state.state_dicts(), False
         with self._leaving_on_failure():
-            chunks = self._encode(states)
+            chunks = self._saver.encode(states)
         unsaved = self._own_steps if self._lease.saved_steps < self._own_steps else None
         try:
             parking.leave_device(states, host, unsaved=unsaved)
@@ -327,7 +320,7 @@ class LeasedRun(Run):
             _print_to_log(f"cannot stay without the device: {error}")
         if unsaved is not None:
             with self._leaving_on_failure():
-                self._write(unsaved, chunks)
+                self._write(unsaved, chunks, self._saver.take_spare())
         environment = parking.wait_for_lease() if parked else None
         if environment is None:
             return None
@@ -342,7 +335,7 @@ class LeasedRun(Run):
 
     def _save_or_leave(self) -> None:
         with self._leaving_on_failure():
-            self._writer.wait()
+            self._saver.writer.wait()
             if self._lease.saved_steps < self._own_steps:
                 self._save()
 

@@ -1,14 +1,15 @@
 """Counters per job that the scheduler's tables do not have, computed from events alone."""
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 from fairlead.core.queries import HeldPlace, JobState, Queries
 from fairlead.live.history.job_history import LeaseRecord
+from fairlead.live.history.suspended_work import SuspendedWork
 from fairlead.live.history.tenant_totals import TenantTotals
+from fairlead.live.history.totals import Totals
 from fairlead.live.history.unsaved_lease import UnsavedLease
 from fairlead.live.history.usage import HeldDevices, UsageLedger
 from fairlead.live.timeline.intervals import HeldInterval
@@ -46,32 +47,11 @@ class JobTransition(NamedTuple):
     """the preempted lease"""
 
 
-WAIT_BUCKETS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86400.0)
-"""upper bounds of the buckets in which queue waits are counted"""
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counts of all jobs together, those that are no longer kept included."""
-
-    ended: dict[str, int] = field(default_factory=dict)
-    """final state → jobs"""
-    waits: list[int] = field(default_factory=lambda: [0] * (len(WAIT_BUCKETS_S) + 1))
-    """jobs by the time from submission to the first start, by bucket"""
-    waits_s: float = 0.0
-    """sum of these times"""
-    removed: dict[str, int] = field(default_factory=dict)
-    """kind of thing → number removed because of its age or size"""
-
-    def add_wait(self, wait_s: float) -> None:
-        """Count a job that starts for the first time."""
-        self.waits[bisect_left(WAIT_BUCKETS_S, wait_s)] += 1
-        self.waits_s += wait_s
-
-
 _RECENT_S, _MAX_RECENT = 60.0, 5000
 """seconds for which records of ended leases are saved with the counts, and their maximum: by then
 the histories of jobs are stored"""
+_RECENT_INTERVALS_S = 15.0
+"""seconds for which intervals of ended leases are saved: by then the timeline is stored"""
 
 
 class JobCounters:
@@ -93,6 +73,7 @@ class JobCounters:
         """leases of copies of jobs, which report their own steps"""
         self.unsaved: dict[str, UnsavedLease] = {}
         """job → its last lease, while the process that stayed is saving its steps"""
+        self.suspended = SuspendedWork()
         self.usage = UsageLedger()
         self.totals = Totals()
         self.tenants = TenantTotals()
@@ -102,6 +83,8 @@ class JobCounters:
         """the last of them: a saved state ends the replay of their events"""
         self.ended_intervals: deque[HeldInterval] = deque()
         """devices and times of ended leases, for the timeline"""
+        self._recent_intervals: deque[HeldInterval] = deque(maxlen=_MAX_RECENT)
+        """the last of them"""
         self.outages = NodeOutages()
         self.transitions: deque[JobTransition] = deque()
         """ends and preemptions of jobs, for those who wait for them"""
@@ -125,6 +108,8 @@ class JobCounters:
         if isinstance(event, ev.Progress):
             self._steps.update(zip(event.lease.tolist(), event.steps.tolist(), strict=True))
         if isinstance(event, ev.StepsSaved):
+            if event.job_id not in self.unsaved:  # it was suspended, and saves nothing
+                self._count_lost(event.job_id, self.suspended.take(event.job_id))
             self._steps_saved(event.job_id, event.steps)
         if not isinstance(event, ev.LeasesEnded):
             return
@@ -173,8 +158,13 @@ class JobCounters:
         self.unsaved[job_id] = UnsavedLease(record, before, reported, unsaved)
         if unsaved <= kept:
             self._steps_saved(job_id, kept, suspended=event.suspended)
+        if event.suspended:
+            self.suspended.add(job_id, lease, max(event.at - began_at, 0.0))
+        else:
+            in_process_s = self.suspended.take(job_id)
+            self._count_lost(job_id, in_process_s if event.outcome in ("failed", "lost") else 0.0)
         ending = "preempted" if preempted else event.outcome
-        self.ended_intervals.append(
+        self._add_interval(
             HeldInterval(lease, job_id, tenant, devices, began_at, event.at, ending)
         )
 
@@ -186,23 +176,34 @@ class JobCounters:
         ended = self.unsaved.pop(job_id, None)
         if ended is None:
             return
-        number, lost_s = self._queries.job_number(job_id), 0.0
-        active = self._queries.job_state(number) in (JobState.ACTIVE, JobState.HELD)
-        if active and not suspended:
-            lost_s = ended.lost_s(kept)
-            self._counts_of(job_id).lost_s += lost_s
-            self.tenants.of(self._queries.job(number).tenant).lost_s += lost_s
+        lost_s = self._count_lost(job_id, 0.0 if suspended else ended.lost_s(kept))
         self._add_ended(job_id, ended.counted(kept, lost_s))
-        lease = self._queries.job_status(number).lease
+        lease = self._queries.job_status(self._queries.job_number(job_id)).lease
         if lease in self._began and lease not in self._copies:  # it continues from these steps
             at, before = self._began[lease]
             self._began[lease] = (at, max(before, kept))
+
+    def _count_lost(self, job_id: str, lost_s: float) -> float:
+        """Count lost work of a job that has to repeat it; return the seconds that count."""
+        number = self._queries.job_number(job_id)
+        if self._queries.job_state(number) not in (JobState.ACTIVE, JobState.HELD):
+            return 0.0
+        if lost_s:
+            self._counts_of(job_id).lost_s += lost_s
+            self.tenants.of(self._queries.job(number).tenant).lost_s += lost_s
+        return lost_s
 
     def _add_ended(self, job_id: str, record: LeaseRecord) -> None:
         self.ended_leases.append((job_id, record))
         self._recent.append((job_id, record))
         while self._recent[0][1].ended_at < record.ended_at - _RECENT_S:
             self._recent.popleft()
+
+    def _add_interval(self, interval: HeldInterval) -> None:
+        self.ended_intervals.append(interval)
+        self._recent_intervals.append(interval)
+        while self._recent_intervals[0].ended_at < interval.ended_at - _RECENT_INTERVALS_S:
+            self._recent_intervals.popleft()
 
     def _job_ended(self, end: JobTransition) -> None:
         counts = self._counts_of(end.job_id)
@@ -217,6 +218,7 @@ class JobCounters:
         """Drop the counts of a job that is no longer kept; its share of the totals stays."""
         self.tally.pop(job_id, None)
         self.unsaved.pop(job_id, None)
+        self.suspended.take(job_id)
         kept = [entry for entry in self._recent if entry[0] != job_id]
         if len(kept) < len(self._recent):
             self._recent = deque(kept, maxlen=_MAX_RECENT)
@@ -301,9 +303,11 @@ class JobCounters:
             "places": {str(lease): [*map(list, held)] for lease, held in self._places.items()},
             "copies": sorted(self._copies),
             "unsaved": {job_id: ended.saved() for job_id, ended in self.unsaved.items()},
+            "suspended": self.suspended.saved(),
             "ended": {
                 str(one.lease): {"job": job_id, **asdict(one)} for job_id, one in self._recent
             },
+            "intervals": {str(one.lease): [*one] for one in self._recent_intervals},
             "usage": self.usage.saved(),
             "totals": asdict(self.totals),
             "tenants": self.tenants.saved(),
@@ -322,9 +326,12 @@ class JobCounters:
         self._copies = {int(lease) for lease in saved.get("copies", ())}
         unsaved = saved.get("unsaved", {})
         self.unsaved = {job_id: UnsavedLease.of(ended) for job_id, ended in unsaved.items()}
+        self.suspended.restore(saved.get("suspended", {}))
         for ended in saved.get("ended", {}).values():
             record = {name: field for name, field in ended.items() if name != "job"}
             self._add_ended(str(ended["job"]), LeaseRecord.of(record))
+        for lease, job_id, tenant, devices, *rest in saved.get("intervals", {}).values():
+            self._add_interval(HeldInterval(lease, job_id, tenant, tuple(devices), *rest))
         self.usage.restore(saved.get("usage", {}))
         self.outages.restore(saved.get("outages", {}))
         self.totals = Totals(**saved["totals"]) if "totals" in saved else self._known_totals()

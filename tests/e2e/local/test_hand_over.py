@@ -7,6 +7,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir, log_file
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.job import checkpoint
+from fairlead.job.saving import memory_file
 
 __all__ = ["server"]
 FORKING = """import subprocess, time
@@ -214,6 +216,51 @@ def test_no_step_is_lost_or_repeated_when_processes_die_while_they_are_handed_a_
     asyncio.run(run())
     result = json.loads((tmp_path / "out.0").read_text())
     assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
+
+
+def test_no_step_is_lost_or_repeated_when_processes_die_with_a_file_that_has_no_name_yet(
+    server: LeaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not memory_file.is_in_memory("/dev/shm"):
+        pytest.skip("/dev/shm is not a file system in memory")
+    points = [one for one in failpoints.JOB if ".spare." in one]
+    assert len(points) == 4
+
+    async def run(root: Path) -> None:
+        bench = MovingBench(root, server)
+        large = 'run.register(model=model, seen=seen, large={"a": bytes(5 << 20)})'
+        script = (
+            (root / "train.py").read_text().replace("run.register(model=model, seen=seen)", large)
+        )
+        assert large in script
+        (root / "train.py").write_text(script)
+        lease, before, directory = 1, 0, root / "j"
+        await bench.preempt(bench.on(lease), after=3)
+        for point in points:
+            (bench.crashes / point).touch()
+            for _ in range(9):  # the process may leave before it has taken memory
+                lease += 1
+                end = await bench.preempt(bench.on(lease), after=4)
+                assert end.ending in ("left", "lost", "failed"), (point, end)
+                saved = bench.saved_steps(bench.order(0))
+                assert (end.steps or 0) == saved >= before, point
+                before = saved
+                if not (bench.crashes / point).exists():
+                    break
+            assert not (bench.crashes / point).exists(), point
+        lease += 1
+        await bench.engine.launch(bench.on(lease))
+        assert (await bench.ended()).ending == "finished"
+        await bench.engine.close()
+        committed = checkpoint.latest(str(directory))
+        assert committed is not None
+        assert {*os.listdir(directory)} == {"fence", "lock", "latest.json", *committed.files}
+        result = json.loads((root / "out.0").read_text())
+        assert result == {"weight": uninterrupted(STEPS), "steps": list(range(STEPS))}
+
+    with TemporaryDirectory(dir="/dev/shm") as name:
+        monkeypatch.setenv(failpoints.VARIABLE, f"{name}/crashes")
+        asyncio.run(run(Path(name)))
 
 
 def _train(bench: MovingBench) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.local.bench import CLUSTER, Bench, uninterrupted
 from tests.e2e.support.lease_server import LeaseServer
 from tests.support.two_tenants import GOOD, PYTHON, two_tenants
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder, Saved
@@ -226,10 +226,10 @@ def test_a_parked_process_ends_when_it_is_not_needed_or_memory_is_short(
         end = await bench.preempt(bench.order(4), after=2)
         fourth = bench.processes(4)
         os.kill(fourth[0], signal.SIGKILL)
-        await _until_gone(fourth)
-        # Until the engine has seen the death, it would hand the next lease to the dead keeper.
-        await eventually(lambda: not bench.engine.parked_jobs())
-        assert (await bench.preempt(bench.order(5), after=2)).parked
+        until(lambda: not _alive(fourth))  # the engine does not run meanwhile: it sees no death
+        assert bench.engine.parked_jobs()
+        end = await bench.preempt(bench.order(5), after=2)
+        assert (end.ending, end.parked, end.resumed) == ("left", True, False)
         fifth = bench.processes(5)
         (tmp_path / "j/latest.json").unlink()  # its owner wants to start from scratch
         (end,) = await bench.train(bench.order(6))
@@ -374,7 +374,8 @@ def _is_frozen(pid: int, home: Path) -> bool:
 
 
 async def _until_gone(pids: list[int]) -> None:
-    def alive() -> list[int]:
-        return [pid for pid in pids if lease_dir.process_start_ticks(pid) is not None]
+    await eventually(lambda: not _alive(pids))
 
-    await eventually(lambda: not alive())
+
+def _alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if lease_dir.process_start_ticks(pid) is not None]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tests.e2e.local.bench import CLUSTER
 from tests.e2e.local.fake_driver import FakeDriver
 from tests.support.waiting import eventually
 
-from fairlead.engines.base import Ended, LaunchOrder
+from fairlead.engines.base import Ended, LaunchOrder, Saved
 from fairlead.engines.keeper import lease_dir, log_file
 from fairlead.engines.keeper.suspend import driver as driver_module
 from fairlead.engines.keeper.suspend.driver import uses_device
@@ -77,6 +78,13 @@ class SuspendBench:
             raise AssertionError
 
         return await asyncio.wait_for(wait(), 60.0)
+
+    async def saved(self) -> Saved:
+        """Return the next report of a process that was suspended and has ended."""
+        async for report in self.engine.reports():
+            if isinstance(report, Saved):
+                return report
+        raise AssertionError
 
     async def run(self, order: LaunchOrder, *, preempts: bool = True) -> Ended:
         """Run a lease until its job has counted on, then preempt it."""
@@ -209,9 +217,18 @@ def test_a_job_starts_again_after_a_death_while_the_driver_suspends_or_resumes_i
             assert on_device or gone == pid
             await _until_gone(gone)
         assert "cannot be resumed: cuCheckpointProcessRestore returned 2" in end.message
+        lease += 1
+        end = await bench.run(bench.order(lease, "j"))
+        assert (end.parked, end.resumed) == (True, False)
+        # The work of its process is lost with it, however it ends.
+        members = lease_dir.read_members(tmp_path / f"data/leases/{lease}")
+        assert members is not None
+        os.kill(members.keeper, signal.SIGKILL)
+        assert await bench.saved() == Saved(lease, "j", None)
         end = await bench.run(bench.order(lease + 1, "j"))
         assert (end.parked, end.resumed) == (True, False)
         await bench.engine.end_parked("j")
+        assert await bench.saved() == Saved(lease + 1, "j", None)
         await eventually(lambda: not os.listdir(tmp_path / "data/leases"))
         await bench.engine.close()
 

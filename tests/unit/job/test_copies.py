@@ -14,7 +14,7 @@ from fairlead import failpoints
 from fairlead.job import EXIT_PREEMPTED, checkpoint
 from fairlead.job.checkpoint import CommittedCheckpoint, FencedError
 from fairlead.job.copies.averaging import average, restored_state
-from fairlead.job.copies.merging import merge_copies
+from fairlead.job.copies.merging import fence_earlier_leases, merge_copies
 from fairlead.job.copies.part import CopyPart
 from fairlead.job.state_format import encode_state
 
@@ -113,6 +113,36 @@ def test_a_copy_whose_items_are_used_up_does_not_end_the_job(job: Job) -> None:
     part = CopyPart(1, 60, SHARES[0], job.directory)
     assert job.run(1, part, total=10)[1] == EXIT_PREEMPTED
     assert job.merged().steps == len(job.seen) == 6
+
+
+def test_a_copy_without_steps_leaves_the_end_of_the_program_to_the_job(job: Job) -> None:
+    assert job.run(1, CopyPart(1, 0, SHARES[0], job.directory)) == (0.0, EXIT_PREEMPTED)
+    assert not job.seen
+    job.save_copy(2, 100, model={"weight": 1.0})  # all of the job's steps
+    assert job.merged().steps == 100
+    assert job.run(3, CopyPart(1, 5, SHARES[0], job.directory)) == (1.0, EXIT_PREEMPTED)
+
+
+def test_what_a_lost_lease_saves_beside_copies_does_not_count(job: Job) -> None:
+    checkpoint.raise_fence(job.directory, 3)
+    for steps in (10, 20):
+        checkpoint.write(job.directory, 3, steps, 0, encode_state({}))
+    checkpoint.commit(job.directory, 3, 10, 1)
+    fence_earlier_leases(job.directory, job.copies, {5, 6})
+    with pytest.raises(FencedError):
+        checkpoint.commit(job.directory, 3, 20, 1)
+    job.save_copy(5, 7, model={})
+    fence_earlier_leases(job.directory, job.copies, {6})  # a copy that starts later
+    assert job.merged().steps == 17
+
+
+def test_a_copy_that_begins_after_its_round_was_merged_adds_nothing(job: Job) -> None:
+    checkpoint.raise_fence(job.directory, 3)
+    fence_earlier_leases(job.directory, job.copies, {8, 9})  # of the next round
+    job.save_copy(5, 10, model={})
+    job.save_copy(8, 4, model={})
+    assert merge_copies(job.directory, job.copies, {9}) == 4
+    assert job.merged() == CommittedCheckpoint(8, 4, ("8-4.0.ckpt",), (4,))
 
 
 @pytest.mark.parametrize("point", [one for one in failpoints.SERVER if ".merge." in one])

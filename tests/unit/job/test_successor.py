@@ -20,7 +20,8 @@ def test_a_payload_is_read_into_the_reserved_memory_once(tmp_path: Path) -> None
     (reserved,) = block_file._reserved
     reads = [checkpoint.read(str(tmp_path), 0) for _ in range(2)]
     assert reads == [payload, payload]
-    assert [memoryview(one or b"").obj is reserved for one in reads] == [True, False]
+    assert [memoryview(one or b"").obj is reserved.obj for one in reads] == [True, False]
+    block_file.drop_read_memory()
     assert not block_file._reserved
     block_file.reserve(block_file.BLOCK)  # small payloads need none
     assert not block_file._reserved

@@ -70,6 +70,7 @@ def test_preemption_counts_only_if_the_job_needs_another_lease(
     assert again.tally == site.counters.tally
     # The history of the job may not be stored yet.
     assert [*again.ended_leases] == [*site.counters.ended_leases] != []
+    assert [*again.ended_intervals] == [*site.counters.ended_intervals] != []
     assert again.saved() == site.counters.saved()
 
 
@@ -81,6 +82,7 @@ def test_saved_counts_hold_records_of_the_last_minute() -> None:
     again = JobCounters(site.queries)
     again.restore(json.loads(json.dumps(site.counters.saved())))
     assert [record.ended_at for _, record in again.ended_leases] == [40.0, 75.0]
+    assert [*again.ended_intervals] == [*site.counters.ended_intervals][-1:]
     again.forget("a")
     assert again.saved()["ended"] == {}
 
@@ -104,6 +106,30 @@ def test_work_is_lost_once_a_parked_process_has_not_saved_it(saved: float, lost_
     site.send(ev.LeasesEnded(12.0, np.array([site.lease]), np.array([11.0]), "left"))
     _, later = site.counters.ended_leases[-1]
     assert later.steps == 11.0 - saved  # no step counts twice
+
+
+def test_work_in_the_memory_of_a_suspended_process_is_lost_with_it() -> None:
+    site = Site()
+    for end_at in (9.0, 20.0):  # one process under both leases
+        ended = np.array([site.lease]), np.array([0.0])
+        site.send(ev.LeasesEnded(end_at, *ended, "left", suspended=True))
+        site.send(ev.PlanDue(end_at + 1.0))
+    assert site.counters.of("a").lost_s == 0.0
+    again = JobCounters(site.queries)
+    again.restore(json.loads(json.dumps(site.counters.saved())))
+    assert json.dumps(again.saved()) == json.dumps(site.counters.saved())
+    outcomes: dict[LoggedOutcome, float] = {"left": 0.0, "failed": 19.0, "lost": 19.0}
+    for outcome, lost_s in outcomes.items():  # it continues, and ends under its third lease
+        again = JobCounters(site.queries)
+        again.restore(json.loads(json.dumps(site.counters.saved())))
+        ended = np.array([site.lease]), np.array([0.0])
+        again.record(ev.LeasesEnded(21.0, *ended, outcome))
+        _, third = again.ended_leases[-1]
+        assert again.of("a").lost_s - third.lost_s == lost_s
+        assert again.suspended.lease_of("a") is None
+    for _ in range(2):  # the second report finds nothing
+        site.send(ev.StepsSaved(22.0, "a", 0.0))  # it ends while it is suspended
+        assert site.counters.of("a").lost_s == site.counters.tenants.of("default").lost_s == 19.0
 
 
 def test_reading_counts_adds_no_entry() -> None:

@@ -20,24 +20,28 @@ _LOCK_TIMEOUT_S = 2.0
 """seconds to wait for a lock, which only an orphan of the job may still hold"""
 
 
-def merge_copies(directory: str, copies: str, open_leases: Collection[int]) -> None:
+def merge_copies(directory: str, copies: str, open_leases: Collection[int]) -> int:
     """Merge the ended copies below ``copies`` into the job's checkpoint ``directory``.
 
-    Does nothing while a copy is open. Can be repeated: copies up to the lease of the job's
-    checkpoint are in it already.
+    Returns the steps in that checkpoint and in those of ended copies. Merges nothing while a copy
+    is open. Can be repeated: copies up to the lease of the job's checkpoint are in it already.
     """
     leases = _copy_leases(copies)
-    if any(lease in open_leases for lease in leases):
-        return
-    base = checkpoint.latest(directory) or CommittedCheckpoint(-1, 0, ())
-    new = [lease for lease in leases if lease > base.lease]
+    # A power failure must not undo a merge whose copies are removed below.
+    base = checkpoint.durable_latest(directory) or CommittedCheckpoint(-1, 0, ())
+    # Copies below the fence are of an earlier round, and began after it was merged.
+    first = max(base.lease + 1, checkpoint.fence(directory))
+    new = [lease for lease in leases if lease >= first and lease not in open_leases]
     parts = [part for lease in new if (part := _close(os.path.join(copies, str(lease)), lease))]
+    steps = base.steps + sum(part.steps for part in parts)
+    if any(lease in open_leases for lease in leases):
+        return steps
     if parts:
         failpoints.point("server.merge.closed")
         parts.sort(key=lambda part: (-part.steps, part.lease))
         merged = CommittedCheckpoint(
             max(new),
-            base.steps + sum(part.steps for part in parts),
+            steps,
             tuple(part.files[0] for part in parts),
             tuple(part.steps for part in parts),
         )
@@ -51,6 +55,18 @@ def merge_copies(directory: str, copies: str, open_leases: Collection[int]) -> N
             with suppress(FileNotFoundError):
                 untrusted_file.remove_tree(tree)
                 failpoints.point("server.merge.removed")
+    return steps
+
+
+def fence_earlier_leases(directory: str, copies: str, open_leases: Collection[int]) -> None:
+    """Refuse checkpoints of the job's leases before its copies, of which some are open.
+
+    Their processes may have outlived the loss of their node; steps that they saved beside the
+    copies would count although the copies lack them.
+    """
+    first = min((*_copy_leases(copies), *open_leases))
+    if os.path.isdir(directory) and checkpoint.fence(directory) < first:
+        checkpoint.raise_fence(directory, first, wait_s=_LOCK_TIMEOUT_S)
 
 
 def _copy_leases(copies: str) -> list[int]:

@@ -1,15 +1,13 @@
 """Hand-over: a process that is started before its lease prepares itself and waits for it."""
 
-import os
 import sys
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 
 from fairlead import block_file, failpoints
-from fairlead.job import checkpoint
 from fairlead.job.exit_status import EXIT_PREEMPTED
 from fairlead.job.keeper.channel import open_channel
-from fairlead.untrusted_file import UnusableFileError
+from fairlead.job.saving.saver import saved_bytes
 
 VARIABLE = "FAIRLEAD_SUCCESSOR"
 """environment variable of a process that has no lease yet"""
@@ -46,28 +44,26 @@ def warm_up(environment: Mapping[str, str]) -> None:
     """
     from fairlead.job import leased_run  # noqa: F401, PLC0415  # imported by every leased run
 
-    nbytes = _state_bytes(environment["FAIRLEAD_CHECKPOINT_DIR"])
+    nbytes = saved_bytes(environment["FAIRLEAD_CHECKPOINT_DIR"])
+    with suppress(Exception):  # the program itself will show a problem
+        if "torch" in sys.modules and _warm_up_torch(nbytes):
+            return
     with suppress(OSError):  # no memory: the read will show a problem, if it is one
         block_file.reserve(nbytes)
-    if "torch" not in sys.modules:
-        return
-    with suppress(Exception):  # the program itself will show a problem
-        import torch  # noqa: PLC0415  # only jobs that use it have it
-
-        from fairlead.job.torch import host_state  # noqa: PLC0415  # as above
-
-        has_device = torch.cuda.is_available()
-        parameter = torch.zeros((8, 8), device="cuda" if has_device else "cpu")
-        parameter.grad = parameter @ parameter
-        torch.optim.Adam([parameter]).step()
-        if has_device and nbytes:
-            host_state.reserve(nbytes)
 
 
-def _state_bytes(directory: str) -> int:
-    """Return the size of the committed checkpoint; the next one will be as large."""
-    with suppress(OSError, UnusableFileError):
-        committed = checkpoint.latest(directory)
-        if committed is not None:
-            return os.stat(os.path.join(directory, committed.files[0])).st_size
-    return 0
+def _warm_up_torch(nbytes: int) -> bool:
+    """Load PyTorch's libraries; return whether memory is locked for a checkpoint of this size."""
+    import torch  # noqa: PLC0415  # only jobs that use it have it
+
+    from fairlead.job.torch import host_state  # noqa: PLC0415  # as above
+
+    has_device = torch.cuda.is_available()
+    parameter = torch.zeros((8, 8), device="cuda" if has_device else "cpu")
+    parameter.grad = parameter @ parameter
+    torch.optim.Adam([parameter]).step()
+    if not has_device or nbytes <= block_file.BLOCK:
+        return False
+    host_state.reserve(nbytes)
+    host_state.reserve_for_read(nbytes)
+    return True

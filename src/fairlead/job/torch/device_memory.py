@@ -35,6 +35,11 @@ def host_gib_needed(host: HostState) -> float:
     return float(max(torch.cuda.memory_allocated() - host.nbytes, 0)) / 2**30
 
 
+def bytes_of(states: Any) -> int:
+    """Return the bytes of the tensors of states, shared memory once."""
+    return sum(int(storage.nbytes()) for storage in _storages(_tensors_in(states)))
+
+
 def release(states: Any, others: Iterable[Any], host: HostState) -> None:
     """Move the tensors of states, which ``host`` has just copied, and others to host memory.
 

@@ -6,15 +6,19 @@ them stay valid objects, and ``restore`` fills them again.
 """
 
 import weakref
-from collections.abc import Sequence
-from itertools import accumulate
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 
-from fairlead.block_file import map_memory
+from fairlead import block_file
 
 _ALIGNMENT = 64
+PIECE = 16 << 20
+"""bytes that are locked at once, so that training continues; no transfer crosses two"""
 _MARGIN = 1 << 20
 """bytes for the alignment of many storages"""
 
@@ -45,6 +49,13 @@ class HostState:
         """Whether the state is in host memory only."""
         return bool(self._released)
 
+    def take_ahead(self, nbytes: int, *, pinned: bool) -> Iterator[None]:
+        """Take the memory for a state of this size piece by piece, before the state is copied."""
+        if nbytes > self._memory.nbytes or (pinned and not self._memory.pinned):
+            self._memory.close()
+            self._memory = _Memory(nbytes + _MARGIN, pinned=pinned)
+        yield from self._memory.take()
+
     def copy_out(self, storages: Sequence[Any]) -> list[memoryview]:
         """Return the bytes of each storage, valid until the next call."""
         self._memory, self._copies = _copy(storages, self._memory)
@@ -74,28 +85,49 @@ class HostState:
         """Move the released storages back to their devices, in place."""
         for storage, copy in self._released:
             storage.resize_(copy.numel())
-            _as_bytes(storage).copy_(copy, non_blocking=True)
+            _transfer(copy, target=_as_bytes(storage), source=copy)
         _synchronize([storage for storage, _ in self._released])
         self._released = []
 
 
 class _Memory:
-    """A block of host memory, locked for the device's copy engine if ``pinned``."""
+    """A block of host memory, locked for the device's copy engine if ``pinned``.
 
-    def __init__(self, nbytes: int, *, pinned: bool) -> None:
-        self.nbytes, self.pinned = nbytes, False
+    It is faulted in and locked piece by piece.
+    """
+
+    def __init__(self, nbytes: int, *, pinned: bool, piece: int = PIECE) -> None:
+        self.nbytes, self.pinned, self._piece = nbytes, pinned, piece
         # PyTorch's own pinned memory comes in powers of two: up to twice the state.
+        self._map = block_file.map_memory(nbytes) if nbytes else None
         self.content = (
-            torch.frombuffer(map_memory(nbytes), dtype=torch.uint8)
-            if nbytes
-            else torch.empty(0, dtype=torch.uint8)
+            torch.empty(0, dtype=torch.uint8)
+            if self._map is None
+            else torch.frombuffer(self._map, dtype=torch.uint8)
         )
-        address = self.content.data_ptr()
-        if pinned and nbytes:
-            self.pinned = int(torch.cuda.cudart().cudaHostRegister(address, nbytes, 0)) == 0
+        self._taken = 0
+        locked: list[int] = []
+        self._locked = locked
+        """addresses of the locked pieces"""
         # The driver refuses to lock an address again that was freed before it was unlocked.
-        self._unlock = weakref.finalize(self, _unlock, address if self.pinned else None)
+        self._unlock = weakref.finalize(self, _unlock, locked)
         self._unlock.atexit = False
+
+    def take(self) -> Iterator[None]:
+        """Fault in and lock the pieces that are not yet; OSError if there is no memory."""
+        while self._map is not None and self._taken < self.nbytes:
+            begin, end = self._taken, min(self._taken + self._piece, self.nbytes)
+            block_file.populate(self._map, begin, end)
+            address = self.content.data_ptr() + begin
+            if self.pinned and _lock(address, end - begin):
+                self._locked.append(address)
+            self._taken = end
+            yield
+
+    def take_all(self) -> None:
+        """Fault in and lock all pieces; those that cannot be locked are copied more slowly."""
+        with suppress(OSError):
+            deque(self.take(), maxlen=0)
 
     def close(self) -> None:
         """Unlock the memory."""
@@ -108,7 +140,19 @@ _reserved: list[_Memory] = []
 
 def reserve(nbytes: int) -> None:
     """Lock memory for the storages of a state of this size, before there is a state to copy."""
-    _reserved[:] = [_Memory(nbytes + _MARGIN, pinned=True)]
+    memory = _Memory(nbytes + _MARGIN, pinned=True)
+    memory.take_all()
+    _reserved[:] = [memory]
+
+
+def reserve_for_read(nbytes: int) -> None:
+    """Lock memory that the next checkpoint is read into, and copied to the device from."""
+    # One piece: objects copy their own tensors, of any size.
+    memory = _Memory(nbytes, pinned=True, piece=nbytes)
+    memory.take_all()
+    content = memory.content.numpy()
+    weakref.finalize(content, memory.close).atexit = False
+    block_file.reserve_memory(memoryview(content))
 
 
 def _copy(storages: Sequence[Any], memory: _Memory) -> tuple[_Memory, dict[int, Any]]:
@@ -120,19 +164,33 @@ def _copy(storages: Sequence[Any], memory: _Memory) -> tuple[_Memory, dict[int, 
     if total > memory.nbytes or (pinned and not memory.pinned):
         memory.close()
         memory = _Memory(total, pinned=pinned)
+    if pinned:
+        memory.take_all()
     copies = [
         memory.content[start : start + size] for start, size in zip(starts, sizes, strict=True)
     ]
     for storage, copy in zip(storages, copies, strict=True):
-        copy.copy_(_as_bytes(storage), non_blocking=True)
+        _transfer(copy, target=copy, source=_as_bytes(storage))
     _synchronize(storages)
     identities = (storage._cdata for storage in storages)
     return memory, dict(zip(identities, copies, strict=True))
 
 
-def _unlock(address: int | None) -> None:
-    if address is not None:
-        torch.cuda.cudart().cudaHostUnregister(address)
+def _transfer(in_host: Any, *, target: Any, source: Any) -> None:
+    """Copy bytes between a device and host memory, of which ``in_host`` is the part concerned."""
+    offset, size = in_host.storage_offset(), in_host.numel()
+    first_end = min(PIECE - offset % PIECE, size)
+    for begin, end in pairwise([0, *range(first_end, size, PIECE), size]):
+        target[begin:end].copy_(source[begin:end], non_blocking=True)
+
+
+def _lock(address: int, nbytes: int) -> bool:
+    return int(torch.cuda.cudart().cudaHostRegister(address, nbytes, 0)) == 0
+
+
+def _unlock(addresses: list[int]) -> None:
+    while addresses:
+        torch.cuda.cudart().cudaHostUnregister(addresses.pop())
 
 
 def _as_bytes(storage: Any) -> Any:

@@ -107,6 +107,9 @@ class LeaseOutcomes:
 
         def make(at: float) -> Sequence[ev.Event]:
             ended = self._counters.unsaved.get(saved.job)
+            if ended is None and self._counters.suspended.lease_of(saved.job) == saved.lease:
+                self._lost_work.begin(saved.job, saved.lease)
+                return [ev.StepsSaved(at, saved.job, 0.0)]
             if ended is None or ended.record.lease != saved.lease:
                 return []
             self._lost_work.begin(saved.job, saved.lease)
@@ -120,10 +123,17 @@ class LeaseOutcomes:
         self._inbox.post(make, handled)
 
     def count_saved_steps(self, checkpoint_dir: Callable[[str], str]) -> None:
-        """Post the steps that parked processes of an earlier server have saved or lost."""
+        """Post the steps that parked processes of an earlier server have saved or lost.
+
+        Its suspended processes have ended with it.
+        """
         for job_id, ended in self._counters.unsaved.items():
             steps = checkpoint.saved_steps(checkpoint_dir(job_id))
             self.steps_saved(Saved(ended.record.lease, job_id, steps))
+        running = {lease.job for lease in self._registry.open.values()}
+        for job_id, lease in self._counters.suspended.leases():
+            if job_id not in running:  # else its process has continued, and runs on
+                self.steps_saved(Saved(lease, job_id, None))
 
     def launch_failed(self, ended: Ended) -> None:
         """Post the end of a lease that could not be launched.

@@ -9,9 +9,9 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fairlead.live.accounting import WAIT_BUCKETS_S
 from fairlead.live.driver import Live
 from fairlead.live.history.tenant_totals import MAX_LABELS, OTHERS
+from fairlead.live.history.totals import WAIT_BUCKETS_S
 from fairlead.live.leases.overheads import BUCKETS_S
 from fairlead.server.api.device_health import device_metrics
 from fairlead.server.api.views import listed, share_views

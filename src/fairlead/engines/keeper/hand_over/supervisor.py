@@ -136,7 +136,7 @@ class HandOverSupervisor(ParkingSupervisor):
             await asyncio.sleep(_POLL_S)
         if not successor.is_ready:
             self._failures[successor.order.job] += 1
-        return successor.is_ready and not successor.has_ended
+        return successor.is_ready and not successor.has_ended and successor.lives()
 
     def _keeper_ended(self, parked: ParkedKeeper) -> None:
         if isinstance(parked, Successor):

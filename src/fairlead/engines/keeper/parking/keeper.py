@@ -25,6 +25,7 @@ from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, may_park, ta
 from fairlead.engines.keeper.start import WAKE_SIGNAL
 from fairlead.job import checkpoint
 from fairlead.job.keeper.channel import VARIABLE, Channel
+from fairlead.job.saving.saver import LIMIT_VARIABLE
 from fairlead.untrusted_file import UnusableFileError
 
 _TICK_S = 0.25
@@ -101,7 +102,9 @@ class ParkingKeeper(Keeper):
         self._channel = Channel(own)
         self._output.watch(own.fileno(), self._hear)
         self._member_end = of_member
-        return {VARIABLE: str(of_member.fileno())}, (of_member.fileno(),)
+        limit_gib = min(self._order.offload_gib, self._order.memory_gib or float("inf"))
+        variables = {VARIABLE: str(of_member.fileno()), LIMIT_VARIABLE: str(limit_gib)}
+        return variables, (of_member.fileno(),)
 
     def _start(self) -> None:
         super()._start()

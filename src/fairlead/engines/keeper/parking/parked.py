@@ -1,5 +1,6 @@
 """Parked processes: which leases may continue them, and the files that hand them a lease."""
 
+import select
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,14 @@ class ParkedKeeper:
     pidfd: int
     gib: float
     """host memory that its processes use"""
+    suspended: bool = False
+    """its processes hold all of their work, and save none"""
+
+    def lives(self) -> bool:
+        """Return whether the keeper lives, also if its death was not noticed yet."""
+        events = select.poll()
+        events.register(self.pidfd, select.POLLIN)
+        return not events.poll(0)
 
     def can_run(self, order: LaunchOrder) -> bool:
         """Return whether its processes can run an order: the same on the same device."""

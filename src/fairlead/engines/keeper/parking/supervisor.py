@@ -27,7 +27,7 @@ from fairlead.job import checkpoint
 
 _POLL_S = 0.01
 """seconds between two looks at a lease that was asked to leave and may park"""
-_SAVE_POLL_S = 0.05
+_SAVE_POLL_S = 0.01
 """seconds between two looks at a parked process that saves its steps"""
 _MAX_SAVE_S = 60.0
 """seconds that a new server waits for parked processes of an earlier one to save their steps"""
@@ -152,7 +152,9 @@ class ParkingSupervisor(KeeperSupervisor):
     async def _take_process(self, order: LaunchOrder) -> ParkedKeeper | None:
         """Return the process of the job that can run an order, None without; end another one."""
         parked = self._parked.pop(order.job, None)
-        if parked is None or parked.can_run(order):
+        if parked is None or not parked.lives():
+            return None
+        if parked.can_run(order):
             return parked
         self._end(parked)
         return None
@@ -198,7 +200,8 @@ class ParkingSupervisor(KeeperSupervisor):
         self._progress.pop(ended.lease, None)
         home = self._directory(ended.lease if order.resumes is None else order.resumes)
         self._unforgotten.add(ended.lease)
-        parked = ParkedKeeper(order, home, pid, pidfd, used_gib(home, order.offload_gib))
+        gib = used_gib(home, order.offload_gib)
+        parked = ParkedKeeper(order, home, pid, pidfd, gib, suspended=ended.suspended)
         self._parked[order.job] = parked
         if ended.unsaved is not None:
             self._saving[order.job] = parked
@@ -256,6 +259,8 @@ class ParkingSupervisor(KeeperSupervisor):
             asyncio.get_running_loop().call_later(_POLL_S, self._clean_up, parked)
             return
         self._report_saved(parked)
+        if parked.suspended:
+            self._reports.put_nowait(Saved(parked.order.lease, parked.order.job, None))
         if int(parked.home.name) not in self._unforgotten:
             lease_dir.remove(parked.home)
 

@@ -11,6 +11,11 @@ class BackgroundWriter:
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a write has not ended."""
+        return self._thread is not None and self._thread.is_alive()
+
     def begin(self, write: Callable[[], None]) -> None:
         """Start a write; the one before must have ended, see ``wait``."""
         self._thread = threading.Thread(
