@@ -23,6 +23,7 @@ class FaultContext(NodeContext, Protocol):
     background: set[asyncio.Task[None]]
     dies_at_begin: float | None
     dies_at_point: int | None
+    dies_at_merge: int | None
     refuse_next_config: bool
 
     def client(self, call: Callable[..., Awaitable[None]], *arguments: Any) -> None:

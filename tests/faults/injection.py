@@ -14,7 +14,7 @@ from tests.faults.operators import (
     return_node,
     submit,
 )
-from tests.faults.scenario import ACTIONS, ENDLESS, Fault
+from tests.faults.scenario import ACTIONS, ENDLESS, MERGE_FAULT, Fault
 
 from fairlead.job import checkpoint
 from fairlead.job.state_format import encode_state
@@ -40,6 +40,10 @@ def _server_dies_at_a_stop(world: FaultContext, fault: Fault) -> None:
     del fault
     if world.server is not None:
         world.server.dies_at_stop = True
+
+
+def _server_dies_at_a_merge(world: FaultContext, fault: Fault) -> None:
+    world.dies_at_merge = int(fault.pick * 6)
 
 
 def _server_dies_as_a_keeper_begins(world: FaultContext, fault: Fault) -> None:
@@ -230,7 +234,7 @@ def _make_room(world: FaultContext) -> None:
 def _file_is_damaged(world: FaultContext, fault: Fault) -> None:
     """Replace a checkpoint file by an old state, and repair it later."""
     job = pick_target(sorted(world.checks.truth), fault)
-    if job is None or job in world.jobs.damaged:
+    if job is None or job in world.jobs.damaged or world.checks.truth[job].copies:
         return
     directory = world.home / "jobs" / job / "checkpoint"
     latest = checkpoint.latest(str(directory))
@@ -289,6 +293,7 @@ FAULT_HANDLERS: dict[str, Callable[[FaultContext, Fault], None]] = {
     "server dies at a gate": _server_dies_at_a_gate,
     "server dies at a stop": _server_dies_at_a_stop,
     "server dies as a keeper begins": _server_dies_as_a_keeper_begins,
+    MERGE_FAULT: _server_dies_at_a_merge,
     "another server starts": _another_server_starts,
     "process dies at a point": _process_dies_at_a_point,
     "keeper begins late": _keeper_begins_late,

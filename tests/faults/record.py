@@ -7,6 +7,8 @@ from functools import cache
 
 from tests.faults.machine.machine import Process
 
+from fairlead.job.copies.part import COPY
+
 CHECKPOINT_S = 2.5
 """seconds between checkpoints of single-member jobs"""
 
@@ -18,6 +20,21 @@ def chain(steps: int) -> int:
     for i in range(steps):
         value = (value * 1_103_515_245 + i + 12_345) & 0x7FFF_FFFF
     return value
+
+
+@dataclass
+class CopyTruth:
+    """True state of one copy's checkpoint."""
+
+    committed: int = 0
+    """steps in the committed checkpoint"""
+    committed_by: int = -1
+    committed_at: float = 0.0
+    fence: int = -1
+    value: float = 0.0
+    """number in the model"""
+    merged: bool = False
+    """whether a merged checkpoint of the job has these steps"""
 
 
 @dataclass
@@ -43,6 +60,12 @@ class JobTruth:
     """the same, as persisted in the store"""
     crashes: int = 0
     """number of injected crashes and failed starts"""
+    copies: bool = False
+    """whether it may train in copies"""
+    value: float = 0.0
+    """number in the model of a job that may train in copies; NaN if it is not known"""
+    parts: dict[int, CopyTruth] = field(default_factory=dict)
+    """lease → part of a copy"""
 
 
 @dataclass
@@ -114,6 +137,14 @@ class RunRecord:
     def note(self, *what: object) -> None:
         """Append to the trace that a replay prints."""
         self.trace.append((self.now(), *what))
+
+    def checkpoint_of(self, process: Process) -> JobTruth | CopyTruth:
+        """Return the state of the checkpoint that a process writes."""
+        assert process.order is not None
+        job = self.truth[process.order.job]
+        if COPY in process.order.environment:
+            return job.parts.setdefault(process.lease, CopyTruth())
+        return job
 
     def touch(self, leases: Iterable[int]) -> None:
         """Mark these leases as disturbed by a fault."""

@@ -10,6 +10,7 @@ from fairlead.live.job_spec import JobSpec
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.mechanisms._queues.serving import serve_idle_devices, serve_preemptively
 from fairlead.mechanisms.capacity import Capacity
+from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.mechanisms.shares import Shares
 from fairlead.mechanisms.srtf import Srtf
 from fairlead.mechanisms.tiresias import Tiresias
@@ -62,6 +63,10 @@ _DRAWN_ACTIONS = (
     *("cordon", "remove"),
 )
 ACTIONS = (*_DRAWN_ACTIONS, "policy")
+MERGE_FAULT = "server dies at a merge"
+"""fault of scenarios in which jobs train in copies"""
+_COPIES_SHARE = 0.08
+"""share of the seeds in which jobs train in copies"""
 
 
 ENDLESS = JobSpec(
@@ -114,6 +119,8 @@ class Scenario:
 def scenario(seed: int) -> Scenario:
     """Return the scenario of a seed; equal seeds give equal scenarios."""
     rng = random.Random(seed)
+    copies = random.Random(f"copies of {seed}")
+    forks = copies.random() < _COPIES_SHARE
     mechanism = _mechanism(rng, round_s := rng.choice(_ROUNDS_S))
     limits = {"red": {"v100": 1.0}} if rng.random() < 0.2 else {}
     counts = rng.choice(({"v100": 1, "k80": 1}, {"v100": 2, "k80": 1}, {"v100": 2, "k80": 2}))
@@ -155,9 +162,45 @@ def scenario(seed: int) -> Scenario:
         rng=rng,
     )
     plan_lead_s = round_s * rng.choice((0.0, 0.25))
+    if forks:
+        mechanism = _train_in_copies(plan, copies)
     plan.configs = _configs(seed, mechanism, plan_lead_s)
     _add_live_changes(plan, mechanism, plan_lead_s)
     return plan
+
+
+def _train_in_copies(plan: Scenario, rng: random.Random) -> HadarE:
+    """Make the jobs of a scenario train in copies on several nodes; return the mechanism.
+
+    Most of the faults are drawn for such jobs as for all others; some servers die in a merge.
+    """
+    counts = rng.choice(({"v100": 1, "k80": 1}, {"v100": 2, "k80": 1}, {"v100": 2, "k80": 2}))
+    plan.cluster = Cluster.of(counts, per_node=1)
+    plan.round_s, plan.limits = rng.choice((2.0, 2.0, 4.0)), {}
+    plan.jobs = sorted(
+        ((rng.choice((0.0, rng.uniform(0.0, 8.0))), _copied_job(rng)) for _ in range(_few(rng))),
+        key=lambda job: job[0],
+    )
+    plan.faults += [
+        Fault(rng.uniform(0.0, plan.quiet_at), MERGE_FAULT, rng.uniform(0.5, 8.0), rng.random())
+        for _ in range(rng.choice((0, 1, 1, 2)))
+    ]
+    plan.faults.sort(key=lambda fault: fault.at)
+    return HadarE(round_s=plan.round_s, restart_s=0.1, mixed=False, declared=True)
+
+
+def _copied_job(rng: random.Random) -> JobSpec:
+    copies = rng.choice((None, 2, 2, 3))
+    return JobSpec(
+        command=("train",),
+        tenant=rng.choice(("red", "blue")),
+        workload=rng.choice(("big", "small")),
+        steps=rng.randint(6, 60),
+        max_copies=copies,
+        environment={"GANG": "1", **({"COPIES": str(copies)} if copies else {})},
+        retries=rng.choice((1000, 1000, 1000, 1)),
+        grace_s=rng.choice((2.0, 5.0)),
+    )
 
 
 def _add_live_changes(plan: Scenario, mechanism: Any, plan_lead_s: float) -> None:
@@ -201,7 +244,7 @@ def _other_config(rng: random.Random, mechanism: Any) -> tuple[SpeedTable, Any]:
         Tiresias(round_s=round_s, threshold_s=3.0),
         Capacity(round_s),
     ]
-    if isinstance(mechanism, LeastServedFirst | Shares):
+    if isinstance(mechanism, LeastServedFirst | Shares | HadarE):
         alternatives += [LeastServedFirst(round_s), Shares(policy=Isolated(), round_s=round_s)]
     return rng.choice((SPEEDS, _OTHER_SPEEDS)), rng.choice(alternatives)
 

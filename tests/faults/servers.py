@@ -16,6 +16,7 @@ from fairlead.live.config import LiveConfig
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model.errors import FairleadError, ProtocolError
+from fairlead.model.speeds.key import Consolidation
 from fairlead.server.access.rate_limits import RateLimiters, RateLimits
 from fairlead.server.access.tokens import AuthError, Tokens
 from fairlead.server.api.renewals import answer_renewal
@@ -57,13 +58,18 @@ class ServerLifecycle:
         return next(config for config in plan.configs if config.text == text)
 
     def _environment(
-        self, lease: int, spec: JobSpec, accelerators: tuple[str, ...]
+        self,
+        lease: int,
+        spec: JobSpec,
+        accelerators: tuple[str, ...],
+        placement: Consolidation,
     ) -> dict[str, str]:
+        speed = SPEEDS.speed(spec.workload, accelerators, placement=placement)
         return {
             "FAIRLEAD_URL": "http://simulated",
             "FAIRLEAD_JOB_TOKEN": self._tokens.lease_token(lease),
             "FAIRLEAD_LEASE_S": f"{2 * self._plan.round_s:g}",
-            "FAIRLEAD_EMULATED_STEPS_PER_S": f"{SPEEDS.speed(spec.workload, accelerators):.17g}",
+            "FAIRLEAD_EMULATED_STEPS_PER_S": f"{speed:.17g}",
             "FAIRLEAD_CHECKPOINT_S": f"{CHECKPOINT_S:g}",
         }
 

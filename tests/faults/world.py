@@ -1,7 +1,7 @@
 """One simulated cluster: machine, disk, network, nodes, and servers that crash and restart."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class FaultWorld:
         """whether a start with unusable scheduling configs precedes the next server"""
         self.dies_at_point: int | None = None
         """named points that keepers and jobs pass before one of them is killed there"""
+        self.dies_at_merge: int | None = None
+        """named points of merges that the server passes before it is killed at one"""
         self.nodes = SimulatedNodes(self, plan.cluster)
         self.servers = ServerLifecycle(self)
         self._liveness = LivenessChecker(self)
@@ -72,6 +74,7 @@ class FaultWorld:
             False, f"{member.name}: the stop signal was not forwarded"
         )
         self.jobs.leave_requested = self._leave_requested
+        self.checks.copies.open_leases = self._open_leases
         self.jobs.cut_node = lambda node, for_s: self.loop.call_soon(self.nodes.cut, node, for_s)
         self.jobs.cancel = lambda job, after_s: self.loop.call_later(
             after_s, self.client, cancel, job
@@ -209,7 +212,7 @@ class FaultWorld:
         self.network.cut_jobs.clear()
         self.jobs.slow_s.clear()
         self.jobs.fails_to_start = 0
-        self.jobs.late = self.dies_at_point = self.dies_at_begin = None
+        self.jobs.late = self.dies_at_point = self.dies_at_begin = self.dies_at_merge = None
         self.nodes.heal()
         if self.server is not None:
             self.server.trouble = 0.0
@@ -231,6 +234,8 @@ class FaultWorld:
             alive = [child.name for child in me.children if child.alive]
             self.checks.require(not alive, f"{me.name} reports the end while {alive} are alive")
         if me is None:
+            if name.startswith("server.merge.") and self.dies_at_merge is not None:
+                self._pass_merge()
             self._gate()
         elif name == "keeper.begins" and me.lease in self.jobs.slow_to_begin:
             self.machine.threads.sleep(self.jobs.slow_to_begin[me.lease])
@@ -254,6 +259,14 @@ class FaultWorld:
                 self.machine.kill(me)
                 self.machine.threads.pause()
 
+    def _pass_merge(self) -> None:
+        """Pass a named point of a merge, at which the server may be killed."""
+        assert self.server is not None
+        assert self.dies_at_merge is not None
+        self.dies_at_merge -= 1
+        if self.dies_at_merge < 0:
+            self.dies_at_merge, self.server.dies_at = None, 0
+
     def _gate(self) -> None:
         if self.server is not None:
             self.server.gate()
@@ -267,6 +280,9 @@ class FaultWorld:
         if slot >= len(leases.lease) or leases.lease[slot] != lease:
             return None
         return bool(leases.leaving[slot])
+
+    def _open_leases(self) -> Collection[int]:
+        return () if self.server is None else self.server.live.leases.keys()
 
     def _unexpected(self, _: object, context: dict[str, Any]) -> None:
         error = context.get("exception")

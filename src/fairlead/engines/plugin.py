@@ -49,6 +49,8 @@ class OpenedEngine:
     """devices are not real: steps take as long as the speeds table says"""
     separates_tenants: bool = False
     """a job can neither read nor change files of the server or of other tenants"""
+    device_chooser: str = ""
+    """cluster manager that chooses the GPUs of each lease; empty: Fairlead does"""
 
 
 class EnginePlugin(Protocol):

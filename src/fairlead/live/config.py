@@ -28,5 +28,7 @@ class LiveConfig:
     learns_speeds: bool = True
     """whether the speeds that jobs report replace the believed ones; False: the emulated speeds
     are the believed ones"""
+    device_chooser: str = ""
+    """cluster manager that chooses the GPUs of each lease; empty: Fairlead does"""
     notified_urls: AllowedUrls = field(default_factory=AllowedUrls)
     """URLs to which jobs may have notifications sent"""

@@ -57,7 +57,7 @@ class GavelGandiva:
     seed: int = 0
     """seed of the draws of partners"""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(reads_progress=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(reads_progress=False, packs=True)
 
     def initial(self) -> PairAccount:
         """Return an account without jobs."""

@@ -28,6 +28,7 @@ from fairlead.live.retention.cleaner import RetentionCleaner
 from fairlead.live.scheduling_config import SchedulingConfig
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.speeds.elastic import speed_of_size
+from fairlead.model.speeds.key import Consolidation
 from fairlead.model.speeds.planned import Trials
 from fairlead.model.speeds.table import SpeedTable
 from fairlead.server.access.hosts import AllowedHosts
@@ -280,6 +281,7 @@ async def _live_config(
         environment=_environment(settings, tokens, emulated, round_s),
         emulated=emulated,
         learns_speeds=emulated is not speeds,
+        device_chooser=opened.device_chooser,
         notified_urls=settings.notified_urls,
     )
 
@@ -312,14 +314,16 @@ def _environment(
 ) -> Environment:
     url = settings.members_url
 
-    def environment(lease: int, spec: JobSpec, accelerators: tuple[str, ...]) -> dict[str, str]:
+    def environment(
+        lease: int, spec: JobSpec, accelerators: tuple[str, ...], placement: Consolidation
+    ) -> dict[str, str]:
         variables = {
             "FAIRLEAD_URL": url,
             "FAIRLEAD_JOB_TOKEN": tokens.lease_token(lease),
             "FAIRLEAD_LEASE_S": f"{2 * round_s:g}",
         }
         if emulated is not None:
-            speed = speed_of_size(emulated, spec.workload, accelerators, spec.gang)
+            speed = speed_of_size(emulated, spec.workload, accelerators, spec.gang, placement)
             variables["FAIRLEAD_EMULATED_STEPS_PER_S"] = f"{speed:.17g}"
         return variables
 

@@ -8,6 +8,7 @@ from tests.faults.record import RunRecord
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.lease import SLOT_LIMIT
 
 
 @dataclass(slots=True)
@@ -18,6 +19,7 @@ class BookedLease:
     devices: frozenset[int]
     until: float
     leaving: bool = False
+    copy: int = 0
 
 
 class CommandChecks:
@@ -61,7 +63,7 @@ class CommandChecks:
             leaving == scheduler.leases.leaving_count,
             f"{leaving} leases are leaving, the core counts {scheduler.leases.leaving_count}",
         )
-        lease_of = {lease.job: number for number, lease in self._booked()}
+        lease_of = {lease.job: number for number, lease in self._booked() if not lease.copy}
         for job, lease in enumerate(scheduler.jobs.lease[: len(scheduler.jobs)].tolist()):
             self._require(
                 lease == lease_of.get(job, -1), f"job {job} has lease {lease}: {lease_of}"
@@ -83,8 +85,9 @@ class CommandChecks:
                 self._require(ahead, f"lease launched at {event.at} until {command.until}")
                 for lease, placement in zip(command.lease.tolist(), command.on, strict=True):
                     self._require(lease not in self._leases, f"lease {lease} launched twice")
+                    held = frozenset(placement.devices)
                     self._leases[lease] = BookedLease(
-                        placement.job, frozenset(placement.devices), command.until
+                        placement.job, held, command.until, copy=placement.copy
                     )
             case cmd.Renew():
                 endless = isinstance(event, ev.RoundEnd) and command.until == math.inf
@@ -107,7 +110,8 @@ class CommandChecks:
             case cmd.SetTimer():
                 self._timers[command.event] = command.at
             case cmd.MergeCopies():
-                self._require(False, "copies merged of a job without copies")
+                still = [n for n, lease in self._booked() if lease.job == command.job]
+                self._require(not still, f"copies merged while {still} are open")
 
     def settled(self, live: Any) -> None:
         """Compare renewals and timers with the core's commands."""
@@ -159,13 +163,17 @@ class CommandChecks:
         end = scheduler.round_end_at
         until = math.inf if end is None else end
         self._leases = {
-            number: BookedLease(job, devices, until, leaving)
+            number: BookedLease(job, devices, until, leaving, _copy(scheduler, number))
             for number, (job, devices, leaving) in _open_leases(scheduler).items()
         }
         due = 0.0 if end is None else end - scheduler.plan_lead_s
         wants = end is None or scheduler.pending is None
         self._timers = {"RoundEnd": end, "PlanDue": due if wants else None}
         self._planning = scheduler.planning
+
+
+def _copy(scheduler: Any, lease: int) -> int:
+    return int(scheduler.leases.copy[lease & (SLOT_LIMIT - 1)])
 
 
 def _open_leases(scheduler: Any) -> dict[int, tuple[int, frozenset[int], bool]]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from tests.faults.checks.copies import CopyChecks
 from tests.faults.record import RunRecord
 
 from fairlead.core.jobs import JobState
@@ -13,8 +14,8 @@ from fairlead.model import events as ev
 class CoreChecks:
     """Checks the scheduler's tables and commands."""
 
-    def __init__(self, record: RunRecord) -> None:
-        self._record, self._require = record, record.require
+    def __init__(self, record: RunRecord, copies: CopyChecks) -> None:
+        self._record, self._require, self._copies = record, record.require, copies
 
     def handled(self, live: Any, event: ev.Event, commands: list[cmd.Command]) -> None:
         """Check the scheduler after an event."""
@@ -31,9 +32,8 @@ class CoreChecks:
                 self._require(steps >= truth.counted, f"{job_id} fell back to {steps} steps")
                 truth.counted = steps
             if truth.train:
-                self._require(
-                    steps <= truth.committed, f"{job_id}: {steps} counted, {truth.committed} made"
-                )
+                made = self._copies.counted(truth)
+                self._require(steps <= made, f"{job_id}: {steps} counted, {made} made")
                 if state == JobState.FINISHED:
                     done = steps == truth.committed == truth.total
                     self._require(done, f"{job_id} finished with {steps} of {truth.total} steps")
@@ -49,7 +49,11 @@ class CoreChecks:
         held = leases.holder[leases.holder >= 0].tolist()
         self._require(set(held) <= set(open_.tolist()), "a device is held by no open lease")
         holders = leases.job[open_].tolist()
-        self._require(len(set(holders)) == len(holders), "a job has two leases")
+        copies = [*zip(holders, leases.copy[open_].tolist(), strict=True)]
+        self._require(len(set(copies)) == len(copies), "a job has two leases")
+        whole = [job for job, copy in copies if copy == 0]
+        beside = {job for job, copy in copies if copy > 0}.intersection(whole)
+        self._require(not beside, f"jobs {beside} run beside their copies")
         names, accelerator_of = scheduler.cluster.accelerators, scheduler.cluster.accelerator_of
         for slot, job in zip(open_.tolist(), holders, strict=True):
             devices = (leases.holder == slot).any(axis=0).nonzero()[0]
@@ -91,7 +95,7 @@ class CoreChecks:
             durations = [
                 ended - began for of, began, ended in self._record.times.values() if of == job
             ]
-            if jobs.lease[jobs.number[job]] >= 0:
+            if len(live.scheduler.leases.of_job(jobs.number[job])):
                 continue  # the next lease was launched at once
             counted = float(jobs.received_s[jobs.number[job]].sum())
             self._require(

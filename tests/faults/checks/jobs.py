@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from tests.faults.checks.copies import CopyChecks, copy_of, is_copy
 from tests.faults.machine.machine import Process
-from tests.faults.record import CHECKPOINT_S, RunRecord, chain
+from tests.faults.record import CHECKPOINT_S, CopyTruth, RunRecord, chain
 
 from fairlead.job import FAILED_TO_SAVE, LEFT, checkpoint
 from fairlead.job.state_format import decode_state
@@ -25,8 +26,8 @@ _LATE_S = 7.0
 class JobChecks:
     """Checks every replaced file and every start, step and end of a process."""
 
-    def __init__(self, record: RunRecord) -> None:
-        self._record, self._require = record, record.require
+    def __init__(self, record: RunRecord, copies: CopyChecks) -> None:
+        self._record, self._require, self._copies = record, record.require, copies
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -35,15 +36,23 @@ class JobChecks:
         directory, name = os.path.split(path)
         if name not in ("fence", "latest.json"):
             return
-        job = self._record.truth[directory.split(os.sep)[-2]]
+        copy = copy_of(directory)
+        job_id = copy[0] if copy is not None else directory.split(os.sep)[-2]
+        job = self._record.truth[job_id]
         if name == "fence":
             fence = checkpoint.fence(directory)
-            self._require(fence >= job.fence, f"the fence of {directory} fell to {fence}")
-            job.fence = fence
+            fenced = job if copy is None else job.parts.setdefault(copy[1], CopyTruth())
+            self._require(fence >= fenced.fence, f"the fence of {directory} fell to {fence}")
+            fenced.fence = fence
+            return
+        if copy is not None:
+            self._copies.saved_part(directory, me)
             return
         latest = checkpoint.latest(directory)
         assert latest is not None
-        assert me is not None
+        if me is None:
+            self._copies.merged(job_id, latest)
+            return
         label = f"lease {latest.lease} at step {latest.steps}"
         self._require(latest.lease == me.lease, f"{label}: committed by lease {me.lease}")
         self._require(latest.lease >= job.fence, f"{label}: committed below fence {job.fence}")
@@ -65,6 +74,9 @@ class JobChecks:
         job.committed, job.committed_by = latest.steps, latest.lease
         job.committed_at, job.committed_ranks = self._record.now(), gang
         self._record.note(f"{label}: committed by {me.name}")
+        if job.copies:
+            self._copies.saved_whole(directory, latest, me)
+            return
         for rank in range(gang):
             self._check_saved(directory, rank, latest.steps, label)
 
@@ -87,10 +99,13 @@ class JobChecks:
         A checkpoint may be lost during its commit, but not later.
         """
         directory, name = os.path.split(path)
-        if name != "latest.json":
+        if name != "latest.json" or not os.path.isdir(directory):
             return
-        job = self._record.truth[directory.split(os.sep)[-2]]
-        if self._record.now() - job.committed_at < _FLUSHED_S:
+        copy = copy_of(directory)
+        job = self._record.truth[directory.split(os.sep)[-2] if copy is None else copy[0]]
+        if job.copies:
+            self._copies.undone(directory, job)
+        if copy is None and (job.copies or self._record.now() - job.committed_at < _FLUSHED_S):
             latest = checkpoint.latest(directory)
             job.committed = 0 if latest is None else latest.steps
             job.committed_by = -1 if latest is None else latest.lease
@@ -130,9 +145,8 @@ class JobChecks:
             self._require(False, f"lease {order.lease} and {other.lease} both run on {device}")
         self._record.devices[device] = process
         self._record.note(f"{process.name} of {order.job} starts on {device}")
-        self._require(
-            job.fence == order.lease, f"{process.name} starts before its fence is raised"
-        )
+        fence = self._record.checkpoint_of(process).fence
+        self._require(fence == order.lease, f"{process.name} starts before its fence is raised")
         accelerators = set(order.accelerators)
         gangs = (
             dict.fromkeys(accelerators, job.gang) if job.accelerators is None else job.accelerators
@@ -163,13 +177,13 @@ class JobChecks:
         order = process.order
         assert order is not None
         if order.lease not in self._record.touched:
-            saved = self._record.truth[order.job].committed >= process.save_requested_at
+            saved = self._record.checkpoint_of(process).committed >= process.save_requested_at
             self._require(
                 saved,
                 f"{process.name} continues although step {process.save_requested_at} is not saved",
             )
         if len(order.devices) == 1 and order.lease not in self._record.touched:
-            since = max(process.began_at, self._record.truth[order.job].committed_at)
+            since = max(process.began_at, self._record.checkpoint_of(process).committed_at)
             soon = self._record.now() - since < 2 * CHECKPOINT_S
             self._require(soon, f"{process.name} has saved nothing since {since:.1f} s")
 
@@ -188,16 +202,16 @@ class JobChecks:
                 self._record.made.get(process.lease),
             )
             if truth.train and made is not None:
-                saved = made == truth.committed and truth.committed_by == process.lease
-                later = (
-                    truth.committed_by > process.lease
-                )  # the lease was lost and had saved before
+                own = self._record.checkpoint_of(process)
+                saved = made == own.committed and own.committed_by == process.lease
+                # The lease was lost and had saved before.
+                later = truth.committed_by > process.lease
                 self._require(
-                    saved or later,
-                    f"{process.name} left with {truth.committed} of {made} steps saved",
+                    saved or later or not made,
+                    f"{process.name} left with {own.committed} of {made} steps saved",
                 )
         self._require(
-            process.returncode != LEFT or not process.lease_end_announced,
+            process.returncode != LEFT or not process.lease_end_announced or is_copy(process),
             f"{process.name} left normally although its lease had ended",
         )
         total = process.order.total_steps
@@ -217,7 +231,7 @@ class JobChecks:
         left = process.returncode in (LEFT, FAILED_TO_SAVE)
         if left and process.lease not in self._record.died:
             self._record.left.add(process.lease)
-        if left and not process.leave_requested:
+        if left and not process.leave_requested and not is_copy(process):
             expired = self._record.now() >= process.valid_until
             # A member also leaves when it cannot save: disk full, or a later lease has saved.
             later = self._record.truth[process.order.job].committed_by > process.lease
@@ -268,11 +282,13 @@ class JobChecks:
         )
         if not self._record.truth[order.job].train:
             return
-        saved = self._record.truth[order.job].committed
+        saved = self._record.checkpoint_of(keeper).committed
         made = self._record.made.get(order.lease, saved)
         self._require(saved == made, f"{label} made {made} steps and saved {saved}: {ended}")
         self._require(ended.steps in (None, saved), f"{label} reports {ended.steps}, not {saved}")
-        if ended.ending == "left":
+        if is_copy(keeper):  # it leaves after its part
+            self._require(ended.ending == "left", f"{label}: a copy ended as {ended}")
+        elif ended.ending == "left":
             self._require(leave_requested is not False, f"{label} left without a request")
         else:
             self._require(saved == order.total_steps, f"{label} finished with {saved} steps")

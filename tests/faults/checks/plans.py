@@ -56,6 +56,9 @@ class PlanChecks:
             usable = scheduler.nodes.is_open[list(devices)].all()
             if active and usable and not bound:
                 good = job in launched or job in self._waits
+                # No steps may be left for another copy beside the running ones.
+                forks = scheduler.jobs.jobs[job].max_copies is not None
+                good = good or (forks and len(scheduler.leases.of_job(job)) > 0)
                 self._require(good, f"job {job} neither starts nor waits for {devices}")
 
     def _check_progress(self, live: Any) -> None:

@@ -90,6 +90,8 @@ class Disk:
         self._flushed.clear()
         for renamed in self._renamed.values():
             for path, before in reversed(renamed):
+                if not os.path.isdir(os.path.dirname(path)):
+                    continue  # removed since
                 if before is None:
                     if os.path.exists(path):
                         os.unlink(path)

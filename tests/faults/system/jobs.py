@@ -87,7 +87,9 @@ class Jobs:
                 gang,
                 _allowed(order.environment, gang),
                 order.command[0] == "train",
+                copies="COPIES" in order.environment,
             )
+        self._checks.copies.launched(process)
         return process.pid
 
     def _begins_after_s(self, order: LaunchOrder) -> float:
@@ -125,7 +127,7 @@ class Jobs:
                 self._checks.touch([order.lease])
             self._checks.jobs.member_ended(process)
             return
-        directory = Path(order.checkpoint_dir).parents[2] / "leases" / str(order.lease)
+        directory = Path(order.log_dir).parents[2] / "leases" / str(order.lease)
         ended = lease_dir.read_ended(directory, order.lease)
         self._checks.jobs.keeper_ended(
             process, ended, leave_requested=self.leave_requested(order.lease)
@@ -189,6 +191,9 @@ class Jobs:
         me.valid_until = me.began_at + float(env["FAIRLEAD_LEASE_S"])
         me.renews_by = me.began_at
         run = LeasedRun(order.lease, env)
+        if self._checks.truth[order.job].copies:
+            self._train_in_copies(me, run)
+            return
         model = {"made": 0, "chain": 0, "rank": me.rank, "fresh": 1}
         # Some jobs keep their state in a dict, the others in an object.
         run.register(model=model if (order.total_steps or 0) % 2 else _Model(model))
@@ -218,6 +223,30 @@ class Jobs:
             if (order.total_steps or 0) % 4 == 0 and i % 3 == 1:
                 run.checkpoint()
                 me.save_requested_at = model["made"]
+
+    def _train_in_copies(self, me: Process, run: LeasedRun) -> None:
+        """Train as the job itself, or as one of its copies; the model is one number."""
+        order = me.order
+        assert order is not None
+        model = {"value": 0.0}
+        run.register(model=model)
+        self._checks.copies.began(me, model, run.steps_done)
+        made = 0 if run.copy else run.steps_done
+        for i in _in_epochs(run, order.total_steps or 0):
+            self._checks.jobs.stepped(me, i + 1)
+            delay_s = self.slow_s.get(order.job)
+            if delay_s:
+                self._checks.touch([order.lease])
+                self._machine.threads.sleep(delay_s)
+            model["value"] += 1.0
+            made += 1
+            self._checks.made[order.lease] = made
+            if not run.copy and (i + 1) % _EPOCH == 0 and (order.total_steps or 0) % _EPOCH == 0:
+                me.ends_epoch = i + 1
+            if (order.total_steps or 0) % 4 == 0 and i % 3 == 1:
+                run.checkpoint()
+                me.save_requested_at = made
+        self._checks.copies.ended_program(me)
 
 
 def _in_epochs(run: LeasedRun, total: int) -> Iterator[int]:

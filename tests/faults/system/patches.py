@@ -1,5 +1,6 @@
 """Runs production modules on the simulated machine, disk, network and clock."""
 
+import asyncio
 import builtins
 import os
 import selectors
@@ -8,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +23,14 @@ from fairlead import atomic_file, failpoints
 from fairlead.engines.keeper import keeper, orphans, output, start, supervisor
 from fairlead.engines.keeper.confinement import cgroup, members
 from fairlead.job import checkpoint, emulated_speed, gang_exit, lease, leased_run
+from fairlead.job.copies import merging
 from fairlead.live import batches, clock, event_stream, journal, rounds
+from fairlead.live.copies import merges
 from fairlead.live.nodes import inventory
 
 _MISSING = object()
+_SERVER_LOCK_S, _POLL_S = 2.0, 0.05
+"""seconds for which a thread of the server waits for a lock, and between its attempts"""
 
 
 class _PatchedModule:
@@ -100,6 +106,29 @@ class _NullLog:
         return lambda *_, **__: None
 
 
+class _LockBusyError(BaseException):
+    """A lock is held: the server's thread would wait for it."""
+
+
+def _wait_patiently(machine: Machine, for_s: float) -> None:
+    if machine.me is None:
+        raise _LockBusyError
+    machine.threads.sleep(10 * for_s)
+
+
+async def _in_server(machine: Machine, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Make a call in a thread of the server; repeat it, as is allowed, while a lock is held."""
+    until = machine.loop.time() + _SERVER_LOCK_S
+    while True:
+        await asyncio.sleep(0.0)
+        try:
+            return call(*arguments)
+        except _LockBusyError:
+            if machine.loop.time() >= until:
+                raise checkpoint.LockHeldError("another process holds the lock") from None
+            await asyncio.sleep(_POLL_S)
+
+
 @contextmanager
 def on_simulated_machine(
     machine: Machine,
@@ -122,7 +151,7 @@ def on_simulated_machine(
         main_thread=lambda: machine.me.threads[0] if machine.me else None,
     )
     # Waiting for other ranks' files takes thousands of polls; a tenth of them is enough.
-    patient = _PatchedModule(times, sleep=lambda for_s: threads.sleep(10 * for_s))
+    patient = _PatchedModule(times, sleep=lambda for_s: _wait_patiently(machine, for_s))
     names: list[tuple[Any, str, Any]] = [
         (failpoints, "point", point),
         (atomic_file, "os", disk),
@@ -131,6 +160,9 @@ def on_simulated_machine(
         (checkpoint, "open", disk.open_file),
         (checkpoint, "fcntl", disk),
         (checkpoint, "time", patient),
+        (merging, "os", disk),
+        (merges, "asyncio", _PatchedModule(asyncio, to_thread=partial(_in_server, machine))),
+        (merges, "log", _NullLog()),
         (gang_exit, "os", disk),
         (gang_exit, "open", disk.open_file),
         (lease, "time", times),

@@ -162,9 +162,10 @@ class CheckedLive(Live):
 
     async def _process_batch(self, first: Any) -> None:
         self.busy = True
-        config = self.policy.config
+        config, change = self.policy.config, self.policy.change
         await super()._process_batch(first)
-        if self.policy.config is not config:
+        # Two changes at once may lead back to the same config.
+        if self.policy.config is not config or self.policy.change is not change:
             self._begin_checks()
         self.busy = False
         self.server.checks.server.settled()

@@ -112,6 +112,7 @@ async def scripted_live(
     speeds: SpeedTable = SPEEDS,
     workers: Workers | None = None,
     notified_urls: AllowedUrls | None = None,
+    device_chooser: str = "",
 ) -> AsyncIterator[ScriptedLive]:
     """Run a scheduler on these devices, restored from its data directory."""
     cluster = parse_cluster(devices) if isinstance(devices, str) else devices
@@ -126,12 +127,13 @@ async def scripted_live(
         start_settings=policy,
         data=data,
         environment=lambda *_: {},
+        device_chooser=device_chooser,
         notified_urls=notified_urls or AllowedUrls(),
     )
-    live = Live(store, engine, config, token, workers=workers)
-    try:
-        await live.start()
-        yield ScriptedLive(live, engine)
-    finally:
-        await live.stop()
-        store.close()
+    with contextlib.closing(store):
+        live = Live(store, engine, config, token, workers=workers)
+        try:
+            await live.start()
+            yield ScriptedLive(live, engine)
+        finally:
+            await live.stop()

@@ -13,6 +13,7 @@ from fairlead.core.copies import limit_copies
 from fairlead.core.jobs import JobState
 from fairlead.mechanisms.hadar.hadare import HadarE
 from fairlead.model import events as ev
+from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Launch, MergeCopies, Preempt
 from fairlead.model.job import Job
@@ -98,6 +99,43 @@ def test_copies_wait_until_those_of_the_round_before_are_merged() -> None:
     commands = made.handle(ev.LeasesEnded(62.0, np.array([c]), np.array([9.0]), "left"))
     types = [type(command) for command in commands if isinstance(command, (MergeCopies, Launch))]
     assert types == [MergeCopies, Launch]
+
+
+def test_a_job_whose_copies_all_leave_holds_nothing_that_a_plan_could_stop() -> None:
+    made, (a, b, c) = forked()
+    start_copies(made, 60.0, (a, b))
+    staying = made.snapshot(60.0, 60.0)
+    assert (staying.on[0], staying.lease[0]) == (0, -1)
+    made.handle(ev.JobHeld(61.0, "a"))
+    made.handle(ev.JobReleased(62.0, "a"))
+    leaving = made.snapshot(62.0, 62.0)
+    assert (leaving.on[0], leaving.lease[0]) == (-1, -1)
+    assert made.leases.is_open(np.array([a, c, -1])).tolist() == [False, False, False]
+
+
+class Refilling(Scripted):
+    """Starts every job that waits on the first idle device, as a whole."""
+
+    def refill(self, snap: Snapshot, memory: int, idle: IntArray) -> Placements:
+        del memory
+        waiting = [int(job) for job, on in zip(snap.job, snap.on, strict=True) if on < 0]
+        return Placements.of([Placement(job, 0, (int(idle[0]),)) for job in waiting[:1]])
+
+
+def test_idle_devices_are_not_given_to_a_job_whose_copies_still_leave() -> None:
+    table = SpeedTable({SpeedKey("m", 1, "v100"): 1.0})
+    made = Scheduler(Cluster.of({"v100": 4}, per_node=1), table, Refilling())
+    made.handle(ev.JobSubmitted(0.0, Job(id="a", workload="m", total_steps=100.0)))
+    (a, b, c) = launched(start_copies(made, 0.0)).lease.tolist()
+    made.handle(ev.JobHeld(1.0, "a"))
+    made.handle(ev.JobReleased(2.0, "a"))
+    commands = made.handle(ev.LeasesEnded(3.0, np.array([a]), np.array([5.0]), "lost"))
+    assert not any(isinstance(command, Launch) for command in commands)
+    for lease in (b, c):
+        commands = made.handle(ev.LeasesEnded(4.0, np.array([lease]), np.array([5.0]), "left"))
+    types = [type(command) for command in commands if isinstance(command, (MergeCopies, Launch))]
+    assert types[0] == MergeCopies
+    assert made.jobs.saved_steps[0] == 15.0
 
 
 def test_a_job_is_done_when_its_copies_have_made_all_its_steps() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from fairlead.engines.keeper.confinement import cgroup
 from fairlead.engines.local.gpus.inventory import find_gpus
+from fairlead.engines.local.mps import MpsDaemon
 from fairlead.engines.shared.checkup.findings import Finding
+from fairlead.model.errors import UsageError
 from fairlead.version import __version__
 
 
@@ -31,6 +33,18 @@ def check_devices(emulate: str | None) -> Iterator[Finding]:
     else:
         fix = "check `nvidia-smi -L`, or emulate devices: --emulate v100=2,k80=4"
         yield Finding("devices", "warning", "nvidia-smi lists no GPUs", fix)
+
+
+def check_mps(data: Path, *, wanted: bool) -> Iterator[Finding]:
+    """Yield whether MPS can be started, if it is wanted."""
+    if not wanted:
+        return
+    try:
+        MpsDaemon(data)
+    except UsageError as error:
+        yield Finding("MPS", "wrong", str(error), "install NVIDIA's MPS, or use --engine local")
+    else:
+        yield Finding("MPS", "ok", "packed jobs run on a GPU at the same time")
 
 
 def check_isolation(data: Path, *, users: bool) -> Iterator[Finding]:

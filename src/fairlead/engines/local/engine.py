@@ -12,6 +12,7 @@ from fairlead.engines.local.commands import require_program
 from fairlead.engines.local.devices import LocalDevices
 from fairlead.engines.local.gpus import mig
 from fairlead.engines.local.gpus.monitor import GpuMonitor
+from fairlead.engines.local.mps import MpsDaemon
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ProtocolError
 
@@ -35,12 +36,13 @@ class LocalEngine(HandOverSupervisor):
         inherits: Collection[str] = (),
         processes_per_device: int | None = None,
         offload_gib: float = 0.0,
+        mps: MpsDaemon | None = None,
     ) -> None:
         """Run on this machine, on ``devices`` where they are real or may change between starts.
 
         ``find_devices`` lists real devices again, after a change of their MIG layout.
         With ``users`` a job runs as the Unix user with the name of its tenant, which needs root.
-        Preempted processes may stay in ``offload_gib`` of host memory.
+        Preempted processes may stay in ``offload_gib`` of host memory. Jobs use ``mps`` if given.
         """
         super().__init__(data, inherits, offload_gib=offload_gib)
         self._cluster = cluster
@@ -48,7 +50,7 @@ class LocalEngine(HandOverSupervisor):
         self._find_devices = find_devices
         self._absent: set[str] = set()
         """nodes that are reported down, since they have no device left"""
-        self._users = users
+        self._users, self._mps = users, mps
         self._processes_per_device = processes_per_device
         if users:
             allow_traversal(data)
@@ -59,6 +61,8 @@ class LocalEngine(HandOverSupervisor):
 
     async def adopt(self, leases: Collection[int]) -> None:
         """Follow the leases of an earlier server, and report missing devices."""
+        if self._mps is not None:
+            await asyncio.to_thread(self._mps.start)
         if self._devices is not None:
             self._devices.save()
             for node, numbers in self._devices.missing.items():
@@ -68,9 +72,11 @@ class LocalEngine(HandOverSupervisor):
         await super().adopt(leases)
 
     async def close(self) -> None:
-        """Stop following keepers and reading GPUs; jobs keep running."""
+        """Stop following keepers and reading GPUs; jobs keep running, and MPS with them."""
         if self._monitor is not None:
             self._monitor.stop()
+        if self._mps is not None and not await self.running():
+            await asyncio.to_thread(self._mps.stop)
         await super().close()
 
     async def check_layout(self, gpu: int, profiles: Sequence[str]) -> Collection[str]:
@@ -141,6 +147,9 @@ class LocalEngine(HandOverSupervisor):
 
     def _complete(self, order: LaunchOrder) -> LaunchOrder:
         """Return an order with the devices' names, the limit of processes and the user."""
+        if self._mps is not None:
+            environment = {**order.environment, **self._mps.job_environment}
+            order = replace(order, environment=environment)
         if self._devices is not None:
             names = [self._devices.visible(node, number) for node, number in order.devices]
             order = replace(order, visible=tuple(name for name in names if name))

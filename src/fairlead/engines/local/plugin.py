@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fairlead.engines.local.checkup import check_devices, check_isolation, check_job_library
+from fairlead.engines.local.checkup import (
+    check_devices,
+    check_isolation,
+    check_job_library,
+    check_mps,
+)
 from fairlead.engines.local.devices import LocalDevices
 from fairlead.engines.local.engine import LocalEngine
 from fairlead.engines.local.gpus.inventory import find_gpus
 from fairlead.engines.local.gpus.monitor import DeviceReader, GpuMonitor
+from fairlead.engines.local.mps import MpsDaemon
 from fairlead.engines.plugin import OpenedEngine, Site
 from fairlead.engines.shared.checkup.findings import Finding
 from fairlead.files import read_cluster
@@ -24,6 +30,8 @@ class LocalOptions:
 
     users: bool = False
     """run jobs as the Unix user with the name of the job's tenant; needs root"""
+    mps: bool = False
+    """let packed jobs run on a GPU at the same time, by NVIDIA's Multi-Process Service"""
 
 
 class LocalPlugin:
@@ -34,7 +42,8 @@ class LocalPlugin:
 
     def open(self, site: Site, options: Mapping[str, Any]) -> OpenedEngine:
         """Return the engine for the GPUs of this machine, or for emulated devices."""
-        users = LocalOptions(**options).users
+        chosen = LocalOptions(**options)
+        users, mps = chosen.users, _mps(site, chosen)
         if users and os.geteuid() != 0:
             raise UsageError(
                 "engine: local:users starts jobs as other users: expected a server that runs as"
@@ -51,14 +60,30 @@ class LocalPlugin:
             inherits=site.job_environment,
             processes_per_device=site.processes_per_device,
             offload_gib=site.offload_gib,
+            mps=mps,
         )
         return OpenedEngine(engine, site.emulate is not None, separates_tenants=users)
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield findings about the devices, the isolation and the interpreter of jobs."""
         yield from check_devices(site.emulate)
+        yield from check_mps(site.data, wanted=LocalOptions(**options).mps)
         yield from check_isolation(site.data, users=LocalOptions(**options).users)
         yield from check_job_library(site.python)
+
+
+def _mps(site: Site, options: LocalOptions) -> MpsDaemon | None:
+    """Return the MPS daemon that the options ask for; UsageError if it would be of no use."""
+    if not options.mps:
+        return None
+    if options.users:
+        raise UsageError(
+            "engine: local:users,mps: MPS serves the processes of one Unix user at a time:"
+            " expected one of the two options"
+        )
+    if site.emulate is not None:
+        raise UsageError("engine: local:mps: the devices are emulated: expected GPUs")
+    return MpsDaemon(site.data)
 
 
 def find_devices(site: Site) -> tuple[LocalDevices, GpuMonitor | None]:

@@ -19,7 +19,7 @@ class RayPlugin:
         """Return the engine for the cluster in the options."""
         refuse_emulated_devices(site)
         engine = RayEngine(data=site.data, **options)
-        return OpenedEngine(engine, engine.emulate)
+        return OpenedEngine(engine, engine.emulate, device_chooser="Ray")
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield findings about Ray, its devices and its nodes."""

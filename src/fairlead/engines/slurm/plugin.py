@@ -19,7 +19,9 @@ class SlurmPlugin:
         """Return the engine for the cluster in the options."""
         refuse_emulated_devices(site)
         engine = SlurmEngine(data=site.data, inherits=site.job_environment, **options)
-        return OpenedEngine(engine, engine.emulate, separates_tenants=engine.users)
+        return OpenedEngine(
+            engine, engine.emulate, separates_tenants=engine.users, device_chooser="Slurm"
+        )
 
     def check(self, site: Site, options: Mapping[str, Any]) -> Iterator[Finding]:
         """Yield findings about Slurm, its devices and its nodes."""

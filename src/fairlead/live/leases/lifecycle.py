@@ -10,6 +10,7 @@ from fairlead.core.copies import shares_of_copies
 from fairlead.engines.base import Ended, Engine, SupportsKill
 from fairlead.live.clock import Clock
 from fairlead.live.copies.merges import CopyMerges
+from fairlead.live.copies.parts import limited_part
 from fairlead.live.event_stream import EventStream
 from fairlead.live.job_spec import JobSpec
 from fairlead.live.leases.open_leases import OpenLease
@@ -99,9 +100,14 @@ class LeaseLauncher:
         try:
             spec, cluster = self._specs[lease.job], self._scheduler.cluster
             if spec.may_fork:
-                await self._merges.merge(lease.job)
+                saved = await self._merges.merge(lease.job, to_fork=lease.copy > 0)
                 if lease.number not in self._registry.open:
                     return
+                if lease.copy:
+                    assert spec.steps is not None
+                    opened = self._registry.open
+                    lease.max_steps = limited_part(lease, spec.steps, saved, opened)
+                    placement = placement._replace(max_steps=lease.max_steps)
             shares = shares_of_copies(self._scheduler, placement.job) if placement.copy else None
             order = self._orders.build(lease.number, spec, placement, cluster, shares)
             await self._engine.launch(order)

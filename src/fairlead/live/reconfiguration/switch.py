@@ -22,6 +22,7 @@ from fairlead.live.inbox import Inbox
 from fairlead.live.journal import Journal
 from fairlead.live.planning.guards import PlugInGuard
 from fairlead.live.reconfiguration.decision import REMOVE_CHANGE, Decision, LiveChange
+from fairlead.live.reconfiguration.packing import require_packing
 from fairlead.live.rounds import RoundTimers
 from fairlead.live.scheduling_config import (
     SchedulingConfig,
@@ -80,6 +81,8 @@ class PolicySwitch:
         inbox: Inbox,
         stream: EventStream,
     ) -> None:
+        self._device_chooser = config.device_chooser
+        require_packing(decision.config, self._device_chooser)
         self._settings = config.start_settings
         self.config, self.change = decision.config, decision.change
         self._overruled = decision.overruled
@@ -136,6 +139,7 @@ class PolicySwitch:
             return None
         if request.before is not self.config:
             raise ProtocolError("the policy was changed meanwhile: look at it and try again")
+        require_packing(config, self._device_chooser)
         self._guard.prepare(config)
         try:
             return apply_config(self._scheduler, config)

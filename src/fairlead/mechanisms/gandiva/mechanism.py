@@ -1,7 +1,7 @@
 """Gandiva: introspective scheduling by time slices, packing and migration (OSDI 2018)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -74,9 +74,16 @@ class Gandiva:
     grow_after_s: float = 300.0
     """seconds without change on a server before jobs grow beyond their gang there"""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(
+    alone: ClassVar[Capabilities] = Capabilities(
         starvation_free=True, reads_progress=False, reads_measured=True
     )
+    """capabilities without packing"""
+    shared: ClassVar[Capabilities] = replace(alone, packs=True)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Reads what jobs measure, and packs them by option."""
+        return self.shared if self.packing else self.alone
 
     def initial(self) -> GandivaMemory:
         """Return a memory without jobs."""

@@ -45,6 +45,8 @@ from fairlead.server.api.searches.routes import searches
 from fairlead.server.api.simulations.routes import simulations
 from fairlead.server.api.timeline.routes import timeline
 from fairlead.server.context import ServerContext, ServerInfo, context_of
+from fairlead.server.error_response import error_response
+from fairlead.server.invalid_request import json_problem_of, problem_of
 from fairlead.server.logs import AccessLogMiddleware
 from fairlead.server.web.routes import web
 from fairlead.version import __version__
@@ -69,6 +71,8 @@ ROUTERS = (
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": msg.Trouble} for status in (400, 401, 403, 404, 409, 413, 421, 422, 429)
 }
+_MAX_PATH = 200
+"""characters of a path that an error repeats"""
 _DEFAULT_LIMITS, _SNAPSHOT_LIMITS = RateLimits(), SnapshotLimits()
 
 
@@ -103,9 +107,7 @@ def make_app(
     )
     context.live_limits.restore()
     app.state.context = context
-    app.add_exception_handler(FairleadError, _on_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(HTTPException, _on_http_error)
+    add_error_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
     inner: ASGIApp = BodyLimitMiddleware(RenewalMiddleware(app, context), limits.body_bytes)
@@ -119,6 +121,14 @@ def status_of(code: str) -> int:
     return _STATUS.get(code, 500)
 
 
+def add_error_handlers(app: FastAPI) -> None:
+    """Make an application answer every error in the form of ``error_response``."""
+    app.add_exception_handler(FairleadError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+
+
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FairleadError)
     status = status_of(error.code)
@@ -127,32 +137,36 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
         if (denied_attempts := context_of(request).denied_attempts) is not None:
             denied_attempts.record(request, error)
     field = error.field if isinstance(error, InputError) else None
-    response = _error_response(status, error.code, str(error), field)
-    if isinstance(error, RateLimitedError):
-        response.headers["Retry-After"] = retry_after(error)
-    return response
+    headers = {"Retry-After": retry_after(error)} if isinstance(error, RateLimitedError) else None
+    return error_response(status, error.code, str(error), field, headers)
 
 
-async def _on_http_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _error_response(error.status_code, "usage", str(error.detail), None)
+    status, path = error.status_code, request.url.path[:_MAX_PATH]
+    if status == 404:
+        message = f"{path}: no such path: see the schema at /openapi.json"
+        return error_response(status, "missing", message)
+    message = str(error.detail)
+    if status == 405:
+        allowed = (error.headers or {}).get("Allow", "another one")
+        message = f"{request.method} {path}: method not allowed: expected {allowed}"
+    return error_response(status, "usage", message, headers=error.headers)
 
 
 async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        reason = str(first.get("ctx", {}).get("error", "unreadable"))
-        message = f"request body: not JSON: {reason} (at character {first['loc'][-1]})"
-        return _error_response(422, "input", message, None)
+        return error_response(422, "input", json_problem_of(first))
     field = ".".join(str(part) for part in first["loc"][1:])
-    # Pydantic reports the fields of a dataclass as arguments of a function.
-    unexpected = first["type"] == "unexpected_keyword_argument"
-    problem = "Extra inputs are not permitted" if unexpected else first["msg"]
-    return _error_response(422, "input", f"{field or 'request'}: {problem}", field or None)
+    return error_response(
+        422, "input", f"{field or 'request'}: {problem_of(first)}", field or None
+    )
 
 
-def _error_response(status: int, code: str, message: str, field: str | None) -> JSONResponse:
-    body = {"error": {"code": code, "message": message, "field": field}}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return JSONResponse(body, status, headers)
+async def _on_bug(request: Request, _: Exception) -> JSONResponse:
+    """Answer a request that failed by a bug; the server's log has the traceback."""
+    path = request.url.path[:_MAX_PATH]
+    message = f"{request.method} {path}: internal error: see the server's log"
+    return error_response(500, "internal", message)

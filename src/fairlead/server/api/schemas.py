@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fairlead.live.leases import renewal as live
-from fairlead.model.speeds.key import SpeedSource
+from fairlead.model.speeds.key import Consolidation, SpeedSource
 from fairlead.model.submission import bounds
 from fairlead.model.submission.new_job import Name, Priority, Seconds, Weight
 from fairlead.model.tenants.tenant import Tenant
@@ -249,6 +249,8 @@ class NodeView(_Message):
     """devices held by users outside Fairlead, or missing"""
     health: list[DeviceHealthView]
     """devices with readings of their driver or with a fault"""
+    unread: str = ""
+    """reason why the node's devices are never read; empty if they are, or could be"""
 
 
 class MigLayout(_Message):
@@ -338,6 +340,8 @@ class SpeedView(_Message):
     """the job that the speed belongs to alone, because it names no workload"""
     gang: int
     accelerator: str
+    placement: Consolidation
+    """on as few nodes as the gang needs, or spread over more"""
     steps_per_s: float
     source: SpeedSource
     """measured by running jobs, from the speed table, or assumed"""

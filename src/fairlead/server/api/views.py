@@ -14,6 +14,7 @@ from fairlead.live.copies.reports import reported_progress
 from fairlead.live.driver import Live
 from fairlead.live.history.exits import failed_rank, log_tail, signal_of
 from fairlead.live.job_ends.urls import site_of
+from fairlead.live.reconfiguration.packing import chooses_gpus
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.server.api.device_health import health_views
 from fairlead.server.api.job_messages import JobView, State
@@ -40,7 +41,7 @@ async def job_view_with_log(live: Live, number: int) -> JobView:
     row = job_row(live, number)
     result = live.history.results.of(row["id"])
     if result.exit_lease is not None:
-        directory, rank = live.orders.job_dir(row["id"]) / "logs", failed_rank(result.exit_codes)
+        directory, rank = live.orders.log_dir(row["id"]), failed_rank(result.exit_codes)
         row["log_tail"] = await asyncio.to_thread(log_tail, directory, result.exit_lease, rank)
     return JobView.model_construct(**row)
 
@@ -175,6 +176,7 @@ def node_views(live: Live) -> list[NodeView]:
             busy=status.busy,
             taken=status.taken - live.nodes.count_faulty(status.node.id),
             health=health_views(live, status.node),
+            unread=chooses_gpus(chooser) if (chooser := live.config.device_chooser) else "",
         )
         for status in live.queries.node_statuses()
     ]

@@ -211,7 +211,7 @@ async def logs(
     plus the length of the response where the server has dropped old output.
     """
     find_visible_job(live, principal, job_id)
-    home = live.orders.job_dir(job_id) / "logs"
+    home = live.orders.log_dir(job_id)
     text, reached = await asyncio.to_thread(read_leases, home, rank, after, _MAX_LOG_BYTES)
     headers = {"Fairlead-Next": str(reached)}
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
