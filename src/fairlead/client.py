@@ -106,6 +106,11 @@ class Client:
     """earlier name"""
 
     @property
+    def url(self) -> str:
+        """The server's address."""
+        return self._url.geturl()
+
+    @property
     def is_here(self) -> bool:
         """True if the server has this machine's loopback address."""
         return self._url.hostname in ("127.0.0.1", "::1", "localhost")

@@ -6,7 +6,8 @@
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -49,21 +50,30 @@ def main() -> int:
         server = start(data, port)
         try:
             client = connect(data, port, server)
-            _search(client, data)
-            submit(client, demo_jobs(24, seconds=60.0))
-            _run(client)
-            with open_browser() as browser:
-                token = (data / "admin.token").read_text(encoding="ascii")
-                visit = partial(Visitor, browser, f"http://127.0.0.1:{port}")
-                sizes = _photograph(visit, client, token)
-            for job in client.get("/v1/jobs", unended=True):
-                client.post(f"/v1/jobs/{job['id']}/cancel")
+            with _ended_jobs(client):
+                _search(client, data)
+                submit(client, demo_jobs(24, seconds=60.0))
+                _run(client)
+                with open_browser() as browser:
+                    token = (data / "admin.token").read_text(encoding="ascii")
+                    visit = partial(Visitor, browser, f"http://127.0.0.1:{port}")
+                    sizes = _photograph(visit, client, token)
         finally:
             server.terminate()
             server.wait(20)
     large = {name: size for name, size in sizes.items() if size > MAX_BYTES}
     sys.stdout.write(f"{len(sizes)} pictures in {ASSETS}; too large: {large or 'none'}\n")
     return 1 if large else 0
+
+
+@contextmanager
+def _ended_jobs(client: Client) -> Iterator[None]:
+    """Cancel all jobs at the end, also after an error: they would outlive the server."""
+    try:
+        yield
+    finally:
+        for job in client.get("/v1/jobs", unended=True):
+            client.wait(client.post(f"/v1/jobs/{job['id']}/cancel")["id"])
 
 
 def _search(client: Client, folder: Path) -> None:
@@ -133,9 +143,8 @@ def _prepare(page: Page, name: str) -> None:
                 page.get_by_role("button", name="Simulate").click()
             comparison.wait_for()
         case "searches":
-            page.get_by_role("region", name="Learning curves").evaluate(
-                "it => it.scrollIntoView()"
-            )
+            heading = page.get_by_role("heading", name="Learning curves")
+            heading.evaluate("it => it.scrollIntoView()")
         case "tenants":
             page.locator(".curve canvas").first.wait_for()
         case "job":

@@ -32,6 +32,10 @@ _SERVER_FILES = (
     "server.json",
 )
 """files of a server in its data directory, besides its database; its key of secrets stays"""
+_STAGING, _ASIDE = ".restoring-", "before-restore-"
+"""first part of the names of directories for new files, and for those of an earlier server"""
+_SIGNS_OF_A_SERVER = {"fairlead.lock", "fairlead.toml", layout.SECRETS}
+"""files that restorations leave in a data directory"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ def restore_backup(
         raise InputError(problem, fix="install that version or a newer one", field=str(archive))
     file = sqlite_file(database)
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not force:
+        _require_no_other_files(data, archive, file)
     with _locked(data, file):
         present = _server_files(data, file)
         _require_replaceable(data, present, force=force)
@@ -119,6 +125,18 @@ def _server_files(data: Path, database: Path | None) -> list[Path]:
     return [path for path in files if path.exists() or path.is_symlink()]
 
 
+def _require_no_other_files(data: Path, archive: Path, database: Path | None) -> None:
+    """Raise InputError if a directory that never was a server's has files besides the backup."""
+    names = {path.name for path in data.iterdir() if path.resolve() != archive.resolve()}
+    if names & _SIGNS_OF_A_SERVER or _server_files(data, database):
+        return
+    others = sorted(name for name in names if not name.startswith((_STAGING, _ASIDE)))
+    if others:
+        problem = f"{data} holds files that are not a server's ({others[0]})"
+        fix = "expected an empty or new directory, or --force, which leaves them there"
+        raise InputError(problem, fix=fix, field="data")
+
+
 def _require_replaceable(data: Path, present: list[Path], *, force: bool) -> None:
     if present and not force:
         problem = f"{data} holds the data of a server ({present[0].name})"
@@ -160,7 +178,7 @@ def _locked(data: Path, database: Path | None) -> Iterator[None]:
 @contextmanager
 def _staging(data: Path) -> Iterator[Path]:
     """Make a private directory on the disk of the data; remove it at the end."""
-    staging = data / f".restoring-{os.getpid()}"
+    staging = data / f"{_STAGING}{os.getpid()}"
     staging.mkdir(mode=0o700)
     try:
         yield staging
@@ -230,7 +248,7 @@ def _aside(data: Path) -> Iterator[Path]:
 
     It stays after an error, too: it may hold the only copy of a database.
     """
-    aside = data / time.strftime("before-restore-%Y%m%dT%H%M%SZ", time.gmtime())
+    aside = data / time.strftime(f"{_ASIDE}%Y%m%dT%H%M%SZ", time.gmtime())
     aside.mkdir(mode=0o700)
     try:
         yield aside

@@ -19,13 +19,14 @@ from fairlead.cli.client import (
 )
 from fairlead.cli.demo import demo
 from fairlead.cli.export import export
-from fairlead.cli.operate import audit_trail, backup, config, doctor, limits, policy, serve
+from fairlead.cli.operate import audit_trail, backup, config, doctor, limits, policy, ready, serve
 from fairlead.cli.profile import profile
 from fairlead.cli.research import (
     allocate,
     audit,
     compare,
     explain,
+    policies,
     replay,
     simulate,
     speed_tables,
@@ -78,6 +79,7 @@ app.command("login", rich_help_panel=_TRAIN)(access.login)
 app.command("demo", rich_help_panel=_TRAIN)(demo.demo)
 
 app.command("serve", rich_help_panel=_OPERATE)(serve.serve)
+app.command("ready", rich_help_panel=_OPERATE)(ready.ready)
 app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
 app.command("backup", rich_help_panel=_OPERATE)(backup.backup)
 app.command("restore", rich_help_panel=_OPERATE)(backup.restore)
@@ -97,7 +99,7 @@ app.command("simulate", rich_help_panel=_RESEARCH)(simulate.simulate)
 app.command("compare", rich_help_panel=_RESEARCH)(compare.compare)
 app.command("allocate", rich_help_panel=_RESEARCH)(allocate.allocate)
 app.command("audit", rich_help_panel=_RESEARCH)(audit.audit)
-app.command("policies", rich_help_panel=_RESEARCH)(allocate.policies)
+app.command("policies", rich_help_panel=_RESEARCH)(policies.policies)
 app.command("replay", rich_help_panel=_RESEARCH)(replay.replay)
 app.add_typer(trace.app, name="trace", rich_help_panel=_RESEARCH)
 speeds.app.command("tables")(speed_tables.tables)

@@ -32,9 +32,10 @@ class Cost(UnitPolicy):
     alone: ClassVar[Capabilities] = Capabilities(
         reads_progress=False,
         per_accelerator_gangs=True,
-        fills_idle=False,  # idle devices cost no_distinction, busy ones do
+        fills_idle=False,  # idle devices cost nothing, busy ones do
     )
     sum: bool = False
+    """maximise the sum of speed / price of one device, as the paper's published code does"""
 
     def allocate(self, snap: Snapshot) -> Allocation:
         """Return the shares with the most steps per dollar."""

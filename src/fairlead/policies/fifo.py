@@ -26,8 +26,11 @@ class Fifo:
         reads_progress=False, per_accelerator_gangs=True
     )
     agnostic: bool = False
+    """use the accelerators in the cluster's order instead of by speed"""
     packed: bool = False
+    """refused: a partner would slow the job in front"""
     placement: bool = False
+    """refused: jobs hold whole devices, which the mechanism consolidates"""
 
     def __post_init__(self) -> None:
         why = "a partner would slow the job in front"

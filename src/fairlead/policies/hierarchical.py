@@ -39,6 +39,7 @@ class Hierarchical(UnitPolicy):
         reads_progress=False, per_accelerator_gangs=True, divides_among_tenants=True
     )
     inner: str = ""
+    """rule inside every tenant, fairness or fifo; empty: each tenant's own"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

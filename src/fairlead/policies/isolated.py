@@ -30,7 +30,9 @@ class Isolated:
     agnostic: bool = False
     """without effect: an equal split ignores speeds anyway"""
     packed: bool = False
+    """refused: a static partition packs nothing"""
     placement: bool = False
+    """refused, for the same reason"""
 
     def __post_init__(self) -> None:
         if self.packed or self.placement:

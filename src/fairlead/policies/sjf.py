@@ -25,8 +25,11 @@ class ShortestFirst:
 
     capabilities: ClassVar[Capabilities] = Capabilities(per_accelerator_gangs=True)
     agnostic: bool = False
+    """use mean speeds, and accelerators in the cluster's order"""
     packed: bool = False
+    """refused: a partner would slow the shortest job"""
     placement: bool = False
+    """refused: jobs hold whole devices, which the mechanism consolidates"""
 
     def __post_init__(self) -> None:
         why = "a partner would slow the shortest job"

@@ -26,6 +26,7 @@ class TenantMaxMin(TenantPolicy):
     """
 
     capped: bool = False
+    """let a tenant hold at most one device per unit of weight, as if it were one job"""
 
     def divide(self, snap: Snapshot) -> TenantDivision:
         """Return the devices of every virtual tenant."""

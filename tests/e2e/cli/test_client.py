@@ -107,7 +107,7 @@ def test_an_error_ends_in_the_code_of_the_server(server: LiveServer) -> None:
     server.client.wait(made, timeout_s=90)
     refused = server.cli("logs", made, "--rank", 99_999_999)
     assert refused.returncode == 1
-    assert refused.stderr.startswith("fairlead: rank: Input should be less than 100000")
+    assert refused.stderr.startswith("fairlead: rank: out of range: expected less than 100000")
     for code, command in (
         ("input", ("submit", "--gang", 99, "true")),
         ("missing", ("job", "j999")),

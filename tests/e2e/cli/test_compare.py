@@ -34,7 +34,7 @@ def test_compare_writes_a_report_and_two_tables_and_prints_the_figures(tmp_path:
         "results.csv",
     ]
     assert result.stdout.index("6 jobs/h") < result.stdout.index("12 jobs/h")
-    for word in ("fifo", "isolated", "avg JCT (h)", "±", "×", "report.html"):
+    for word in ("fifo", "isolated", "median", "makespan", "±", "×", "report.html"):
         assert word in result.stdout
     # The restore cost that nobody gave is stated on stderr, with the table and in every caption.
     assert result.stderr == (

@@ -278,6 +278,7 @@ def test_a_search_has_a_page_with_its_trials_and_figures(
     admin: Visitor, jobs: dict[str, str]
 ) -> None:
     page = admin.open("searches")
+    expect(page.locator("td.figure").first).to_have_css("display", "table-cell")
     page.get_by_role("link", name="lr", exact=True).click()
     expect(page.get_by_role("heading", name="lr red")).to_be_visible()
     expect(page.get_by_label("Metric")).to_have_value("loss")

@@ -163,3 +163,26 @@ def test_the_data_of_a_server_is_never_overwritten(good: Path, tmp_path: Path) -
         *("secrets.key", "secrets.key.before-restore"),
     }
     assert (target / "fairlead.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_with_other_files_is_refused_and_left_alone(
+    good: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "home"
+    data.mkdir()
+    (data / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"data: .* not a server's \(notes.txt\): expected"):
+        restore_backup(good, data, sqlite_url(data))
+    assert [path.name for path in data.iterdir()] == ["notes.txt"]
+    assert restore_backup(good, data, sqlite_url(data), force=True).moved_to is None
+    assert (data / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["fairlead.toml", "secrets.key", "good.tar", "before-restore-1"])
+def test_settings_and_the_backup_itself_may_be_in_the_directory(
+    good: Path, tmp_path: Path, name: str
+) -> None:
+    archive = tmp_path / name if name == "good.tar" else good
+    (tmp_path / name).write_bytes(good.read_bytes() if name == "good.tar" else b"")
+    restore_backup(archive, tmp_path, sqlite_url(tmp_path))
+    assert (tmp_path / "jobs/j1/checkpoint/file").read_text() == "weights"

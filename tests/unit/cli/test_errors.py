@@ -177,9 +177,10 @@ def test_the_title_of_a_list_of_jobs_uses_the_singular_for_one_job() -> None:
         "preemptions": 0,
         "lost_s": 0.0,
     }
-    assert str(jobs_table([job]).title) == "1 job"
+    (drawn,) = jobs_table([job])
+    assert str(drawn.title) == "1 job"
     assert (pluralise(0, "node"), pluralise(2, "node")) == ("0 nodes", "2 nodes")
-    assert [*jobs_table([job]).columns[1].cells] == ["\\x1b[31m"]
+    assert [*drawn.columns[1].cells] == ["\\x1b[31m"]
 
 
 @pytest.mark.parametrize(

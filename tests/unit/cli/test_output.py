@@ -6,6 +6,7 @@ from rich.console import Console
 from fairlead.cli.client import job_page
 from fairlead.cli.operate import audit_trail
 from fairlead.cli.shared import output
+from fairlead.cli.shared.tables import fitting_tables
 from fairlead.client import Client
 
 
@@ -28,6 +29,32 @@ def test_a_narrow_table_cuts_neither_ids_nor_dates(page: Console) -> None:
     assert "d673c9200e6c" in text
     assert text.count("2026-11-17") == 3
     assert "…" not in text
+
+
+HEADS = ["lease", "devices", "nodes", "started", "held", "ending", "steps", "began", "left"]
+LEASE = ["1048576", "v100=1", "v100-0", "2026-11-18 01:44:09 UTC", "37.5 s", "finished", "200"]
+LEASE += ["start 28.9 s", "exit 5.8 s"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
+def test_a_table_breaks_no_short_word_at_any_width(width: int) -> None:
+    console = Console(width=width, record=True)
+    console.print(*fitting_tables("1 lease", HEADS, [LEASE], width=width), sep="\n")
+    text = console.export_text()
+    words = set(text.replace("│", " ").replace("┃", " ").split())
+    assert {*HEADS, *(word for cell in LEASE for word in cell.split())} <= words
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_parts_of_a_table_repeat_the_first_column_and_have_one_title() -> None:
+    rows = [[f"j{i}", *(f"{head}-{i}" for head in HEADS[1:])] for i in range(3)]
+    parts = fitting_tables("3 leases", HEADS, rows, width=50)
+    assert len(parts) > 1
+    assert [part.title for part in parts] == ["3 leases", *[None] * (len(parts) - 1)]
+    for part in parts:
+        assert [*part.columns[0].cells] == ["j0", "j1", "j2"]
+    shown = [str(column.header) for part in parts for column in part.columns[1:]]
+    assert shown == HEADS[1:]
 
 
 class _Server(Client):

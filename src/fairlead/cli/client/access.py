@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -149,7 +150,7 @@ def login(
             provider = server.get("/v1/oidc")
         token = log_in(provider)
     elif token is None:
-        token = str(typer.prompt("Token", hide_input=True))
+        token = str(typer.prompt("Token", hide_input=sys.stdin.isatty(), err=True))
     with closing(Client(url, token)) as server:
         server.get("/v1/jobs", limit=1)
     data = Path(os.environ.get("FAIRLEAD_DATA", "~/.fairlead")).expanduser()

@@ -87,6 +87,8 @@ def _print_devices(answer: list[dict[str, Any]]) -> None:
         rows,
         figures=False,
     )
+    for reason in sorted({row["unread"] for row in answer if row.get("unread")}):
+        typer.echo(f"no readings: {reason}")
 
 
 def _of_total(used: float | None, total: float | None) -> str:

@@ -76,7 +76,7 @@ def _print_leases(answer: dict[str, Any]) -> None:
     heads.append("lost")
     ended = pluralise(len(answer["ended"]), "ended lease")
     part = f"last {len(shown)} of {ended}" if len(shown) < len(answer["ended"]) else ended
-    table(f"{part}, {answer['device_hours']:.2f} device hours in all", heads, rows)
+    table(f"{part}, {answer['device_hours']:.3g} device hours in all", heads, rows)
 
 
 def _switch(way: str, seconds: float | None) -> str:

@@ -87,7 +87,7 @@ def jobs(
     elif as_json:
         print_json(listed())
     elif rows := listed():
-        results.print(view.jobs_table(rows, metric=sort))
+        results.print(*view.jobs_table(rows, metric=sort), sep="\n")
     else:
         ended = "; `fairlead jobs --all` lists those that have ended" if unended else ""
         typer.echo(f"no jobs{ended}")

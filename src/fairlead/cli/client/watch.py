@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fairlead.cli.shared.output import (
     messages,
+    parts_of_table,
     pluralise,
-    printable,
     results,
 )
 from fairlead.client import Client, ServerError
@@ -30,27 +30,30 @@ _MIN_LOST_S = 1.0
 Jobs = Sequence[dict[str, Any]]
 
 
-def jobs_table(jobs: Jobs, *, metric: str | None = None) -> Table:
-    """Return jobs as a table, with a column for a metric."""
-    table = Table(title=pluralise(len(jobs), "job"), title_justify="left")
-    sorted_by = () if metric is None else (printable(metric),)
+def jobs_table(jobs: Jobs, *, metric: str | None = None, count: int | None = None) -> list[Table]:
+    """Return jobs as a table, with a column for a metric; in parts on a narrow terminal.
+
+    ``count``: number of jobs in the title, if only some are shown.
+    """
+    sorted_by = () if metric is None else (metric,)
     lost = ("work lost",) if any(job["lost_s"] >= _MIN_LOST_S for job in jobs) else ()
-    heads = ("id", "name", "tenant", "state", "on", "steps", "preemptions", *lost, *sorted_by)
-    for head in heads:
-        table.add_column(head, no_wrap=head == "id", overflow="fold")
-    for job in jobs:
-        table.add_row(
+    heads = ["id", "name", "tenant", "state", "on", "steps", "preemptions", *lost, *sorted_by]
+    rows = [
+        [
             job["id"],
-            printable(job["name"]),
-            printable(job["tenant"]),
+            job["name"],
+            job["tenant"],
             job["state"],
             _held_devices(job),
             _progress(job),
             str(job["preemptions"]),
             *((_format_lost(job["lost_s"]),) if lost else ()),
             *(() if metric is None else (_format_metric(job["metrics"].get(metric)),)),
-        )
-    return table
+        ]
+        for job in jobs
+    ]
+    title = pluralise(len(jobs) if count is None else count, "job")
+    return parts_of_table(title, heads, rows, figures=False)
 
 
 def _format_lost(lost_s: float) -> str:
@@ -82,9 +85,8 @@ def follow(server: Client, listed: Callable[[], Jobs], *, metric: str | None = N
             jobs = listed()
             # Sorted jobs begin with the best, others end with the newest.
             part = jobs[-max_rows:] if metric is None else jobs[:max_rows]
-            table = jobs_table(part, metric=metric)
-            table.title = pluralise(len(jobs), "job")
-            shown.update(table, refresh=True)
+            parts = jobs_table(part, metric=metric, count=len(jobs))
+            shown.update(Group(*parts), refresh=True)
             _await_change(changed)
 
 
@@ -93,10 +95,10 @@ def _print_changes(
 ) -> NoReturn:
     last: list[list[RenderableType]] | None = None
     while True:
-        table = jobs_table(listed(), metric=metric)
-        cells = [list(column.cells) for column in table.columns]
+        parts = jobs_table(listed(), metric=metric)
+        cells = [list(column.cells) for part in parts for column in part.columns]
         if cells != last:
-            results.print(table)
+            results.print(*parts, sep="\n")
         last = cells
         _await_change(changed)
 

@@ -80,7 +80,7 @@ def restore(
         typer.Option(
             "--force",
             help="Move the files of an earlier server, and a copy of its PostgreSQL database, to"
-            " DATA/before-restore-…",
+            " DATA/before-restore-…; leave other files where they are.",
         ),
     ] = False,
     as_json: Json = False,
@@ -88,12 +88,14 @@ def restore(
     """Restore a backup to a data directory, on this or another machine.
 
     Verifies all checksums before it changes anything, and refuses a directory that holds a
-    server's data or that a server uses. Run it as the server's user, then start the server: jobs
-    that were running start again from their checkpoints. The audit trail names the restoration.
+    server's data or other files, or that a server uses. Run it as the server's user, then start
+    the server: jobs that were running start again from their checkpoints. The audit trail names
+    the restoration.
 
     Example:  fairlead restore fairlead-20261116T120000Z.tar --data /var/lib/fairlead
     """
     import os
+    from shlex import quote
 
     from fairlead.backup import restore_backup
     from fairlead.cli.shared.json_output import print_json
@@ -113,8 +115,8 @@ def restore(
     text = f"restored the backup of {local_time(done.header.made_at)} to {settings.data}"
     if moved_to is not None:
         text += f"; the earlier files are in {moved_to}"
-    where = {"--data": data, "--config": config}
-    options = "".join(f" {name} {path}" for name, path in where.items() if path is not None)
+    where = {"--data": data and settings.data, "--config": config and config.absolute()}
+    options = "".join(f" {name} {quote(str(path))}" for name, path in where.items() if path)
     start = f"start it with `fairlead serve{options}`"
     results.print(f"{text}; {start}", highlight=False, soft_wrap=True)
 

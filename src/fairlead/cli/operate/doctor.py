@@ -42,11 +42,10 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from rich.table import Table
     from rich.text import Text
 
     from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import printable, results
+    from fairlead.cli.shared.output import table
     from fairlead.server.checkup import run_checkup
 
     findings = run_checkup(data, config, python, engine)
@@ -54,11 +53,10 @@ def doctor(
     if as_json:
         print_json({"well": not wrong, "findings": [asdict(finding) for finding in findings]})
     else:
-        table = Table("", "", "finding", "fix", title_justify="left")
-        for finding in findings:
-            level = Text(finding.level, style=_COLOUR[finding.level])
-            text, fix = printable(finding.found), printable(finding.fix)
-            table.add_row(level, finding.what, text, fix)
-        results.print(table)
+        rows: list[list[str | Text]] = [
+            [Text(each.level, style=_COLOUR[each.level]), each.what, each.found, each.fix]
+            for each in findings
+        ]
+        table("", ["", "", "finding", "fix"], rows, figures=False)
     if wrong:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``fairlead allocate`` and ``fairlead policies``."""
+"""``fairlead allocate``."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairlead.model.submission.skipped_job import SkippedJob
-    from fairlead.registry import BrokenPlugIn
 
 
 def allocate(
@@ -148,62 +147,3 @@ def _row_names(labels: list[str], rows: list[list[int]]) -> list[str]:
             )
         members_of[name] = ids
     return list(members_of)
-
-
-def policies(
-    as_json: Json = False,
-) -> None:
-    """List the available policies and mechanisms with their options.
-
-    Example:  fairlead policies
-    """
-    import dataclasses
-
-    from fairlead.cli.shared.json_output import print_json
-    from fairlead.cli.shared.output import table
-    from fairlead.model.errors import UsageError
-    from fairlead.registry import available, broken_plug_ins, load, plug_in
-
-    groups = ("policies", "mechanisms")
-    broken = [(group, each) for group in groups for each in broken_plug_ins(group)]
-    entries: list[dict[str, Any]] = []
-    for group in groups:
-        for name in available(group):
-            try:
-                plugin, _ = load(group, name)
-            except UsageError:
-                continue  # listed as broken
-            options = [
-                field.name.replace("_", "-")
-                for field in dataclasses.fields(plugin)
-                if field.init and field.name not in ("policy", "round_s", "fluid")
-            ]
-            promise = (plugin.__doc__ or name).strip().partition("\n")[0]
-            package = plug_in(group, name).package
-            entries.append(
-                {"name": name, "kind": group, "options": options, "about": promise}
-                | {"package": package, "broken": None}
-            )
-    if as_json:
-        print_json([*entries, *(_broken_entry(group, each) for group, each in broken)])
-        return
-    for group in groups:
-        rows = [
-            [row["name"], row["about"], ", ".join(row["options"])]
-            for row in entries
-            if row["kind"] == group
-        ]
-        table(group, ["name", "description", "options"], rows, figures=False)
-    if broken:
-        rows = [[str(each.plug_in), each.plug_in.target, each.reason] for _, each in broken]
-        table("broken plug-ins", ["plug-in", "entry point", "reason"], rows, figures=False)
-
-
-def _broken_entry(group: str, broken: "BrokenPlugIn") -> dict[str, Any]:
-    """Return the JSON entry of a plug-in that cannot be used."""
-    plugin = broken.plug_in
-    return {"name": plugin.name, "kind": group, "options": [], "about": ""} | {
-        "package": plugin.package,
-        "entry_point": plugin.target,
-        "broken": broken.reason,
-    }

@@ -71,11 +71,9 @@ def _as_dict(outcome: "Outcome") -> dict[str, Any]:
 
 def _show(comparison: "Comparison", outcomes: "Sequence[Outcome]", load: float | None) -> None:
     """Print the key figures at a load, each above its ratio to the first policy's."""
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.shared.output import results
+    from fairlead.cli.shared.output import table
     from fairlead.sim.report.means import KEY_FIGURES, key_rows, load_text
     from fairlead.sim.report.parameters import restore_cost_text
 
@@ -84,14 +82,10 @@ def _show(comparison: "Comparison", outcomes: "Sequence[Outcome]", load: float |
     n_seeds = len(comparison.seeds)
     title = load_text(load) + (f", mean ± deviation of {n_seeds} seeds" if n_seeds > 1 else "")
     title += f", {restore_cost_text(comparison.restore_cost_s)} lost per restart"
-    drawn = Table(title=title, title_justify="left")
-    drawn.add_column("policy", no_wrap=True)
-    for quantity in KEY_FIGURES:
-        drawn.add_column(quantity.label, justify="right", no_wrap=True)
-    if unfinished:
-        drawn.add_column("unfinished", justify="right", no_wrap=True)
+    heads = ["policy", *(quantity.label for quantity in KEY_FIGURES)]
+    drawn = []
     for row in rows:
-        cells = [Text(row.policy)]
+        cells: list[str | Text] = [row.policy]
         for quantity, mean, ratio in zip(KEY_FIGURES, row.means, row.ratios, strict=True):
             cell = Text(mean.text(quantity))
             if ratio is not None and row is not rows[0]:
@@ -100,6 +94,5 @@ def _show(comparison: "Comparison", outcomes: "Sequence[Outcome]", load: float |
         if unfinished:
             style = "red" if row.unfinished else ""
             cells.append(Text(f"{row.unfinished} of {row.jobs}", style=style))
-        drawn.add_row(*cells)
-    # A pipe has no width; a narrow terminal should wrap lines rather than lose figures.
-    Console(width=max(results.width, 180)).print(drawn)
+        drawn.append(cells)
+    table(title, [*heads, *(["unfinished"] if unfinished else [])], drawn)

@@ -1,18 +1,17 @@
 """Text output of commands: results on stdout, messages on stderr."""
 
 import time
-from itertools import zip_longest
+from collections.abc import Sequence
 
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from fairlead.cli.shared.tables import Cell, fitting_tables
 
 messages = Console(stderr=True, markup=False, emoji=False)
 results = Console(markup=False, emoji=False)
 """without markup, since names may hold square brackets and colons"""
-
-_MAX_WORD = 12
-"""longest word that a column does not break"""
 
 
 def printable(text: str) -> str:
@@ -25,29 +24,20 @@ def pluralise(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def table(title: str, columns: list[str], rows: list[list[str]], *, figures: bool = True) -> None:
+def table(
+    title: str, columns: list[str], rows: Sequence[Sequence[Cell]], *, figures: bool = True
+) -> None:
     """Print a table; ``figures`` aligns all columns but the first to the right."""
-    drawn = Table(title=title, title_justify="left")
-    shown = [[*map(printable, row)] for row in rows]
-    for i, (name, width) in enumerate(zip(columns, _widths([columns, *shown]), strict=True)):
-        justify: JustifyMethod = "right" if i and figures else "left"
-        drawn.add_column(name, justify=justify, width=width, overflow="fold")
-    for row in shown:
-        drawn.add_row(*row)
-    results.print(drawn)
+    results.print(*parts_of_table(title, columns, rows, figures=figures), sep="\n")
 
 
-def _widths(rows: list[list[str]]) -> list[int]:
-    """Return widths of columns that fit the terminal, if that breaks no short word."""
-    columns = [*zip_longest(*rows, fillvalue="")]
-    widths = [max(map(cell_len, column)) for column in columns]
-    words = [[cell_len(word) for cell in column for word in cell.split()] for column in columns]
-    least = [max((n for n in lengths if n <= _MAX_WORD), default=1) for lengths in words]
-    excess = sum(widths) + 3 * len(columns) + 1 - results.width
-    for _ in range(excess):
-        at = max(range(len(columns)), key=lambda j: (widths[j] > least[j], widths[j]))
-        widths[at] = max(widths[at] - 1, least[at])
-    return widths
+def parts_of_table(
+    title: str, columns: list[str], rows: Sequence[Sequence[Cell]], *, figures: bool = True
+) -> list[Table]:
+    """Return a table that fits the terminal, if need be in parts; control characters escaped."""
+    shown = [[cell if isinstance(cell, Text) else printable(cell) for cell in row] for row in rows]
+    heads = [printable(head) for head in columns]
+    return fitting_tables(title, heads, shown, width=results.width, figures=figures)
 
 
 def hours(seconds: float | None) -> str:

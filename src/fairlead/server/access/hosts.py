@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.engines.plugin import ANY_ADDRESS, LOOPBACK
+from fairlead.server.error_response import error_response
 
 _HEALTH_PATHS = ("/healthz", "/readyz")
 """paths for load balancers, which name any host and learn nothing here"""
@@ -106,7 +107,7 @@ class HostMiddleware:
             problem = (
                 f"Origin: {_shown(origin)} is another site: expected no browser, or this server"
             )
-            await _refusal(403, "denied", problem)(scope, receive, send)
+            await error_response(403, "denied", problem)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -114,11 +115,7 @@ class HostMiddleware:
 def _misdirected(hosts: list[bytes]) -> JSONResponse:
     named = _shown(b", ".join(hosts)) if hosts else "missing"
     problem = f"Host: {named}: expected a name of this server; add others with --allowed-hosts"
-    return _refusal(421, "usage", problem)
-
-
-def _refusal(status: int, code: str, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"code": code, "message": message, "field": None}}, status)
+    return error_response(421, "usage", problem)
 
 
 def _shown(value: bytes) -> str:

@@ -35,7 +35,7 @@ export function Lines({ label, unit, lines }) {
   const across = scale(xs, LEFT, WIDTH - RIGHT);
   const up = scale(ys, HEIGHT - BOTTOM, TOP);
   const [bottom, top] = [Math.min(...ys), Math.max(...ys)];
-  return html`<svg class="figure" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${label}>
+  return html`<svg class="plot" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${label}>
     ${[bottom, top].map((y) => html`<line x1=${LEFT} x2=${WIDTH - RIGHT} y1=${up(y)} y2=${up(y)} />
       <text x=${LEFT - 6} y=${up(y) + 4} text-anchor="end">${figure(y)}</text>`)}
     <text x=${LEFT} y=${HEIGHT - 8}>${figure(Math.min(...xs))}</text>
@@ -74,7 +74,7 @@ export function ParallelCoordinates({ label, names, rows }) {
   const axes = names.map((_, i) => axisOf(rows.map((row) => row.values[i])));
   const across = (/** @type {number} */ index) => LEFT + (index / Math.max(1, names.length - 1)) * (WIDTH - LEFT - 2 * RIGHT - 40);
   const up = (/** @type {number} */ part) => HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP);
-  return html`<svg class="figure" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${label}>
+  return html`<svg class="plot" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${label}>
     ${rows.map((row, i) => html`<polyline key=${row.label} class=${i === rows.length - 1 ? "best" : ""}
       points=${path(row.values.map((value, axis) => ({ x: axis, y: axes[axis].at(value) })), across, up)}
       ><title>${row.label}</title></polyline>`)}

@@ -1,0 +1,155 @@
+"""Every refusal of the server has one form, and its message names field, problem and fix."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from fastapi import FastAPI, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from fairlead.model.errors import InputError
+from fairlead.server.api.app import add_error_handlers
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: Annotated[str, Field(min_length=1, max_length=5)]
+    gang: Annotated[int, Field(ge=1, le=8)] = 1
+    weight: Annotated[float, Field(gt=0, lt=9, allow_inf_nan=False)] = 1.0
+    mode: Literal["a", "b"] = "a"
+    words: tuple[str, ...] = ()
+    flag: bool = False
+
+
+@dataclass
+class Job:
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    command: tuple[str, ...]
+
+
+app = FastAPI()
+add_error_handlers(app)
+
+
+@app.post("/bodies")
+async def bodies(body: Body) -> None:
+    del body
+
+
+@app.post("/jobs")
+async def jobs(job: Job) -> None:
+    del job
+
+
+@app.get("/lists")
+async def lists(limit: Annotated[int, Query(ge=1)] = 5) -> None:
+    del limit
+
+
+@app.get("/refused")
+async def refused() -> None:
+    raise InputError("too many", fix="expected fewer", field="count")
+
+
+@app.get("/bug")
+async def bug() -> None:
+    raise ZeroDivisionError("the traceback is for the log")
+
+
+def ask(
+    method: str, path: str, body: object = None, *, text: bytes | None = None
+) -> tuple[int, dict[str, str], Any]:
+    """Return status, headers and error of an answer."""
+    sent: list[Any] = []
+    path, _, query = path.partition("?")
+    content = (b"" if body is None else json.dumps(body).encode()) if text is None else text
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(b"content-type", b"application/json")],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    try:
+        asyncio.run(app(scope, receive, send))
+    except ZeroDivisionError:
+        assert path == "/bug"  # raised again for the log, after the answer
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    answer = json.loads(sent[1]["body"])
+    assert answer.keys() == {"error"}
+    assert answer["error"].keys() == {"code", "message", "field"}
+    return sent[0]["status"], headers, answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({}, "name", "name: missing: expected a value"),
+        ({"name": ""}, "name", "name: too short: expected 1 or more characters"),
+        ({"name": "abcdef"}, "name", "name: too long: expected at most 5 characters"),
+        ({"name": 4}, "name", "name: not text: expected a string"),
+        ({"name": "a", "gang": 0}, "gang", "gang: out of range: expected 1 or more"),
+        ({"name": "a", "gang": 9}, "gang", "gang: out of range: expected at most 8"),
+        ({"name": "a", "gang": "x"}, "gang", "gang: not a whole number: expected one such as 4"),
+        ({"name": "a", "gang": 1.5}, "gang", "gang: not a whole number: expected one such as 4"),
+        ({"name": "a", "weight": 0}, "weight", "weight: out of range: expected more than 0"),
+        ({"name": "a", "weight": 9}, "weight", "weight: out of range: expected less than 9"),
+        ({"name": "a", "weight": "x"}, "weight", "weight: not a number: expected one such as 2.5"),
+        ({"name": "a", "mode": "c"}, "mode", "mode: unknown value: expected 'a' or 'b'"),
+        (
+            {"name": "a", "words": "x"},
+            "words",
+            'words: not a list: expected one such as ["a", "b"]',
+        ),
+        ({"name": "a", "flag": 3}, "flag", "flag: not a truth value: expected true or false"),
+        ({"name": "a", "x": 3}, "x", "x: unknown field: see the schema at /openapi.json"),
+        ([], None, "request: not an object: expected a JSON object"),
+    ],
+)
+def test_an_invalid_body_is_refused_with_field_problem_and_fix(
+    body: object, field: str | None, message: str
+) -> None:
+    status, _, error = ask("POST", "/bodies", body)
+    assert (status, error["code"]) == (422, "input")
+    assert (error["field"], error["message"]) == (field, message)
+
+
+def test_the_fields_of_a_dataclass_are_refused_alike() -> None:
+    assert ask("POST", "/jobs", {})[2]["message"] == "command: missing: expected a value"
+    unknown = ask("POST", "/jobs", {"command": [], "x": 1})[2]
+    assert unknown["message"] == "x: unknown field: see the schema at /openapi.json"
+    assert ask("POST", "/jobs", "x")[2]["message"].startswith("request: not an object")
+
+
+def test_a_body_that_is_not_json_is_refused_with_the_place() -> None:
+    _, _, error = ask("POST", "/bodies", text=b"{")
+    assert error["message"].startswith("request body: not JSON: ")
+    assert error["message"].endswith("(at character 1)")
+
+
+def test_paths_methods_and_queries_are_refused_with_a_hint() -> None:
+    status, _, error = ask("GET", "/lists?limit=0")
+    assert (status, error["message"]) == (422, "limit: out of range: expected 1 or more")
+    status, _, error = ask("GET", "/nothing")
+    assert (status, error["code"]) == (404, "missing")
+    assert error["message"] == "/nothing: no such path: see the schema at /openapi.json"
+    status, headers, error = ask("DELETE", "/lists")
+    assert (status, error["code"], headers["allow"]) == (405, "usage", "GET")
+    assert error["message"] == "DELETE /lists: method not allowed: expected GET"
+
+
+def test_errors_of_fairlead_and_bugs_have_the_same_form() -> None:
+    status, _, error = ask("GET", "/refused")
+    assert (status, error["field"]) == (422, "count")
+    status, _, error = ask("GET", "/bug")
+    assert (status, error["code"]) == (500, "internal")
+    assert error["message"] == "GET /bug: internal error: see the server's log"
