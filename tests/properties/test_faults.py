@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.faults.run import Result, main, run
-from tests.faults.scenario import ACTIONS, FAULTS, scenario
+from tests.faults.scenario import ACTIONS, FAULTS, MERGE_FAULT, scenario
 from tests.faults.system.store import MemoryStore, StoredData
 
 from fairlead.core.nodes import NodeTable
@@ -31,7 +31,7 @@ def test_runs_are_not_vacuous() -> None:
     """A few hundred seeds contain every fault, and jobs run and move."""
     plans = [scenario(seed) for seed in range(300)]
     seen = {fault.what for plan in plans for fault in plan.faults}
-    assert seen == {*FAULTS, *ACTIONS}
+    assert seen == {*FAULTS, *ACTIONS, MERGE_FAULT}
     results = [run(seed) for seed in range(40)]
     assert sum(result.events for result in results) > 500
     text = "\n".join(str(line[1]) for result in results for line in result.trace)

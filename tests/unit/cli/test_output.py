@@ -97,3 +97,9 @@ def test_the_audit_trail_shows_new_values_once_and_times_as_times() -> None:
 )
 def test_durations_have_a_unit_that_suits_them(seconds: float, text: str) -> None:
     assert output.duration(seconds) == text
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_cells_that_a_row_lacks_are_empty(width: int) -> None:
+    parts = fitting_tables("t", ["a", "b", "c"], [["one", "two"], ["x" * 9] * 3], width=width)
+    assert all(part.row_count == 2 for part in parts)

@@ -23,7 +23,8 @@ def fitting_tables(
 ) -> list[Table]:
     """Return one table that fits ``width`` without breaking short words; several where none does.
 
-    The parts of a table repeat its first column. ``figures`` aligns the others to the right.
+    The parts of a table repeat its first column. ``figures`` aligns the others to the right. Cells
+    that rows lack at their end are empty.
     """
     texts = [[*columns], *([_plain(cell) for cell in row] for row in rows)]
     columns_of_text = [*zip_longest(*texts, fillvalue="")]
@@ -38,7 +39,7 @@ def fitting_tables(
             justify: JustifyMethod = "right" if i and figures else "left"
             drawn.add_column(columns[i], justify=justify, width=cells, overflow="fold")
         for row in rows:
-            drawn.add_row(*(row[i] for i in part))
+            drawn.add_row(*(row[i] if i < len(row) else "" for i in part))
         tables.append(drawn)
     return tables
 
