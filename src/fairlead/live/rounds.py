@@ -65,6 +65,7 @@ class RoundTimers:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._computing: set[asyncio.Task[Any]] = set()
         """tasks of plans that are being computed, or wait for another plan"""
+        self._one_plan = asyncio.Lock()
         self._use_mechanism(mechanism)
 
     def use_config(self, config: SchedulingConfig) -> None:
@@ -160,7 +161,9 @@ class RoundTimers:
     ) -> tuple[Plan, Any, Collection[int]]:
         """Return plan and memory, and the jobs that were left out because they break plans."""
         try:
-            plan, memory = await self._workers.plan(self._planner, snapshot, command.memory)
+            # A plan that waited gets the planner of then: one that was given up may still run.
+            async with self._one_plan:
+                plan, memory = await self._workers.plan(self._planner, snapshot, command.memory)
         except Exception as error:
             self.failures.record(error, version=command.version)
             self._planner = self._make_planner()  # the failure may have damaged its solver

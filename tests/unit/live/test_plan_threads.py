@@ -9,6 +9,7 @@ import pytest
 from tests.support.waiting import eventually
 from tests.unit.live.scripted_live import scripted_live
 
+from fairlead.core import Scheduler
 from fairlead.live import executors
 from fairlead.live.clock import Clock
 from fairlead.live.executors import PlanTimeoutError, WorkerThreads
@@ -18,9 +19,12 @@ from fairlead.live.rounds import RoundTimers
 from fairlead.mechanisms.base import Mechanism
 from fairlead.mechanisms.factory import create_live_mechanism, plug_ins
 from fairlead.mechanisms.planner import Planner
-from fairlead.model.commands import SetTimer
-from fairlead.model.events import Event, PlanDue
+from fairlead.model.cluster import Cluster, Node
+from fairlead.model.commands import ComputePlan, SetTimer
+from fairlead.model.events import Event, JobSubmitted, PlanDue
+from fairlead.model.job import Job
 from fairlead.model.plan import Plan
+from fairlead.model.speeds.table import SpeedKey, SpeedTable
 
 
 def test_a_plan_without_end_is_given_up_and_later_plans_run() -> None:
@@ -103,6 +107,54 @@ def test_jobs_run_on_while_plans_hang_and_the_plug_in_is_named(
             end.set()
 
     asyncio.run(attack())
+
+
+def test_a_plan_that_waits_for_one_without_end_gets_another_planner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end = threading.Event()
+    planners: list[int] = []
+
+    class CountedPlanner(Planner):
+        def __init__(self, mechanism: Mechanism[Any]) -> None:
+            super().__init__(mechanism)
+            number, inner = len(planners), self.plan
+            planners.append(0)
+
+            def plan(*arguments: Any) -> tuple[Plan, Any]:
+                planners[number] += 1
+                if not number:
+                    end.wait()
+                return inner(*arguments)
+
+            self.plan = plan
+
+    monkeypatch.setattr(guards, "Planner", CountedPlanner)
+
+    async def compute() -> None:
+        mechanism, workers, clock = create_live_mechanism("max-min"), WorkerThreads(0.2), Clock()
+        guard = guards.PlugInGuard(plug_ins("max-min"))
+        rounds = RoundTimers(
+            mechanism,
+            guard,
+            workers,
+            clock,
+            Inbox(clock),
+            reports=lambda _: [],
+            pins=lambda _: [],
+            round_end_at=lambda: None,
+        )
+        speeds = SpeedTable({SpeedKey("a", 1, "v100"): 1.0})
+        scheduler = Scheduler(Cluster((Node("n", ("v100",)),)), speeds, mechanism)
+        scheduler.handle(JobSubmitted(0.0, Job(id="j", workload="a", total_steps=10.0)))
+        command = ComputePlan(0, scheduler.snapshot(0.0, 0.0), mechanism.initial())
+        both = [asyncio.ensure_future(rounds._compute(command, command.snapshot)) for _ in "ab"]
+        await asyncio.gather(*both)
+        end.set()
+        workers.close()
+
+    asyncio.run(compute())
+    assert planners[:2] == [1, 1]
 
 
 async def events_after(before: float | None, then: float | None) -> list[Event]:
