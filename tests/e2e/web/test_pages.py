@@ -193,7 +193,7 @@ def test_the_cluster_tells_of_its_rounds_and_the_speeds_page_of_measured_speeds(
     expect(changes).to_contain_text(re.compile("They are|keeps its devices|start|stop"))
     page = admin.open("speeds")
     row = page.get_by_role("region", name="Measured speeds").get_by_role("row", name="small red")
-    expect(row.first).to_contain_text(re.compile(r"(v100.*100−|k80.*80−)\d+\s%"))
+    expect(row.first).to_contain_text(re.compile(r"(v100.*100−|k80.*80−)[\d.]+\s%"))
     row = page.get_by_role("region", name="Believed speeds").get_by_role("row", name="small red")
     expect(row.locator("svg.error-bar .mark").first).to_have_attribute("d", re.compile(r"^M\d"))
 
