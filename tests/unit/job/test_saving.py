@@ -1,5 +1,6 @@
 """Saving: memory that is taken ahead, and files without a name until they are complete."""
 
+import mmap
 import os
 import subprocess
 import threading
@@ -184,9 +185,9 @@ def test_a_save_uses_the_memory_that_was_taken_so_far(
     began = threading.Event()
     take = block_file.populate
 
-    def populate(*arguments: object) -> None:
+    def populate(file: mmap.mmap, begin: int, end: int) -> None:
         began.set()
-        take(*arguments)  # type: ignore[arg-type]  # passed on
+        take(file, begin, end)
 
     monkeypatch.setattr("fairlead.job.saving.ahead._PAUSE", 1e9)
     monkeypatch.setattr(Saver, "host_memory", lambda _: None)  # PyTorch may be loaded
