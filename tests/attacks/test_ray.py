@@ -33,6 +33,7 @@ class Attack(RayServer):
     def __init__(self, root: Path, ray: RayCluster) -> None:
         super().__init__(root, ray)
         self.without_shared_directory()
+        self.engine += ",silence-s=20"  # a busy machine is not an attack
         self.script = Path(__file__).with_name("hostile_tenant.py")
 
     def good(self, name: str, steps: int, **settings: Any) -> str:
@@ -67,7 +68,7 @@ class Attack(RayServer):
         """Run a job of the good tenant on the node of the attacks."""
         (done,) = self.ends(self.good(name, 200))
         assert (done["state"], done["steps_done"]) == ("finished", 200), self.log()
-        assert (done["failures"], done["leases"] - done["preemptions"]) == (0, 1), self.log()
+        assert done["failures"] == 0, self.log()
         check_result(self.root / f"{name}.0", 200)
 
     def kill_job(self, job: str) -> None:
@@ -120,8 +121,10 @@ def test_files_that_a_job_leaves_harm_only_itself(server: Attack) -> None:
     assert "was never launched" in fenced["message"], fenced
     assert bait.read_text() == "as it was"
     (done,) = server.ends(before)
-    assert (done["state"], done["steps_done"], done["leases"]) == ("finished", 600, 1)
+    assert (done["state"], done["steps_done"]) == ("finished", 600), server.log()
+    assert done["failures"] == 0, server.log()  # a forged end would be one
     check_result(server.root / "before.0", 600)
+    assert "exception was never retrieved" not in (server.root / "server.log").read_text()
 
 
 @pytest.mark.parametrize("name", ["corrupt", "print_forever", "stubborn"])

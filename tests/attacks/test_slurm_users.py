@@ -37,7 +37,7 @@ class Attack(SlurmServer):
 
     def __init__(self, root: Path, slurm: SlurmCluster) -> None:
         super().__init__(root, slurm)
-        self.engine = f"slurm:users,emulate,poll-s=0.5,python={PYTHON}"
+        self.engine = f"slurm:users,emulate,poll-s=0.5,silence-s=20,python={PYTHON}"
         self.bait = root / "bait"
         self.bait.write_text(SECRET)
         self.starts = 1

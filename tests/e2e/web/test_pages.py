@@ -104,7 +104,8 @@ def test_the_page_of_a_job_shows_its_life_and_changes_it(
     expect(page.locator(".curve canvas").first).to_be_visible()
     expect(page.get_by_text(f"job {job} makes")).to_be_visible()
     expect(page.get_by_role("cell", name="v100").first).to_be_visible()
-    expect(page.get_by_text("in 1")).to_be_visible()  # the probable end
+    probable_end = page.locator("dt", has_text="probable end").locator("xpath=following::dd[1]")
+    expect(probable_end).to_have_text(re.compile(r"^in \d+"))
     page.get_by_label("Priority").fill("7")
     page.get_by_role("button", name="Change").click()
     until(lambda: server.client.job(job)["priority"] == 7)

@@ -60,12 +60,12 @@ class RayLeaseTable:
     # -- calls ----------------------------------------------------------------------------------
 
     def in_background(self, call: Awaitable[object]) -> None:
-        """Await a call to Ray in a task; failures are logged, and later polls retry them."""
+        """Await a call in a task; failures of Ray and of a job's files are only logged."""
 
         async def log_errors() -> None:
             try:
                 await call
-            except RayError as error:
+            except (RayError, *JOB_FILE_ERRORS) as error:
                 log.warning("ray.refused", error=str(error))
 
         task = asyncio.create_task(log_errors())
