@@ -27,6 +27,7 @@ KEEPER = (
     *("keeper.exit.before", "keeper.exit.after"),
     *("keeper.park.noted", "keeper.park.frozen", "keeper.park.saved"),
     *("keeper.resume.locked", "keeper.resume.known", "keeper.resume.told"),
+    "keeper.resize.done",
     *("keeper.resume.ends", "keeper.resume.ended"),
     *("keeper.prepare.begins", "keeper.prepare.ready", "keeper.prepare.noted"),
 )
@@ -35,6 +36,7 @@ JOB = (
     *("job.checkpoint.before", "job.checkpoint.written", "job.commit.locked"),
     *("job.commit.aside", "job.commit.replaced", "job.commit.after"),
     *("job.park.allowed", "job.park.released", "job.park.saved", "job.park.resumed"),
+    "job.park.joined",
     *("job.prepare.ready", "job.prepare.resumed"),
     *("job.spare.made", "job.spare.taken", "job.spare.written", "job.spare.named"),
 )

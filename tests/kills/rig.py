@@ -140,7 +140,7 @@ class KillRig:
     def _points_passed(self) -> list[str]:
         """Return the failpoints that processes of this site pass."""
         missed = set() if self.site.offload_gib > 0 else {"park", "resume", "prepare"}
-        missed.add("spare")  # its checkpoints are small, and on a disk
+        missed |= {"spare", "resize"}  # its checkpoints are small, on a disk; no gang is elastic
         if not self.site.copies:
             missed.add("merge")
         return [point for point in failpoints.POINTS if point.split(".")[1] not in missed]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import fairlead
 from fairlead import failpoints
-from fairlead.testing.cpu_time import machine_slowness
 
 _PASS = """
 from fairlead.failpoints import point
@@ -48,12 +47,16 @@ def test_without_the_variable_no_process_dies(tmp_path: Path) -> None:
 
 
 def test_the_job_library_loads_only_the_standard_library_and_fast() -> None:
-    code = (
-        "import sys, time; before = set(sys.modules); began = time.process_time();"
-        "import fairlead.job; took = time.process_time() - began;"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before};"
-        "print(took, *sorted(new - set(sys.stdlib_module_names)))"
-    )
-    outputs = [_run(code).stdout.split() for _ in range(3)]
-    assert {tuple(names) for _, *names in outputs} == {("fairlead",)}
-    assert min(float(took) for took, *_ in outputs) < 0.03 * machine_slowness()
+    took_s: dict[str, list[float]] = {"fairlead.job": [], "asyncio": []}
+    for module in [*took_s] * 4:
+        code = (
+            "import sys, time; before = set(sys.modules); began = time.process_time();"
+            f"import {module}; took = time.process_time() - began;"
+            "new = {name.partition('.')[0] for name in set(sys.modules) - before};"
+            "print(took, *sorted(new - set(sys.stdlib_module_names)))"
+        )
+        took, *names = _run(code).stdout.split()
+        assert names == (["fairlead"] if module == "fairlead.job" else [])
+        took_s[module].append(float(took))
+    # Beside other processes both take longer: a part of 0.4 on a quiet machine and on a busy one.
+    assert min(took_s["fairlead.job"]) < 0.6 * min(took_s["asyncio"])

@@ -234,12 +234,12 @@ class SupportsKill(Protocol):
 class SupportsParking(Protocol):
     """An engine that keeps processes of preempted jobs without their devices."""
 
-    def parked_jobs(self) -> Mapping[str, tuple[str, int]]:
-        """Return job → node, and number on it, of the device that its parked process left."""
+    def parked_jobs(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """Return job → (node, number on it) of the devices that its parked processes left."""
         ...
 
     async def end_parked(self, job: str) -> None:
-        """End the parked process of a job, if there is one."""
+        """End the parked processes of a job, if there are any."""
         ...
 
 

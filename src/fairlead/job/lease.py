@@ -70,7 +70,7 @@ class Lease:
         self.lost = False
         """the server no longer knows this lease"""
         self.was_preempted = False
-        """the server has named the last step"""
+        """the server has asked it to leave"""
         self._closed = False
         self._began_at_steps = 0
         self._first_step_at: float | None = None
@@ -128,12 +128,13 @@ class Lease:
         answer = self._renew()
         failpoints.point("job.renewal.after")
         now = time.monotonic()
+        if answer is not None and answer.get("leave"):
+            self.was_preempted = True
         if self.lost:
             self._set_last_step(None)
             return 0.0
         if answer is not None and answer.get("leave_after") is not None:
             last = int(answer["leave_after"])
-            self.was_preempted = True
             if self._gang_exit is not None:  # the server may die before all members know
                 self._gang_exit.last_step(last)
             self._set_last_step(last)

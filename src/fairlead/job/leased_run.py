@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -22,6 +22,7 @@ from fairlead.job.gang_exit import GangExit
 from fairlead.job.keeper.parking import Parking
 from fairlead.job.lease import Lease
 from fairlead.job.registration import RegisteredState
+from fairlead.job.resizing import Resizing
 from fairlead.job.run import Run, T
 from fairlead.job.saving.memory_file import MemoryFile
 from fairlead.job.saving.saver import Saver
@@ -57,6 +58,7 @@ class LeasedRun(Run):
         self._in_epochs, self._is_last_epoch = False, True
         self._skip = 0
         self._in_step = self._save_after_step = self._has_left = False
+        self._resizing = Resizing(self._state)
         self._saved_at = time.monotonic()
         self.lease = lease
         self._lease = self._make_lease(lease, environment)
@@ -109,6 +111,10 @@ class LeasedRun(Run):
         """Name the objects that make up the run's state, and restore them from a checkpoint."""
         for name, thing in things.items():
             self._state.add(name, thing)
+
+    def on_resize(self, call: Callable[[], object] = lambda: None) -> None:
+        """Let this process continue when its gang changes size; ``call`` runs after each."""
+        self._resizing.calls.append(call)
 
     def report(self, **metrics: float) -> None:
         """Report metrics such as the loss, to be shown beside the job's progress."""
@@ -187,7 +193,10 @@ class LeasedRun(Run):
 
     def steps(self, items: Iterable[T]) -> Iterator[T]:
         """Yield one item per remaining step; leave when the lease ends."""
+        if self._parking is not None:
+            self._parking.enter()
         self._state.begin()
+        self._resizing.items = items
         iterator = self._skip_done(iter(items))
         if self._copy:
             iterator = self._copy.own_items(iterator)
@@ -197,6 +206,9 @@ class LeasedRun(Run):
             if item is self:
                 break
             self.begin_step()
+            if self._resizing.is_item_obsolete():
+                iterator = iter(items)
+                item = next(iterator)
             yield item
             self.end_step()
         if self._is_last_epoch or self._is_complete():
@@ -282,18 +294,32 @@ class LeasedRun(Run):
         """Give up the device; return under the next lease, or not at all."""
         if self._lease.lost:
             self._exit(EXIT_FENCED, "refused: the lease has ended")
-        environment = None
-        if self._parking is not None and self._lease.was_preempted:
-            environment = self._park(self._parking)
+        parking, environment = self._parking, None
+        if parking is not None and self._lease.was_preempted:
+            environment = self._park(parking)
         else:
+            if parking is not None and self.world_size > 1:  # the others might wait for its answer
+                parking.refuse("a member leaves without its server")
             self._save_or_leave()
         if environment is None:
             failpoints.point("job.leaves")
             self._exit(EXIT_PREEMPTED, f"left after step {self.steps_done}")
+        assert parking is not None
+        self._continue(parking, environment)
+
+    def _continue(self, parking: Parking, environment: Mapping[str, str]) -> None:
+        """Train on under the lease that variables describe."""
         self._emulated_speed.set_speed(float(environment.get(_EMULATED_SPEED, "0")))
+        position = int(environment["FAIRLEAD_RANK"]), int(environment["FAIRLEAD_WORLD_SIZE"])
+        is_resized = position != (self.rank, self.world_size)
+        self.rank, self.world_size = position
         self.lease = int(environment["FAIRLEAD_LEASE"])
         self._lease = self._make_lease(self.lease, environment)
         self._lease.begin(self._own_steps)
+        parking.join(environment)
+        failpoints.point("job.park.joined")
+        if is_resized:
+            self._resizing.follow(*position)
         self._saved_at = time.monotonic()
 
     def _park(self, parking: Parking) -> Mapping[str, str] | None:
@@ -306,7 +332,8 @@ class LeasedRun(Run):
         host = self._saver.host_memory()
         with self._leaving_on_failure():
             self._saver.writer.wait()  # it reads the host memory
-        if not parking.ask(host):
+        resizes = not self._copy and self._resizing.is_possible()
+        if not parking.ask(host, in_gang=self.world_size > 1, resizes=resizes):
             self._save_or_leave()
             return None
         states, parked = self._state.state_dicts(), False

@@ -75,8 +75,7 @@ class RegisteredState:
             self._positioned.append(stateful)
             rng: Any = self._things.get(_RNG)
             if name != _RNG and rng is not None:
-                loaders = (one for one in self._positioned if one is not rng)
-                rng.fetch_draws = any(one.fetches_in_process for one in loaders)
+                rng.fetch_draws = any(one.fetches_in_process for one in self._loaders())
         if self.saved is None:
             return
         if name not in self.saved.names():
@@ -99,6 +98,33 @@ class RegisteredState:
         if not shards.has_parts(state):
             return state
         return shards.join(SavedState(one).take(name, to_copy=True) for one in read())
+
+    def can_resize(self, items: object) -> bool:
+        """Return whether this process can continue in a gang of another size.
+
+        ``items`` is what training iterates over: a registered loader whose batches a gang of any
+        size divides, or, without a registered loader, any object but a loader.
+        """
+        loaders = self._loaders()
+        if "torch" not in sys.modules:
+            return not loaders
+        from fairlead.job.torch.loaders import position_of  # noqa: PLC0415  # as above
+
+        if not loaders:
+            return not hasattr(items, "dataset")
+        return [position_of(items)] == loaders and getattr(loaders[0], "can_resize", False)
+
+    def resized(self, rank: int, world_size: int) -> bool:
+        """Continue as a rank of a gang of another size; return whether to iterate again."""
+        for thing in self._things.values():
+            adapt_to = getattr(thing, "resized", None)
+            if adapt_to is not None and _is_from_torch(thing):
+                adapt_to(rank, world_size)
+        return bool(self._loaders())
+
+    def _loaders(self) -> list[Positioned]:
+        rng = self._things.get(_RNG)
+        return [one for one in self._positioned if one is not rng]
 
     def begin(self) -> None:
         """Continue from the restored states, once, before the first item is fetched."""

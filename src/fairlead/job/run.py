@@ -1,6 +1,6 @@
 """A training run outside the scheduler, with the interface of one under a lease."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from fairlead.job.registration import adapt
@@ -47,6 +47,14 @@ class Run:
         """
         for name, thing in things.items():
             adapt(name, thing)
+
+    def on_resize(self, call: Callable[[], object] = lambda: None) -> None:
+        """Let this process continue when its gang changes size; ``call`` runs after each change.
+
+        Without it all members are restarted. The program must read ``rank`` and ``world_size``
+        in each step that depends on them, or in ``call``; a registered loader with a
+        GlobalBatchSampler and a ScaledLearningRate follow by themselves.
+        """
 
     def report(self, **metrics: float) -> None:
         """Report metrics such as the loss, to be shown beside the job's progress."""

@@ -70,7 +70,7 @@ class Bench:
             **settings,
         )
 
-    async def ended(self, timeout_s: float = 30.0) -> Ended:
+    async def ended(self, timeout_s: float = 90.0) -> Ended:
         async def wait() -> Ended:
             async for report in self.engine.reports():
                 if isinstance(report, Ended):
@@ -78,6 +78,10 @@ class Bench:
             raise AssertionError
 
         return await asyncio.wait_for(wait(), timeout_s)
+
+    def training(self, steps: int, step_s: float, *more: object) -> tuple[object, ...]:
+        """Return the command of a training; one that must leave needs time for that."""
+        return (sys.executable, self.root / "train.py", steps, self.root / "out", step_s, *more)
 
     async def train(self, *orders: LaunchOrder) -> list[Ended]:
         ends = []

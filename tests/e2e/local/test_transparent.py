@@ -132,7 +132,7 @@ def test_two_unmodified_jobs_take_turns_on_a_device_without_new_processes(
             assert end.steps == pytest.approx(count, abs=1)  # the last may not be written yet
             assert "suspended in" in bench.log(lease)
             assert ("resumed in" in bench.log(lease)) == (lease > 2)
-        assert bench.engine.parked_jobs() == dict.fromkeys("jk", ("node", 0))
+        assert bench.engine.parked_jobs() == dict.fromkeys("jk", (("node", 0),))
         for lease in (7, 8):  # the first ends before the process uses its device
             end = await bench.run(bench.order(lease, "early", "early"))
             assert (end.suspended, end.resumed) == (True, lease == 8)

@@ -4,7 +4,6 @@ It runs in its own session and outlives the server that started it:
 ``python -m fairlead.engines.keeper.keeper LEASE_DIR``.
 """
 
-import errno
 import os
 import signal
 import subprocess
@@ -41,10 +40,6 @@ _DESCENDANT_POLL_S = 0.1
 """seconds between two polls of the members' descendants"""
 _HANDLER_TIMEOUT_S = 10.0
 """seconds in which a member of a gang installs its handler for the stop signal, if it has one"""
-_RESOURCE_ERRNOS = (
-    errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE,
-)  # fmt: skip
-"""failures of the machine, which do not count against a job's retries"""
 
 
 class Keeper:
@@ -56,6 +51,8 @@ class Keeper:
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
         self._directory = self._home = directory
         self._order, self._ports = order, HeldPorts()
+        self._meeting: Mapping[str, str] = {}
+        """environment variables with the address where the gang's members meet"""
         self._members: list[subprocess.Popen[bytes]] = []
         self._confinement = Confinement(directory, order)
         self._output = MemberOutput(order.progress_pattern, self._note_progress)
@@ -180,20 +177,26 @@ class Keeper:
             self._kill()
             self._wait_for_members()  # only then are the devices free
             self._kill_descendants()
-            by_machine = isinstance(error, OSError) and error.errno in _RESOURCE_ERRNOS
-            raise LaunchFailedError("lost" if by_machine else "failed", str(error)) from error
+            raise LaunchFailedError.of(error) from error
 
     def _start(self) -> None:
         order = self._order
         self._started_at = time.monotonic()
-        # A job must not see the server's settings: its database's password is among them.
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-        of_job = {**order.environment, **self._secrets, **self._ports.rendezvous(order)}
-        shared = {**inherited, **self._confinement.environment, **of_job}
+        self._meeting = self._ports.rendezvous(order)
         if order.container:
             self._container = Container.of(order, self._directory)
         Path(order.log_dir).mkdir(parents=True, exist_ok=True)
-        for index in range(len(order.devices)):
+        self._start_members(range(len(order.devices)))
+        self._list_members()
+        failpoints.point("keeper.members.known")
+
+    def _start_members(self, indices: range) -> None:
+        order = self._order
+        # A job must not see the server's settings: its database's password is among them.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
+        of_job = {**order.environment, **self._secrets, **self._meeting}
+        shared = {**inherited, **self._confinement.environment, **of_job}
+        for index in indices:
             output = self._output.open_pipe(self._open_log(index))
             channel, passed = self.member_channel()
             own = {**member_environment(order, index), **self._status_path(index), **channel}
@@ -207,8 +210,6 @@ class Keeper:
                 os.close(output)
             self._members.append(member)
             failpoints.point("keeper.member.started")
-        self._list_members()
-        failpoints.point("keeper.members.known")
 
     def _open_log(self, index: int) -> RedactedLog:
         name = f"{self._order.lease}.{self._order.first_rank + index}.log"

@@ -50,6 +50,16 @@ class MemberOutput:
             if source in self._selector.get_map():
                 log.write(line.encode() + b"\n")
 
+    def drop(self, count: int) -> None:
+        """Forget the output of the members from ``count`` on, which have ended."""
+        self.copy(0.0)
+        for source, (log, _) in [*self._logs.items()][count:]:
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+                os.close(source)
+            log.close()
+            del self._logs[source]
+
     def redirect(self, make_log: Callable[[int], LogFile]) -> None:
         """Continue in other logs, made for each member from 0."""
         for index, (source, (log, rest)) in enumerate([*self._logs.items()]):

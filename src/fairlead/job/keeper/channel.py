@@ -5,9 +5,9 @@
 | process | ``attaching`` | it uses the library |
 | process | ``can_park`` | it can give up its device and stay |
 | keeper | ``stop`` | the lease may have to end: renew it now |
-| process | ``leaving`` | it has made its last step; to stay it needs ``more_gib`` of host memory |
+| process | ``leaving`` | last step made: staying takes ``more_gib`` of host memory, or it cannot |
 | keeper | ``park``, ``exit`` | answer to ``leaving`` |
-| process | ``parked`` | its device is free; it commits ``unsaved`` steps now, if there are any |
+| process | ``parked`` | its device is free; ``unsaved`` steps follow; ``resizes`` with its gang |
 | process | ``saved`` | all of its steps are committed |
 | process | ``ready`` | it was started before its first lease, and waits for it |
 | keeper | ``resume`` | it has a new lease, described by environment variables |
@@ -21,6 +21,10 @@ from typing import Any
 
 VARIABLE = "FAIRLEAD_KEEPER_FD"
 """environment variable with the descriptor of the process's end"""
+JOINS = "FAIRLEAD_JOINS"
+"""environment variable of a process that is started for a gang whose other members have stayed"""
+RENDEZVOUS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""environment variables by which the members of a gang meet under a lease"""
 _MAX_BYTES = 1 << 18
 """maximum size of unread messages: no honest peer sends more"""
 
@@ -41,6 +45,10 @@ class Channel:
     def detach(self) -> None:
         """Give up this end without closing it."""
         self._end.detach()
+
+    def close(self) -> None:
+        """Close this end."""
+        self._end.close()
 
     def send(self, kind: str, environment: Mapping[str, str] | None = None) -> None:
         """Send a message; a peer that is gone gets none."""

@@ -18,7 +18,7 @@ def find_tensors() -> list[Any] | None:
     if not torch.cuda.is_initialized():
         return []
     tensors = []
-    for one in _instances_of(torch.Tensor, torch.cuda.CUDAGraph):
+    for one in instances_of(torch.Tensor, torch.cuda.CUDAGraph):
         if isinstance(one, torch.cuda.CUDAGraph):
             return None
         if one.is_cuda:
@@ -70,7 +70,7 @@ def _tensors_in(value: Any) -> Iterator[Any]:
             yield from _tensors_in(entry)
 
 
-def _instances_of(*kinds: type) -> Iterator[Any]:
+def instances_of(*kinds: type) -> Iterator[Any]:
     """Yield the objects of these classes and their subclasses.
 
     A process has hundreds of thousands of objects, and the device is idle meanwhile: no Python

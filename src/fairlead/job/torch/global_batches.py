@@ -8,6 +8,8 @@ import torch
 from torch import distributed
 from torch.utils import data
 
+from fairlead.job.keeper.channel import JOINS
+
 
 class GlobalBatchSampler(data.Sampler[list[int]]):
     """Divides each global batch among the ranks of a gang.
@@ -104,7 +106,12 @@ def items_per_batch(samplers: Sequence[Any], batch_size: int | None) -> int | No
 
 
 def gang_position() -> tuple[int, int]:
-    """Return rank and world size of the process group; (0, 1) for a program without a gang."""
+    """Return rank and world size of the process group; (0, 1) for a program without a gang.
+
+    A process that is new in a gang joins its group later.
+    """
+    if JOINS in os.environ:
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

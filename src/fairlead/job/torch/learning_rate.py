@@ -29,8 +29,8 @@ class ScaledLearningRate:
     ) -> None:
         if rule not in ("linear", "sqrt"):
             raise ValueError(f"rule: {rule!r}: expected linear or sqrt")
-        ratio = (world_size or gang_position()[1]) / gang
-        self._factor = ratio if rule == "linear" else math.sqrt(ratio)
+        self._gang, self._rule = gang, rule
+        self._factor = self._factor_of(world_size or gang_position()[1])
         self._optimizer, self._schedulers = optimizer, schedulers
         self._scale(self._factor)
 
@@ -41,6 +41,16 @@ class ScaledLearningRate:
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Scale the restored rates of a gang of another size to those of this gang."""
         self._scale(self._factor / state["factor"])
+
+    def resized(self, rank: int, world_size: int) -> None:
+        """Scale the rates to those of a gang of another size."""
+        del rank
+        before, self._factor = self._factor, self._factor_of(world_size)
+        self._scale(self._factor / before)
+
+    def _factor_of(self, world_size: int) -> float:
+        ratio = world_size / self._gang
+        return ratio if self._rule == "linear" else math.sqrt(ratio)
 
     def _scale(self, factor: float) -> None:
         if factor == 1.0:

@@ -56,6 +56,12 @@ def is_resumable(loader: Any) -> bool:
     return _POSITION in vars(loader)
 
 
+def position_of(loader: Any) -> Position | None:
+    """Return the position of a loader that was made resumable; None of any other object."""
+    position: Position | None = getattr(loader, "__dict__", {}).get(_POSITION)
+    return position
+
+
 def resume_sampler(sampler: Any) -> Position:
     """Make a sampler that the training loop iterates over resumable in place."""
     known: Position | None = vars(sampler).get(_POSITION)

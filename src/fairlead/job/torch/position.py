@@ -85,6 +85,18 @@ class Position:
         self._resumed, self._marked = state, state
         self._skip_passes = max(state["pass"], 0)
 
+    @property
+    def can_resize(self) -> bool:
+        """Whether a gang of another size divides the same batches."""
+        return self._global is not None
+
+    def resized(self, rank: int, world_size: int) -> None:
+        """Continue the present pass as this rank of a gang of another size."""
+        assert self._global is not None
+        self._global.rank, self._global.world_size = rank, world_size
+        self.load_state_dict(self._marked)
+        self.continue_pass()
+
     def fork(self, rank: int) -> None:
         """Give the batches of a rank that is new in the gang seeds of their own."""
         assert self._resumed is not None

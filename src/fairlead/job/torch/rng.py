@@ -104,6 +104,12 @@ class Rng:
         """Keep states until training begins."""
         self._restored = state
 
+    def resized(self, rank: int, world_size: int) -> None:
+        """Return to the states at the last mark: the item that was fetched since is not used."""
+        del rank, world_size
+        self.load_state_dict(self.state_dict())
+        self.begin()
+
     def fork(self, rank: int) -> None:
         """Draw other numbers than the rank whose states a new rank of the gang received."""
         self._new_rank = rank

@@ -93,7 +93,7 @@ class HandOvers:
                 and uses[device] == 1
                 and not placement.copy
                 and job_id in self._registry.renewing_jobs
-                and parked.get(job_id) != address
+                and parked.get(job_id) != (address,)
                 and self._fits(placement.job, device, address)
             ):
                 moves[job_id] = placement

@@ -32,9 +32,9 @@ class ParkedJobs:
         """End the parked processes of jobs that wait for no lease, or cannot have it there."""
         if self._engine is None:
             return
-        for job_id, (node, _) in self._engine.parked_jobs().items():
+        for job_id, devices in self._engine.parked_jobs().items():
             state = self._queries.job_state(self._queries.job_number(job_id))
-            if state != JobState.ACTIVE or node in self._drained:
+            if state != JobState.ACTIVE or any(node in self._drained for node, _ in devices):
                 call = partial(self._engine.end_parked, job_id)
                 self._launcher.after_engine_calls(call)
 
@@ -45,5 +45,7 @@ class ParkedJobs:
             return plan
         cluster = self._scheduler.cluster
         number_of = {address: number for number, address in enumerate(cluster.addresses)}
-        left = {self._queries.job_number(job): number_of[at] for job, at in parked.items()}
+        left = {
+            self._queries.job_number(job): number_of[devices[0]] for job, devices in parked.items()
+        }
         return exchange_devices(plan, cluster, left)

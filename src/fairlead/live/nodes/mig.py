@@ -62,7 +62,8 @@ class MigLayouts:
             )
         waiting: list[tuple[str, int]] = []
         if isinstance(self._engine, SupportsParking):
-            waiting += self._engine.parked_jobs().values()
+            for devices in self._engine.parked_jobs().values():
+                waiting += devices
         if isinstance(self._engine, SupportsHandOver):
             waiting += self._engine.prepared_jobs().values()
         if self._queries.has_leases_on(node) or any(at == node for at, _ in waiting):

@@ -96,6 +96,7 @@ def train(kind: str, out: str, environment: dict[str, str]) -> None:
 def train_elastic(kind: str, out: str, environment: dict[str, str]) -> None:
     """Train global batches in a gang of any size; write the items and the loss of each step."""
     run = _attach(environment)
+    run.on_resize()
     init_process_group("gloo")
     dataset = Noisy()
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))

@@ -59,6 +59,19 @@ class Confinement:
         if in_cgroup:
             parent = hashlib.sha256(os.fsencode(self._directory.parent)).hexdigest()[:16]
             self._cgroup = cgroup.create(self._directory, f"{parent}-{self._directory.name}")
+        self._limit()
+
+    def continue_with(self, order: LaunchOrder, new: range) -> None:
+        """Apply a later order, with new members of these numbers."""
+        self._order = order
+        self._limit()
+        for index in new:
+            path = self._directory / f"status.{index}"
+            path.unlink(missing_ok=True)  # of an earlier member
+            if self._user is not None:
+                make_file(path, self._user)
+
+    def _limit(self) -> None:
         if self._cgroup is not None:
             gib = self._order.memory_gib
             memory_bytes = None if gib is None else int(gib * 2**30)

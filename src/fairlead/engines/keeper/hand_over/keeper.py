@@ -71,7 +71,7 @@ class SuccessorKeeper(ParkingKeeper):
 
     def _wait_until_ready(self) -> bool:
         until = time.monotonic() + MAX_START_S
-        while not self._is_ready:
+        while not all(one.is_ready for one in self._dialogues):
             alive = self.on_devices() and self._server_lives()
             if self._stopping or not alive or time.monotonic() > until:
                 return False

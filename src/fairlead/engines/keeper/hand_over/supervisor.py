@@ -15,7 +15,7 @@ from fairlead.engines.keeper.environment import inherited
 from fairlead.engines.keeper.parking.parked import (
     SERVER_VARIABLE,
     ParkedKeeper,
-    may_park,
+    may_park_alone,
     used_gib,
     without_lease,
 )
@@ -68,7 +68,7 @@ class HandOverSupervisor(ParkingSupervisor):
             return
         await self.end_prepared(order.job)
         # Secrets are sent to open leases only.
-        usable = self.prepares and may_park(order) and not order.secrets
+        usable = self.prepares and may_park_alone(order) and not order.secrets
         if not usable or self._failures[order.job] >= _MAX_FAILURES:
             return
         order = replace(order, lease=next(self._numbers))

@@ -1,16 +1,17 @@
-"""A keeper whose process may stay after its lease, and continue under the job's next one.
+"""A keeper whose processes may stay after their lease, and continue under the job's next one.
 
-The process asks before it gives up its device. The keeper answers, and reports the end of the
-lease once the process has left the device. It freezes the process once that has committed its
-last steps, and kills it if that takes longer than the lease's grace. It lives as long as the
-process does, in the directory of the first lease. See docs/design/offload.md.
+A process asks before it gives up its device. The keeper answers, all members of a gang alike, and
+reports the end of the lease once all have left their devices. It freezes them once they have
+committed their last steps, and kills them if that takes longer than the lease's grace. It lives as
+long as they do, in the directory of the first lease. See docs/design/offload.md.
 """
 
 import os
 import signal
-import socket
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,59 +19,50 @@ from fairlead import failpoints
 from fairlead.engines.base import Ended, LaunchOrder
 from fairlead.engines.keeper import lease_dir
 from fairlead.engines.keeper.confinement.host_memory import used_memory_gib
-from fairlead.engines.keeper.environment import member_environment
+from fairlead.engines.keeper.environment import HeldPorts, member_environment
 from fairlead.engines.keeper.keeper import Keeper
-from fairlead.engines.keeper.orphans import reap_adopted
+from fairlead.engines.keeper.orphans import descendants, kill_group, reap_adopted
+from fairlead.engines.keeper.output import EXIT_POLL_S
+from fairlead.engines.keeper.parking.dialogue import Dialogue
 from fairlead.engines.keeper.parking.parked import SERVER_VARIABLE, may_park, take_next
 from fairlead.engines.keeper.start import WAKE_SIGNAL
 from fairlead.job import checkpoint
-from fairlead.job.keeper.channel import VARIABLE, Channel
+from fairlead.job.keeper.channel import JOINS, RENDEZVOUS, VARIABLE
 from fairlead.job.saving.saver import LIMIT_VARIABLE
 from fairlead.untrusted_file import UnusableFileError
 
 _TICK_S = 0.25
 _ANSWER_TIMEOUT_S = 10.0
-"""seconds until a process that leaves must exit: its server lives, and requests no stop"""
+"""seconds until a process that leaves must exit: its server lives and requests no stop, or other
+members of its gang do not leave"""
 _MAX_PARKED_S = 3600.0
-_MAX_NUMBER = 2.0**53
-"""maximum of a number that a process sends"""
 
 
 class ParkingKeeper(Keeper):
-    """Runs the process of one order, and of later orders of its job on the same device."""
+    """Runs the processes of one order, and of later orders of its job on the same devices."""
 
     def __init__(self, directory: Path, order: LaunchOrder) -> None:
         super().__init__(directory, order)
         self._server = int(os.environ.get(SERVER_VARIABLE, "0"))
-        self._channel: Channel | None = None
-        self._member_end: socket.socket | None = None
-        self._uses_library = False
-        """the process has attached, or is about to"""
-        self._can_park = False
-        """the process has declared that it can"""
+        self._dialogues: list[Dialogue] = []
+        """members → their messages; empty if they cannot park"""
         self._asked_at: float | None = None
-        """time at which it asked whether to park"""
-        self._was_allowed = False
-        """the last answer allowed it to park"""
-        self._more_gib = 0.0
-        """host memory that it will use besides, by its own account"""
+        """time at which the first member asked whether to park"""
+        self._exit_reason = ""
+        """reason that a member has given for which it cannot park"""
         self._is_parked = False
         self._unsaved: float | None = None
-        """steps that the parked process is saving; None once it has"""
-        self._is_saved = False
-        """the process has declared that all of its steps are committed"""
+        """steps that the parked processes are saving; None once they have"""
         self._save_by = float("inf")
-        """time at which the parked process is killed unless it has saved its steps"""
+        """time at which the parked processes are killed unless they have saved their steps"""
         self._committed: checkpoint.CommittedCheckpoint | None = None
-        """checkpoint of the parked process"""
+        """checkpoint of the parked processes"""
         self._used_gib = 0.0
-        self._is_ready = False
-        """the process waits for its first lease"""
         self._had_lease = True
-        """the process has run under a lease, and has its state in memory"""
+        """the processes have run under a lease, and have their state in memory"""
 
     def run(self) -> Ended:
-        """Start the process and return the end of its first lease."""
+        """Start the processes and return the end of their first lease."""
         self._wake_up_at_signals()
         try:
             return self._run()
@@ -79,7 +71,7 @@ class ParkingKeeper(Keeper):
                 self._confinement.kill_and_remove()
 
     def stay(self) -> None:
-        """Run the leases that the parked process gets, until it ends or must."""
+        """Run the leases that the parked processes get, until they end or must."""
         try:
             while self._is_parked:
                 directory = self._wait_for_lease()
@@ -91,98 +83,121 @@ class ParkingKeeper(Keeper):
             self._wait_for_members()
             self._kill_descendants()
 
-    # -- the process's messages -----------------------------------------------------------------
+    # -- the processes' messages ----------------------------------------------------------------
 
     def member_channel(self) -> tuple[Mapping[str, str], Sequence[int]]:
-        """Return the variable and the descriptor of the process's connection to this keeper."""
+        """Return the variables and the descriptor of a member's connection to this keeper."""
         if not (self._order.offload_gib > 0 and may_park(self._order)):
             return {}, ()
-        own, of_member = socket.socketpair()
-        own.setblocking(False)
-        self._channel = Channel(own)
-        self._output.watch(own.fileno(), self._hear)
-        self._member_end = of_member
+        dialogue = Dialogue()
+        self._dialogues.append(dialogue)
+        self._output.watch(dialogue.channel.fileno(), lambda: self._hear(dialogue))
         limit_gib = min(self._order.offload_gib, self._order.memory_gib or float("inf"))
-        variables = {VARIABLE: str(of_member.fileno()), LIMIT_VARIABLE: str(limit_gib)}
-        return variables, (of_member.fileno(),)
+        descriptor = dialogue.member_end.fileno()
+        joins = {} if self._directory == self._home else {JOINS: "1"}
+        variables = {VARIABLE: str(descriptor), LIMIT_VARIABLE: str(limit_gib), **joins}
+        return variables, (descriptor,)
 
-    def _start(self) -> None:
-        super()._start()
-        if self._member_end is not None:
-            self._member_end.close()
+    def _start_members(self, indices: range) -> None:
+        super()._start_members(indices)
+        for dialogue in self._dialogues:
+            dialogue.member_end.close()
 
-    def _hear(self) -> None:
-        assert self._channel is not None
-        for kind, fields in self._channel.receive():
-            if kind == "attaching":
-                self._uses_library = True
-            elif kind == "can_park":
-                self._uses_library = self._can_park = True
-            elif kind == "leaving" and not self._is_parked:
-                self._asked_at = time.monotonic()
-                self._more_gib = _number(fields.get("more_gib")) or 0.0
-            elif kind == "parked" and self._was_allowed:
-                self._was_allowed, self._is_parked = False, True
-                self._unsaved, self._is_saved = _number(fields.get("unsaved")), False
-            elif kind == "saved" and self._is_parked:
-                self._is_saved = True
-            elif kind == "ready":
-                self._is_ready = True
-        if self._channel.closed:
-            self._output.unwatch(self._channel.fileno())
-            self._can_park = False
+    @property
+    def _uses_library(self) -> bool:
+        """Whether a process has attached, or is about to."""
+        return any(one.uses_library for one in self._dialogues)
+
+    @property
+    def _can_park(self) -> bool:
+        """Whether all processes have declared that they can."""
+        return bool(self._dialogues) and all(one.can_park for one in self._dialogues)
+
+    def _hear(self, dialogue: Dialogue) -> None:
+        dialogue.hear()
+        if dialogue.channel.closed:
+            self._output.unwatch(dialogue.channel.fileno())
+        if not self._is_parked and all(one.is_parked for one in self._dialogues):
+            self._is_parked = True
+            unsaved = [one.unsaved for one in self._dialogues if one.unsaved is not None]
+            self._unsaved = max(unsaved, default=None)
         self._answer()
 
     def tick(self) -> None:
-        """Answer a process that waits for an answer."""
+        """Answer processes that wait for an answer; kill a gang of which only some could park."""
         self._answer()
+        some_parked = any(one.is_parked for one in self._dialogues)
+        if some_parked and not self._is_parked and not self._all_live():
+            self._kill_at = 0.0  # the others would wait for its part of the checkpoint
 
     def _answer(self) -> None:
-        """Tell a process that leaves whether to park.
+        """Tell processes that leave whether to park: all members of a gang, or none.
 
-        The process may learn of its preemption before this keeper does: the stop request follows,
+        A process may learn of its preemption before this keeper does: the stop request follows,
         unless the server dies.
         """
-        if self._asked_at is None or self._channel is None:
+        waiting = [one for one in self._dialogues if one.has_asked]
+        if not waiting:
             return
-        may_follow = time.monotonic() < self._asked_at + _ANSWER_TIMEOUT_S
-        if not self._stopping and may_follow and self._server_lives():
-            return
-        self._asked_at = None
-        sessions = {member.pid for member in self._members}
-        limit_gib = self._order.offload_gib
-        self._used_gib = used_memory_gib(sessions, exact_above_gib=limit_gib) + self._more_gib
-        self._was_allowed = (
-            self._stopping
-            and not self._stop_reason
-            and self._used_gib <= limit_gib
-            and self._server_lives()
-        )
-        self._channel.send("park" if self._was_allowed else "exit")
+        self._asked_at = self._asked_at or time.monotonic()
+        obstacle = next((one.obstacle for one in waiting if one.obstacle), "")
+        if obstacle and not self._exit_reason:
+            self._exit_reason = obstacle
+            self._output.note(f"fairlead: {self._exit_text()}")
+        allowed = False
+        if not self._exit_reason and self._all_live() and self._server_lives():
+            all_leave = self._stopping and len(waiting) == len(self._dialogues)
+            # In time for members that exit to save.
+            half_s = self._order.grace_s / 2 if self._stopping else _ANSWER_TIMEOUT_S
+            wait_s = min(_ANSWER_TIMEOUT_S, half_s)
+            if not all_leave and time.monotonic() < self._asked_at + wait_s:
+                return
+            self._used_gib = self._measure_memory() + sum(one.more_gib for one in waiting)
+            fits = self._used_gib <= self._order.offload_gib
+            allowed = all_leave and fits and not self._stop_reason
+        for dialogue in waiting:
+            dialogue.answer(allowed=allowed)
+
+    def _exit_text(self) -> str:
+        return f"switch: exit ({self._exit_reason})"
+
+    def _ended(self, *, stopped: bool) -> Ended:
+        ended = super()._ended(stopped=stopped)
+        if self._exit_reason and ended.ending == "left" and not ended.message:
+            return replace(ended, message=self._exit_text())
+        return ended
 
     def _forward_stop(self) -> None:
-        """Send the stop by the channel where the process listens: it may be behind a shell."""
-        if not self._can_park or self._channel is None or self._stop_reason:
+        """Send the stop by the channels where processes listen: they may be behind a shell."""
+        if not self._can_park or self._stop_reason:
             super()._forward_stop()
         elif self._signalled is not None and not self._signalled and not self._is_parked:
             self._signalled = {member.pid for member in self._members}
-            self._channel.send("stop")
+            for dialogue in self._dialogues:
+                dialogue.channel.send("stop")
+
+    def _all_live(self) -> bool:
+        return all(member.poll() is None for member in self._members)
+
+    def _measure_memory(self) -> float:
+        sessions = {member.pid for member in self._members}
+        return used_memory_gib(sessions, exact_above_gib=self._order.offload_gib)
 
     # -- parked ---------------------------------------------------------------------------------
 
     def on_devices(self) -> bool:
-        """Return whether the process uses its device."""
+        """Return whether a process uses its device."""
         return not self._is_parked and super().on_devices()
 
     def _conclude(self) -> Ended:
         if not self._is_parked:
             return super()._conclude()
         order = self._order
-        # From now on a stop request is one to the parked process.
+        # From now on a stop request is one to the parked processes.
         self._stopping, self._signalled, self._save_by = False, None, self._kill_at
         self._kill_at = float("inf")
         try:
-            if self._unsaved is None or self._is_saved:
+            if self._unsaved is None or self._have_saved():
                 self._freeze()
             else:
                 self._committed = checkpoint.durable_latest(order.checkpoint_dir)
@@ -195,7 +210,7 @@ class ParkingKeeper(Keeper):
         return Ended(order.lease, "left", steps, parked=True, unsaved=self._unsaved)
 
     def _freeze(self) -> None:
-        """Freeze the parked process, which has committed its steps, and holds no lock now.
+        """Freeze the parked processes, which have committed their steps, and hold no lock now.
 
         Raises UnusableFileError if the job has damaged its checkpoint.
         """
@@ -204,17 +219,21 @@ class ParkingKeeper(Keeper):
         failpoints.point("keeper.park.frozen")
         self._committed = checkpoint.durable_latest(self._order.checkpoint_dir)
         self._unsaved = None
-        sessions = {member.pid for member in self._members}
-        self._used_gib = used_memory_gib(sessions, exact_above_gib=self._order.offload_gib)
+        self._used_gib = self._measure_memory()
         self._note_parked()
 
+    def _have_saved(self) -> bool:
+        """Return whether all parked processes have declared that their steps are committed."""
+        return all(one.is_saved for one in self._dialogues)
+
     def _note_parked(self) -> None:
-        """Tell the supervisor the parked process's memory, and the steps that it is saving."""
-        content = {"gib": self._used_gib, "unsaved": self._unsaved}
+        """Tell the supervisor the memory of parked processes, and the steps they are saving."""
+        resizes = all(one.resizes for one in self._dialogues)
+        content = {"gib": self._used_gib, "unsaved": self._unsaved, "resizes": resizes}
         lease_dir.write_json(self._home / lease_dir.PARKED, content, durable=False)
 
     def _wait_for_lease(self) -> Path | None:
-        """Return the directory of the next lease; None if the parked process must end."""
+        """Return the directory of the next lease; None if the parked processes must end."""
         if not self._wait_for_save():
             return None
         until = time.monotonic() + _MAX_PARKED_S
@@ -222,19 +241,19 @@ class ParkingKeeper(Keeper):
             directory = take_next(self._home)
             if directory is not None:
                 return directory
-            alive = super().on_devices() and self._server_lives()
+            alive = self._all_live() and self._server_lives()
             if self._stopping or not alive or time.monotonic() > until:
                 return None
             self._output.copy(_TICK_S)
             reap_adopted({member.pid for member in self._members})
 
     def _wait_for_save(self) -> bool:
-        """Wait until the parked process has committed its steps; return whether it has.
+        """Wait until the parked processes have committed their steps; return whether they have.
 
-        It is let finish if it must end or its server is dead.
+        They are let finish if they must end or their server is dead.
         """
-        while self._unsaved is not None and not self._is_saved:
-            if not super().on_devices() or time.monotonic() > self._save_by:
+        while self._unsaved is not None and not self._have_saved():
+            if not self._all_live() or time.monotonic() > self._save_by:
                 return False
             self._output.copy(_TICK_S)
             reap_adopted({member.pid for member in self._members})
@@ -274,8 +293,11 @@ class ParkingKeeper(Keeper):
             failpoints.point("keeper.resume.ended")
 
     def _resume(self) -> Ended:
-        """Continue the parked process under the present order; return the lease's end."""
+        """Continue the parked processes under the present order; return the lease's end."""
         order, self._is_parked = self._order, False
+        self._asked_at = None
+        for dialogue in self._dialogues:
+            dialogue.is_parked = dialogue.is_saved = False
         try:
             checkpoint.raise_fence(order.checkpoint_dir, order.lease)
             if not self._had_lease:  # the process reads the checkpoint only now
@@ -291,19 +313,70 @@ class ParkingKeeper(Keeper):
             return Ended(order.lease, "left", steps, "stopped before it started")
         if not unchanged:  # the process has another state in memory
             return Ended(order.lease, "lost", None, "the checkpoint of its parked process changed")
+        leaving = self._drop_members()
         self._list_members()
         failpoints.point("keeper.resume.known")
         self._started_at = time.monotonic()
         self._output.redirect(self._open_log)
-        assert self._channel is not None
-        environment = {**order.environment, **member_environment(order, 0)}
-        own = {k: v for k, v in environment.items() if k.startswith("FAIRLEAD_")}
-        self._channel.send("resume", own)
+        self._send_lease()
         self._confinement.freeze(False)
-        if problem := self._return_to_device():
+        if problem := self._return_to_device() or self._complete_gang(leaving):
             return Ended(order.lease, "lost", self._checkpointed_steps(), problem)
         failpoints.point("keeper.resume.told")
         return self._watch()
+
+    def _send_lease(self) -> None:
+        """Send every member the variables of the present order."""
+        order = self._order
+        self._ports.close()
+        self._ports = HeldPorts()
+        self._meeting = self._ports.rendezvous(order)
+        shared = {**order.environment, **self._meeting}
+        for index, dialogue in enumerate(self._dialogues):
+            of_member = {**shared, **member_environment(order, index)}
+            own = {
+                name: value
+                for name, value in of_member.items()
+                if name.startswith("FAIRLEAD_") or name in RENDEZVOUS
+            }
+            dialogue.channel.send("resume", own)
+
+    def _drop_members(self) -> list[subprocess.Popen[bytes]]:
+        """Kill the members that the present order has no device for; return them."""
+        count = len(self._order.devices)
+        leaving, self._members = self._members[count:], self._members[:count]
+        for dialogue in self._dialogues[count:]:
+            if not dialogue.channel.closed:
+                self._output.unwatch(dialogue.channel.fileno())
+            dialogue.channel.close()
+        del self._dialogues[count:]
+        self._output.drop(count)
+        for member in leaving:
+            below = descendants(member.pid)
+            kill_group(member.pid)
+            for pid in below:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        return leaving
+
+    def _complete_gang(self, leaving: Sequence[subprocess.Popen[bytes]]) -> str:
+        """Wait until leaving members have ended, and start new ones; return the problem, if any.
+
+        New members continue from the checkpoint, which holds the state of those that have stayed.
+        """
+        while any(member.poll() is None for member in leaving):
+            self._output.copy(EXIT_POLL_S)
+        new = range(len(self._members), len(self._order.devices))
+        if not (leaving or new):
+            return ""
+        try:
+            self._confinement.continue_with(self._order, new)
+            self._start_members(new)
+        except (OSError, ValueError) as error:
+            return f"its gang cannot grow: {error}"
+        self._list_members()
+        failpoints.point("keeper.resize.done")
+        return ""
 
     def _return_to_device(self) -> str:
         """Give the process its device memory back; return the problem, if any.
@@ -321,12 +394,3 @@ class ParkingKeeper(Keeper):
         for number in (WAKE_SIGNAL, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
         self._output.watch(reading, lambda: os.read(reading, 1 << 10))
-
-
-def _number(text: str | None) -> float | None:
-    """Return a number that a process has sent, None if it is none or out of range."""
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if 0 <= number <= _MAX_NUMBER else None

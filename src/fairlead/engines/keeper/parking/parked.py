@@ -31,6 +31,8 @@ class ParkedKeeper:
     """host memory that its processes use"""
     suspended: bool = False
     """its processes hold all of their work, and save none"""
+    resizes: bool = False
+    """its processes can continue in a gang of another size"""
 
     def lives(self) -> bool:
         """Return whether the keeper lives, also if its death was not noticed yet."""
@@ -39,14 +41,34 @@ class ParkedKeeper:
         return not events.poll(0)
 
     def can_run(self, order: LaunchOrder) -> bool:
-        """Return whether its processes can run an order: the same on the same device."""
-        return without_lease(order) == without_lease(self.order)
+        """Return whether its processes can run an order."""
+        return self.adapted(order) is not None
+
+    def adapted(self, order: LaunchOrder) -> LaunchOrder | None:
+        """Return an order as its processes can run it, each with its device and rank, else None.
+
+        The order must be that of the last lease, on the same devices. A gang that can be resized
+        may lose its last members, or get new ones after its own.
+        """
+        staying = self.order.devices[: len(order.devices)]
+        if not set(staying) <= set(order.devices):
+            return None
+        order = _arranged(order, staying)
+        if without_lease(order) == without_lease(self.order):
+            return order
+        is_same = _of_any_size(order) == _of_any_size(self.order)
+        return order if is_same and self.resizes and may_park(order) else None
 
 
 def may_park(order: LaunchOrder) -> bool:
-    """Return whether the process of an order could park: it must be alone and not contained."""
-    alone = len(order.devices) == 1 and order.world_size in (None, 1)
-    return order.may_stay and alone and not order.container
+    """Return whether the processes of an order could park: all run here, and in no container."""
+    all_here = order.world_size in (None, len(order.devices))
+    return order.may_stay and all_here and not order.container
+
+
+def may_park_alone(order: LaunchOrder) -> bool:
+    """Return whether an order has one process, which could park."""
+    return may_park(order) and len(order.devices) == 1
 
 
 def used_gib(home: Path, default: float) -> float:
@@ -58,6 +80,11 @@ def used_gib(home: Path, default: float) -> float:
 def is_saving(home: Path) -> bool:
     """Return whether a keeper's parked process has steps that it has not saved yet."""
     return (lease_dir.read_json(home / lease_dir.PARKED) or {}).get("unsaved") is not None
+
+
+def can_resize(home: Path) -> bool:
+    """Return whether a keeper's parked processes can continue in a gang of another size."""
+    return (lease_dir.read_json(home / lease_dir.PARKED) or {}).get("resizes") is True
 
 
 def write_next(home: Path, lease: int) -> None:
@@ -78,3 +105,21 @@ def without_lease(order: LaunchOrder) -> LaunchOrder:
     """Return an order without the fields that differ between leases of one process."""
     environment = {k: v for k, v in order.environment.items() if k not in _OF_LEASE}
     return replace(order, lease=0, time_limit_s=None, environment=environment, resumes=None)
+
+
+def _arranged(order: LaunchOrder, first: tuple[tuple[str, int], ...]) -> LaunchOrder:
+    """Return an order whose first members have these devices."""
+    rest = (device for device in order.devices if device not in first)
+    places = [order.devices.index(device) for device in (*first, *rest)]
+    return replace(
+        order,
+        devices=tuple(order.devices[place] for place in places),
+        accelerators=tuple(order.accelerators[place] for place in places),
+        visible=tuple(order.visible[place] for place in places) if order.visible else (),
+    )
+
+
+def _of_any_size(order: LaunchOrder) -> LaunchOrder:
+    """Return an order without the fields that differ between leases and sizes of a gang."""
+    order = without_lease(order)
+    return replace(order, devices=(), accelerators=(), visible=(), max_processes=None)

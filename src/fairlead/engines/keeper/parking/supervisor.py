@@ -16,6 +16,7 @@ from fairlead.engines.keeper.environment import inherited
 from fairlead.engines.keeper.parking.parked import (
     SERVER_VARIABLE,
     ParkedKeeper,
+    can_resize,
     is_saving,
     may_park,
     used_gib,
@@ -139,9 +140,9 @@ class ParkingSupervisor(KeeperSupervisor):
 
     # -- parked processes -----------------------------------------------------------------------
 
-    def parked_jobs(self) -> Mapping[str, tuple[str, int]]:
-        """Return job → node, and number on it, of the device that its parked process left."""
-        return {job: parked.order.devices[0] for job, parked in self._parked.items()}
+    def parked_jobs(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """Return job → (node, number on it) of the devices that its parked processes left."""
+        return {job: parked.order.devices for job, parked in self._parked.items()}
 
     async def end_parked(self, job: str) -> None:
         """End the parked process of a job, if there is one."""
@@ -162,7 +163,7 @@ class ParkingSupervisor(KeeperSupervisor):
     def _hand_over(self, parked: ParkedKeeper, order: LaunchOrder) -> None:
         """Order a parked process to run a lease."""
         directory = self._directory(order.lease)
-        order = replace(order, resumes=int(parked.home.name))
+        order = replace(parked.adapted(order) or order, resumes=int(parked.home.name))
         failpoints.point("server.resume.before")
         lease_dir.write_order(directory, order)
         failpoints.point("server.resume.ordered")
@@ -201,7 +202,9 @@ class ParkingSupervisor(KeeperSupervisor):
         home = self._directory(ended.lease if order.resumes is None else order.resumes)
         self._unforgotten.add(ended.lease)
         gib = used_gib(home, order.offload_gib)
-        parked = ParkedKeeper(order, home, pid, pidfd, gib, suspended=ended.suspended)
+        parked = ParkedKeeper(
+            order, home, pid, pidfd, gib, suspended=ended.suspended, resizes=can_resize(home)
+        )
         self._parked[order.job] = parked
         if ended.unsaved is not None:
             self._saving[order.job] = parked

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairlead.engines.base import Ended, LaunchOrder
-from fairlead.engines.keeper.confinement.host_memory import available_gib, used_memory_gib
+from fairlead.engines.keeper.confinement.host_memory import available_gib
 from fairlead.engines.keeper.keeper import run_lease
 from fairlead.engines.keeper.orphans import processes_of, reap_adopted
 from fairlead.engines.keeper.parking.keeper import ParkingKeeper
-from fairlead.engines.keeper.parking.parked import may_park
+from fairlead.engines.keeper.parking.parked import may_park_alone
 from fairlead.engines.keeper.stop_handler import has_stop_handler
 from fairlead.engines.keeper.suspend.call import DriverCall
 
@@ -59,7 +59,7 @@ class SuspendingKeeper(ParkingKeeper):
             and self.on_devices()
             and bool(order.visible)
             and order.offload_gib > 0
-            and may_park(order)
+            and may_park_alone(order)
         )
 
     def _begin_suspension(self) -> None:
@@ -135,10 +135,6 @@ class SuspendingKeeper(ParkingKeeper):
             return f"its process cannot be resumed: {problem}"
         self._output.note(f"fairlead: resumed in {seconds:.2f} s")
         return ""
-
-    def _measure_memory(self) -> float:
-        sessions = {member.pid for member in self._members}
-        return used_memory_gib(sessions, exact_above_gib=self._order.offload_gib)
 
 
 def main() -> int:

@@ -1,0 +1,68 @@
+"""Parked processes run leases of their own order, on their devices and with their ranks."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fairlead.engines.base import LaunchOrder
+from fairlead.engines.keeper.parking.parked import ParkedKeeper
+
+Devices = tuple[int, ...]
+
+
+def order(devices: Devices, lease: int = 1, **environment: str) -> LaunchOrder:
+    return LaunchOrder(
+        lease=lease,
+        job="j",
+        command=("train",),
+        directory="/",
+        environment={"FAIRLEAD_JOB_TOKEN": str(lease), **environment},
+        devices=tuple(("node", number) for number in devices),
+        accelerators=("v100",) * len(devices),
+        visible=tuple(f"GPU-{number}" for number in devices),
+        checkpoint_dir="/checkpoint",
+        log_dir="/logs",
+        max_processes=100 * len(devices),
+    )
+
+
+def adapted(left: Devices, new: LaunchOrder, *, resizes: bool) -> LaunchOrder | None:
+    return ParkedKeeper(order(left), Path("/1"), 1, 0, 1.0, resizes=resizes).adapted(new)
+
+
+@pytest.mark.parametrize(
+    ("left", "new", "ranks"),
+    [
+        ((0, 1), (0, 1), (0, 1)),
+        ((0, 1), (1, 0), (0, 1)),
+        ((2, 3), (2,), (2,)),
+        ((2, 3), (0, 1, 2, 3), (2, 3, 0, 1)),
+        ((3,), (3, 0), (3, 0)),
+    ],
+)
+def test_members_that_stay_keep_their_devices_and_ranks(
+    left: Devices, new: Devices, ranks: Devices
+) -> None:
+    made = adapted(left, order(new, lease=2), resizes=True)
+    assert made is not None
+    assert made.devices == tuple(("node", number) for number in ranks)
+    assert made.visible == tuple(f"GPU-{number}" for number in ranks)
+    assert made.lease == 2
+    is_same_size = len(left) == len(new)
+    assert (adapted(left, order(new, lease=2), resizes=False) == made) == is_same_size
+
+
+@pytest.mark.parametrize(
+    ("left", "new"), [((0, 1), (1,)), ((0, 1), (1, 2)), ((0, 1), (0, 2, 3)), ((0,), (1,))]
+)
+def test_a_gang_is_restarted_where_a_rank_would_change_its_device(
+    left: Devices, new: Devices
+) -> None:
+    assert adapted(left, order(new), resizes=True) is None
+
+
+def test_a_gang_is_restarted_for_another_order() -> None:
+    assert adapted((0, 1), order((0,), seed="2"), resizes=True) is None
+    assert adapted((0, 1), replace(order((0,)), container="image"), resizes=True) is None
+    assert adapted((0, 1), replace(order((0,)), may_stay=False), resizes=True) is None
